@@ -1,0 +1,211 @@
+"""Clustered scratchpad accelerator: clusters of identical cores, each core a few compute units and a local buffer.
+
+The abstraction is Fig. 1 of GraphTurbo (OSDI '23): DDR behind DMA, a global buffer per cluster, a local buffer
+per core, compute units of different kinds. Numbers of a real part go into YAML with their source, never in here.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from hw_models.quantities import (
+    PS_PER_S,
+    Bytes,
+    BytesPerSecond,
+    Hertz,
+    Picojoules,
+    PicojoulesPerByte,
+    Picoseconds,
+    SquareMillimetres,
+    SquareMillimetresPerMib,
+    Watts,
+)
+
+DType = Literal["fp32", "fp16", "bf16", "int8"]
+Efficiency = Annotated[float, Field(gt=0, le=1)]
+STRICT = ConfigDict(
+    frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True,
+    validate_by_name=False, validate_by_alias=True, serialize_by_alias=True,
+)  # fmt: skip
+
+
+class HardwareError(ValueError):
+    """A hardware description that the user has to mend."""
+
+
+class MatrixUnit(BaseModel):
+    """Multiply-accumulate array; a tile that does not fill its native shape costs as much as one that does."""
+
+    model_config = STRICT
+
+    kind: Literal["matrix"]
+    macs_per_cycle: dict[DType, PositiveInt] = Field(min_length=1)
+    native_tile: tuple[PositiveInt, PositiveInt, PositiveInt] = Field(strict=False)
+    """Rows, columns and depth of one pass of the array; a pass lasts rows x columns x depth / macs_per_cycle cycles."""
+    efficiency: Efficiency = 1.0
+    """Share of the peak that a perfectly filling, perfectly fed instruction reaches."""
+
+
+class VectorUnit(BaseModel):
+    """SIMD lanes: one multiply-accumulate, addition or comparison per lane and cycle."""
+
+    model_config = STRICT
+
+    kind: Literal["vector", "scalar"]
+    lanes: dict[DType, PositiveInt] = Field(min_length=1)
+    special_cycles: PositiveFloat = Field(default=4.0, strict=False)
+    """Cycles per lane for one division, square root, exponential or the like."""
+    efficiency: Efficiency = 1.0
+
+
+ComputeUnit = Annotated[MatrixUnit | VectorUnit, Field(discriminator="kind")]
+
+
+class LocalBuffer(BaseModel):
+    """Software-managed scratchpad of one core. Nothing is evicted unless the program says so."""
+
+    model_config = STRICT
+
+    capacity_bytes: Bytes = Field(alias="capacity")
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """Of one core; reads and writes share it."""
+    weight_window: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of the capacity that a schedule sets aside for weights passing through."""
+
+
+class GlobalBuffer(BaseModel):
+    """Scratchpad that the cores of one cluster share."""
+
+    model_config = STRICT
+
+    capacity_bytes: Bytes = Field(alias="capacity")
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """Of one cluster; reads and writes share it."""
+
+
+class Ddr(BaseModel):
+    """Off-chip memory, shared by all clusters."""
+
+    model_config = STRICT
+
+    capacity_bytes: Bytes = Field(alias="capacity")
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """Peak of the whole chip; reads and writes share it."""
+    efficiency: Efficiency = 1.0
+    """Share of the peak that long bursts reach."""
+
+    @property
+    def sustained_bytes_per_s(self) -> int:
+        return int(self.bandwidth_bytes_per_s * self.efficiency)
+
+
+class Channel(BaseModel):
+    """A path that moves data by itself: one transfer at a time, start-up first."""
+
+    model_config = STRICT
+
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    startup_ps: Picoseconds = Field(alias="startup")
+
+
+class Dma(BaseModel):
+    """Per cluster: channels from DDR and channels to DDR."""
+
+    model_config = STRICT
+
+    load: Channel
+    """DDR to the global buffer (to the local buffers where there is no global one)."""
+    store: Channel
+    load_channels: PositiveInt = 1
+    store_channels: PositiveInt = 1
+
+
+class OnChipPath(BaseModel):
+    """Per core: the path between global and local buffer, one transfer in each direction at a time."""
+
+    model_config = STRICT
+
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    startup_ps: Picoseconds = Field(alias="startup")
+    broadcast: bool
+    """Whether one read of the global buffer can fill the local buffers of all cores of the cluster."""
+
+
+class Energy(BaseModel):
+    """Energy by component."""
+
+    model_config = STRICT
+
+    mac: dict[DType, Picojoules] = Field(min_length=1)
+    """Of one multiply-accumulate."""
+    vector_op: Picojoules
+    special_op: Picojoules
+    local_buffer: PicojoulesPerByte
+    global_buffer: PicojoulesPerByte
+    ddr: PicojoulesPerByte
+    static_power_w: Watts = Field(alias="static_power")
+    """Drawn for as long as the machine runs."""
+
+
+class Area(BaseModel):
+    """Silicon by component; what is not listed (links, control, pads) is in ``other``."""
+
+    model_config = STRICT
+
+    mac: SquareMillimetres
+    """Of one multiply-accumulate of a matrix unit, at the dtype of which it does most per cycle, placed."""
+    sram: SquareMillimetresPerMib
+    other: SquareMillimetres
+
+
+class ClusteredDsa(BaseModel):
+    """A whole accelerator. Raises ``ValueError`` (pydantic) for a description that makes no sense."""
+
+    model_config = STRICT
+
+    kind: Literal["clustered_dsa"]
+    name: str = Field(min_length=1, max_length=80)
+    clock_hz: Hertz = Field(alias="clock")
+    clusters: PositiveInt = Field(le=4096)
+    cores_per_cluster: PositiveInt = Field(le=4096)
+    units: dict[str, ComputeUnit] = Field(min_length=1, max_length=16)
+    """The compute units of one core, by name."""
+    local_buffer: LocalBuffer
+    global_buffer: GlobalBuffer | None
+    ddr: Ddr
+    dma: Dma
+    on_chip_path: OnChipPath
+    launch_ps: Picoseconds = Field(alias="launch")
+    """Start of one kernel on one cluster, synchronisation of its cores included."""
+    energy: Energy
+    area: Area
+
+    @model_validator(mode="after")
+    def _can_compute(self) -> "ClusteredDsa":
+        if not any(unit.kind != "matrix" for unit in self.units.values()):
+            raise ValueError("units has matrix units only; needs a vector or scalar unit for everything else")
+        return self
+
+    @property
+    def cores(self) -> int:
+        return self.clusters * self.cores_per_cluster
+
+    @property
+    def cycle_ps(self) -> float:
+        return PS_PER_S / self.clock_hz
+
+    @property
+    def area_mm2(self) -> float:
+        """Sum of MAC arrays, scratchpads and the rest, in square millimetres."""
+        macs = sum(max(u.macs_per_cycle.values()) for u in self.units.values() if isinstance(u, MatrixUnit))
+        sram_bytes = self.cores * self.local_buffer.capacity_bytes
+        if self.global_buffer is not None:
+            sram_bytes += self.clusters * self.global_buffer.capacity_bytes
+        return self.cores * macs * self.area.mac + sram_bytes / 2**20 * self.area.sram + self.area.other
+
+    def peak_macs_per_s(self, dtype: str) -> float:
+        """Multiply-accumulates per second of all matrix units (vector units where there are none)."""
+        matrix = [u.macs_per_cycle for u in self.units.values() if isinstance(u, MatrixUnit)]
+        vector = [u.lanes for u in self.units.values() if isinstance(u, VectorUnit)]
+        rates: list[dict[DType, int]] = matrix or vector
+        return self.cores * self.clock_hz * sum(r.get(dtype, 0) for r in rates)  # type: ignore[call-overload]

@@ -1,0 +1,103 @@
+"""Physical quantities: text with a unit in YAML, a plain number in the unit that the field's name says inside.
+
+A number without its unit is refused, because "64" on a bandwidth is a bug that nobody sees.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+PS_PER_S = 1_000_000_000_000
+
+_NUMBER_AND_UNIT = re.compile(r"\s*([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*")
+_LONGEST_TEXT = 64
+
+BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 2**10, "MB": 10**6, "GB": 10**9}
+BYTES_PER_S = {
+    "B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "TB/s": 10**12,
+    "KiB/s": 2**10, "MiB/s": 2**20, "GiB/s": 2**30, "TiB/s": 2**40,
+}  # fmt: skip
+HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
+PICOSECONDS = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "ms": 10**9, "s": PS_PER_S}
+WATTS = {"mW": 1e-3, "W": 1.0}
+PICOJOULES = {"fJ": 1e-3, "pJ": 1.0, "nJ": 1e3}
+PICOJOULES_PER_BYTE = {"pJ/B": 1.0, "pJ/bit": 8.0, "nJ/B": 1e3}
+SQUARE_MM = {"um2": 1e-6, "mm2": 1.0}
+SQUARE_MM_PER_MIB = {"mm2/MiB": 1.0}
+
+
+def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> float:
+    """Return ``text`` ("1.25 MiB") as a number in the base unit of ``units``.
+
+    Raises ``ValueError`` when the unit is missing or unknown, or the number is negative.
+    """
+    known = ", ".join(units)
+    if isinstance(text, bool) or not isinstance(text, str):
+        raise ValueError(f"has {_shown(text)}, which has no unit; needs a number with one of: {known}")
+    match = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
+    if match is None:
+        raise ValueError(f"has {_shown(text)}; needs a number with one of: {known}")
+    number, unit = match.groups()
+    if unit not in units:
+        raise ValueError(f"has unit {unit!r}; needs one of: {known}")
+    value = float(number.replace("_", "")) * units[unit]
+    if value < 0 or value == float("inf"):
+        raise ValueError(f"has {text!r}; needs a finite number that is not negative")
+    return value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+def _reader(units: dict[str, int] | dict[str, float], *, whole: bool, positive: bool) -> Callable[[Any], float]:
+    def read(text: Any) -> float:
+        value = parse_quantity(text, units)
+        if positive and value <= 0:
+            raise ValueError(f"has {text!r}; needs more than zero")
+        return round(value) if whole else value
+
+    return read
+
+
+def _quantity(
+    units: dict[str, int] | dict[str, float], base: str, *, whole: bool = False, positive: bool = True
+) -> tuple[BeforeValidator, PlainSerializer, Any]:
+    return (
+        BeforeValidator(_reader(units, whole=whole, positive=positive)),
+        PlainSerializer(lambda value: f"{value!r} {base}", return_type=str),
+        Field(json_schema_extra={"unit": base}),
+    )
+
+
+Bytes = Annotated[int, *_quantity(BYTES, "B", whole=True)]
+BytesPerSecond = Annotated[int, *_quantity(BYTES_PER_S, "B/s", whole=True)]
+Hertz = Annotated[int, *_quantity(HERTZ, "Hz", whole=True)]
+Picoseconds = Annotated[int, *_quantity(PICOSECONDS, "ps", whole=True, positive=False)]
+Watts = Annotated[float, *_quantity(WATTS, "W", positive=False)]
+Picojoules = Annotated[float, *_quantity(PICOJOULES, "pJ", positive=False)]
+PicojoulesPerByte = Annotated[float, *_quantity(PICOJOULES_PER_BYTE, "pJ/B", positive=False)]
+SquareMillimetres = Annotated[float, *_quantity(SQUARE_MM, "mm2", positive=False)]
+SquareMillimetresPerMib = Annotated[float, *_quantity(SQUARE_MM_PER_MIB, "mm2/MiB", positive=False)]
+
+_PREFIXES_BINARY = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_PREFIXES_TIME = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Return ``size_bytes`` for people: "1.25 MiB"."""
+    for unit, factor in _PREFIXES_BINARY:
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.4g} {unit}"
+    return f"{size_bytes:.4g} B"
+
+
+def format_ps(duration_ps: float) -> str:
+    """Return ``duration_ps`` for people: "3.2 ms"."""
+    for unit, factor in _PREFIXES_TIME:
+        if duration_ps >= factor:
+            return f"{duration_ps / factor:.4g} {unit}"
+    return f"{duration_ps:.4g} ps"
