@@ -1,12 +1,13 @@
-"""Clustered scratchpad accelerator: clusters of identical cores, each core a few compute units and a local buffer.
+"""Clustered scratchpad accelerator: clusters of identical cores, each core compute units and a local buffer.
 
-The abstraction is Fig. 1 of GraphTurbo (OSDI '23): DDR behind DMA, a global buffer per cluster, a local buffer
-per core, compute units of different kinds. Numbers of a real part go into YAML with their source, never in here.
+The abstraction is Fig. 1 of GraphTurbo (OSDI '23): DDR behind DMA, a global buffer per cluster, a local
+buffer per core, compute units of different kinds. Numbers of a real part go into YAML, with their source.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hw_models.quantities import (
     PS_PER_S,
@@ -22,7 +23,11 @@ from hw_models.quantities import (
 )
 
 DType = Literal["fp32", "fp16", "bf16", "int8"]
-Efficiency = Annotated[float, Field(gt=0, le=1)]
+Efficiency = Annotated[float, Field(ge=0.001, le=1)]
+PerCycle = Annotated[int, Field(gt=0, le=2**24)]
+Extent = Annotated[int, Field(gt=0, le=2**16)]
+Count = Annotated[int, Field(gt=0, le=4096)]
+UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True,
     validate_by_name=False, validate_by_alias=True, serialize_by_alias=True,
@@ -34,14 +39,17 @@ class HardwareError(ValueError):
 
 
 class MatrixUnit(BaseModel):
-    """Multiply-accumulate array; a tile that does not fill its native shape costs as much as one that does."""
+    """Multiply-accumulate array; a tile that does not fill its native shape costs what a full one costs."""
 
     model_config = STRICT
 
     kind: Literal["matrix"]
-    macs_per_cycle: dict[DType, PositiveInt] = Field(min_length=1)
-    native_tile: tuple[PositiveInt, PositiveInt, PositiveInt] = Field(strict=False)
-    """Rows, columns and depth of one pass of the array; a pass lasts rows x columns x depth / macs_per_cycle cycles."""
+    macs_per_cycle: dict[DType, PerCycle] = Field(min_length=1)
+    native_tile: tuple[Extent, Extent, Extent] = Field(strict=False)
+    """Rows, columns and depth of one pass of the array.
+
+    A pass lasts rows x columns x depth / macs_per_cycle cycles.
+    """
     efficiency: Efficiency = 1.0
     """Share of the peak that a perfectly filling, perfectly fed instruction reaches."""
 
@@ -52,8 +60,8 @@ class VectorUnit(BaseModel):
     model_config = STRICT
 
     kind: Literal["vector", "scalar"]
-    lanes: dict[DType, PositiveInt] = Field(min_length=1)
-    special_cycles: PositiveFloat = Field(default=4.0, strict=False)
+    lanes: dict[DType, PerCycle] = Field(min_length=1)
+    special_cycles: Annotated[float, Field(gt=0, le=1e6)] = 4.0
     """Cycles per lane for one division, square root, exponential or the like."""
     efficiency: Efficiency = 1.0
 
@@ -96,7 +104,7 @@ class Ddr(BaseModel):
 
     @property
     def sustained_bytes_per_s(self) -> int:
-        return int(self.bandwidth_bytes_per_s * self.efficiency)
+        return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
 
 
 class Channel(BaseModel):
@@ -116,8 +124,8 @@ class Dma(BaseModel):
     load: Channel
     """DDR to the global buffer (to the local buffers where there is no global one)."""
     store: Channel
-    load_channels: PositiveInt = 1
-    store_channels: PositiveInt = 1
+    load_channels: Count = 1
+    store_channels: Count = 1
 
 
 class OnChipPath(BaseModel):
@@ -164,11 +172,11 @@ class ClusteredDsa(BaseModel):
     model_config = STRICT
 
     kind: Literal["clustered_dsa"]
-    name: str = Field(min_length=1, max_length=80)
+    name: str = Field(max_length=80, pattern=r"^\w[\w .,:+()/-]*$")
     clock_hz: Hertz = Field(alias="clock")
-    clusters: PositiveInt = Field(le=4096)
-    cores_per_cluster: PositiveInt = Field(le=4096)
-    units: dict[str, ComputeUnit] = Field(min_length=1, max_length=16)
+    clusters: Count
+    cores_per_cluster: Count
+    units: dict[UnitName, ComputeUnit] = Field(min_length=1, max_length=16)
     """The compute units of one core, by name."""
     local_buffer: LocalBuffer
     global_buffer: GlobalBuffer | None
@@ -204,8 +212,12 @@ class ClusteredDsa(BaseModel):
         return self.cores * macs * self.area.mac + sram_bytes / 2**20 * self.area.sram + self.area.other
 
     def peak_macs_per_s(self, dtype: str) -> float:
-        """Multiply-accumulates per second of all matrix units (vector units where there are none)."""
+        """Multiply-accumulates per second of all matrix units (of vector units, if no matrix unit has it)."""
         matrix = [u.macs_per_cycle for u in self.units.values() if isinstance(u, MatrixUnit)]
         vector = [u.lanes for u in self.units.values() if isinstance(u, VectorUnit)]
-        rates: list[dict[DType, int]] = matrix or vector
-        return self.cores * self.clock_hz * sum(r.get(dtype, 0) for r in rates)  # type: ignore[call-overload]
+        per_cycle = _sum_at(dtype, matrix) or _sum_at(dtype, vector)
+        return self.cores * self.clock_hz * per_cycle
+
+
+def _sum_at(dtype: str, rates: Iterable[Mapping[DType, int]]) -> int:
+    return sum(count for rate in rates for name, count in rate.items() if name == dtype)

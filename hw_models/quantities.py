@@ -1,4 +1,4 @@
-"""Physical quantities: text with a unit in YAML, a plain number in the unit that the field's name says inside.
+"""Physical quantities: text with a unit in YAML; inside, a plain number in the unit that its name says.
 
 A number without its unit is refused, because "64" on a bandwidth is a bug that nobody sees.
 """
@@ -11,8 +11,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 PS_PER_S = 1_000_000_000_000
 
-_NUMBER_AND_UNIT = re.compile(r"\s*([+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*")
+_NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_NUMBER_AND_UNIT = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*", re.ASCII)
 _LONGEST_TEXT = 64
+_LARGEST = 2**53
+"""Beyond it a float no longer holds every whole number, and no machine has so much of anything."""
 
 BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 2**10, "MB": 10**6, "GB": 10**9}
 BYTES_PER_S = {
@@ -31,7 +34,7 @@ SQUARE_MM_PER_MIB = {"mm2/MiB": 1.0}
 def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> float:
     """Return ``text`` ("1.25 MiB") as a number in the base unit of ``units``.
 
-    Raises ``ValueError`` when the unit is missing or unknown, or the number is negative.
+    Raises ``ValueError`` when the unit is missing or unknown, or the number negative or absurdly large.
     """
     known = ", ".join(units)
     if isinstance(text, bool) or not isinstance(text, str):
@@ -43,8 +46,9 @@ def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> fl
     if unit not in units:
         raise ValueError(f"has unit {unit!r}; needs one of: {known}")
     value = float(number.replace("_", "")) * units[unit]
-    if value < 0 or value == float("inf"):
-        raise ValueError(f"has {text!r}; needs a finite number that is not negative")
+    if not 0 <= value <= _LARGEST:
+        base = next(name for name, factor in units.items() if factor == 1)
+        raise ValueError(f"has {text!r}; needs a number from 0 to {_LARGEST:.0e} {base}")
     return value
 
 
@@ -53,12 +57,15 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
 
 
-def _reader(units: dict[str, int] | dict[str, float], *, whole: bool, positive: bool) -> Callable[[Any], float]:
+def _reader(
+    units: dict[str, int] | dict[str, float], *, whole: bool, positive: bool
+) -> Callable[[Any], float]:
     def read(text: Any) -> float:
         value = parse_quantity(text, units)
+        value = round(value) if whole else value
         if positive and value <= 0:
             raise ValueError(f"has {text!r}; needs more than zero")
-        return round(value) if whole else value
+        return value
 
     return read
 

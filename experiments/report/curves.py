@@ -1,0 +1,114 @@
+"""Curves over swept quantities, and trade-offs between objectives, a panel per network. From frames to SVG."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from experiments.report.canvas import (
+    INK, PAPER, WIDTH, Looks, Margins, clipped, house_style, line_entry, marker_entry, name_ticks, panels, slant_room, slanted, to_svg,
+)  # fmt: skip
+from experiments.report.frames import pareto_front
+from experiments.report.words import meaning, scale_of
+
+_COLUMNS = 3
+_LOG_FROM_RATIO = 20
+
+
+@house_style
+def latency_curves(
+    points: pd.DataFrame, axis: str, values: Sequence[str], looks: Looks, figure_id: str
+) -> Markup:
+    """Latency over the values of one axis: a panel per network, a line per policy.
+
+    ``points`` has at most one row for each network, policy and value.
+    """
+    networks = [str(name) for name in points["network"].unique()]
+    policies = [policy for policy in looks if (points["policy"] == policy).any()]
+    size, columns = _panel_size(len(networks))
+    room = (size - 90) / len(values)
+    margins = Margins(bottom=50 + (slant_room(values) if slanted(values, room) else 0))
+    figure, all_axes = panels(
+        len(networks), columns, (size, 200 + margins.bottom), margins, [line_entry(looks[name], name) for name in policies]
+    )
+    place = {value: number for number, value in enumerate(values)}
+    for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
+        own = points.loc[points["network"] == network]
+        divisor, unit = scale_of(own["latency_s"], "s")
+        for policy in policies:
+            line = own.loc[own["policy"] == policy].sort_values(axis, key=lambda column: column.map(place))
+            look = looks[policy]
+            axes.plot(
+                line[axis].map(place).to_numpy(), (line["latency_s"] / divisor).to_numpy(), color=look.colour,
+                marker=look.marker, linestyle=look.dash, linewidth=2, markersize=9, markeredgecolor=PAPER, clip_on=False,
+            )  # fmt: skip
+        _value_scale(axes, "y", own["latency_s"] / divisor, from_zero=True)
+        name_ticks(axes, values, room)
+        axes.set_xlim(-0.35, len(values) - 0.65)
+        axes.set_title(clipped(network, 40))
+        axes.set_ylabel(f"latency [{unit}]")
+        if index + columns >= len(networks):
+            axes.set_xlabel(clipped(axis, 44))
+    return to_svg(figure, figure_id, f"Latency over {axis} for each network and policy")
+
+
+@house_style
+def trade_offs(points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, figure_id: str) -> Markup:
+    """All points in the plane of two objectives, a panel per network; those nobody beats are ringed and joined."""
+    networks = [str(name) for name in points["network"].unique()]
+    policies = [policy for policy in looks if (points["policy"] == policy).any()]
+    size, columns = _panel_size(len(networks))
+    entries = [marker_entry(looks[name], name) for name in policies]
+    figure, all_axes = panels(len(networks), columns, (size, 280), Margins(left=66, bottom=50), entries)
+    for axes, network in zip(all_axes, networks, strict=True):
+        own = points.loc[points["network"] == network]
+        front = pareto_front(own, objectives)
+        scales = [scale_of(own[name], meaning(name)[1]) for name in objectives]
+        x, y = (own[name] / divisor for name, (divisor, _) in zip(objectives, scales, strict=True))
+        order = x[front].sort_values(kind="stable").index
+        axes.step(x[order].to_numpy(), y[order].to_numpy(), where="post", color=INK, linewidth=1, linestyle=":", zorder=1)
+        for policy in policies:
+            for in_front in (False, True):
+                chosen = (own["policy"] == policy) & (front == in_front)
+                axes.plot(
+                    x[chosen].to_numpy(), y[chosen].to_numpy(), color=looks[policy].colour, marker=looks[policy].marker,
+                    linestyle="none", markersize=9 if in_front else 7, alpha=1 if in_front else 0.55,
+                    markeredgecolor=INK if in_front else PAPER, markeredgewidth=1.4 if in_front else 0.5,
+                    zorder=3 if in_front else 2,
+                )  # fmt: skip
+        _value_scale(axes, "x", x, from_zero=False)
+        _value_scale(axes, "y", y, from_zero=False)
+        axes.grid(visible=True, axis="both")
+        axes.set_title(clipped(network, 40))
+        for place, name, (_, unit) in zip("xy", objectives, scales, strict=True):
+            words = clipped(meaning(name)[0], 30)
+            axes.set(**{f"{place}label": f"{words} [{unit}]" if unit else words})
+    words = " against ".join(meaning(name)[0] for name in objectives)
+    return to_svg(figure, figure_id, f"{words} for each network")
+
+
+def _panel_size(networks: int) -> tuple[float, int]:
+    """Width of a panel, and how many of them stand side by side."""
+    columns = min(_COLUMNS, networks)
+    return (WIDTH / columns if columns > 1 else WIDTH * 0.6), columns
+
+
+def _value_scale(axes: Axes, direction: str, values: pd.Series, *, from_zero: bool) -> None:
+    """Plain labels; logarithmic where values differ greatly, else from zero or around the values."""
+    known = values[np.isfinite(values) & (values > 0)]
+    if known.empty:
+        return
+    low, high = float(known.min()), float(known.max())
+    axis = axes.xaxis if direction == "x" else axes.yaxis
+    if high / low > _LOG_FROM_RATIO:
+        axes.set(**{f"{direction}scale": "log", f"{direction}lim": (low / 1.5, high * 1.5)})
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 10 * _LOG_FROM_RATIO else (1.0,)))
+        axis.set_minor_locator(NullLocator())
+    else:
+        room = 0.1 * (high - low) or 0.1 * high
+        axes.set(**{f"{direction}lim": (0, high * 1.1) if from_zero else (max(0, low - room), high + room)})
+        axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(lambda value, _: f"{value:,.10g}")

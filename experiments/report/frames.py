@@ -1,0 +1,197 @@
+"""From design points to comparisons: pure functions from frames to frames.
+
+A *case* is everything that describes a design point except its policy; policies are compared case by case. An
+*axis* is a swept quantity of which at least two values were tried.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "error")
+FIGURES = ("latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "simulated_events", "wall_s")
+DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.")
+MAXIMISED = frozenset({"throughput_per_s"})
+USUAL_BASELINE = "fixed-pattern"
+
+Axes = Mapping[str, tuple[str, ...]]
+
+
+def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
+    """Points with every expected column, names as text, figures as floats, and the label ``network``.
+
+    The label is the model, with its batch and dtype behind it where the model occurs with several of them.
+    """
+    points = frame.reset_index(drop=True)
+    texts = [*NAMES, "batch", *(path for path in swept if path in points)]
+    numbers = [*FIGURES, *(name for name in points if str(name).startswith(DICTIONARIES))]
+    absent = {name: None for name in (*texts, *numbers) if name not in points}
+    points = points.assign(**absent)
+    points = points.assign(**{name: [_text(value) for value in points[name]] for name in texts})
+    points = points.assign(**{
+        name: pd.to_numeric(points[name], errors="coerce").astype(float).replace([np.inf, -np.inf], np.nan)
+        for name in numbers
+    })  # fmt: skip
+    network = points["model"]
+    for column, wording in (("batch", " (batch {})"), ("dtype", " ({})")):
+        if column not in swept and len(points):
+            several = points.groupby("model")[column].transform("nunique") > 1
+            network = network.where(~several, network + points[column].map(wording.format))
+    return points.assign(network=network)
+
+
+def axes_of(points: pd.DataFrame, swept: Axes) -> dict[str, tuple[str, ...]]:
+    """Swept quantities with at least two values among the points, each with its values in the stated order.
+
+    The hardware itself is an axis where it differs between points that agree in everything swept.
+    """
+    present = {path: _in_order(points[path], stated) for path, stated in swept.items() if path in points}
+    axes = {path: values for path, values in present.items() if len(values) > 1}
+    if len(points) and "hardware" not in axes:
+        same = points.groupby(list(present)) if present else points.groupby(lambda _: 0)
+        if same["hardware"].nunique().max() > 1:
+            axes["hardware"] = _in_order(points["hardware"], ())
+    return axes
+
+
+def usable(points: pd.DataFrame) -> pd.DataFrame:
+    """Points that ran and have a latency to compare."""
+    return points.loc[(points["error"] == "") & (points["latency_s"] > 0)]
+
+
+def failed(points: pd.DataFrame) -> pd.DataFrame:
+    """Points with an error message, or without a latency."""
+    return points.loc[~points.index.isin(usable(points).index)]
+
+
+def names_in(points: pd.DataFrame, column: str) -> tuple[str, ...]:
+    """Distinct texts of a column, in order of appearance."""
+    return tuple(str(name) for name in points[column].unique())
+
+
+def policies_in(points: pd.DataFrame) -> tuple[str, ...]:
+    """Policies in order of appearance, the baseline first."""
+    found = names_in(points, "policy")
+    ran = names_in(usable(points), "policy") or found
+    first = USUAL_BASELINE if USUAL_BASELINE in ran else next(iter(ran), "")
+    return tuple(sorted(found, key=lambda policy: policy != first))
+
+
+def speedups(points: pd.DataFrame, baseline: str, axes: Iterable[str]) -> pd.DataFrame:
+    """Usable points with ``speedup``: the latency of the baseline in the same case over their own.
+
+    Cases in which the baseline did not run are left out.
+    """
+    case = list(dict.fromkeys(["network", "hardware", "batch", "dtype", *axes]))
+    ran = usable(points).drop_duplicates([*case, "policy"], keep="last")
+    reference = ran.loc[ran["policy"] == baseline, [*case, "latency_s"]]
+    paired = ran.merge(reference.rename(columns={"latency_s": "baseline_s"}), on=case)
+    return paired.assign(speedup=paired["baseline_s"] / paired["latency_s"])
+
+
+def ratio_summary(ratios: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Geometric mean, least and greatest of ``speedup`` in each group, and how many points it has."""
+    grouped = ratios.assign(log=np.log(ratios["speedup"])).groupby(list(by), sort=False)
+    summary = grouped.agg(
+        log=("log", "mean"), least=("speedup", "min"), greatest=("speedup", "max"), points=("speedup", "size")
+    ).reset_index()
+    summary.insert(len(by), "geomean", np.exp(summary["log"]))
+    return summary.drop(columns="log")
+
+
+def best_points(points: pd.DataFrame) -> pd.DataFrame:
+    """The point of least latency of each network."""
+    ran = usable(points)
+    return ran.loc[ran.groupby("network", sort=False)["latency_s"].idxmin()] if len(ran) else ran
+
+
+def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:
+    """True for points that no other one equals or beats in all objectives while beating it in one.
+
+    Points that lack an objective are never in front, and beat nobody.
+    """
+    signs = [-1.0 if name in MAXIMISED else 1.0 for name in objectives]
+    costs: npt.NDArray[np.float64] = points[list(objectives)].to_numpy(dtype=float) * np.array(signs)
+    complete = ~np.isnan(costs).any(axis=1)
+    in_front = [
+        bool(known) and not bool(((costs <= cost).all(axis=1) & (costs < cost).any(axis=1)).any())
+        for cost, known in zip(costs, complete, strict=True)
+    ]
+    return pd.Series(in_front, index=points.index, dtype=bool)
+
+
+def bound_by(points: pd.DataFrame, by: str) -> pd.DataFrame:
+    """How many usable points of each group were bound by what: groups in order of appearance, commonest first."""
+    ran = usable(points)
+    named = ran.loc[ran["bottleneck"] != ""]
+    totals = named["bottleneck"].value_counts()
+    kinds = sorted(names_in(named, "bottleneck"), key=lambda kind: (-int(totals[kind]), kind))
+    counts = pd.crosstab(named[by], named["bottleneck"])
+    return counts.reindex(index=list(names_in(named, by)), columns=kinds, fill_value=0)
+
+
+def means(points: pd.DataFrame, prefix: str) -> pd.DataFrame:
+    """Mean of each column of a flattened dictionary per network and policy, without the columns nobody has."""
+    columns = {str(name): str(name).removeprefix(prefix) for name in points if str(name).startswith(prefix)}
+    grouped = usable(points).groupby(["network", "policy"], sort=False)[list(columns)].mean()
+    return grouped.rename(columns=columns).dropna(axis="columns", how="all").reset_index()
+
+
+def is_grid(points: pd.DataFrame, axes: Axes) -> bool:
+    """Whether every combination of the axes' values was tried."""
+    return len(points.drop_duplicates(list(axes))) == prod(len(values) for values in axes.values())
+
+
+def held_values(axes: Axes, shown: Iterable[str]) -> dict[str, str]:
+    """The middle value (the lower of two) of each axis that is not shown."""
+    free = set(shown)
+    return {axis: values[(len(values) - 1) // 2] for axis, values in axes.items() if axis not in free}
+
+
+def cut(points: pd.DataFrame, axes: Axes, shown: Sequence[str]) -> pd.DataFrame:
+    """One usable point per network, policy and value of the shown axes.
+
+    On a full grid the other axes are held at their middle values; otherwise the fastest point tried is taken.
+    """
+    ran = usable(points)
+    if is_grid(points, axes):
+        for axis, value in held_values(axes, shown).items():
+            ran = ran.loc[ran[axis] == value]
+    ran = ran.sort_values("latency_s", kind="stable")
+    return ran.drop_duplicates(["network", "policy", *shown]).sort_index()
+
+
+def influence(points: pd.DataFrame, axes: Axes) -> dict[str, float]:
+    """By what factor the geometric mean latency differs between the worst and the best value of each axis."""
+    ran = usable(points)
+    logs = np.log(ran["latency_s"]).groupby(ran["network"])
+    relative = ran.assign(log=np.log(ran["latency_s"]) - logs.transform("mean"))
+    ranges = {axis: relative.groupby(axis)["log"].mean() for axis in axes}
+    return {axis: float(np.exp(of.max() - of.min())) if len(of) else 1.0 for axis, of in ranges.items()}
+
+
+def trend(ratios: pd.DataFrame, axis: str, axes: Axes) -> tuple[float, float] | None:
+    """Geometric mean of ``speedup`` at the first and at the last value of an axis, over the cases that have both."""
+    first, last = axes[axis][0], axes[axis][-1]
+    others = ["network", *(other for other in axes if other != axis)]
+    ends = ratios.assign(log=np.log(ratios["speedup"])).pivot_table(index=others, columns=axis, values="log")
+    both = ends.reindex(columns=[first, last]).dropna()
+    return (float(np.exp(both[first].mean())), float(np.exp(both[last].mean()))) if len(both) else None
+
+
+def _text(value: object) -> str:
+    """One line of text; nothing for what is missing, and 8.0 as 8."""
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return " ".join(str(value).split())
+
+
+def _in_order(column: pd.Series, stated: Sequence[str]) -> tuple[str, ...]:
+    found = [str(value) for value in column.unique() if value != ""]
+    one_line = [_text(value) for value in stated]
+    return tuple(dict.fromkeys([*(value for value in one_line if value in found), *found]))

@@ -1,0 +1,66 @@
+"""The page: a study's figures, tables and sentences put into the HTML template."""
+
+from base64 import b64encode
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from experiments.report.canvas import looks_for
+from experiments.report.frames import axes_of, failed, policies_in, prepared, usable
+from experiments.report.sections import Evaluation, sections_of
+from experiments.report.study import Study
+from experiments.report.words import answer, count, setting
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+
+
+def render_report(study: Study) -> str:
+    """The whole report as one HTML page that needs nothing beside it; the same study gives the same text."""
+    points = prepared(study.frame, study.swept)
+    axes = axes_of(points, study.swept)
+    evaluation = Evaluation(study, points, axes, looks_for(policies_in(points)))
+    missing = failed(points)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.j2").render(
+        study=study,
+        headline=study.question.strip() or study.name,
+        facts=_facts(evaluation),
+        answer=answer(points, axes),
+        machine=_machine(study),
+        sections=sections_of(evaluation),
+        failures=[(row, setting(row, axes)) for _, row in missing.iterrows()],
+        tried=len(points),
+        ran=len(usable(points)),
+        csv=_csv_link(study),
+    )
+
+
+def _facts(evaluation: Evaluation) -> list[str]:
+    """The size of the study, for the line under the headline."""
+    points = evaluation.points
+    return [
+        count(len(points), "design point"),
+        count(points["network"].nunique(), "network"),
+        count(points["policy"].nunique(), "policy"),
+        *([f"{count(len(evaluation.axes), 'swept quantity').replace('quantitys', 'quantities')}"] if evaluation.axes else []),
+    ]
+
+
+def _machine(study: Study) -> list[tuple[str, list[tuple[str, str, tuple[str, ...]]]]]:
+    """Rows of the machine's table (key, value, values tried) by the first part of their key."""
+    listed = dict(study.hardware_rows)
+    rows = {**{path: "" for path in study.swept if path not in listed}, **listed}
+    groups: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
+    for key, value in rows.items():
+        head, _, rest = key.partition(".")
+        groups.setdefault(head if rest else "", []).append((rest or head, value, study.swept.get(key, ())))
+    return list(groups.items())
+
+
+def _csv_link(study: Study) -> Markup:
+    """All points as they came, as a link that carries its own data."""
+    encoded = b64encode(study.frame.to_csv(index=False, lineterminator="\n").encode()).decode("ascii")
+    return Markup(f"data:text/csv;charset=utf-8;base64,{encoded}")

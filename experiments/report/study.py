@@ -1,0 +1,47 @@
+"""What a report is made from: the points of one experiment, its machine, and pictures of simulated time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One thing that one unit did."""
+
+    start_ps: int
+    end_ps: int
+    label: str
+    category: str
+    """What kind of work it was: "matrix", "vector", "load", "store", "launch", "wait", or another word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Who did what when, in one simulated run."""
+
+    title: str
+    lanes: tuple[tuple[str, tuple[Span, ...]], ...]
+    """Each unit with its spans in order of time."""
+    makespan_ps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """An experiment with its results; a report is a pure function of it."""
+
+    name: str
+    question: str
+    """May be empty; then the name is the headline."""
+    hardware_name: str
+    hardware_rows: tuple[tuple[str, str], ...]
+    """Dotted key and value text of the base machine, in the order of its file."""
+    swept: Mapping[str, tuple[str, ...]]
+    """Dotted path to the value texts tried, in the order of the experiment file."""
+    objectives: tuple[str, ...]
+    frame: pd.DataFrame
+    """One row a design point; a failed one has its message in ``error`` and no figures."""
+    timelines: tuple[Timeline, ...]
+    """Runs of one telling point under different policies; they are drawn on one scale of time. May be empty."""
+    provenance: Mapping[str, str]

@@ -1,0 +1,158 @@
+"""Bandwidth shared by whoever uses it at that moment.
+
+Every running instruction is a flow that would end after its full-speed duration. A flow puts load on ports (memories);
+as long as no port is overloaded all flows run at full speed and nothing is computed. When one is, the flows on it are
+slowed max-min fairly by bytes per second: nobody gets more than an equal share while another could use it.
+"""
+
+import heapq
+from collections.abc import Callable
+
+import simpy
+
+Rates = dict["Flow", float]
+
+
+class Flow:
+    """One instruction under way: ``demand`` bytes per second at full speed, times ``loads`` on each port."""
+
+    __slots__ = (
+        "demand", "done", "left_ps", "limit", "loads", "marked_ps", "own_limit", "paced_ps", "speed", "updated_ps",
+        "version",
+    )  # fmt: skip
+
+    def __init__(self, duration_ps: int, demand: float, loads: tuple[tuple[int, float], ...], limit: str) -> None:
+        self.left_ps: float = duration_ps
+        self.demand = demand
+        self.loads = loads
+        self.own_limit = limit
+        self.limit = limit
+        """What sets the flow's pace now: its own unit, or the memory that slows it."""
+        self.paced_ps: dict[str, int] = {}
+        self.marked_ps = 0
+        self.speed = 1.0
+        self.updated_ps = 0
+        self.version = 0
+        self.done: Callable[[], None]
+
+    def pace(self, limit: str, now_ps: int) -> None:
+        """Note that ``limit`` sets the pace from ``now_ps`` on."""
+        if now_ps > self.marked_ps:
+            self.paced_ps[self.limit] = self.paced_ps.get(self.limit, 0) + now_ps - self.marked_ps
+        self.limit, self.marked_ps = limit, now_ps
+
+    @property
+    def longest_limit(self) -> str:
+        """What set the pace for the longest part of the time so far."""
+        return max(self.paced_ps, key=lambda name: (self.paced_ps[name], name), default=self.limit)
+
+
+class SharedBandwidth:
+    """All ports of a machine. ``start`` a flow; its ``done`` is called when it has ended."""
+
+    def __init__(self, env: simpy.Environment, capacities: list[float], names: list[str]) -> None:
+        self._env = env
+        self.capacities = capacities
+        self._names = names
+        self._flows: dict[Flow, None] = {}
+        self._load = [0.0] * len(capacities)
+        self._contended = False
+
+    def start(self, flow: Flow, done: Callable[[], None]) -> None:
+        """Let ``flow`` run from now on."""
+        flow.done = done
+        flow.updated_ps = flow.marked_ps = int(self._env.now)
+        self._flows[flow] = None
+        overloaded = self._contended
+        load = self._load
+        for port, weight in flow.loads:
+            load[port] += weight * flow.demand
+            if load[port] > self.capacities[port] * (1 + 1e-12):
+                overloaded = True
+        if overloaded:
+            self._contended = True
+            self._share()
+            if flow.version == 0:
+                self._schedule(flow)
+        else:
+            self._schedule(flow)
+
+    def _schedule(self, flow: Flow) -> None:
+        flow.version += 1
+        version = flow.version
+        wait = flow.left_ps / flow.speed
+        whole = int(wait)
+        timeout = self._env.timeout(whole if wait - whole < 1e-6 else whole + 1)  # noqa: PLR2004 - float dust
+        timeout.callbacks.append(lambda _: self._ended(flow, version))
+
+    def _ended(self, flow: Flow, version: int) -> None:
+        if flow.version != version or flow not in self._flows:
+            return
+        del self._flows[flow]
+        if flow.paced_ps:
+            flow.pace(flow.limit, int(self._env.now))
+        load = self._load
+        for port, weight in flow.loads:
+            load[port] -= weight * flow.demand
+        if not self._flows:
+            self._load = [0.0] * len(load)
+            self._contended = False
+        elif self._contended:
+            self._contended = any(
+                load[port] > self.capacities[port] * (1 + 1e-12) for port in range(len(load))
+            )
+            self._share()
+        flow.done()
+
+    def _share(self) -> None:
+        """Give every flow its max-min fair speed, by filling all up together until a port or a flow is full."""
+        now = int(self._env.now)
+        rates, limits = max_min_rates(list(self._flows), self.capacities)
+        for flow in self._flows:
+            rate = rates[flow]
+            speed = rate / flow.demand if flow.demand > 0 else 1.0
+            if speed != flow.speed or flow.version == 0:
+                flow.left_ps = max(flow.left_ps - (now - flow.updated_ps) * flow.speed, 0.0)
+                flow.updated_ps = now
+                flow.speed = speed
+                self._schedule(flow)
+            limit = self._names[limits[flow]] if flow in limits else flow.own_limit
+            if limit != flow.limit:
+                flow.pace(limit, now)
+
+
+def max_min_rates(flows: list[Flow], capacities: list[float]) -> tuple[Rates, dict[Flow, int]]:
+    """Return bytes per second of each flow, and the port that holds a flow below its demand.
+
+    Progressive filling: the level rises for all flows together; a flow stops at its demand, or when a port is full.
+    """
+    rates: Rates = {}
+    limits: dict[Flow, int] = {}
+    spare = list(capacities)
+    weights = [0.0] * len(capacities)
+    for flow in flows:
+        for port, weight in flow.loads:
+            weights[port] += weight
+    waiting = [(flow.demand, order, flow) for order, flow in enumerate(flows)]
+    heapq.heapify(waiting)
+    while waiting:
+        level, full = min(
+            ((spare[p] / weights[p], p) for p in range(len(spare)) if weights[p] > 0), default=(float("inf"), -1)
+        )
+        if waiting[0][0] <= level * (1 + 1e-12):
+            frozen = [heapq.heappop(waiting)[2]]
+        else:
+            frozen = [flow for _, _, flow in waiting if any(port == full for port, _ in flow.loads)]
+            chosen = set(map(id, frozen))
+            waiting = [entry for entry in waiting if id(entry[2]) not in chosen]
+            heapq.heapify(waiting)
+            for flow in frozen:
+                limits[flow] = full
+        for flow in frozen:
+            rate = rates[flow] = level if flow in limits else flow.demand
+            for port, weight in flow.loads:
+                spare[port] = max(spare[port] - weight * rate, 0.0)
+                weights[port] -= weight
+                if weights[port] < 1e-9:  # noqa: PLR2004 - float dust
+                    weights[port] = 0.0
+    return rates, limits

@@ -1,0 +1,156 @@
+"""What users are told when a file is wrong: short values, the nearest known name, pydantic in plain words."""
+
+import difflib
+import reprlib
+import types
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import pydantic
+from pydantic_core import ErrorDetails
+
+_LONGEST_SHOWN = 60
+_LARGEST_SHOWN = 10**40
+_MOST_MISTAKES = 5
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = _LONGEST_SHOWN
+_SHORT.maxlevel = 2
+
+_NEEDS = {
+    "Input should be a valid boolean": "true or false",
+    "Input should be a valid dictionary": "a mapping (key: value)",
+    "Input should be a valid integer": "a whole number",
+    "Input should be a valid list": "a list",
+    "Input should be a valid number": "a number",
+    "Input should be a valid string": "text",
+    "Input should be a valid tuple": "a list",
+}
+"""What a message of pydantic asks for, by its beginning."""
+
+
+def shown(value: object) -> str:
+    """Return ``value`` for a message, in YAML's words: one line, short, control characters escaped."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int) and abs(value) >= _LARGEST_SHOWN:
+        return "a number of more than 40 digits"
+    if isinstance(value, dict):
+        return f"a mapping with {listed(list(value), 4)}" if value else "an empty mapping"
+    text = _SHORT.repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= _LONGEST_SHOWN + 2 else text[:_LONGEST_SHOWN] + "..."
+
+
+def shown_key(key: object) -> str:
+    """Return ``key`` as it stands in the file, or as ``shown`` where that is long or unreadable."""
+    text = str(key)
+    return text if text.isprintable() and 0 < len(text) <= _LONGEST_SHOWN else shown(text)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` on one line, control characters escaped."""
+    line = " ".join(text.split())
+    return line if line.isprintable() else repr(line)
+
+
+def listed(names: Sequence[object], most: int = 50) -> str:
+    """Return up to ``most`` names with commas between them."""
+    return ", ".join([shown_key(name) for name in names[:most]] + ["..."] * (len(names) > most))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return " (did you mean ...?)" with the known name most like ``word``, or nothing."""
+    matches = difflib.get_close_matches(word[:_LONGEST_SHOWN], list(known), n=1)
+    return f" (did you mean {shown_key(matches[0])}?)" if matches else ""
+
+
+def explain(error: pydantic.ValidationError, where: str, root: str = "", model: Any = None) -> str:
+    """Return what is wrong, a line for each mistake: ``where: key.path: has this; needs that``.
+
+    ``root`` is the path of the validated part within the file. With ``model``, the type that was validated,
+    unknown keys are answered with the known ones and the tags of unions stay out of the paths.
+    """
+    mistakes = error.errors(include_url=False)
+    lines = [_line(each, where, root, model) for each in mistakes[:_MOST_MISTAKES]]
+    if len(mistakes) > _MOST_MISTAKES:
+        lines.append(f"and {len(mistakes) - _MOST_MISTAKES} more")
+    return "\n".join(lines)
+
+
+def _line(details: ErrorDetails, where: str, root: str, model: Any) -> str:
+    kind, context, has = details["type"], details.get("ctx", {}), shown(details["input"])
+    keys, owner, here = _walked(details["loc"], model)
+    message = f"has {has}; needs {_needs(details['msg'])}"
+    if kind == "value_error":
+        message = one_line(details["msg"].removeprefix("Value error, "))
+    elif kind in ("missing", "missing_argument"):
+        message = "is missing"
+    elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        known = list(_fields(owner))
+        message = "is unknown" + (f"{nearest(str(keys[-1]), known)}; known: {listed(known)}" if known else "")
+    elif kind == "union_tag_not_found":
+        keys.append(context["discriminator"].strip("'"))
+        message = f"is missing; needs one of: {listed(_tags(here))}" if here else "is missing"
+    elif kind == "union_tag_invalid":
+        keys.append(context["discriminator"].strip("'"))
+        message = f"has {shown(context['tag'])}; needs one of: {context['expected_tags']}"
+    elif details["loc"][-1:] == ("[key]",):
+        keys = keys[:-2]
+        message = f"has key {has}; needs it {_needs(details['msg'])}"
+    path = ".".join(filter(None, (root, *map(shown_key, keys))))
+    return ": ".join(filter(None, (where, path, message)))
+
+
+def _needs(message: str) -> str:
+    for beginning, needed in _NEEDS.items():
+        if message.startswith(beginning):
+            return needed
+    _, _, rest = message.partition(" should ")
+    return "to " + rest.replace(" after validation", "") if rest else one_line(message)
+
+
+def _walked(loc: Sequence[str | int], model: Any) -> tuple[list[str | int], Any, Any]:
+    """Return the keys of ``loc`` without union tags, and the types of the last key's owner and value."""
+    keys: list[str | int] = []
+    owner, here = None, model
+    for step in loc:
+        members = _members(here)
+        if len(members) > 1:
+            here = next((each for each in members if step in (*_tags(each), each.__name__)), None)
+            continue
+        keys.append(step)
+        owner = members[0] if members else None
+        here = _child(owner, step)
+    return keys, owner, here
+
+
+def _members(model: Any) -> list[Any]:
+    """Return the types of a union, ``None`` left out; another type is a union of one."""
+    while get_origin(model) is Annotated:
+        model = get_args(model)[0]
+    if get_origin(model) in (Union, types.UnionType):
+        return [inner for each in get_args(model) for inner in _members(each)]
+    return [] if model in (None, types.NoneType) else [model]
+
+
+def _child(owner: Any, step: str | int) -> Any:
+    """Return the type of what is at ``step`` of a mapping or list of type ``owner``, where it is known."""
+    if _fields(owner):
+        return _fields(owner).get(str(step))
+    arguments = [each for each in get_args(owner) if each is not Ellipsis]
+    if get_origin(owner) is dict:
+        return arguments[1]
+    if get_origin(owner) in (list, tuple) and isinstance(step, int):
+        return arguments[min(step, len(arguments) - 1)]
+    return None
+
+
+def _fields(model: Any) -> dict[str, Any]:
+    """Return the types of a record's fields by the names that YAML has for them."""
+    fields = getattr(model, "__pydantic_fields__", {})
+    return {info.alias or name: info.annotation for name, info in fields.items()}
+
+
+def _tags(model: Any) -> list[str]:
+    """Return the values of ``kind`` that choose ``model``, or a member of it."""
+    return [tag for each in _members(model) for tag in get_args(_fields(each).get("kind"))]

@@ -1,0 +1,312 @@
+"""The discrete-event simulation: units take their queues' instructions, memories give space and bandwidth.
+
+One SimPy process per queue (and server of it). A process takes the queue's next instruction, waits for what the
+instruction depends on, then for the space it allocates, pays the start-up, and runs as a flow through the memories.
+Members that do the same are one process with a multiplicity: their flows weigh as many on a shared memory.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import simpy
+
+from hw_models.bandwidth import Flow, SharedBandwidth
+from hw_models.clustered_dsa import ClusteredDsa
+from hw_models.energy import energy_pj
+from hw_models.machine import Machine, base_name, check_program, dsa_machine
+from hw_models.program import AnyInstruction, Program
+from hw_models.quantities import PS_PER_S, format_bytes
+from hw_models.trace import STARTED_BY_NOBODY, SimulationResult, Trace
+
+_Step = Generator[simpy.Event, None, None]
+SPACE = "space"
+
+
+class SimulationError(ValueError):
+    """The machine cannot run the program: something does not fit, or everything waits for everything."""
+
+
+class _Space:
+    """The free bytes of one memory; requests are served in order."""
+
+    def __init__(self, name: str, capacity_bytes: int) -> None:
+        self.name = name
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self.peak_bytes = 0
+        self.waiting: deque[tuple[int, simpy.Event]] = deque()
+
+    def take(self, size_bytes: int) -> bool:
+        """Take ``size_bytes`` if they are free and nobody waits for space before."""
+        if self.waiting or self.used_bytes + size_bytes > self.capacity_bytes:
+            return False
+        self.used_bytes += size_bytes
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        return True
+
+    def give_back(self, size_bytes: int, position: int) -> None:
+        """Free ``size_bytes``; the event of a request served by it carries the ``position`` that freed them."""
+        self.used_bytes -= size_bytes
+        while self.waiting and self.used_bytes + self.waiting[0][0] <= self.capacity_bytes:
+            wanted, event = self.waiting.popleft()
+            self.used_bytes += wanted
+            self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+            event.succeed(position)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """The memories of one run: those of the machine, one entry per member in an unrolled program."""
+
+    names: list[str]
+    position: dict[str, int]
+    copies: list[int]
+
+
+class _Run:
+    """One simulation of one program on one machine."""
+
+    def __init__(self, program: Program, machine: Machine) -> None:
+        self._program = program
+        self._machine = machine
+        self._env = simpy.Environment()
+        self._ports = self._find_ports()
+        names = self._ports.names
+        bandwidths = [machine.memories[base_name(n)].bandwidth_bytes_per_s / PS_PER_S for n in names]
+        self._bandwidth = SharedBandwidth(self._env, bandwidths, names)
+        self._spaces = [_Space(n, machine.memories[base_name(n)].capacity_bytes) for n in names]
+        self._traffic = [0.0] * len(names)
+        count = len(program.instructions)
+        self._pending = [len(i.after) for i in program.instructions]
+        self._followers: list[list[int]] = [[] for _ in range(count)]
+        for position, instruction in enumerate(program.instructions):
+            for before in instruction.after:
+                self._followers[before].append(position)
+        self._last_dependency = [STARTED_BY_NOBODY] * count
+        self._blocked: dict[int, simpy.Event] = {}
+        self._holders = [0] * len(program.buffers)
+        for instruction in program.instructions:
+            for buffer in instruction.frees:
+                self._holders[buffer] += 1
+        self._held: list[list[tuple[int, int]]] = [[] for _ in program.buffers]
+        self._start_ps, self._end_ps = [-1] * count, [-1] * count
+        self._released_by = [STARTED_BY_NOBODY] * count
+        self._limits, self._startup_ps = [""] * count, [0] * count
+        self._busy_ps: dict[str, int] = {}
+        self._waited_ps: dict[str, dict[str, int]] = {}
+
+    def _find_ports(self) -> _Ports:
+        program, machine = self._program, self._machine
+        active = {"local_buffer": program.clusters * program.cores, "global_buffer": program.clusters}
+        if not program.members:
+            names = list(machine.memories)
+            copies = [active.get(name, machine.memories[name].copies) for name in names]
+        else:
+            members = {b.memory for b in program.buffers if b.memory not in program.members}
+            members.update(m for group in program.members.values() for m in group)
+            for instruction in program.instructions:
+                for memory in (getattr(instruction, "source", ""), getattr(instruction, "destination", "")):
+                    if memory and memory not in program.members:
+                        members.add(memory)
+            members.update(self._own_memory(i) for i in program.instructions)
+            names = sorted(members)
+            copies = [1] * len(names)
+        return _Ports(names, {name: place for place, name in enumerate(names)}, copies)
+
+    @staticmethod
+    def _own_memory(instruction: AnyInstruction) -> str:
+        """Return the local buffer beside an unrolled unit."""
+        return f"local_buffer[{instruction.unit.partition('[')[2]}" if "." in instruction.unit else "ddr"
+
+    def run(self) -> Trace:
+        queues: dict[str, deque[int]] = {}
+        for position, instruction in enumerate(self._program.instructions):
+            queues.setdefault(instruction.unit, deque()).append(position)
+        processes = [
+            self._env.process(self._unit(name, queue))
+            for name, queue in queues.items()
+            for _ in range(self._machine.units[base_name(name)].servers)
+        ]
+        try:
+            self._env.run(until=self._env.all_of(processes))
+        except RuntimeError as error:
+            if "until" not in str(error):
+                raise
+            raise SimulationError(self._deadlock()) from None
+        instructions = self._program.instructions
+        return Trace(instructions, self._start_ps, self._end_ps, self._released_by, self._limits, self._startup_ps)
+
+    def _unit(self, name: str, queue: deque[int]) -> _Step:
+        """Serve the queue of one unit, instruction by instruction."""
+        env, program = self._env, self._program
+        kind = base_name(name)
+        serve = self._machine.units[kind].serve
+        members = program.multiplicity(name)
+        waited = self._waited_ps.setdefault(kind, {})
+        previous = STARTED_BY_NOBODY
+        while queue:
+            position = queue.popleft()
+            instruction = program.instructions[position]
+            asked_ps = int(env.now)
+            cause = previous
+            if self._pending[position]:
+                event = self._blocked[position] = env.event()
+                yield event
+                cause = self._last_dependency[position]
+                who = base_name(program.instructions[cause].unit)
+                waited[who] = waited.get(who, 0) + (int(env.now) - asked_ps) * members
+            for buffer in instruction.allocates:
+                for port, size in self._extent_of(buffer, members):
+                    space = self._spaces[port]
+                    self._held[buffer].append((port, size))
+                    if not space.take(size):
+                        before_ps = int(env.now)
+                        event = env.event()
+                        space.waiting.append((size, event))
+                        cause = yield event  # type: ignore[misc, assignment]
+                        waited[SPACE] = waited.get(SPACE, 0) + (int(env.now) - before_ps) * members
+            self._start_ps[position] = start_ps = int(env.now)
+            self._released_by[position] = cause
+            service = serve(instruction)
+            self._startup_ps[position] = service.startup_ps
+            self._limits[position] = service.limit
+            if service.startup_ps:
+                yield env.timeout(service.startup_ps)
+            if service.duration_ps:
+                loads = self._loads(instruction, service.touches, members) if service.bytes_moved else ()
+                flow = self._flow(service.duration_ps, service.bytes_moved, loads, service.limit)
+                finished = env.event()
+                self._bandwidth.start(flow, finished.succeed)
+                yield finished
+                self._limits[position] = flow.longest_limit
+                for port, weight in loads:
+                    self._traffic[port] += weight * service.bytes_moved * self._ports.copies[port]
+            self._end_ps[position] = end_ps = int(env.now)
+            self._busy_ps[kind] = self._busy_ps.get(kind, 0) + (end_ps - start_ps) * members
+            self._finish(position, instruction)
+            previous = position
+
+    def _flow(self, duration_ps: int, size_bytes: int, loads: tuple[tuple[int, float], ...], limit: str) -> Flow:
+        """Return the flow of an instruction, slowed to what the memories give when nobody else uses them."""
+        demand = size_bytes / duration_ps
+        capacities = self._bandwidth.capacities
+        slowest = demand
+        for port, weight in loads:
+            alone = capacities[port] / weight
+            if alone < slowest:
+                slowest = alone
+                limit = self._ports.names[port]
+        if slowest < demand:
+            duration_ps = int(-(-size_bytes // slowest))
+        return Flow(duration_ps, slowest, loads, limit)
+
+    def _finish(self, position: int, instruction: AnyInstruction) -> None:
+        """Tell who waited for the instruction, and return space that nobody needs any more."""
+        for follower in self._followers[position]:
+            self._pending[follower] -= 1
+            self._last_dependency[follower] = position
+            if not self._pending[follower] and follower in self._blocked:
+                self._blocked.pop(follower).succeed()
+        for buffer in instruction.frees:
+            self._holders[buffer] -= 1
+            if not self._holders[buffer]:
+                for port, size in self._held[buffer]:
+                    self._spaces[port].give_back(size, position)
+
+    def _members_of(self, memory: str) -> list[int]:
+        group = self._program.members.get(memory)
+        names = (memory,) if group is None else group
+        return [self._ports.position[name] for name in names]
+
+    def _loads(
+        self, instruction: AnyInstruction, touches: tuple[tuple[str, float], ...], members: int
+    ) -> tuple[tuple[int, float], ...]:
+        """Return the load that one byte per second of this instruction puts on one copy of each memory."""
+        source = getattr(instruction, "source", None)
+        loads: dict[int, float] = {}
+        for memory, times in touches:
+            name = memory
+            if source is None and self._program.members:
+                name = self._own_memory(instruction)
+            ports = self._members_of(name)
+            for port in ports:
+                loads[port] = loads.get(port, 0.0) + times * members / (self._ports.copies[port] * len(ports))
+        return tuple(loads.items())
+
+    def _extent_of(self, buffer: int, members: int) -> list[tuple[int, int]]:
+        """Return the bytes that ``buffer`` takes in one copy of each memory."""
+        wanted = self._program.buffers[buffer]
+        extents = []
+        ports = self._members_of(wanted.memory)
+        for port in ports:
+            copies = self._ports.copies[port] * len(ports)
+            size = -(-wanted.size_bytes * wanted.fan_out * members // copies)
+            space = self._spaces[port]
+            if size > space.capacity_bytes:
+                raise SimulationError(
+                    f"buffer {wanted.label!r} needs {format_bytes(size)}, a {base_name(space.name)} holds"
+                    f" {format_bytes(space.capacity_bytes)}"
+                )
+            extents.append((port, size))
+        return extents
+
+    def _deadlock(self) -> str:
+        lines = []
+        for position in self._blocked:
+            instruction = self._program.instructions[position]
+            missing = [self._program.instructions[b].label for b in instruction.after if self._end_ps[b] < 0]
+            lines.append(f"{instruction.unit} waits with {instruction.label!r} for {', '.join(missing[:3])}")
+        for space in self._spaces:
+            for size, _ in space.waiting:
+                free = space.capacity_bytes - space.used_bytes
+                lines.append(f"a request for {format_bytes(size)} waits for {space.name}, of which {format_bytes(free)} is free")
+        return "the machine can no longer move: " + "; ".join(lines[:6])
+
+    def result(self, trace: Trace, energy: dict[str, float]) -> SimulationResult:
+        """Return the figures of the finished run."""
+        makespan = trace.makespan_ps
+        traffic: dict[str, float] = dict.fromkeys(self._machine.memories, 0.0)
+        peaks: dict[str, int] = dict.fromkeys(self._machine.memories, 0)
+        for port, name in enumerate(self._ports.names):
+            kind = base_name(name)
+            traffic[kind] += self._traffic[port]
+            peaks[kind] = max(peaks[kind], self._spaces[port].peak_bytes)
+        used = {}
+        for name, unit in self._machine.units.items():
+            used[name] = self._busy_ps.get(name, 0) / (makespan * unit.count * unit.servers) if makespan else 0.0
+        for name, memory in self._machine.memories.items():
+            port_bytes = memory.bandwidth_bytes_per_s * memory.copies * makespan / PS_PER_S
+            used[name] = traffic[name] / port_bytes if makespan else 0.0
+        return SimulationResult(
+            makespan_ps=makespan,
+            busy_ps=self._busy_ps,
+            utilisation=used,
+            traffic_bytes={name: round(size) for name, size in traffic.items()},
+            peak_occupancy_bytes=peaks,
+            waited_ps=self._waited_ps,
+            critical_ps=trace.critical_ps(),
+            energy_pj=energy,
+            simulated_events=next(self._env._eid),
+            trace=trace,
+        )
+
+
+def simulate(program: Program, spec: ClusteredDsa) -> SimulationResult:
+    """Run ``program`` on the machine ``spec`` and return its figures.
+
+    Raises ``ProgramError`` for a program that names what the machine lacks, ``HardwareError`` for a dtype that its
+    units do not compute, ``SimulationError`` for buffers that cannot fit and for deadlock.
+    """
+    machine = dsa_machine(spec)
+    check_program(program, machine)
+    run = _Run(program, machine)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        trace = run.run()
+    finally:
+        if collecting:
+            gc.enable()
+    return run.result(trace, energy_pj(program, spec, trace.makespan_ps))

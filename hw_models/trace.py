@@ -1,0 +1,84 @@
+"""Who did what when, and the figures that follow from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hw_models.program import AnyInstruction
+
+STARTED_BY_NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One entry per instruction of the program, by position."""
+
+    instructions: Sequence[AnyInstruction]
+    start_ps: Sequence[int]
+    """When the instruction had its unit, its inputs and its buffers."""
+    end_ps: Sequence[int]
+    released_by: Sequence[int]
+    """The instruction whose end let this one start: before it on its unit, waited for, or freeing its space."""
+    limits: Sequence[str]
+    """What set the pace while it ran: its unit, or the memory whose bandwidth was short."""
+    startup_ps: Sequence[int]
+    """Part of the time that was start-up."""
+
+    @property
+    def makespan_ps(self) -> int:
+        return max(self.end_ps, default=0)
+
+    def critical_path(self) -> list[int]:
+        """Return the instructions, first to last, each of which started the moment the one before it ended."""
+        if not self.end_ps:
+            return []
+        position = max(range(len(self.end_ps)), key=lambda i: (self.end_ps[i], i))
+        path = []
+        while position != STARTED_BY_NOBODY:
+            path.append(position)
+            position = self.released_by[position]
+        return path[::-1]
+
+    def critical_ps(self) -> dict[str, int]:
+        """Return the makespan by what set the pace on the critical path; its values add up to the makespan."""
+        shares: dict[str, int] = {}
+        for position in self.critical_path():
+            startup = self.startup_ps[position]
+            unit = self.instructions[position].unit.partition("[")[0]
+            if startup:
+                name = unit if unit == "launch" else f"{unit}-startup"
+                shares[name] = shares.get(name, 0) + startup
+            ran = self.end_ps[position] - self.start_ps[position] - startup
+            if ran:
+                name = self.limits[position].partition("[")[0]
+                shares[name] = shares.get(name, 0) + ran
+        return shares
+
+
+@dataclass(frozen=True)
+class SimulationResult:
+    """Figures of one run. Times in picoseconds, energies in picojoules; memories and units by kind."""
+
+    makespan_ps: int
+    busy_ps: Mapping[str, int]
+    """Per unit: time under way, summed over its members."""
+    utilisation: Mapping[str, float]
+    """Per unit and per memory port: share of the makespan that all of them, idle clusters included, were at work."""
+    traffic_bytes: Mapping[str, int]
+    """Per memory: bytes read and written, all copies together."""
+    peak_occupancy_bytes: Mapping[str, int]
+    """Per memory: the most that one copy held."""
+    waited_ps: Mapping[str, Mapping[str, int]]
+    """Per unit: time that its next instruction waited, by the unit it waited for (``space`` for buffers)."""
+    critical_ps: Mapping[str, int]
+    energy_pj: Mapping[str, float]
+    simulated_events: int
+    trace: Trace
+
+    @property
+    def bottleneck(self) -> str:
+        """What the largest part of the critical path was paced by."""
+        return max(self.critical_ps, key=lambda name: (self.critical_ps[name], name), default="nothing")
+
+    @property
+    def energy_j(self) -> float:
+        return sum(self.energy_pj.values()) * 1e-12

@@ -1,0 +1,1 @@
+"""Networks of the papers that no installable package offers, written down in torch."""

@@ -1,0 +1,95 @@
+"""Faster R-CNN and Mask R-CNN without the steps whose sizes depend on the image."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from workloads.export.torchvision_shim import import_torchvision
+
+IMAGE_SIDE = 320
+PROPOSALS = 300
+DETECTIONS = 100
+
+_STRIDES = (4, 8, 16, 32)
+"""Of the pyramid levels that regions are cut from."""
+
+
+def region_network(name: str) -> Callable[[], nn.Module]:
+    """Return a builder of the static part of ``torchvision.models.detection.<name>``."""
+
+    def build() -> nn.Module:
+        import_torchvision()
+        detection = importlib.import_module("torchvision.models.detection")
+        return StaticRegionNetwork(getattr(detection, name)(weights=None, weights_backbone=None))
+
+    return build
+
+
+class StaticRegionNetwork(nn.Module):
+    """Every layer of a torchvision R-CNN, on a fixed number of regions.
+
+    What a detector does between its layers depends on what it sees: ranking, non-maximum suppression and
+    sorting regions to pyramid levels. Here the regions come in as inputs, rows of (image, left, top, right,
+    bottom), and every pyramid level gets the same share of them; so the operations of all layers and of the
+    pooling of regions are those of a real run.
+    """
+
+    def __init__(self, detector: nn.Module) -> None:
+        super().__init__()
+        self.detector = detector
+        anchors = _anchors(detector.rpn.anchor_generator)
+        self.register_buffer("anchors", anchors)
+
+    def forward(
+        self, image: torch.Tensor, proposals: torch.Tensor, *detections: torch.Tensor
+    ) -> tuple[Any, ...]:
+        """Return proposal scores and boxes, class scores and boxes, and masks if ``detections`` are given."""
+        levels = list(self.detector.backbone(image).values())
+        heads = self.detector.roi_heads
+        rpn = self.detector.rpn
+        objectness, offsets = rpn.head(levels)
+        scores = torch.cat([_rows(level, 1) for level in objectness], dim=1)
+        candidates = _decoded(
+            rpn.box_coder, torch.cat([_rows(level, 4) for level in offsets], dim=1)[0], self.anchors
+        )
+        regions = heads.box_head(_pooled(levels, proposals, side=7))
+        class_logits, box_offsets = heads.box_predictor(regions)
+        boxes = _decoded(heads.box_coder, box_offsets, proposals[:, 1:])
+        results = (scores, candidates, class_logits.softmax(dim=1), boxes)
+        if not detections:
+            return results
+        masks = heads.mask_predictor(heads.mask_head(_pooled(levels, detections[0], side=14)))
+        return (*results, masks.sigmoid())
+
+
+def _anchors(generator: nn.Module) -> torch.Tensor:
+    """Return the anchor boxes of all pyramid levels, the coarsest being a pooled one."""
+    image_list = importlib.import_module("torchvision.models.detection.image_list").ImageList
+    images = image_list(torch.zeros(1, 3, IMAGE_SIDE, IMAGE_SIDE), [(IMAGE_SIDE, IMAGE_SIDE)])
+    sides = [IMAGE_SIDE // stride for stride in (*_STRIDES, 2 * _STRIDES[-1])]
+    return generator(images, [torch.zeros(1, 1, side, side) for side in sides])[0]
+
+
+def _rows(level: torch.Tensor, values: int) -> torch.Tensor:
+    """Return a map (N, anchors x values, H, W) as rows (N, H x W x anchors, values)."""
+    batch, channels, height, width = level.shape
+    split = level.view(batch, channels // values, values, height, width)
+    return split.permute(0, 3, 4, 1, 2).reshape(batch, -1, values)
+
+
+def _decoded(coder: Any, offsets: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    return coder.decode_single(offsets, boxes)
+
+
+def _pooled(levels: Sequence[torch.Tensor], regions: torch.Tensor, side: int) -> torch.Tensor:
+    """Return the features of ``regions``, (regions, channels, ``side``, ``side``)."""
+    roi_align = importlib.import_module("torchvision.ops").roi_align
+    shares = regions.split(regions.shape[0] // len(_STRIDES))
+    pooled = [
+        roi_align(level, share, (side, side), spatial_scale=1 / stride, sampling_ratio=2)
+        for level, share, stride in zip(levels, shares, _STRIDES, strict=False)
+    ]
+    return torch.cat(pooled)

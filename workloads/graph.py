@@ -1,0 +1,191 @@
+"""The network as the rest of the project sees it: operators in topological order over tensors of static shape."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+from workloads.loopnest import LoopNest, Operations, is_view
+
+DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
+    {
+        "fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1,
+        "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "int4": 1,
+        "uint4": 1, "bool": 1, "complex64": 8, "complex128": 16,
+    }
+)  # fmt: skip
+FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
+
+Role = Literal["input", "weight", "activation"]
+
+
+class WorkloadError(ValueError):
+    """A network that cannot be taken as it is; the message says which file, which node and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named array. ``order`` lists the dimensions as they lie in memory, outermost first."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+    order: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPE_BYTES:
+            raise WorkloadError(f"tensor {self.name!r} has dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+        if any(size < 0 for size in self.shape):
+            raise WorkloadError(f"tensor {self.name!r} has shape {list(self.shape)}; sizes cannot be negative")
+        if not self.order:
+            object.__setattr__(self, "order", tuple(range(len(self.shape))))
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def element_bytes(self) -> int:
+        return DTYPE_BYTES[self.dtype]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * self.element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operator: its loop nests in order. Nests of one operator pass ``internals`` to each other."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nests: tuple[LoopNest, ...]
+    internals: tuple[Tensor, ...] = ()
+
+    @property
+    def operations(self) -> Operations:
+        return sum((nest.operations() for nest in self.nests), Operations())
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the output is the input's bytes under another shape."""
+        return len(self.nests) == 1 and is_view(self.nests[0])
+
+
+class Rebuild(Protocol):
+    """Makes the same network at another batch size."""
+
+    def __call__(self, batch: int) -> "Graph":
+        """Return the graph at ``batch``."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A network. Raises ``WorkloadError`` when operators are not in topological order or tensors are missing."""
+
+    name: str
+    ops: tuple[Op, ...]
+    tensors: Mapping[str, Tensor]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    batch: int
+    rebuild: Rebuild | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ready = {name for name, tensor in self.tensors.items() if tensor.role != "activation"}
+        for op in self.ops:
+            for name in op.inputs:
+                if name not in ready:
+                    raise WorkloadError(f"{self.name}: operator {op.name!r} reads {name!r} before it is written")
+            ready.update(op.outputs)
+        for name in self.outputs:
+            if name not in ready:
+                raise WorkloadError(f"{self.name}: output {name!r} is written by no operator")
+
+    @cached_property
+    def producer(self) -> Mapping[str, int]:
+        """Position of the operator that writes each activation."""
+        return {name: position for position, op in enumerate(self.ops) for name in op.outputs}
+
+    @cached_property
+    def consumers(self) -> Mapping[str, tuple[int, ...]]:
+        """Positions of the operators that read each tensor, ascending."""
+        readers: dict[str, list[int]] = {name: [] for name in self.tensors}
+        for position, op in enumerate(self.ops):
+            for name in dict.fromkeys(op.inputs):
+                readers[name].append(position)
+        return {name: tuple(positions) for name, positions in readers.items()}
+
+    @property
+    def operations(self) -> Operations:
+        return sum((op.operations for op in self.ops), Operations())
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all floating-point weights."""
+        return sum(t.elements for t in self.tensors.values() if t.role == "weight" and t.dtype in FLOATS)
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(t.size_bytes for t in self.tensors.values() if t.role == "weight")
+
+    @property
+    def activation_bytes(self) -> int:
+        """Sum of all operator outputs, as DNNFusion's intermediate result size counts them."""
+        return sum(self.tensors[name].size_bytes for op in self.ops for name in op.outputs)
+
+    def activations_into(self, op: Op) -> Iterator[Tensor]:
+        """Yield the inputs of ``op`` that are not weights, each once."""
+        for name in dict.fromkeys(op.inputs):
+            tensor = self.tensors[name]
+            if tensor.role != "weight":
+                yield tensor
+
+    def with_batch(self, batch: int) -> "Graph":
+        """Return the same network at another batch size; raise ``WorkloadError`` if it cannot change."""
+        if batch == self.batch:
+            return self
+        if self.rebuild is None:
+            raise WorkloadError(f"{self.name}: the batch size is {self.batch} and cannot change to {batch}")
+        return self.rebuild(batch)
+
+    def with_dtype(self, dtype: str) -> "Graph":
+        """Return the same network with every floating-point tensor held and computed as ``dtype``."""
+        if dtype not in DTYPE_BYTES:
+            raise WorkloadError(f"dtype has {dtype!r}; needs one of: {', '.join(DTYPE_BYTES)}")
+
+        def cast(tensor: Tensor) -> Tensor:
+            return replace(tensor, dtype=dtype) if tensor.dtype in FLOATS else tensor
+
+        ops = tuple(
+            replace(op, internals=tuple(cast(t) for t in op.internals)) if op.internals else op for op in self.ops
+        )
+        tensors = {name: cast(tensor) for name, tensor in self.tensors.items()}
+        rebuild = self.rebuild
+        again: Rebuild | None = None if rebuild is None else _CastRebuild(rebuild, dtype)
+        return replace(self, ops=ops, tensors=tensors, rebuild=again)
+
+    def __str__(self) -> str:
+        lines = [f"graph {self.name} batch={self.batch}"]
+        for op in self.ops:
+            outs = ", ".join(_typed(self.tensors[name]) for name in op.outputs)
+            lines.append(f"  {outs} = {op.kind}({', '.join(op.inputs)})")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _CastRebuild:
+    rebuild: Rebuild
+    dtype: str
+
+    def __call__(self, batch: int) -> Graph:
+        return self.rebuild(batch).with_dtype(self.dtype)
+
+
+def _typed(tensor: Tensor) -> str:
+    return f"{tensor.name}: {tensor.dtype}[{','.join(map(str, tensor.shape))}]"

@@ -1,0 +1,291 @@
+"""Loop nests with access maps: what an operator does, said once.
+
+A nest runs over space loops (one iteration space point per output element) and reduction loops. For each tensor it
+touches, an access map tells which element: per tensor dimension an `Index`, an affine expression of the loops.
+Operation counts, footprints, the input region behind an output tile (halo included), matching dimensions and the
+kind of mapping between input and output are all derived from this; nothing of it is written down a second time.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+Interval = tuple[int, int]
+"""Half-open: ``lo <= x < hi``."""
+Box = tuple[Interval, ...]
+"""A tile of a tensor: one interval per dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Arithmetic by class. ``simple``: add, multiply, compare, convert; ``special``: divide, root, exponential."""
+
+    macs: int = 0
+    simple: int = 0
+    special: int = 0
+
+    def __add__(self, other: "Operations") -> "Operations":
+        return Operations(self.macs + other.macs, self.simple + other.simple, self.special + other.special)
+
+    def __mul__(self, times: int) -> "Operations":
+        return Operations(self.macs * times, self.simple * times, self.special * times)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, a multiply-accumulate counting as two."""
+        return 2 * self.macs + self.simple + self.special
+
+    def __bool__(self) -> bool:
+        return bool(self.macs or self.simple or self.special)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop of a nest: ``extent`` iterations from zero."""
+
+    name: str
+    extent: int
+    reduction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Element of one tensor dimension: ``(offset + sum(stride * loop)) / divisor``.
+
+    ``rounding``: "floor" rounds down; "exact" skips iterations that do not divide (transposed convolution);
+    ``window``: that many consecutive elements from there on (interpolation). ``opaque``: the element depends on data
+    in a way that is not affine; ``terms`` then name the loops that choose it (stride 0 means any).
+    """
+
+    terms: tuple[tuple[int, int], ...] = ()
+    offset: int = 0
+    divisor: int = 1
+    rounding: Literal["floor", "exact"] = "floor"
+    window: int = 1
+    opaque: bool = False
+
+    def span(self, ranges: Sequence[Interval]) -> Interval:
+        """Return the unclipped interval of elements that the loops ``ranges`` touch."""
+        lo = hi = self.offset
+        for loop, stride in self.terms:
+            first, end = ranges[loop]
+            if stride >= 0:
+                lo += stride * first
+                hi += stride * (end - 1)
+            else:
+                lo += stride * (end - 1)
+                hi += stride * first
+        if self.divisor != 1:
+            lo = -(-lo // self.divisor) if self.rounding == "exact" else lo // self.divisor
+            hi //= self.divisor
+        return lo, hi + self.window
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A nest's map from its loops to the elements of one tensor of ``shape``."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    indices: tuple[Index, ...]
+
+    def region(self, ranges: Sequence[Interval]) -> Box | None:
+        """Return the box of elements that the loops ``ranges`` touch, or None if they touch nothing."""
+        box = []
+        for index, size in zip(self.indices, self.shape, strict=True):
+            if index.opaque:
+                box.append((0, size))
+                continue
+            lo, hi = index.span(ranges)
+            lo, hi = max(lo, 0), min(hi, size)
+            if lo >= hi:
+                return None
+            box.append((lo, hi))
+        return tuple(box)
+
+    def footprint(self, extents: Sequence[int]) -> int:
+        """Return how many elements a tile with ``extents`` iterations per loop touches, away from the borders."""
+        count = 1
+        for index, size in zip(self.indices, self.shape, strict=True):
+            if index.opaque:
+                touched = math.prod(extents[loop] for loop, _ in index.terms)
+            else:
+                reach = sum(abs(stride) * (extents[loop] - 1) for loop, stride in index.terms)
+                touched = (reach if index.rounding == "exact" else reach + index.divisor - 1) // index.divisor
+                touched += index.window
+            count *= min(size, touched)
+        return count
+
+    def uses(self, loop: int) -> bool:
+        """Whether moving ``loop`` changes the element touched."""
+        return any(position == loop for index in self.indices for position, _ in index.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """One perfect loop nest: for every iteration read each of ``reads``, compute, update ``write``."""
+
+    name: str
+    loops: tuple[Loop, ...]
+    reads: tuple[Access, ...]
+    write: Access
+    per_iteration: Operations = Operations()
+    per_output: Operations = Operations()
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(loop.extent for loop in self.loops)
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(loop.reduction and loop.extent > 1 for loop in self.loops)
+
+    def operations(self, extents: Sequence[int] | None = None) -> Operations:
+        """Return the operations of the nest, or of a tile with ``extents`` iterations per loop."""
+        extents = self.extents if extents is None else extents
+        outputs = math.prod(n for n, loop in zip(extents, self.loops, strict=True) if not loop.reduction)
+        counted = self.per_output * outputs
+        if not self.per_iteration:
+            return counted
+        return counted + self.per_iteration * int(math.prod(extents) * self.executed_share)
+
+    @property
+    def executed_share(self) -> Fraction:
+        """Share of the iterations that compute: a transposed convolution skips taps that fall between its strides."""
+        share = Fraction(1)
+        for read in self.reads:
+            for index, size in zip(read.indices, read.shape, strict=True):
+                if index.rounding == "exact":
+                    share *= Fraction(self._hits(index, size), math.prod(self.loops[i].extent for i, _ in index.terms))
+        return share
+
+    def _hits(self, index: Index, size: int) -> int:
+        """Return how many iterations of the index's loops address one of its ``size`` elements exactly."""
+        values = [index.offset]
+        for loop, stride in index.terms:
+            values = [value + stride * step for value in values for step in range(self.loops[loop].extent)]
+        return sum(value % index.divisor == 0 and 0 <= value // index.divisor < size for value in values)
+
+    def ranges_for(self, tile: Box) -> tuple[Interval, ...] | None:
+        """Return the loop ranges that write the output ``tile`` (reductions in full); None if none does."""
+        ranges: list[Interval] = [(0, loop.extent) for loop in self.loops]
+        for index, (lo, hi) in zip(self.write.indices, tile, strict=True):
+            if not _invert(index, lo, hi, self.loops, ranges):
+                return None
+        return tuple(ranges)
+
+    def input_region(self, read: Access, tile: Box) -> Box | None:
+        """Return the box of ``read``'s tensor that the output ``tile`` depends on."""
+        ranges = self.ranges_for(tile)
+        return None if ranges is None else read.region(ranges)
+
+    def matched_dim(self, read: Access, output_dim: int) -> int | None:
+        """Return the dimension of ``read``'s tensor that moves with ``output_dim`` (GraphTurbo's match_dim).
+
+        Where several loops make up the dimension (reshapes), the outermost one decides.
+        """
+        terms = self.write.indices[output_dim].terms
+        if not terms:
+            return None
+        outermost = max(terms, key=lambda term: term[1])[0]
+        for dim, index in enumerate(read.indices):
+            if not index.opaque and any(loop == outermost for loop, _ in index.terms):
+                return dim
+        return None
+
+
+def _invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[Interval]) -> bool:
+    """Narrow ``ranges`` to what writes elements ``lo..hi`` of one output dimension; False if nothing does.
+
+    A write index has strides of a mixed radix: each stride is the product of the extents below it.
+    """
+    lo, hi = lo - index.offset, hi - index.offset
+    for loop, stride in sorted(index.terms, key=lambda term: -term[1]):
+        first, last = max(lo // stride, 0), min((hi - 1) // stride, loops[loop].extent - 1)
+        if first > last:
+            return False
+        ranges[loop] = (first, last + 1)
+        if first != last:
+            return True
+        lo, hi = lo - first * stride, hi - first * stride
+    return lo <= 0 < hi
+
+
+def full_box(shape: Sequence[int]) -> Box:
+    """Return the box that covers a whole tensor of ``shape``."""
+    return tuple((0, size) for size in shape)
+
+
+def box_volume(box: Box) -> int:
+    """Return the number of elements in ``box``."""
+    return math.prod(hi - lo for lo, hi in box)
+
+
+def hull(one: Box | None, other: Box) -> Box:
+    """Return the smallest box around both."""
+    if one is None:
+        return other
+    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+
+
+def intersect(one: Box, other: Box) -> Box | None:
+    """Return the common box, or None."""
+    common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return None if any(lo >= hi for lo, hi in common) else common
+
+
+def is_view(nest: LoopNest) -> bool:
+    """Whether the nest only renames elements that already lie in that order: no data has to move."""
+    if nest.per_iteration or nest.per_output or len(nest.reads) != 1 or nest.has_reduction:
+        return False
+    return _linear(nest, nest.reads[0]) == _linear(nest, nest.write) is not None
+
+
+def _linear(nest: LoopNest, access: Access) -> tuple[int, tuple[int, ...]] | None:
+    """Return the row-major address as (offset, coefficient per loop of more than one iteration)."""
+    offset, coefficients, pitch = 0, [0] * len(nest.loops), 1
+    for index, size in zip(reversed(access.indices), reversed(access.shape), strict=True):
+        if index.opaque or index.divisor != 1 or index.window != 1:
+            return None
+        offset += index.offset * pitch
+        for loop, stride in index.terms:
+            coefficients[loop] += stride * pitch
+        pitch *= size
+    relevant = (0 if loop.extent == 1 else c for c, loop in zip(coefficients, nest.loops, strict=True))
+    return offset, tuple(relevant)
+
+
+Mapping = Literal["elementwise", "broadcast", "injective", "reduction", "contraction"]
+
+
+def mapping_of(nest: LoopNest) -> Mapping:
+    """Classify how output elements depend on inputs, from the access maps alone.
+
+    contraction: multiply-accumulate over a reduction; reduction: any other reduction; elementwise: some read has the
+    map of the write and the others broadcast; broadcast: every read is a broadcast; injective: elements move.
+    """
+    if nest.per_iteration.macs and nest.has_reduction:
+        return "contraction"
+    if nest.has_reduction:
+        return "reduction"
+    written = nest.write.indices
+    moving = {loop for index in written for loop, _ in index.terms}
+    kinds = set()
+    for read in nest.reads:
+        if read.shape == nest.write.shape and read.indices == written:
+            kinds.add("elementwise")
+        elif _is_broadcast(read, nest, moving):
+            kinds.add("broadcast")
+        else:
+            return "injective"
+    return "elementwise" if "elementwise" in kinds else "broadcast"
+
+
+def _is_broadcast(read: Access, nest: LoopNest, moving: set[int]) -> bool:
+    """Whether ``read`` has the write's indices, aligned at the innermost dimension, or stays put."""
+    for index, target in zip(reversed(read.indices), reversed(nest.write.indices), strict=False):
+        if index != target and (index.terms or index.offset):
+            return False
+    return all(loop in moving for index in read.indices for loop, _ in index.terms)

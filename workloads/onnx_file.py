@@ -1,0 +1,97 @@
+"""Reading an ONNX file without trusting it: bounded, no external data, nothing evaluated."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, inliner, numpy_helper
+
+from workloads.graph import WorkloadError
+from workloads.operators.registry import Array
+
+LARGEST_FILE_BYTES = 2**31 - 1
+"""The most that protobuf reads."""
+LARGEST_KNOWN_VALUE = 65_536
+"""Constants of more elements keep their shape only."""
+
+DTYPES: Mapping[int, str] = {
+    TensorProto.DOUBLE: "fp64", TensorProto.FLOAT: "fp32", TensorProto.FLOAT16: "fp16", TensorProto.BFLOAT16: "bf16",
+    TensorProto.FLOAT8E4M3FN: "fp8", TensorProto.FLOAT8E4M3FNUZ: "fp8", TensorProto.FLOAT8E5M2: "fp8",
+    TensorProto.FLOAT8E5M2FNUZ: "fp8", TensorProto.INT64: "int64", TensorProto.INT32: "int32",
+    TensorProto.INT16: "int16", TensorProto.INT8: "int8", TensorProto.UINT64: "uint64", TensorProto.UINT32: "uint32",
+    TensorProto.UINT16: "uint16", TensorProto.UINT8: "uint8", TensorProto.INT4: "int4", TensorProto.UINT4: "uint4",
+    TensorProto.BOOL: "bool", TensorProto.COMPLEX64: "complex64", TensorProto.COMPLEX128: "complex128",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxFile:
+    """A parsed model with its weights' values dropped."""
+
+    where: str
+    """What messages call it."""
+    model: onnx.ModelProto
+    constants: Mapping[str, Array]
+    """Initializers small enough to be kept by value."""
+    weights: frozenset[str]
+    """Initializers, and typed inputs that stand for weights stripped from the file."""
+    opset: int
+
+
+def read_onnx(path: Path) -> OnnxFile:
+    """Return the model in ``path``; raise ``WorkloadError`` if it is not one."""
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise WorkloadError(f"{path}: is not a file")
+        if size > LARGEST_FILE_BYTES:
+            raise WorkloadError(f"{path}: has {size} bytes; an ONNX file holds at most {LARGEST_FILE_BYTES}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror or error}") from error
+    return parse_onnx(data, str(path))
+
+
+def parse_onnx(data: bytes, where: str) -> OnnxFile:
+    """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one."""
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise WorkloadError(f"{where}: is not an ONNX model, or is cut short ({error})") from error
+    if not model.graph.node:
+        raise WorkloadError(f"{where}: is not an ONNX model, or has no operators")
+    if model.functions:
+        try:
+            model = inliner.inline_local_functions(model)
+        except (RuntimeError, ValueError) as error:
+            raise WorkloadError(f"{where}: its local functions cannot be expanded ({error})") from error
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    newest = onnx.defs.onnx_opset_version()
+    if not 1 <= opset <= newest:
+        raise WorkloadError(f"{where}: uses opset {opset} of the ONNX operators; this reads 1 to {newest}")
+    stripped = next((entry.value for entry in model.metadata_props if entry.key == "weights"), "")
+    constants: dict[str, Array] = {}
+    names = set(stripped.split(",")) if stripped else set()
+    for tensor in model.graph.initializer:
+        names.add(tensor.name)
+        value = tensor_value(tensor)
+        if value is not None:
+            constants[tensor.name] = value
+    for sparse in model.graph.sparse_initializer:
+        names.add(sparse.values.name)
+    return OnnxFile(where, model, constants, frozenset(names), opset)
+
+
+def tensor_value(tensor: TensorProto) -> Array | None:
+    """Return a small tensor's value; None where it is large, external, or its data does not fit its shape."""
+    if tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > LARGEST_KNOWN_VALUE:
+        return None
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, RuntimeError, KeyError):
+        return None
