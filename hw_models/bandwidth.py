@@ -33,7 +33,7 @@ class Flow:
         self.speed = 1.0
         self.updated_ps = 0
         self.version = 0
-        self.done: Callable[[], None]
+        self.done: Callable[[], object]
 
     def pace(self, limit: str, now_ps: int) -> None:
         """Note that ``limit`` sets the pace from ``now_ps`` on."""
@@ -58,7 +58,7 @@ class SharedBandwidth:
         self._load = [0.0] * len(capacities)
         self._contended = False
 
-    def start(self, flow: Flow, done: Callable[[], None]) -> None:
+    def start(self, flow: Flow, done: Callable[[], object]) -> None:
         """Let ``flow`` run from now on."""
         flow.done = done
         flow.updated_ps = flow.marked_ps = int(self._env.now)

@@ -58,7 +58,7 @@ def known_paths(spec: AnyHardware) -> tuple[str, ...]:
 def with_values(spec: AnyHardware, values: Mapping[str, object]) -> AnyHardware:
     """Return ``spec`` with ``values`` by path in YAML's words: ``{"local_buffer.capacity": "256 KiB"}``.
 
-    Raises ``HardwareError`` for a path that is not in ``spec``, a whole section, or a value that does not fit.
+    Raises ``HardwareError`` for a path that ``spec`` lacks, a whole section, or a value that does not fit.
     """
     data = _plain(spec)
     for path, value in values.items():

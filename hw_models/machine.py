@@ -120,6 +120,7 @@ def _channel_service(name: str, channel: Channel) -> Callable[[AnyInstruction], 
         if not isinstance(instruction, Transfer):
             raise ProgramError(f"{instruction.label}: {name} moves data only, not {type(instruction).__name__}")
         size = instruction.size_bytes
+        touches: tuple[tuple[str, float], ...]
         if instruction.source == instruction.destination:
             touches = ((instruction.source, 1.0 + instruction.fan_out),)
         else:

@@ -79,7 +79,8 @@ def explain(error: pydantic.ValidationError, where: str, root: str = "", model: 
 
 def _line(details: ErrorDetails, where: str, root: str, model: Any) -> str:
     kind, context, has = details["type"], details.get("ctx", {}), shown(details["input"])
-    keys, owner, here = _walked(details["loc"], model)
+    of_key = details["loc"][-1:] == ("[key]",)
+    keys, owner, here = _walked(details["loc"][:-1] if of_key else details["loc"], model)
     message = f"has {has}; needs {_needs(details['msg'])}"
     if kind == "value_error":
         message = one_line(details["msg"].removeprefix("Value error, "))
@@ -94,8 +95,8 @@ def _line(details: ErrorDetails, where: str, root: str, model: Any) -> str:
     elif kind == "union_tag_invalid":
         keys.append(context["discriminator"].strip("'"))
         message = f"has {shown(context['tag'])}; needs one of: {context['expected_tags']}"
-    elif details["loc"][-1:] == ("[key]",):
-        keys = keys[:-2]
+    elif of_key:
+        keys = keys[:-1]
         message = f"has key {has}; needs it {_needs(details['msg'])}"
     path = ".".join(filter(None, (root, *map(shown_key, keys))))
     return ": ".join(filter(None, (where, path, message)))

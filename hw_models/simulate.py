@@ -20,7 +20,7 @@ from hw_models.program import AnyInstruction, Program
 from hw_models.quantities import PS_PER_S, format_bytes
 from hw_models.trace import STARTED_BY_NOBODY, SimulationResult, Trace
 
-_Step = Generator[simpy.Event, None, None]
+_Step = Generator[simpy.Event, int, None]
 SPACE = "space"
 
 
@@ -165,7 +165,7 @@ class _Run:
                         before_ps = int(env.now)
                         event = env.event()
                         space.waiting.append((size, event))
-                        cause = yield event  # type: ignore[misc, assignment]
+                        cause = yield event
                         waited[SPACE] = waited.get(SPACE, 0) + (int(env.now) - before_ps) * members
             self._start_ps[position] = start_ps = int(env.now)
             self._released_by[position] = cause

@@ -42,7 +42,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         content = _content(path)
     except OSError as error:
-        raise YamlError(f"{where}: {(error.strerror or str(error)).lower()}; needs a YAML file") from error
+        problem = error.strerror.lower() if error.strerror else str(error)
+        raise YamlError(f"{where}: {problem}") from error
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -57,9 +58,9 @@ def _content(path: Path) -> bytes:
         raise OSError("no file has a name with a zero byte")
     status = path.stat()
     if stat.S_ISDIR(status.st_mode):
-        raise OSError("is a directory")
+        raise OSError("is a directory; needs a YAML file")
     if not stat.S_ISREG(status.st_mode):
-        raise OSError("is not a regular file")
+        raise OSError("is not a regular file; needs a YAML file")
     _check_size(status.st_size)
     with path.open("rb") as file:
         content = file.read(_LARGEST_FILE_BYTES + 1)

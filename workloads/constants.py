@@ -27,7 +27,11 @@ def _squeeze(attributes: Mapping[str, Any], values: Sequence[Array]) -> Array:
 def _divide(_: Mapping[str, Any], values: Sequence[Array]) -> Array:
     left, right = values
     if np.issubdtype(left.dtype, np.integer):
-        return np.asarray(np.trunc(left / right).astype(left.dtype)) if np.any(left < 0) else np.asarray(left // right)
+        return (
+            np.asarray(np.trunc(left / right).astype(left.dtype))
+            if np.any(left < 0)
+            else np.asarray(left // right)
+        )
     return np.asarray(left / right)
 
 
@@ -47,10 +51,14 @@ _FOLDS: dict[str, Fold] = {
 }
 """The operators that shape arithmetic is made of; the rest goes through the ONNX reference evaluator."""
 
-_RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"})
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
 
 
-def fold(node: onnx.NodeProto, attributes: Mapping[str, Any], values: Sequence[Array], opset: int) -> list[Array] | None:
+def fold(
+    node: onnx.NodeProto, attributes: Mapping[str, Any], values: Sequence[Array], opset: int
+) -> list[Array] | None:
     """Return the outputs of ``node`` for known inputs, or None where they are large or cannot be had."""
     if node.op_type in _RANDOM:
         return None

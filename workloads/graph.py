@@ -37,9 +37,13 @@ class Tensor:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
-            raise WorkloadError(f"tensor {self.name!r} has dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}")
+            raise WorkloadError(
+                f"tensor {self.name!r} has dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}"
+            )
         if any(size < 0 for size in self.shape):
-            raise WorkloadError(f"tensor {self.name!r} has shape {list(self.shape)}; sizes cannot be negative")
+            raise WorkloadError(
+                f"tensor {self.name!r} has shape {list(self.shape)}; sizes cannot be negative"
+            )
         if not self.order:
             object.__setattr__(self, "order", tuple(range(len(self.shape))))
 
@@ -101,7 +105,9 @@ class Graph:
         for op in self.ops:
             for name in op.inputs:
                 if name not in ready:
-                    raise WorkloadError(f"{self.name}: operator {op.name!r} reads {name!r} before it is written")
+                    raise WorkloadError(
+                        f"{self.name}: operator {op.name!r} reads {name!r} before it is written"
+                    )
             ready.update(op.outputs)
         for name in self.outputs:
             if name not in ready:
@@ -120,6 +126,15 @@ class Graph:
             for name in dict.fromkeys(op.inputs):
                 readers[name].append(position)
         return {name: tuple(positions) for name, positions in readers.items()}
+
+    @cached_property
+    def storage(self) -> Mapping[str, str]:
+        """The tensor whose bytes each tensor is: itself, or what a view was made of."""
+        roots = {name: name for name in self.tensors}
+        for op in self.ops:
+            if op.is_view:
+                roots[op.outputs[0]] = roots[op.inputs[0]]
+        return roots
 
     @property
     def operations(self) -> Operations:
@@ -163,7 +178,8 @@ class Graph:
             return replace(tensor, dtype=dtype) if tensor.dtype in FLOATS else tensor
 
         ops = tuple(
-            replace(op, internals=tuple(cast(t) for t in op.internals)) if op.internals else op for op in self.ops
+            replace(op, internals=tuple(cast(t) for t in op.internals)) if op.internals else op
+            for op in self.ops
         )
         tensors = {name: cast(tensor) for name, tensor in self.tensors.items()}
         rebuild = self.rebuild

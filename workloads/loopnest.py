@@ -1,9 +1,10 @@
 """Loop nests with access maps: what an operator does, said once.
 
-A nest runs over space loops (one iteration space point per output element) and reduction loops. For each tensor it
-touches, an access map tells which element: per tensor dimension an `Index`, an affine expression of the loops.
-Operation counts, footprints, the input region behind an output tile (halo included), matching dimensions and the
-kind of mapping between input and output are all derived from this; nothing of it is written down a second time.
+A nest runs over space loops (one iteration space point per output element) and reduction loops. For each
+tensor it touches, an access map tells which element: per tensor dimension an `Index`, an affine expression of
+the loops. Operation counts, footprints, the input region behind an output tile (halo included), matching
+dimensions and the kind of mapping between input and output are all derived from this; nothing of it is
+written down a second time.
 """
 
 import math
@@ -55,8 +56,8 @@ class Index:
     """Element of one tensor dimension: ``(offset + sum(stride * loop)) / divisor``.
 
     ``rounding``: "floor" rounds down; "exact" skips iterations that do not divide (transposed convolution);
-    ``window``: that many consecutive elements from there on (interpolation). ``opaque``: the element depends on data
-    in a way that is not affine; ``terms`` then name the loops that choose it (stride 0 means any).
+    ``window``: that many consecutive elements from there on (interpolation). ``opaque``: the element depends
+    on data in a way that is not affine; ``terms`` then name the loops that choose it (stride 0 means any).
     """
 
     terms: tuple[tuple[int, int], ...] = ()
@@ -105,18 +106,21 @@ class Access:
             box.append((lo, hi))
         return tuple(box)
 
-    def footprint(self, extents: Sequence[int]) -> int:
-        """Return how many elements a tile with ``extents`` iterations per loop touches, away from the borders."""
-        count = 1
+    def extents(self, loop_extents: Sequence[int]) -> tuple[int, ...]:
+        """Return how many elements per dimension a tile of ``loop_extents`` iterations touches, away from borders."""
+        touched = []
         for index, size in zip(self.indices, self.shape, strict=True):
+            terms = index.terms
             if index.opaque:
-                touched = math.prod(extents[loop] for loop, _ in index.terms)
+                reach = math.prod(loop_extents[loop] for loop, _ in terms)
+            elif len(terms) == 1 and terms[0][1] == 1 and index.divisor == 1 and index.window == 1:
+                reach = loop_extents[terms[0][0]]
             else:
-                reach = sum(abs(stride) * (extents[loop] - 1) for loop, stride in index.terms)
-                touched = (reach if index.rounding == "exact" else reach + index.divisor - 1) // index.divisor
-                touched += index.window
-            count *= min(size, touched)
-        return count
+                reach = sum(abs(stride) * (loop_extents[loop] - 1) for loop, stride in terms)
+                reach = (reach if index.rounding == "exact" else reach + index.divisor - 1) // index.divisor
+                reach += index.window
+            touched.append(reach if reach < size else size)
+        return tuple(touched)
 
     def uses(self, loop: int) -> bool:
         """Whether moving ``loop`` changes the element touched."""
@@ -158,7 +162,9 @@ class LoopNest:
         for read in self.reads:
             for index, size in zip(read.indices, read.shape, strict=True):
                 if index.rounding == "exact":
-                    share *= Fraction(self._hits(index, size), math.prod(self.loops[i].extent for i, _ in index.terms))
+                    share *= Fraction(
+                        self._hits(index, size), math.prod(self.loops[i].extent for i, _ in index.terms)
+                    )
         return share
 
     def _hits(self, index: Index, size: int) -> int:
@@ -175,6 +181,15 @@ class LoopNest:
             if not _invert(index, lo, hi, self.loops, ranges):
                 return None
         return tuple(ranges)
+
+    def loop_extents_for(self, tile: Sequence[int]) -> list[int]:
+        """Return the iterations per loop that write a tile of ``tile`` elements per output dimension."""
+        extents = [loop.extent for loop in self.loops]
+        for index, wanted in zip(self.write.indices, tile, strict=True):
+            for loop, stride in sorted(index.terms, key=_by_stride):
+                extents[loop] = min(extents[loop], -(-wanted // stride))
+                wanted = min(wanted, stride)
+        return extents
 
     def input_region(self, read: Access, tile: Box) -> Box | None:
         """Return the box of ``read``'s tensor that the output ``tile`` depends on."""
@@ -196,13 +211,17 @@ class LoopNest:
         return None
 
 
+def _by_stride(term: tuple[int, int]) -> int:
+    return -term[1]
+
+
 def _invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[Interval]) -> bool:
     """Narrow ``ranges`` to what writes elements ``lo..hi`` of one output dimension; False if nothing does.
 
     A write index has strides of a mixed radix: each stride is the product of the extents below it.
     """
     lo, hi = lo - index.offset, hi - index.offset
-    for loop, stride in sorted(index.terms, key=lambda term: -term[1]):
+    for loop, stride in sorted(index.terms, key=_by_stride):
         first, last = max(lo // stride, 0), min((hi - 1) // stride, loops[loop].extent - 1)
         if first > last:
             return False
@@ -263,8 +282,9 @@ Mapping = Literal["elementwise", "broadcast", "injective", "reduction", "contrac
 def mapping_of(nest: LoopNest) -> Mapping:
     """Classify how output elements depend on inputs, from the access maps alone.
 
-    contraction: multiply-accumulate over a reduction; reduction: any other reduction; elementwise: some read has the
-    map of the write and the others broadcast; broadcast: every read is a broadcast; injective: elements move.
+    contraction: multiply-accumulate over a reduction; reduction: any other reduction; elementwise: some read
+    has the map of the write and the others broadcast; broadcast: every read is a broadcast; injective:
+    elements move.
     """
     if nest.per_iteration.macs and nest.has_reduction:
         return "contraction"

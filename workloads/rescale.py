@@ -1,8 +1,8 @@
 """Another batch or sequence length for a network whose file has them written into its reshapes.
 
-An exporter that saw batch 1 writes ``Reshape(x, [1, 384, 12, 64])``. The importer walks the network twice, as it is in
-the file and at the sizes asked for; where a shape constant is the same in both walks although its input has changed,
-the change is carried over by aligning the factors of the two shapes.
+An exporter that saw batch 1 writes ``Reshape(x, [1, 384, 12, 64])``. The importer walks the network twice, as
+it is in the file and at the sizes asked for; where a shape constant is the same in both walks although its
+input has changed, the change is carried over by aligning the factors of the two shapes.
 """
 
 import itertools
@@ -33,9 +33,10 @@ class Change:
 def rescaled_reshape(source_before: Shape, target_before: Shape, source: Shape, change: Change) -> Shape:
     """Return the target of a reshape from ``source``, given the reshape that the file holds.
 
-    Both shapes are cut into the shortest runs of dimensions with equal products. Inside a run, a changed source
-    dimension changes the target dimension that its factor lies in; a batch that was merged into another dimension
-    comes out again at a dimension of the old batch size. Raises ``RescaleError`` where none fits.
+    Both shapes are cut into the shortest runs of dimensions with equal products. Inside a run, a changed
+    source dimension changes the target dimension that its factor lies in; a batch that was merged into
+    another dimension comes out again at a dimension of the old batch size. Raises ``RescaleError`` where none
+    fits.
     """
     target = list(target_before)
     for inputs, outputs in aligned_runs(source_before, target_before):
@@ -49,7 +50,9 @@ def rescaled_reshape(source_before: Shape, target_before: Shape, source: Shape, 
                 if place is None:
                     place = _place_of(dim, inputs, outputs, source_before, target_before)
                     if source_before[dim] == 1 and place == len(target) - 1 > 0:
-                        place -= 1  # features that merge stay as they are; the batch joins the rows before them
+                        place -= (
+                            1  # features that merge stay as they are; the batch joins the rows before them
+                        )
                 scaled = target[place] * part
                 if scaled.denominator != 1:
                     raise RescaleError(
@@ -80,7 +83,9 @@ def aligned_runs(left: Shape, right: Shape) -> list[tuple[range, range]]:
     while i < len(left) or j < len(right):
         first, second = i, j
         product_left = product_right = 1
-        while (i == first or j == second or product_left != product_right) and (i < len(left) or j < len(right)):
+        while (i == first or j == second or product_left != product_right) and (
+            i < len(left) or j < len(right)
+        ):
             left_turn = i == first or (j > second and product_left < product_right)
             if i < len(left) and (left_turn or j == len(right)):
                 product_left *= left[i]

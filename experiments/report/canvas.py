@@ -1,13 +1,15 @@
 """The drawing surface of the report: the house style, and SVG that takes its colours from the page.
 
-Figures are drawn in sentinel colours. On the way out each becomes a CSS variable, so one drawing is right on light
-and on dark paper. One unit of length in the drawing is one CSS pixel. Text is never read as mathematics.
+Figures are drawn in sentinel colours. On the way out each becomes a CSS variable, so one drawing is right on
+light and on dark paper. One unit of length is one CSS pixel. Text is never read as mathematics.
 """
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from typing import Literal
 
 from markupsafe import Markup
 from matplotlib import style
@@ -16,7 +18,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.text import Text
 
 INK, MUTED, GRID, PAPER, HATCH = "#fe0001", "#fe0002", "#fe0003", "#fe0004", "#fe0005"
 SERIES = tuple(f"#fe01{number:02x}" for number in range(8))
@@ -27,14 +28,22 @@ WIDTH = 1060
 """Pixels across a full figure."""
 
 _VARIABLES = {
-    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)", PAPER: "var(--paper)", HATCH: "var(--hatch)",
+    INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)", PAPER: "var(--paper)",
+    HATCH: "var(--hatch)",
     **{colour: f"var(--s{number})" for number, colour in enumerate(SERIES)},
     **{colour: f"var(--on{number})" for number, colour in enumerate(ON_SERIES)},
 }  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖")
 _HATCHES = ("", "///", "\\\\\\", "|||", "xxx", "---", "+++")
-_DASHES = ("-", (0, (8, 2)), (0, (4, 1.2)), (0, (8, 1.5, 1.5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1, 1.5, 1, 1.5)))
+_DASHES: tuple[tuple[float, tuple[float, ...]] | Literal["-"], ...] = (
+    "-",
+    (0, (8, 2)),
+    (0, (4, 1.2)),
+    (0, (8, 1.5, 1.5, 1.5)),
+    (0, (1.5, 1.2)),
+    (0, (5, 1.5, 1, 1.5, 1, 1.5)),
+)
 
 house_style = style.context([
     "default",
@@ -81,7 +90,7 @@ class Look:
         return _HATCHES[self.number % len(_HATCHES)]
 
     @property
-    def dash(self) -> str | tuple[float, tuple[float, ...]]:
+    def dash(self) -> tuple[float, tuple[float, ...]] | Literal["-"]:
         return _DASHES[self.number % len(_DASHES)]
 
 
@@ -89,7 +98,7 @@ Looks = Mapping[str, Look]
 
 
 def looks_for(names: Iterable[str]) -> dict[str, Look]:
-    """Looks in order of the names."""
+    """Give each name a look, in order."""
     return {name: Look(number) for number, name in enumerate(names)}
 
 
@@ -104,9 +113,13 @@ class Margins:
 
 
 def panels(
-    count: int, columns: int, size: tuple[float, float], margins: Margins, legend: Sequence[tuple[Artist, str]] = ()
+    count: int,
+    columns: int,
+    size: tuple[float, float],
+    margins: Margins,
+    legend: Sequence[tuple[Artist, str]] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with ``count`` panels of ``size`` pixels (width, height; margins included), its legend on top."""
+    """Make a figure of ``count`` panels, each ``size`` pixels with its margins, below a legend."""
     columns = max(1, min(columns, count))
     rows = -(-count // columns)
     width = columns * size[0]
@@ -122,34 +135,41 @@ def panels(
         axes.append(figure.add_axes((left / width, bottom / height, inner[0] / width, inner[1] / height)))
     if legend:
         figure.legend(
-            [handle for handle, _ in legend], [clipped(label, 60) for _, label in legend], loc="upper left",
-            bbox_to_anchor=(0, 1), ncols=per_row, frameon=False, borderpad=0, borderaxespad=0.2, handlelength=2.4,
+            [handle for handle, _ in legend],
+            [clipped(label, 60) for _, label in legend],
+            loc="upper left",
+            bbox_to_anchor=(0, 1),
+            ncols=per_row,
+            frameon=False,
+            borderpad=0,
+            borderaxespad=0.2,
+            handlelength=2.4,
             columnspacing=2.2,
-        )  # fmt: skip
+        )
     return figure, axes
 
 
 def patch_entry(look: Look, label: str) -> tuple[Artist, str]:
-    """A legend entry for bars."""
+    """Return a legend entry for bars."""
     return Patch(facecolor=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0), label
 
 
 def line_entry(look: Look, label: str) -> tuple[Artist, str]:
-    """A legend entry for lines with markers."""
+    """Return a legend entry for lines with markers."""
     line = Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, linewidth=2)
     line.set(markersize=9, markeredgecolor=PAPER)
     return line, label
 
 
 def marker_entry(look: Look, label: str) -> tuple[Artist, str]:
-    """A legend entry for points."""
+    """Return a legend entry for points."""
     line = Line2D([], [], color=look.colour, marker=look.marker, linestyle="none")
     line.set(markersize=9, markeredgecolor=PAPER)
     return line, label
 
 
 def clipped(text: str, length: int) -> str:
-    """The text on one line, its middle left out where it is longer than ``length``."""
+    """Return the text on one line, its middle left out where it is longer than ``length``."""
     line = " ".join(text.split())
     if len(line) <= length:
         return line
@@ -183,15 +203,17 @@ def slant_room(names: Sequence[str]) -> float:
 
 
 def to_svg(figure: Figure, figure_id: str, alternative: str) -> Markup:
-    """The figure as an SVG element with ids that are unique to ``figure_id``, coloured by the page."""
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
+    """Return the figure as an SVG element, coloured by the page, with ids that begin with ``figure_id``."""
     buffer = StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     drawing = buffer.getvalue()
     drawing = drawing[drawing.index("<svg") :]
-    drawing = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", drawing, flags=re.DOTALL)
+    drawing = re.sub(
+        r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>|<!--.*?-->", "", drawing, flags=re.DOTALL
+    )
     referred = set(re.findall(r'(?:href="#|url\(#)([^")]+)', drawing))
     body = re.sub(r"<[^>]*>", lambda tag: _page_tag(tag[0], referred, figure_id), drawing)
     width, height = (round(float(inches) * 72) for inches in figure.get_size_inches())
@@ -202,7 +224,7 @@ def to_svg(figure: Figure, figure_id: str, alternative: str) -> Markup:
 
 
 def _page_tag(tag: str, referred: set[str], figure_id: str) -> str:
-    """One tag with CSS variables for sentinels, the page's font, short numbers, and only the ids that are used."""
+    """Give one tag CSS variables for sentinels, the page's font, short numbers, and no idle ids."""
     tag = re.sub(r"#fe0[0-9a-f]{3}", lambda colour: _VARIABLES.get(colour[0], colour[0]), tag)
     tag = re.sub(r"'DejaVu Sans'[^;\"]*", "var(--sans)", tag)
     tag = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), tag)

@@ -1,4 +1,4 @@
-"""Curves over swept quantities, and trade-offs between objectives, a panel per network. From frames to SVG."""
+"""Curves over swept quantities and trade-offs between objectives, network by network. From frames to SVG."""
 
 from collections.abc import Sequence
 
@@ -9,8 +9,21 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from experiments.report.canvas import (
-    INK, PAPER, WIDTH, Looks, Margins, clipped, house_style, line_entry, marker_entry, name_ticks, panels, slant_room, slanted, to_svg,
-)  # fmt: skip
+    INK,
+    PAPER,
+    WIDTH,
+    Looks,
+    Margins,
+    clipped,
+    house_style,
+    line_entry,
+    marker_entry,
+    name_ticks,
+    panels,
+    slant_room,
+    slanted,
+    to_svg,
+)
 from experiments.report.frames import pareto_front
 from experiments.report.words import meaning, scale_of
 
@@ -22,7 +35,7 @@ _LOG_FROM_RATIO = 20
 def latency_curves(
     points: pd.DataFrame, axis: str, values: Sequence[str], looks: Looks, figure_id: str
 ) -> Markup:
-    """Latency over the values of one axis: a panel per network, a line per policy.
+    """Draw latency over the values of one axis: a panel per network, a line per policy.
 
     ``points`` has at most one row for each network, policy and value.
     """
@@ -32,7 +45,11 @@ def latency_curves(
     room = (size - 90) / len(values)
     margins = Margins(bottom=50 + (slant_room(values) if slanted(values, room) else 0))
     figure, all_axes = panels(
-        len(networks), columns, (size, 200 + margins.bottom), margins, [line_entry(looks[name], name) for name in policies]
+        len(networks),
+        columns,
+        (size, 200 + margins.bottom),
+        margins,
+        [line_entry(looks[name], name) for name in policies],
     )
     place = {value: number for number, value in enumerate(values)}
     for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
@@ -42,9 +59,16 @@ def latency_curves(
             line = own.loc[own["policy"] == policy].sort_values(axis, key=lambda column: column.map(place))
             look = looks[policy]
             axes.plot(
-                line[axis].map(place).to_numpy(), (line["latency_s"] / divisor).to_numpy(), color=look.colour,
-                marker=look.marker, linestyle=look.dash, linewidth=2, markersize=9, markeredgecolor=PAPER, clip_on=False,
-            )  # fmt: skip
+                line[axis].map(place).to_numpy(),
+                (line["latency_s"] / divisor).to_numpy(),
+                color=look.colour,
+                marker=look.marker,
+                linestyle=look.dash,
+                linewidth=2,
+                markersize=9,
+                markeredgecolor=PAPER,
+                clip_on=False,
+            )
         _value_scale(axes, "y", own["latency_s"] / divisor, from_zero=True)
         name_ticks(axes, values, room)
         axes.set_xlim(-0.35, len(values) - 0.65)
@@ -57,7 +81,7 @@ def latency_curves(
 
 @house_style
 def trade_offs(points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, figure_id: str) -> Markup:
-    """All points in the plane of two objectives, a panel per network; those nobody beats are ringed and joined."""
+    """Draw all points over two objectives, a panel per network; those nobody beats are ringed and joined."""
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
     size, columns = _panel_size(len(networks))
@@ -69,16 +93,30 @@ def trade_offs(points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, 
         scales = [scale_of(own[name], meaning(name)[1]) for name in objectives]
         x, y = (own[name] / divisor for name, (divisor, _) in zip(objectives, scales, strict=True))
         order = x[front].sort_values(kind="stable").index
-        axes.step(x[order].to_numpy(), y[order].to_numpy(), where="post", color=INK, linewidth=1, linestyle=":", zorder=1)
+        axes.step(
+            x[order].to_numpy(),
+            y[order].to_numpy(),
+            where="post",
+            color=INK,
+            linewidth=1,
+            linestyle=":",
+            zorder=1,
+        )
         for policy in policies:
             for in_front in (False, True):
                 chosen = (own["policy"] == policy) & (front == in_front)
                 axes.plot(
-                    x[chosen].to_numpy(), y[chosen].to_numpy(), color=looks[policy].colour, marker=looks[policy].marker,
-                    linestyle="none", markersize=9 if in_front else 7, alpha=1 if in_front else 0.55,
-                    markeredgecolor=INK if in_front else PAPER, markeredgewidth=1.4 if in_front else 0.5,
+                    x[chosen].to_numpy(),
+                    y[chosen].to_numpy(),
+                    color=looks[policy].colour,
+                    marker=looks[policy].marker,
+                    linestyle="none",
+                    markersize=9 if in_front else 7,
+                    alpha=1 if in_front else 0.55,
+                    markeredgecolor=INK if in_front else PAPER,
+                    markeredgewidth=1.4 if in_front else 0.5,
                     zorder=3 if in_front else 2,
-                )  # fmt: skip
+                )
         _value_scale(axes, "x", x, from_zero=False)
         _value_scale(axes, "y", y, from_zero=False)
         axes.grid(visible=True, axis="both")
@@ -105,7 +143,9 @@ def _value_scale(axes: Axes, direction: str, values: pd.Series, *, from_zero: bo
     axis = axes.xaxis if direction == "x" else axes.yaxis
     if high / low > _LOG_FROM_RATIO:
         axes.set(**{f"{direction}scale": "log", f"{direction}lim": (low / 1.5, high * 1.5)})
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 10 * _LOG_FROM_RATIO else (1.0,)))
+        axis.set_major_locator(
+            LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 10 * _LOG_FROM_RATIO else (1.0,))
+        )
         axis.set_minor_locator(NullLocator())
     else:
         room = 0.1 * (high - low) or 0.1 * high

@@ -5,7 +5,7 @@ A *case* is everything that describes a design point except its policy; policies
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
+from math import isnan, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +26,19 @@ def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     The label is the model, with its batch and dtype behind it where the model occurs with several of them.
     """
     points = frame.reset_index(drop=True)
-    texts = [*NAMES, "batch", *(path for path in swept if path in points)]
-    numbers = [*FIGURES, *(name for name in points if str(name).startswith(DICTIONARIES))]
-    absent = {name: None for name in (*texts, *numbers) if name not in points}
+    named = [*NAMES, "batch", *(path for path in swept if path in points)]
+    measured = [*FIGURES, *(name for name in map(str, points) if name.startswith(DICTIONARIES))]
+    absent = {name: None for name in (*named, *measured) if name not in points}
     points = points.assign(**absent)
-    points = points.assign(**{name: [_text(value) for value in points[name]] for name in texts})
-    points = points.assign(**{
-        name: pd.to_numeric(points[name], errors="coerce").astype(float).replace([np.inf, -np.inf], np.nan)
-        for name in numbers
-    })  # fmt: skip
+    points = points.assign(**{name: [_text(value) for value in points[name]] for name in named})
+    points = points.assign(
+        **{
+            name: pd.to_numeric(points[name], errors="coerce")
+            .astype(float)
+            .replace([np.inf, -np.inf], np.nan)
+            for name in measured
+        }
+    )
     network = points["model"]
     for column, wording in (("batch", " (batch {})"), ("dtype", " ({})")):
         if column not in swept and len(points):
@@ -72,6 +76,16 @@ def names_in(points: pd.DataFrame, column: str) -> tuple[str, ...]:
     return tuple(str(name) for name in points[column].unique())
 
 
+def texts(frame: pd.DataFrame, column: str) -> list[str]:
+    """Texts of a column, row by row."""
+    return [str(value) for value in frame[column]]
+
+
+def numbers(frame: pd.DataFrame, column: str) -> list[float]:
+    """Numbers of a column, row by row."""
+    return [float(value) for value in frame[column].to_numpy(dtype=float)]
+
+
 def policies_in(points: pd.DataFrame) -> tuple[str, ...]:
     """Policies in order of appearance, the baseline first."""
     found = names_in(points, "policy")
@@ -98,33 +112,34 @@ def ratio_summary(ratios: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     summary = grouped.agg(
         log=("log", "mean"), least=("speedup", "min"), greatest=("speedup", "max"), points=("speedup", "size")
     ).reset_index()
-    summary.insert(len(by), "geomean", np.exp(summary["log"]))
+    geomean = np.exp(summary["log"]).clip(summary["least"], summary["greatest"])  # whatever rounding did
+    summary.insert(len(by), "geomean", geomean)
     return summary.drop(columns="log")
 
 
 def best_points(points: pd.DataFrame) -> pd.DataFrame:
-    """The point of least latency of each network."""
+    """Return the point of least latency of each network."""
     ran = usable(points)
     return ran.loc[ran.groupby("network", sort=False)["latency_s"].idxmin()] if len(ran) else ran
 
 
 def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:
-    """True for points that no other one equals or beats in all objectives while beating it in one.
+    """Mark the points that no other one equals or beats in all objectives while beating it in one.
 
     Points that lack an objective are never in front, and beat nobody.
     """
     signs = [-1.0 if name in MAXIMISED else 1.0 for name in objectives]
     costs: npt.NDArray[np.float64] = points[list(objectives)].to_numpy(dtype=float) * np.array(signs)
-    complete = ~np.isnan(costs).any(axis=1)
+    complete = [not any(isnan(cost) for cost in each) for each in costs.tolist()]
     in_front = [
-        bool(known) and not bool(((costs <= cost).all(axis=1) & (costs < cost).any(axis=1)).any())
+        known and not bool(((costs <= cost).all(axis=1) & (costs < cost).any(axis=1)).any())
         for cost, known in zip(costs, complete, strict=True)
     ]
     return pd.Series(in_front, index=points.index, dtype=bool)
 
 
 def bound_by(points: pd.DataFrame, by: str) -> pd.DataFrame:
-    """How many usable points of each group were bound by what: groups in order of appearance, commonest first."""
+    """Count usable points by group (in order of appearance) and bottleneck (the commonest first)."""
     ran = usable(points)
     named = ran.loc[ran["bottleneck"] != ""]
     totals = named["bottleneck"].value_counts()
@@ -134,7 +149,7 @@ def bound_by(points: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def means(points: pd.DataFrame, prefix: str) -> pd.DataFrame:
-    """Mean of each column of a flattened dictionary per network and policy, without the columns nobody has."""
+    """Mean of each entry of a flattened dictionary per network and policy, without those nobody has."""
     columns = {str(name): str(name).removeprefix(prefix) for name in points if str(name).startswith(prefix)}
     grouped = usable(points).groupby(["network", "policy"], sort=False)[list(columns)].mean()
     return grouped.rename(columns=columns).dropna(axis="columns", how="all").reset_index()
@@ -146,7 +161,7 @@ def is_grid(points: pd.DataFrame, axes: Axes) -> bool:
 
 
 def held_values(axes: Axes, shown: Iterable[str]) -> dict[str, str]:
-    """The middle value (the lower of two) of each axis that is not shown."""
+    """Return the middle value (the lower of two) of each axis that is not shown."""
     free = set(shown)
     return {axis: values[(len(values) - 1) // 2] for axis, values in axes.items() if axis not in free}
 
@@ -165,16 +180,16 @@ def cut(points: pd.DataFrame, axes: Axes, shown: Sequence[str]) -> pd.DataFrame:
 
 
 def influence(points: pd.DataFrame, axes: Axes) -> dict[str, float]:
-    """By what factor the geometric mean latency differs between the worst and the best value of each axis."""
+    """Return by what factor mean latency differs between the worst and the best value of each axis."""
     ran = usable(points)
-    logs = np.log(ran["latency_s"]).groupby(ran["network"])
-    relative = ran.assign(log=np.log(ran["latency_s"]) - logs.transform("mean"))
+    logs = np.log(ran["latency_s"])
+    relative = ran.assign(log=logs - logs.groupby([ran["network"], ran["policy"]]).transform("mean"))
     ranges = {axis: relative.groupby(axis)["log"].mean() for axis in axes}
     return {axis: float(np.exp(of.max() - of.min())) if len(of) else 1.0 for axis, of in ranges.items()}
 
 
 def trend(ratios: pd.DataFrame, axis: str, axes: Axes) -> tuple[float, float] | None:
-    """Geometric mean of ``speedup`` at the first and at the last value of an axis, over the cases that have both."""
+    """Return the geometric mean of ``speedup`` at both ends of an axis, over the cases that have both."""
     first, last = axes[axis][0], axes[axis][-1]
     others = ["network", *(other for other in axes if other != axis)]
     ends = ratios.assign(log=np.log(ratios["speedup"])).pivot_table(index=others, columns=axis, values="log")

@@ -7,8 +7,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from experiments.report.canvas import looks_for
-from experiments.report.frames import axes_of, failed, policies_in, prepared, usable
-from experiments.report.sections import Evaluation, sections_of
+from experiments.report.frames import axes_of, failed, policies_in, prepared
+from experiments.report.layout import Evaluation
+from experiments.report.sections import sections_of
 from experiments.report.study import Study
 from experiments.report.words import answer, count, setting
 
@@ -16,13 +17,17 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 
 def render_report(study: Study) -> str:
-    """The whole report as one HTML page that needs nothing beside it; the same study gives the same text."""
+    """Return the report as one HTML page that needs nothing beside it; the same study gives the same text."""
     points = prepared(study.frame, study.swept)
     axes = axes_of(points, study.swept)
     evaluation = Evaluation(study, points, axes, looks_for(policies_in(points)))
     missing = failed(points)
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     return environment.get_template("report.html.j2").render(
         study=study,
@@ -33,19 +38,18 @@ def render_report(study: Study) -> str:
         sections=sections_of(evaluation),
         failures=[(row, setting(row, axes)) for _, row in missing.iterrows()],
         tried=len(points),
-        ran=len(usable(points)),
         csv=_csv_link(study),
     )
 
 
 def _facts(evaluation: Evaluation) -> list[str]:
-    """The size of the study, for the line under the headline."""
+    """Return the size of the study, for the line under the headline."""
     points = evaluation.points
     return [
         count(len(points), "design point"),
         count(points["network"].nunique(), "network"),
         count(points["policy"].nunique(), "policy"),
-        *([f"{count(len(evaluation.axes), 'swept quantity').replace('quantitys', 'quantities')}"] if evaluation.axes else []),
+        *([count(len(evaluation.axes), "swept quantity")] if evaluation.axes else []),
     ]
 
 

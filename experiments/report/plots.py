@@ -7,10 +7,24 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from experiments.report.canvas import (
-    GRID, HATCH, INK, WIDTH, Looks, Margins, clipped, house_style, name_ticks, panels, patch_entry,
-    slant_room, slanted, text_width, to_svg,
-)  # fmt: skip
-from experiments.report.words import scale_of, significant, times
+    GRID,
+    HATCH,
+    INK,
+    WIDTH,
+    Looks,
+    Margins,
+    clipped,
+    house_style,
+    name_ticks,
+    panels,
+    patch_entry,
+    slant_room,
+    slanted,
+    text_width,
+    to_svg,
+)
+from experiments.report.frames import numbers, texts
+from experiments.report.words import TIMES, scale_of, significant
 
 Heights = Mapping[tuple[str, str], tuple[float, float, float]]
 """Height, lower and upper end of the whisker, for group and policy."""
@@ -24,25 +38,35 @@ _MOST_ON_ONE_ROW = 12
 
 @house_style
 def speedup_bars(
-    summary: pd.DataFrame, networks: Sequence[str], policies: Sequence[str], baseline: str, looks: Looks, figure_id: str
+    summary: pd.DataFrame,
+    networks: Sequence[str],
+    policies: Sequence[str],
+    baseline: str,
+    looks: Looks,
+    figure_id: str,
 ) -> Markup:
     """Geometric mean speed-up of each policy on each network, with whiskers from the least to the greatest.
 
     ``summary`` has the columns network, policy, geomean, least and greatest.
     """
-    heights = {
-        (str(row.network), str(row.policy)): (float(row.geomean), float(row.least), float(row.greatest))
-        for row in summary.itertuples()
-    }
+    heights = _heights(summary, ("geomean", "least", "greatest"))
     width = max(WIDTH, 90 + len(networks) * (18 * len(policies) + 22))
-    margins = Margins(left=58, top=12, bottom=34 + (slant_room(networks) if slanted(networks, (width - 72) / len(networks)) else 0))
+    margins = Margins(
+        left=70,
+        top=12,
+        bottom=34 + (slant_room(networks) if slanted(networks, (width - 84) / len(networks)) else 0),
+    )
     figure, (axes,) = panels(
-        1, 1, (width, 300 + margins.bottom), margins, [patch_entry(looks[policy], policy) for policy in policies]
+        1,
+        1,
+        (width, 300 + margins.bottom),
+        margins,
+        [patch_entry(looks[policy], policy) for policy in policies],
     )
     _grouped_bars(axes, networks, policies, heights, looks, width - margins.left - margins.right)
     axes.axhline(1, color=INK, linewidth=1.2)
     axes.set_ylabel(f"speed-up over {clipped(baseline, 30)}")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}{TIMES}")
     return to_svg(figure, figure_id, f"Speed-up of each policy over {baseline} on each network")
 
 
@@ -58,18 +82,18 @@ def traffic_bars(
     columns = len(memories) if len(networks) * len(policies) <= _MOST_ON_ONE_ROW else 1
     columns = min(columns, 3)
     width = max(WIDTH / columns, 90 + len(networks) * (12 * len(policies) + 14))
-    room = (width - 80) / len(networks)
-    margins = Margins(left=64, top=34, bottom=30 + (slant_room(networks) if slanted(networks, room) else 0))
+    room = (width - 86) / len(networks)
+    margins = Margins(left=70, top=34, bottom=30 + (slant_room(networks) if slanted(networks, room) else 0))
     figure, all_axes = panels(
-        len(memories), columns, (width, 210 + margins.bottom), margins,
+        len(memories),
+        columns,
+        (width, 210 + margins.bottom),
+        margins,
         [patch_entry(looks[policy], policy) for policy in policies],
-    )  # fmt: skip
+    )
     for axes, memory in zip(all_axes, memories, strict=True):
         divisor, unit = scale_of(traffic[memory], "B")
-        heights = {
-            (str(network), str(policy)): (value / divisor, value / divisor, value / divisor)
-            for network, policy, value in zip(traffic["network"], traffic["policy"], traffic[memory], strict=True)
-        }
+        heights = _heights(traffic.assign(**{memory: traffic[memory] / divisor}), (memory, memory, memory))
         axes.set_title(clipped(memory, 40))
         axes.set_ylabel(f"traffic [{unit}]")
         _grouped_bars(axes, networks, policies, heights, looks, width - margins.left - margins.right)
@@ -83,7 +107,9 @@ def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_
     margins = Margins(left=min(270, 24 + max(map(text_width, names))), right=16, top=6, bottom=40)
     rows = sum(len(counts) for _, counts in groups)
     height = rows * _ROW_PX + len(groups) * _BAND_PX + margins.top + margins.bottom
-    figure, (axes,) = panels(1, 1, (WIDTH, height), margins, [patch_entry(look, kind) for kind, look in looks.items()])
+    figure, (axes,) = panels(
+        1, 1, (WIDTH, height), margins, [patch_entry(look, kind) for kind, look in looks.items()]
+    )
     width = WIDTH - margins.left - margins.right
     top = 0.0
     for title, counts in groups:
@@ -95,12 +121,27 @@ def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_
             for kind, number in row.items():
                 share = number / total if total else 0.0
                 look = looks[str(kind)]
-                axes.barh(middle, share, _ROW_PX - 7, start, color=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0.8)
+                axes.barh(
+                    middle,
+                    share,
+                    _ROW_PX - 7,
+                    start,
+                    color=look.colour,
+                    edgecolor=HATCH,
+                    hatch=look.hatch,
+                    linewidth=0.8,
+                )
                 if share * width > text_width(f"{number:,}") + 12:
                     axes.text(
-                        start + share / 2, middle, f"{number:,}", color=look.on_colour, ha="center", va="center_baseline",
-                        fontsize=11, bbox={"facecolor": look.colour, "edgecolor": "none", "pad": 1.5},
-                    )  # fmt: skip
+                        start + share / 2,
+                        middle,
+                        f"{number:,}",
+                        color=look.on_colour,
+                        ha="center",
+                        va="center_baseline",
+                        fontsize=11,
+                        bbox={"facecolor": look.colour, "edgecolor": "none", "pad": 1.5},
+                    )
                 start += share
             top += _ROW_PX
     axes.set(xlim=(0, 1), ylim=(top, 0), xlabel="share of points", yticks=[])
@@ -108,10 +149,17 @@ def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_
     return to_svg(figure, figure_id, "What the points were bound by")
 
 
+def _heights(frame: pd.DataFrame, columns: tuple[str, str, str]) -> Heights:
+    """Read height, lower and upper end of each bar from three columns."""
+    keys = zip(texts(frame, "network"), texts(frame, "policy"), strict=True)
+    ends = zip(*(numbers(frame, name) for name in columns), strict=True)
+    return {key: (height, low, high) for key, (height, low, high) in zip(keys, ends, strict=True)}
+
+
 def _grouped_bars(
     axes: Axes, networks: Sequence[str], policies: Sequence[str], heights: Heights, looks: Looks, width: float
 ) -> None:
-    """Bars side by side in each group, with whiskers where they have a length, and values where they fit."""
+    """Draw bars side by side in each group, whiskers where they have a length, values where they fit."""
     thick = 0.82 / len(policies)
     thick = min(thick, 70 * len(networks) / width)
     tops = [high for _, _, high in heights.values()]
@@ -125,9 +173,20 @@ def _grouped_bars(
                 continue
             height, low, high = heights[network, policy]
             x = group + (place - (len(policies) - 1) / 2) * thick
-            axes.bar(x, height - floor, thick, floor, color=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0.8)
+            axes.bar(
+                x,
+                height - floor,
+                thick,
+                floor,
+                color=look.colour,
+                edgecolor=HATCH,
+                hatch=look.hatch,
+                linewidth=0.8,
+            )
             if high > low:
-                axes.errorbar(x, height, [[height - low], [high - height]], color=INK, capsize=3, linewidth=1.1)
+                axes.errorbar(
+                    x, height, [[height - low], [high - height]], color=INK, capsize=3, linewidth=1.1
+                )
             _value_label(axes, x, high, significant(height), thick / len(networks) * width)
     if logarithmic:
         axes.set_yscale("log")
@@ -145,9 +204,15 @@ def _grouped_bars(
 def _value_label(axes: Axes, x: float, top: float, text: str, room: float) -> None:
     if room >= _UPRIGHT_LABEL_PX:
         axes.annotate(
-            text, (x, top), (0, 4), textcoords="offset points", ha="center", va="bottom", fontsize=11,
+            text,
+            (x, top),
+            (0, 4),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=11,
             rotation=0 if room >= _LEVEL_LABEL_PX else 90,
-        )  # fmt: skip
+        )
 
 
 def _floor_exponent(smallest: float) -> int:

@@ -1,67 +1,46 @@
 """The sections of a report: which figures and tables a study calls for, and what their captions say."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import pandas as pd
-from markupsafe import Markup
 
-from experiments.report.canvas import Looks, looks_for
+from experiments.report.canvas import looks_for
 from experiments.report.curves import latency_curves, trade_offs
 from experiments.report.frames import (
-    Axes, best_points, bound_by, cut, held_values, influence, is_grid, means, names_in, pareto_front, ratio_summary,
-    speedups, usable,
-)  # fmt: skip
-from experiments.report.gantt import RECTANGLES, busy_shares, categories_in, gantt_chart, thinned
+    best_points,
+    bound_by,
+    cut,
+    held_values,
+    influence,
+    is_grid,
+    means,
+    names_in,
+    pareto_front,
+    ratio_summary,
+    speedups,
+    usable,
+)
+from experiments.report.gantt import busy_shares, categories_in, gantt_chart, thinned
+from experiments.report.layout import Evaluation, Figure, Section
 from experiments.report.plots import bound_bars, speedup_bars, traffic_bars
-from experiments.report.study import Study, Timeline
+from experiments.report.study import Timeline
 from experiments.report.tables import (
-    RATIO_FORMATS, Table, count_formats, figure_formats, quantity_formats, share_heat, table_of, winner_heats,
-)  # fmt: skip
+    RATIO_FORMATS,
+    count_formats,
+    figure_formats,
+    quantity_formats,
+    share_heat,
+    table_of,
+    winner_heats,
+)
 from experiments.report.words import count, meaning
 
 EVERYWHERE = "all networks"
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A study with what its sections have in common."""
-
-    study: Study
-    points: pd.DataFrame
-    """Prepared, failed ones included."""
-    axes: Axes
-    looks: Looks
-    """Of the policies, the baseline first."""
-
-    @property
-    def baseline(self) -> str:
-        return next(iter(self.looks), "")
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A drawing or tables to look at, with a caption and the numbers behind a drawing."""
-
-    caption: str
-    svg: Markup | None = None
-    tables: tuple[Table, ...] = ()
-    numbers: Table | None = None
-    legend: Looks | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading with its figures."""
-
-    anchor: str
-    title: str
-    figures: tuple[Figure, ...]
-
-
 def sections_of(evaluation: Evaluation) -> list[Section]:
-    """The sections that the study has something to say in."""
+    """Return the sections that the study has something to say in."""
     ran = not usable(evaluation.points).empty
     made = [
         Section("fastest", "Fastest points", _fastest(evaluation) if ran else ()),
@@ -78,10 +57,12 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
 
 def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
     best = best_points(evaluation.points)
-    names = [name for name in ("latency_s", "throughput_per_s", "energy_j", "area_mm2") if best[name].notna().any()]
+    names = [
+        name for name in ("latency_s", "throughput_per_s", "energy_j", "area_mm2") if best[name].notna().any()
+    ]
     table = best[["network", "policy", *evaluation.axes, *names, "bottleneck"]]
     shown = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, names))
-    return (Figure("The point of least latency of each network, over all policies and the whole sweep.", tables=(shown,)),)
+    return (Figure("The point of least latency of each network, over everything tried.", tables=(shown,)),)
 
 
 def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
@@ -93,11 +74,14 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
     summary = ratio_summary(ratios, ["network", "policy"])
     networks = list(names_in(summary, "network"))
     if len(networks) > 1:
-        summary = pd.concat([summary, ratio_summary(ratios.assign(network=EVERYWHERE), ["network", "policy"])])
+        summary = pd.concat(
+            [summary, ratio_summary(ratios.assign(network=EVERYWHERE), ["network", "policy"])]
+        )
         networks.append(EVERYWHERE)
     drawing = speedup_bars(summary, networks, others, evaluation.baseline, evaluation.looks, "speedup")
     whiskers = " Whiskers reach from the least to the greatest." if (summary["points"] > 1).any() else ""
-    caption = f"How many times as fast each policy is as {evaluation.baseline}: geometric mean over the sweep.{whiskers}"
+    mean = f": geometric mean over the sweep.{whiskers}" if whiskers else "."
+    caption = f"How many times as fast each policy is as {evaluation.baseline}{mean}"
     return (Figure(caption, svg=drawing, numbers=table_of(summary, RATIO_FORMATS)),)
 
 
@@ -116,34 +100,35 @@ def _curves(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _winners(evaluation: Evaluation) -> Iterator[Figure]:
-    """The heat map over the two axes that move latency most."""
+    """Show the fastest policy over the two axes that move latency most."""
     axes = evaluation.axes
     factors = influence(evaluation.points, axes)
     chosen = sorted(axes, key=lambda axis: -factors[axis])[:2]
     for down, across in combinations([axis for axis in axes if axis in chosen], 2):
         plane = cut(evaluation.points, axes, [down, across])
-        ratios = speedups(plane, evaluation.baseline, axes)
-        heats = winner_heats(ratios, plane, (down, across), axes, evaluation.looks)
+        heats = winner_heats(plane, (down, across), evaluation.baseline, axes, evaluation.looks)
         several = len(evaluation.looks) > 1
         told = (
-            f"The fastest policy and its speed-up over {evaluation.baseline}; the stronger the tint, the larger."
-            if several else "Latency; the stronger the tint, the faster."
-        )  # fmt: skip
+            f"The fastest policy, and its speed-up over {evaluation.baseline}; stronger tint, greater gain."
+            if several
+            else "Latency; stronger tint, shorter time."
+        )
         most = " These two quantities move latency most." if len(axes) > len(chosen) else ""
         yield Figure(
-            f"{told}{most} {_held(evaluation, [down, across])}", tables=tuple(heats),
+            f"{told}{most} {_held(evaluation, [down, across])}",
+            tables=tuple(heats),
             legend=evaluation.looks if several else None,
-        )  # fmt: skip
+        )
 
 
 def _traffic(evaluation: Evaluation) -> Iterator[Figure]:
     """Bytes moved, and where tensors were kept."""
     policies = list(evaluation.looks)
     traffic = means(evaluation.points, "traffic_bytes.")
-    memories = [name for name in traffic if name not in ("network", "policy")]
+    memories = [name for name in map(str, traffic) if name not in ("network", "policy")]
     if memories:
         yield Figure(
-            f"Bytes moved at each memory, {_mean(evaluation)}.",
+            f"Bytes moved at each memory{_mean(evaluation)}.",
             svg=traffic_bars(traffic, names_in(traffic, "network"), policies, evaluation.looks, "traffic"),
             numbers=table_of(traffic, quantity_formats(traffic, memories, "B")),
         )
@@ -151,32 +136,39 @@ def _traffic(evaluation: Evaluation) -> Iterator[Figure]:
     if scopes.size:
         shares = scopes.div(scopes.sum(axis="columns"), axis="index").reset_index()
         yield Figure(
-            f"Where outputs of kernels were kept: share of their number, {_mean(evaluation)}.",
+            f"Where outputs of kernels were kept: share of their number{_mean(evaluation)}.",
             tables=(share_heat(shares, ["network", "policy"]),),
         )
     peaks = means(evaluation.points, "peak_occupancy_bytes.")
-    held = [name for name in peaks if name not in ("network", "policy")]
+    held = [name for name in map(str, peaks) if name not in ("network", "policy")]
     if held:
         table = table_of(peaks, quantity_formats(peaks, held, "B"))
-        yield Figure(f"Most bytes held at once in each memory, {_mean(evaluation)}.", numbers=table)
+        yield Figure(f"Most bytes held at once in each memory{_mean(evaluation)}.", numbers=table)
 
 
 def _utilisation(evaluation: Evaluation) -> Iterator[Figure]:
     shares = means(evaluation.points, "utilisation.")
     if shares.shape[1] > len(("network", "policy")):
-        caption = f"Share of the time that each unit is busy, {_mean(evaluation)}."
+        caption = f"Share of the time that each unit is busy{_mean(evaluation)}."
         yield Figure(caption, tables=(share_heat(shares, ["network", "policy"]),))
 
 
 def _bounds(evaluation: Evaluation) -> Iterator[Figure]:
     grouped = ["policy", "network", *evaluation.axes]
     counts = [(f"by {name}", bound_by(evaluation.points, name)) for name in grouped]
-    counts = [(title, table) for number, (title, table) in enumerate(counts) if table.size and (not number or len(table) > 1)]
+    counts = [
+        (title, table)
+        for number, (title, table) in enumerate(counts)
+        if table.size and (not number or len(table) > 1)
+    ]
     if counts:
         kinds = [str(kind) for kind in counts[0][1]]
-        told = pd.concat([
-            table.rename_axis(index="value", columns=None).reset_index().assign(group=title) for title, table in counts
-        ])  # fmt: skip
+        told = pd.concat(
+            [
+                table.rename_axis(index="value", columns=None).reset_index().assign(group=title)
+                for title, table in counts
+            ]
+        )
         yield Figure(
             "The bottleneck of each point: numbers of points, and their share.",
             svg=bound_bars(counts, looks_for(kinds), "bounds"),
@@ -196,8 +188,8 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
         table = front[["network", "policy", *evaluation.axes, *pair]]
         words = [meaning(name)[0] for name in pair]
         yield Figure(
-            f"{words[0].capitalize()} against {words[1]}. Ringed and joined: no other point of the network is as good in"
-            f" both and better in one ({count(len(front), 'point')} of {len(complete):,}; the table lists them).",
+            f"{words[0].capitalize()} against {words[1]}. Ringed and joined: no other point of the network is"
+            f" as good in both and better in one ({len(front):,} of {count(len(complete), 'point')}).",
             svg=trade_offs(complete, pair, evaluation.looks, f"tradeoff{number}"),
             numbers=table_of(table, figure_formats(table, pair)),
         )
@@ -209,8 +201,12 @@ def _timelines(timelines: Sequence[Timeline]) -> Iterator[Figure]:
         shown = thinned(drawn)
         notes = [
             "All on one scale of time." if len(drawn) > 1 else "",
-            "Neighbours of one kind that lie less than a pixel apart are drawn as one." if shown.merged else "",
-            f"Only the first part is drawn: more than {RECTANGLES:,} pieces could not be told apart." if shown.zoomed else "",
+            "Neighbours of one kind that lie less than a pixel apart are drawn as one."
+            if shown.merged
+            else "",
+            "Only the first part is drawn; the whole has too many pieces to be told apart."
+            if shown.zoomed
+            else "",
         ]
         shares = busy_shares(drawn)
         yield Figure(
@@ -221,7 +217,7 @@ def _timelines(timelines: Sequence[Timeline]) -> Iterator[Figure]:
 
 
 def _held(evaluation: Evaluation, shown: Sequence[str]) -> str:
-    """What the caption says of the axes that are not shown."""
+    """Say in a caption what became of the axes that are not shown."""
     held = held_values(evaluation.axes, shown)
     if not held:
         return ""
@@ -231,4 +227,6 @@ def _held(evaluation: Evaluation, shown: Sequence[str]) -> str:
 
 
 def _mean(evaluation: Evaluation) -> str:
-    return "mean over the sweep" if evaluation.axes else "mean over the points"
+    """Say in a caption how points became one figure for each network and policy."""
+    several = usable(evaluation.points).duplicated(["network", "policy"]).any()
+    return ", mean over the sweep" if several else ""

@@ -43,5 +43,5 @@ class Study:
     frame: pd.DataFrame
     """One row a design point; a failed one has its message in ``error`` and no figures."""
     timelines: tuple[Timeline, ...]
-    """Runs of one telling point under different policies; they are drawn on one scale of time. May be empty."""
+    """Runs of one telling point under different policies, drawn on one scale of time. May be empty."""
     provenance: Mapping[str, str]

@@ -7,11 +7,11 @@ from math import isfinite, log
 import pandas as pd
 
 from experiments.report.canvas import Look, Looks
-from experiments.report.frames import Axes
-from experiments.report.words import MISSING, meaning, percent, scale_of, significant, times
+from experiments.report.frames import Axes, names_in, numbers, texts
+from experiments.report.words import MISSING, meaning, percent, quantity, scale_of, significant, times
 
-_LEAST_LOG_GAIN = 0.1
-"""Gains below some ten per cent never get the full tint."""
+_LEAST_FULL_GAIN = 1.1
+"""Smaller gains never get the full tint."""
 
 Format = Callable[[float], str]
 
@@ -38,20 +38,22 @@ class Table:
 
 
 def table_of(frame: pd.DataFrame, formats: Mapping[str, tuple[str, Format]]) -> Table:
-    """The frame with the named columns as formatted numbers under new headings, all other columns as text."""
+    """Write the named columns as formatted numbers under new headings, and all others as text."""
     headings = tuple(
-        Cell(formats[name][0] if name in formats else name, numeric=name in formats) for name in map(str, frame)
+        Cell(formats[name][0] if name in formats else name, numeric=name in formats)
+        for name in map(str, frame)
     )
     columns = [
-        [_number_cell(value, formats[name][1]) for value in frame[name]] if name in formats
-        else [Cell(str(value) or MISSING) for value in frame[name]]
+        [_number_cell(value, formats[name][1]) for value in numbers(frame, name)]
+        if name in formats
+        else [Cell(text or MISSING) for text in texts(frame, name)]
         for name in map(str, frame)
-    ]  # fmt: skip
+    ]
     return Table(headings, tuple(zip(*columns, strict=True)))
 
 
 def figure_formats(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, tuple[str, Format]]:
-    """Formats of columns of figures such as ``latency_s``: one unit a column, chosen by its values."""
+    """Return formats of figures such as ``latency_s``: one unit a column, chosen by its values."""
     formats: dict[str, tuple[str, Format]] = {}
     for name in names:
         words, unit = meaning(name)
@@ -61,7 +63,7 @@ def figure_formats(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, tuple
 
 
 def quantity_formats(frame: pd.DataFrame, names: Iterable[str], unit: str) -> dict[str, tuple[str, Format]]:
-    """Formats of columns that share a unit, each with the prefix that suits its values."""
+    """Return formats of columns that share a unit, each with the prefix that suits its values."""
     formats: dict[str, tuple[str, Format]] = {}
     for name in names:
         divisor, prefixed = scale_of(frame[name], unit)
@@ -79,50 +81,62 @@ RATIO_FORMATS: Mapping[str, tuple[str, Format]] = {
 
 
 def count_formats(names: Iterable[str]) -> dict[str, tuple[str, Format]]:
-    """Formats of columns of counts."""
+    """Return formats of columns of counts."""
     return {name: (name, lambda value: f"{value:,.0f}") for name in names}
 
 
 def share_heat(frame: pd.DataFrame, labels: Sequence[str]) -> Table:
-    """A heat table of shares between 0 and 1: label columns first, then a tinted percentage for each other column."""
+    """Write label columns first, then each other column, a share of one, as a tinted percentage."""
     shares = [str(name) for name in frame if name not in labels]
-    rows = tuple(
-        tuple(Cell(str(row[name])) for name in labels)
-        + tuple(Cell(percent(row[name]), _tint(row[name]), numeric=True) for name in shares)
-        for _, row in frame.iterrows()
-    )
+    columns = [[Cell(text) for text in texts(frame, name)] for name in labels] + [
+        [Cell(percent(share), _tint(share), numeric=True) for share in numbers(frame, name)]
+        for name in shares
+    ]
+    rows = tuple(zip(*columns, strict=True))
     return Table((*map(Cell, labels), *(Cell(name, numeric=True) for name in shares)), rows)
 
 
 def winner_heats(
-    ratios: pd.DataFrame, points: pd.DataFrame, pair: tuple[str, str], axes: Axes, looks: Looks
+    points: pd.DataFrame, pair: tuple[str, str], baseline: str, axes: Axes, looks: Looks
 ) -> list[Table]:
-    """For each network, the fastest policy over two axes: its glyph, and its speed-up or (alone) its latency.
+    """Write the fastest policy over two axes with its speed-up, a table per network; a lone one's latency.
 
-    ``points`` has one row per network, policy and cell; ``ratios`` holds those that have a baseline.
+    ``points`` has at most one row for each network, policy and pair of values.
     """
-    known = ratios.set_index(["network", "policy", *pair])["speedup"].to_dict() if len(looks) > 1 else {}
-    highest = max(known.values(), default=1.0)
+    best = points.sort_values("latency_s", kind="stable").drop_duplicates(["network", *pair])
+    usual = points.loc[points["policy"] == baseline, ["network", *pair, "latency_s"]]
+    best = best.merge(usual.rename(columns={"latency_s": "baseline_s"}), on=["network", *pair], how="left")
+    gains = best["baseline_s"] / best["latency_s"]
+    highest = max([_LEAST_FULL_GAIN, *(gain for gain in gains if isfinite(gain))])
+    alone = len(looks) == 1
     tables = []
-    for network, own in points.groupby("network", sort=False):
-        winners = own.sort_values("latency_s", kind="stable").drop_duplicates(list(pair))
+    for network in names_in(points, "network"):
+        own = best.loc[best["network"] == network].assign(gain=gains)
         divisor, unit = scale_of(own["latency_s"], "s")
+        slowest, fastest = own["latency_s"].max(), own["latency_s"].min()
         cells: dict[tuple[str, str], Cell] = {}
-        for _, row in winners.iterrows():
-            look = looks[str(row["policy"])]
-            gain = known.get((network, row["policy"], row[pair[0]], row[pair[1]]))
-            text = significant(row["latency_s"] / divisor) if gain is None else times(gain)
-            share = own["latency_s"].min() / row["latency_s"] if gain is None else log(gain) / max(log(highest), _LEAST_LOG_GAIN)
-            shown = f"{look.glyph} {text}" if len(looks) > 1 else text
-            cells[str(row[pair[0]]), str(row[pair[1]])] = Cell(shown, 12 + _tint(share) * 3 // 4, look, numeric=True)
-        rows = tuple(
-            (Cell(down), *(cells.get((down, across), Cell(MISSING, numeric=True)) for across in axes[pair[1]]))
-            for down in axes[pair[0]]
-        )
-        headings = (Cell(f"{pair[0]}\N{NO-BREAK SPACE}↓ {pair[1]}\N{NO-BREAK SPACE}→"), *(Cell(across, numeric=True) for across in axes[pair[1]]))
-        suffix = "" if known else f" – latency [{unit}]"
-        tables.append(Table(headings, rows, title=f"{network}{suffix}"))
+        rows = zip(texts(own, pair[0]), texts(own, pair[1]), texts(own, "policy"), strict=True)
+        for place, latency_s, gain in zip(rows, numbers(own, "latency_s"), numbers(own, "gain"), strict=True):
+            down, across, policy = place
+            if alone:
+                share = (slowest - latency_s) / (slowest - fastest) if slowest > fastest else 0.0
+                text = significant(latency_s / divisor)
+            else:
+                share = log(gain) / log(highest) if isfinite(gain) else 0.0
+                text = f"{looks[policy].glyph} {times(gain) if isfinite(gain) else quantity(latency_s, 's')}"
+            cells[down, across] = Cell(text, 12 + _tint(share) * 3 // 4, looks[policy], numeric=True)
+        title = f"{network}, latency [{unit}]" if alone else network
+        tables.append(_plane(title, pair, cells, axes))
     return tables
+
+
+def _plane(title: str, pair: tuple[str, str], cells: Mapping[tuple[str, str], Cell], axes: Axes) -> Table:
+    """Lay cells out over two axes; a dash stands where nothing was tried."""
+    down, across = pair
+    gap = Cell(MISSING, numeric=True)
+    corner = Cell(f"{down}\N{NO-BREAK SPACE}↓ {across}\N{NO-BREAK SPACE}→")
+    rows = [(Cell(name), *(cells.get((name, other), gap) for other in axes[across])) for name in axes[down]]
+    return Table((corner, *(Cell(name, numeric=True) for name in axes[across])), tuple(rows), title)
 
 
 def _divided_by(divisor: float) -> Format:

@@ -6,11 +6,31 @@ from math import floor, isfinite, log10
 import pandas as pd
 
 from experiments.report.frames import (
-    Axes, bound_by, failed, influence, policies_in, ratio_summary, speedups, trend, usable,
-)  # fmt: skip
+    Axes,
+    bound_by,
+    failed,
+    influence,
+    numbers,
+    policies_in,
+    ratio_summary,
+    speedups,
+    texts,
+    trend,
+    usable,
+)
 
-MISSING = "–"
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+MISSING = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+_PREFIXES = (
+    (1e12, "T"),
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+)
 _NO_PREFIX = frozenset({"mm²", "1/s"})
 _MEANINGS = {
     "latency_s": ("latency", "s"),
@@ -18,18 +38,20 @@ _MEANINGS = {
     "area_mm2": ("area", "mm²"),
     "throughput_per_s": ("throughput", "1/s"),
 }
+_MOST_NAMED = 3
+"""As many swept quantities are named in a sentence."""
 _PLAIN_MAGNITUDES = range(-6, 10)
 _NOTEWORTHY = 1.05
 """Ratios nearer to one than this are called equal."""
 
 
 def meaning(figure: str) -> tuple[str, str]:
-    """A column of figures in words, and its unit."""
+    """Return what a column of figures means, in words, and its unit."""
     return _MEANINGS.get(figure, (figure, ""))
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """The value to so many significant digits, without an exponent between a millionth and a billion."""
+    """Write a value to so many significant digits, without an exponent from a millionth to a billion."""
     if not isfinite(value):
         return MISSING
     if value == 0:
@@ -41,7 +63,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def scale_of(values: Iterable[float], unit: str) -> tuple[float, str]:
-    """What to divide values by, and the prefixed unit, so that the middle one is written with few digits."""
+    """Return what to divide values by, and the prefixed unit, so that the middle one takes few digits."""
     positive = sorted(abs(value) for value in values if isfinite(value) and value != 0)
     if not positive or unit in _NO_PREFIX or not unit:
         return 1.0, unit
@@ -51,43 +73,46 @@ def scale_of(values: Iterable[float], unit: str) -> tuple[float, str]:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit: ``1.24 ms``."""
+    """Write a value with its unit: ``1.24 ms``."""
     divisor, prefixed = scale_of([value], unit)
     return f"{significant(value / divisor)} {prefixed}".strip() if isfinite(value) else MISSING
 
 
 def times(ratio: float) -> str:
-    """A ratio as a factor: ``1.74×``."""
-    return f"{significant(ratio)}×" if isfinite(ratio) else MISSING
+    """Write a ratio as a factor, with a multiplication sign behind it."""
+    return f"{significant(ratio)}{TIMES}" if isfinite(ratio) else MISSING
 
 
 def percent(share: float) -> str:
-    """A share of one as whole per cent."""
+    """Write a share of one as whole per cent."""
     return f"{share:.0%}" if isfinite(share) else MISSING
 
 
 def setting(row: pd.Series, axes: Iterable[str]) -> str:
-    """Where in the sweep a point lies: ``ddr.bandwidth = 68 GB/s``."""
+    """Say where in the sweep a point lies: ``ddr.bandwidth = 68 GB/s``."""
     return ", ".join(f"{axis} = {row[axis]}" for axis in axes)
 
 
 def enumeration(parts: Sequence[str]) -> str:
-    """Parts joined as in a sentence."""
+    """Join parts as in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things: ``1 point``, ``2 points``."""
-    plural = noun[:-1] + "ies" if noun.endswith("cy") else noun + "s"
+    """Write a number of things: ``1 point``, ``2 points``."""
+    plural = noun[:-1] + "ies" if noun.endswith(("cy", "ty")) else noun + "s"
     return f"{number:,} {noun if number == 1 else plural}"
 
 
 def answer(points: pd.DataFrame, axes: Axes) -> list[str]:
-    """The sentences that open a report, computed from its points."""
+    """Return the sentences that open a report, computed from its points."""
     ran = usable(points)
     if ran.empty:
-        tried = f"None of the {count(len(points), 'design point')} gave a figure" if len(points) else "No point was run"
-        return [f"{tried}; there is nothing to compare."]
+        if points.empty:
+            return ["No point was run: there is nothing to compare."]
+        return [
+            f"{count(len(points), 'design point')} tried, none with a figure: there is nothing to compare."
+        ]
     baseline, *others = policies_in(points)
     ratios = speedups(points, baseline, axes)
     told = _comparison(ratios, baseline, others, axes) or _latencies(ran, axes)
@@ -95,44 +120,51 @@ def answer(points: pd.DataFrame, axes: Axes) -> list[str]:
 
 
 def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes: Axes) -> list[str]:
-    """How much faster each policy is, and where the best one gains most and least."""
+    """Say how much faster each policy is, and where the best one gains most and least."""
     rivals = ratios.loc[ratios["policy"].isin(others)]
     if rivals.empty:
         return []
     summary = ratio_summary(rivals, ["policy"]).sort_values("geomean", ascending=False, kind="stable")
-    clauses = []
-    for row in summary.itertuples():
-        spread = f" ({significant(row.least)} to {significant(row.greatest)} over {row.points:,} cases)" if row.points > 1 else ""
-        verb = " " if clauses else " is "
-        object_ = "" if clauses else f" as fast as {baseline}{' in the geometric mean' if row.points > 1 else ''}"
-        clauses.append(f"{row.policy}{verb}{significant(row.geomean)} times{object_}{spread}")
-    best = str(summary["policy"].iloc[0])
+    columns = [numbers(summary, name) for name in ("geomean", "least", "greatest", "points")]
+    clauses: list[str] = []
+    opening = "" if numbers(summary, "geomean")[0] > 1 else f"On the whole no policy beats {baseline}: "
+    for policy, geomean, least, greatest, cases in zip(texts(summary, "policy"), *columns, strict=True):
+        extremes = list(dict.fromkeys([significant(least), significant(greatest)]))
+        mean = " in the geometric mean" if len(extremes) > 1 else ""
+        spread = f" ({' to '.join(extremes)} over {cases:,.0f} cases)" if mean else ""
+        verb, object_ = ("", "") if clauses else ("is ", f" as fast as {baseline}{mean}")
+        clauses.append(f"{policy} {verb}{significant(geomean)} times{object_}{spread}")
+    if len(clauses) > _MOST_NAMED + 1:
+        clauses[_MOST_NAMED:] = [f"{len(clauses) - _MOST_NAMED} other policies are slower"]
+    best = texts(summary, "policy")[0]
     of_best = rivals.loc[rivals["policy"] == best]
-    sentences = [f"{enumeration(clauses)}."]
-    if len(of_best) > 1:
-        most, least = of_best.loc[of_best["speedup"].idxmax()], of_best.loc[of_best["speedup"].idxmin()]
+    sentences = [f"{opening}{enumeration(clauses)}."]
+    if of_best["speedup"].nunique() > 1:
+        ranked = of_best.sort_values("speedup", kind="stable")
+        lowest, highest = ranked.iloc[0], ranked.iloc[-1]
         sentences.append(
-            f"The gain of {best} is largest for {_place(most, axes)} ({times(most['speedup'])})"
-            f" and smallest for {_place(least, axes)} ({times(least['speedup'])})."
+            f"The gain of {best} is largest for {_place(highest, axes)} ({times(highest['speedup'])})"
+            f" and smallest for {_place(lowest, axes)} ({times(lowest['speedup'])})."
         )
-    return sentences + [text for axis in axes if (text := _trend_text(of_best, best, axis, axes))]
+    ends = {axis: found for axis in axes if (found := trend(of_best, axis, axes))}
+    telling = sorted(ends, key=lambda axis: -abs(log10(ends[axis][1] / ends[axis][0])))[:_MOST_NAMED]
+    return sentences + [_trend_text(axis, axes[axis], ends[axis]) for axis in axes if axis in telling]
 
 
-def _trend_text(of_best: pd.DataFrame, best: str, axis: str, axes: Axes) -> str:
-    ends = trend(of_best, axis, axes)
-    if ends is None:
-        return ""
+def _trend_text(axis: str, values: Sequence[str], ends: tuple[float, float]) -> str:
+    """Say how the lead of the best policy changes along an axis."""
     change = ends[1] / ends[0]
     verb = "grows" if change > _NOTEWORTHY else "shrinks" if change < 1 / _NOTEWORTHY else "hardly moves"
     return (
-        f"As {axis} goes from {axes[axis][0]} to {axes[axis][-1]}, its lead {verb}"
+        f"As {axis} goes from {values[0]} to {values[-1]}, its lead {verb}"
         f" ({times(ends[0])} to {times(ends[1])})."
     )
 
 
 def _latencies(ran: pd.DataFrame, axes: Axes) -> list[str]:
-    """What there is to say where policies cannot be compared."""
-    fast, slow = ran.loc[ran["latency_s"].idxmin()], ran.loc[ran["latency_s"].idxmax()]
+    """Say what can be said where policies cannot be compared."""
+    ranked = ran.sort_values("latency_s", kind="stable")
+    fast, slow = ranked.iloc[0], ranked.iloc[-1]
     if len(ran) == 1:
         return [f"{fast['policy']} runs {_place(fast, axes)} in {quantity(fast['latency_s'], 's')}."]
     return [
@@ -143,18 +175,21 @@ def _latencies(ran: pd.DataFrame, axes: Axes) -> list[str]:
 
 def _sensitivity(points: pd.DataFrame, axes: Axes) -> list[str]:
     factors = sorted(influence(points, axes).items(), key=lambda item: -item[1])
-    named = [f"{axis} ({times(factor)})" for axis, factor in factors if factor > _NOTEWORTHY]
+    named = [f"{axis} ({times(factor)})" for axis, factor in factors if factor > _NOTEWORTHY][:_MOST_NAMED]
     if not axes:
         return []
     if not named:
         return [f"Latency hardly depends on {enumeration(list(axes))}."]
-    return [f"Mean latency changes most with {named[0]}" + (f", then {enumeration(named[1:])}." if named[1:] else ".")]
+    rest = f", then {enumeration(named[1:])}" if named[1:] else ""
+    return [f"Mean latency changes most with {named[0]}{rest}."]
 
 
 def _bottleneck(ran: pd.DataFrame) -> list[str]:
     counts = bound_by(ran, "policy").sum()
     if counts.empty:
         return []
+    if len(ran) == 1:
+        return [f"It is bound by {counts.index[0]}."]
     commonest, number = str(counts.index[0]), int(counts.iloc[0])
     most = "Most points are" if 2 * number > len(ran) else "The largest share of points is"
     return [f"{most} bound by {commonest} ({number:,} of {len(ran):,})."]
@@ -162,7 +197,10 @@ def _bottleneck(ran: pd.DataFrame) -> list[str]:
 
 def _failures(points: pd.DataFrame) -> list[str]:
     missing = len(failed(points))
-    return [f"{count(missing, 'point')} of {len(points):,} gave no figures and are left out."] if missing else []
+    if not missing:
+        return []
+    verb = "is" if missing == 1 else "are"
+    return [f"{missing:,} of {count(len(points), 'point')} gave no figures and {verb} left out."]
 
 
 def _place(row: pd.Series, axes: Axes) -> str:

@@ -7,7 +7,7 @@ and timm must not pull another one in::
 
     pip install torch==2.13.0
     pip install --no-deps torchvision==0.28.0 timm==1.0.31
-    pip install onnx onnxscript onnxruntime transformers==5.23.0 pillow safetensors pyyaml tqdm
+    pip install onnx onnxscript onnxruntime transformers==5.23.0 pillow safetensors pyyaml tqdm requests
 
 The raw text models come from an older transformers, which needs a folder of its own::
 

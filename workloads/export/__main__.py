@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="list the names and stop")
     arguments = parser.parse_args(argv)
     if arguments.list:
-        sys.stdout.writelines(f"{name}\n" for name in EXPORTS)
+        sys.stdout.writelines(f"{name} ({entry.recipe.tag})\n" for name, entry in EXPORTS.items())
         return 0
     if unknown := [name for name in arguments.names if name not in EXPORTS]:
         parser.error(f"unknown name {unknown[0]!r}; --list shows what there is")

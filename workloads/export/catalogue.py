@@ -78,11 +78,11 @@ def _dense_and_ids(dense: int, tables: int, rows: int) -> Examples:
 
 
 def _image_and_regions(*counts: int) -> Examples:
-    """Return an image and, for each of ``counts``, that many regions (image, left, top, right, bottom)."""
+    """Return an image and, for each of ``counts``, that many (image, left, top, right, bottom)."""
 
     def make() -> tuple[torch.Tensor, ...]:
         box = torch.tensor([0.0, 10.0, 10.0, 100.0, 100.0])
-        return (*_values(1, 3, IMAGE_SIDE, IMAGE_SIDE)(), *(box.repeat(count, 1) for count in counts))
+        return (*_values(1, 3, IMAGE_SIDE, IMAGE_SIDE)(), *(box.repeat(1, count, 1) for count in counts))
 
     return make
 
@@ -134,9 +134,10 @@ _MODERN: dict[str, Export] = {
 }
 
 _RAW = (
-    "resnet18", "resnet50", "mobilenet-v2", "mnasnet", "squeezenet", "shufflenet-v2", "efficientnet-b0",
-    "vgg16", "densenet121", "resnest50", "mobilevit", "mobilenetv1-ssd", "yolo-v4", "faster-rcnn", "mask-rcnn",
-    "unet", "c3d", "s3d", "resnet3d-18", "r2plus1d-18", "dcgan", "inception-resnet-v2-1d", "dlrm", "conformer",
+    "resnet18", "resnet50", "mobilenet-v2", "mnasnet", "squeezenet", "shufflenet-v2",
+    "efficientnet-b0", "vgg16", "densenet121", "resnest50", "mobilevit", "mobilenetv1-ssd",
+    "yolo-v4", "faster-rcnn", "mask-rcnn", "unet", "c3d", "s3d", "resnet3d-18", "r2plus1d-18",
+    "dcgan", "inception-resnet-v2-1d", "dlrm", "conformer",
 )  # fmt: skip
 
 _RAW_TEXT: dict[str, Export] = {

@@ -7,7 +7,6 @@ dynamic axes whole chains of shape arithmetic.
 """
 
 import io
-import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ from onnx import ModelProto, helper
 from torch import nn
 
 from workloads.export.stripping import TensorType, declared_types, strip_weights
-
-_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

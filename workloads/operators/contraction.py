@@ -45,7 +45,9 @@ def _conv(context: NodeContext) -> Lowered:
         Access(weight.name, weight.shape, (out_channel, Index(((place["ic"], 1),)), *taps)),
     ]
     outputs = [Index(((place[f"o{d}"], 1),)) for d in range(spatial)]
-    write = Access(context.output.name, context.output.shape, (Index(((place["n"], 1),)), out_channel, *outputs))
+    write = Access(
+        context.output.name, context.output.shape, (Index(((place["n"], 1),)), out_channel, *outputs)
+    )
     return Lowered((_with_bias("Conv", loops, reads, write, context, out_channel),))
 
 
@@ -75,7 +77,9 @@ def _conv_transpose(context: NodeContext) -> Lowered:
         Access(weight.name, weight.shape, (in_channel, Index(((place["oc"], 1),)), *taps)),
     ]
     outputs = [Index(((place[f"o{d}"], 1),)) for d in range(spatial)]
-    write = Access(context.output.name, context.output.shape, (Index(((place["n"], 1),)), out_channel, *outputs))
+    write = Access(
+        context.output.name, context.output.shape, (Index(((place["n"], 1),)), out_channel, *outputs)
+    )
     return Lowered((_with_bias("ConvTranspose", loops, reads, write, context, out_channel),))
 
 
@@ -97,8 +101,13 @@ def _grouped(place: dict[str, int], channel: str, per_group: int, groups: int) -
     return Index(((place["g"], per_group), inner)) if groups > 1 else Index((inner,))
 
 
-def _with_bias(  # noqa: PLR0913 - the parts of one nest
-    name: str, loops: tuple[Loop, ...], reads: list[Access], write: Access, context: NodeContext, channel: Index
+def _with_bias(
+    name: str,
+    loops: tuple[Loop, ...],
+    reads: list[Access],
+    write: Access,
+    context: NodeContext,
+    channel: Index,
 ) -> LoopNest:
     bias = context.optional_input(2)
     if bias is not None:
@@ -119,7 +128,9 @@ def _gemm(context: NodeContext) -> Lowered:
     bias = context.optional_input(2)
     if bias is not None:
         reads.append(broadcast(bias, (m, n), output.shape))
-    nest = LoopNest("Gemm", loops, tuple(reads), whole(output, (m, n)), _MAC, Operations(simple=int(bias is not None)))
+    nest = LoopNest(
+        "Gemm", loops, tuple(reads), whole(output, (m, n)), _MAC, Operations(simple=int(bias is not None))
+    )
     return Lowered((nest,))
 
 
@@ -163,7 +174,9 @@ def _einsum(context: NodeContext) -> Lowered:
     terms, _, result = equation.partition("->")
     operands = terms.split(",")
     if "->" not in equation:
-        result = "".join(sorted(letter for letter in set(terms) if letter.isalpha() and terms.count(letter) == 1))
+        result = "".join(
+            sorted(letter for letter in set(terms) if letter.isalpha() and terms.count(letter) == 1)
+        )
     sizes: dict[str, int] = {}
     for position, letters in enumerate(operands):
         for letter, size in zip(letters, context.input(position).shape, strict=True):

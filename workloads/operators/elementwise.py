@@ -45,7 +45,9 @@ def pointwise(context: NodeContext, per_output: Operations, arguments: int | Non
     """Return the nest that reads the first ``arguments`` inputs (all by default), broadcast to the output."""
     loops, positions = space_loops(context.output)
     reads = tuple(
-        broadcast(tensor, positions, context.output.shape) for tensor in context.inputs[:arguments] if tensor is not None
+        broadcast(tensor, positions, context.output.shape)
+        for tensor in context.inputs[:arguments]
+        if tensor is not None
     )
     write = whole(context.output, positions)
     return Lowered((LoopNest(context.kind, loops, reads, write, per_output=per_output),))
@@ -79,7 +81,9 @@ def _batch_normalization(context: NodeContext) -> Lowered:
     return Lowered((nest,))
 
 
-@operator("ConstantOfShape", "RandomNormal", "RandomUniform", "EyeLike", "RandomNormalLike", "RandomUniformLike")
+@operator(
+    "ConstantOfShape", "RandomNormal", "RandomUniform", "EyeLike", "RandomNormalLike", "RandomUniformLike"
+)
 def _filled(context: NodeContext) -> Lowered:
     loops, positions = space_loops(context.output)
     return Lowered((LoopNest(context.kind, loops, (), whole(context.output, positions)),))

@@ -28,7 +28,8 @@ def _reshape(context: NodeContext) -> Lowered:
 def reshape_nest(name: str, data: Tensor, output: Tensor) -> LoopNest:
     """Return the nest whose loops refine both shapes, so that both maps are affine where the shapes allow it.
 
-    [6, 4] to [3, 8] runs over loops of 3, 2, 4. Shapes that share no refinement ([6, 4] to [4, 6]) move opaquely.
+    [6, 4] to [3, 8] runs over loops of 3, 2, 4. Shapes that share no refinement ([6, 4] to [4, 6]) move
+    opaquely.
     """
     steps = sorted({*_suffix_products(data.shape), *_suffix_products(output.shape)})
     if any(outer % inner for inner, outer in itertools.pairwise(steps)):
@@ -108,7 +109,9 @@ def _cut(name: str, data: Tensor, output: Tensor, starts: dict[int, tuple[int, i
     """Return the nest that reads ``data`` from (start, step) per axis."""
     loops, positions = space_loops(output)
     indices = tuple(
-        Index(((positions[dim], starts[dim][1]),), offset=starts[dim][0]) if dim in starts else Index(((positions[dim], 1),))
+        Index(((positions[dim], starts[dim][1]),), offset=starts[dim][0])
+        if dim in starts
+        else Index(((positions[dim], 1),))
         for dim in range(len(data.shape))
     )
     return LoopNest(name, loops, (Access(data.name, data.shape, indices),), whole(output, positions))
@@ -212,7 +215,9 @@ def _by_index(context: NodeContext) -> Lowered:
         if scatter and place == 0:
             reads.append(whole(tensor, positions))
         else:
-            reads.append(Access(tensor.name, tensor.shape, (Index(several, opaque=True),) * len(tensor.shape)))
+            reads.append(
+                Access(tensor.name, tensor.shape, (Index(several, opaque=True),) * len(tensor.shape))
+            )
     return Lowered((LoopNest(context.kind, loops, tuple(reads), whole(output, positions)),))
 
 
@@ -238,7 +243,9 @@ def _tile(context: NodeContext) -> Lowered:
         written.append(Index(((outer, size), (inner, 1))))
         read.append(Index(((inner, 1),)))
     access = Access(data.name, data.shape, tuple(read))
-    return Lowered((LoopNest("Tile", tuple(loops), (access,), Access(output.name, output.shape, tuple(written))),))
+    return Lowered(
+        (LoopNest("Tile", tuple(loops), (access,), Access(output.name, output.shape, tuple(written))),)
+    )
 
 
 @operator("DepthToSpace", "SpaceToDepth", layout="channels_last")
@@ -252,10 +259,17 @@ def _depth_space(context: NodeContext) -> Lowered:
     loops = tuple(Loop(name, extent) for name, extent in extents.items())
     n, h, bh, w, bw, c = range(6)
     crd = context.attributes.get("mode", b"DCR") in (b"CRD", "CRD")
-    packed = ((c, block * block), (bh, block), (bw, 1)) if crd else ((bh, block * channels), (bw, channels), (c, 1))
+    packed = (
+        ((c, block * block), (bh, block), (bw, 1))
+        if crd
+        else ((bh, block * channels), (bw, channels), (c, 1))
+    )
     spread = (Index(((n, 1),)), Index(((c, 1),)), Index(((h, block), (bh, 1))), Index(((w, block), (bw, 1))))
     stacked = (Index(((n, 1),)), Index(packed), Index(((h, 1),)), Index(((w, 1),)))
-    accesses = {wide.name: Access(wide.name, wide.shape, spread), deep.name: Access(deep.name, deep.shape, stacked)}
+    accesses = {
+        wide.name: Access(wide.name, wide.shape, spread),
+        deep.name: Access(deep.name, deep.shape, stacked),
+    }
     return Lowered((LoopNest(context.kind, loops, (accesses[data.name],), accesses[output.name]),))
 
 

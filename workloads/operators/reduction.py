@@ -52,7 +52,9 @@ def _pool(context: NodeContext) -> Lowered:
     places = (0, rank + 1, *range(1, rank + 1))
     each = Operations(simple=2) if context.kind == "LpPool" else _SIMPLE
     last = _PER_OUTPUT.get(context.kind, Operations())
-    return Lowered(tuple(LoopNest(context.kind, loops, (read,), whole(o, places), each, last) for o in context.outputs))
+    return Lowered(
+        tuple(LoopNest(context.kind, loops, (read,), whole(o, places), each, last) for o in context.outputs)
+    )
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", layout="channels_last")
@@ -78,7 +80,9 @@ def _reduction(context: NodeContext) -> Lowered:
 
 @operator("ArgMax", "ArgMin")
 def _arg_extreme(context: NodeContext) -> Lowered:
-    return Lowered((_reduce(context, [context.axis(0)], keepdims=bool(context.attributes.get("keepdims", 1))),))
+    return Lowered(
+        (_reduce(context, [context.axis(0)], keepdims=bool(context.attributes.get("keepdims", 1))),)
+    )
 
 
 @operator("TopK", "Hardmax", "CumSum", layout="row_major")
@@ -117,8 +121,13 @@ def _reduce(context: NodeContext, axes: Collection[int], *, keepdims: bool) -> L
     return LoopNest(context.kind, loops, (read,), write, each, _PER_OUTPUT.get(context.kind, Operations()))
 
 
-def _statistic(  # noqa: PLR0913 - the parts of one nest
-    name: str, data: Tensor, axes: Collection[int], extra: Iterable[Tensor], each: Operations, last: Operations
+def _statistic(
+    name: str,
+    data: Tensor,
+    axes: Collection[int],
+    extra: Iterable[Tensor],
+    each: Operations,
+    last: Operations,
 ) -> tuple[LoopNest, Tensor]:
     """Return the nest that reduces ``data`` over ``axes`` to a tensor with ones there, and that tensor."""
     shape = tuple(1 if dim in axes else size for dim, size in enumerate(data.shape))
@@ -153,7 +162,9 @@ def _softmax(context: NodeContext) -> Lowered:
     return Lowered((maximum, exponential, total, scale), (top, shifted, denominator))
 
 
-def _normalise(context: NodeContext, axes: Collection[int], first_affine_dim: int, *, centred: bool) -> Lowered:
+def _normalise(
+    context: NodeContext, axes: Collection[int], first_affine_dim: int, *, centred: bool
+) -> Lowered:
     """Return mean, reciprocal deviation and the scaled difference; without mean where not ``centred``.
 
     The inputs behind the first one (scale, bias) lie along the dimensions from ``first_affine_dim`` on.
@@ -165,7 +176,9 @@ def _normalise(context: NodeContext, axes: Collection[int], first_affine_dim: in
         nests.append(nest)
         internals.append(mean)
     spread = Operations(simple=3 if centred else 2)
-    nest, deviation = _statistic(f"{output.name}:rstd", data, axes, internals, spread, Operations(simple=2, special=1))
+    nest, deviation = _statistic(
+        f"{output.name}:rstd", data, axes, internals, spread, Operations(simple=2, special=1)
+    )
     nests.append(nest)
     statistics = [*internals, deviation]
     parameters = [t for t in context.inputs[1:] if t is not None]

@@ -1,0 +1,47 @@
+"""How a report is built up: sections of figures, each with its caption and its numbers."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+from markupsafe import Markup
+
+from experiments.report.canvas import Looks
+from experiments.report.frames import Axes
+from experiments.report.study import Study
+from experiments.report.tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A study with what its sections have in common."""
+
+    study: Study
+    points: pd.DataFrame
+    """Prepared, failed ones included."""
+    axes: Axes
+    looks: Looks
+    """Of the policies, the baseline first."""
+
+    @property
+    def baseline(self) -> str:
+        return next(iter(self.looks), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing or tables to look at, with a caption and the numbers behind a drawing."""
+
+    caption: str
+    svg: Markup | None = None
+    tables: tuple[Table, ...] = ()
+    numbers: Table | None = None
+    legend: Looks | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with its figures."""
+
+    anchor: str
+    title: str
+    figures: tuple[Figure, ...]

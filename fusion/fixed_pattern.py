@@ -1,0 +1,216 @@
+"""Fixed-pattern fusion: at most one complex operator and its followers, as TVM's Relay does it.
+
+The rule (TVM, OSDI '18, section 3; its fusion pass): operators are elementwise, broadcast, injective, reduction,
+complex (convolution, matrix product, pooling) or opaque. An operator joins its immediate post-dominator if all
+operators on the paths between are of a kind that may be fused: complex ones take elementwise followers, elementwise
+ones go into anything that is not opaque, injective ones into injective ones. Kinds are derived from the loop nests.
+Departures: no limit on the depth of a group, and operators of several outputs count as injective or opaque.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from fusion.plan import FusionPlan, Group, plan_from_groups
+from workloads.graph import Graph, Op
+from workloads.loopnest import mapping_of
+
+
+class Kind(IntEnum):
+    """Relay's operator kinds, in its order."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCTION = 3
+    COMPLEX = 4
+    OPAQUE = 8
+
+
+_KIND_OF_MAPPING = {
+    "elementwise": Kind.ELEMENTWISE,
+    "broadcast": Kind.BROADCAST,
+    "injective": Kind.INJECTIVE,
+    "reduction": Kind.REDUCTION,
+    "contraction": Kind.COMPLEX,
+}
+
+
+def kind_of(op: Op) -> Kind:
+    """Return the kind of ``op``, derived from its loop nests."""
+    kinds = [_KIND_OF_MAPPING[mapping_of(nest)] for nest in op.nests]
+    if len(kinds) == 1:
+        if kinds[0] is Kind.REDUCTION and _slides(op):
+            return Kind.COMPLEX
+        if kinds[0] is Kind.ELEMENTWISE and _broadcasts(op):
+            return Kind.BROADCAST
+        return kinds[0]
+    return Kind.INJECTIVE if max(kinds) <= Kind.INJECTIVE else Kind.OPAQUE
+
+
+def _slides(op: Op) -> bool:
+    """Whether some input dimension is addressed by a space loop and a reduction loop together: a window."""
+    nest = op.nests[0]
+    return any(
+        len({nest.loops[loop].reduction for loop, _ in index.terms}) > 1 for read in nest.reads for index in read.indices
+    )
+
+
+def _broadcasts(op: Op) -> bool:
+    nest = op.nests[0]
+    return any(read.indices != nest.write.indices for read in nest.reads)
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """A set of operators being merged, with the highest kind among them."""
+
+    members: list[int]
+    kind: Kind
+    reason: str = ""
+
+
+def fixed_pattern_plan(graph: Graph) -> FusionPlan:
+    """Return the plan of Relay's rule for ``graph``."""
+    return _Fuser(graph, list(range(len(graph.ops)))).run()
+
+
+def fixed_pattern_layers(graph: Graph, ops: list[int]) -> list[list[int]]:
+    """Return ``ops`` cut into layers by the same rule, in order: what GraphTurbo fuses within a sub-graph."""
+    plan_groups = _Fuser(graph, ops).clusters()
+    return sorted((sorted(cluster.members) for cluster in plan_groups), key=lambda members: members[-1])
+
+
+class _Fuser:
+    def __init__(self, graph: Graph, ops: list[int]) -> None:
+        self._graph = graph
+        self._ops = ops
+        inside = set(ops)
+        self._kinds = {op: kind_of(graph.ops[op]) for op in ops}
+        self._readers: dict[int, list[int]] = {}
+        self._escapes: set[int] = set()
+        for op in ops:
+            readers: dict[int, None] = {}
+            for name in graph.ops[op].outputs:
+                if name in graph.outputs:
+                    self._escapes.add(op)
+                for reader in graph.consumers[name]:
+                    if reader in inside:
+                        readers[reader] = None
+                    else:
+                        self._escapes.add(op)
+            self._readers[op] = list(readers)
+        self._parent: dict[int, int | None] = {}
+        self._path_kind: dict[int, Kind] = {}
+        self._depth: dict[int, int] = {}
+        self._cluster = {op: _Cluster([op], self._kinds[op]) for op in ops}
+        self._post_dominators()
+
+    def run(self) -> FusionPlan:
+        return plan_from_groups(
+            self._graph, (Group(tuple(sorted(c.members)), c.reason) for c in self.clusters())
+        )
+
+    def clusters(self) -> list[_Cluster]:
+        for phase in (0, 1):
+            for op in self._ops:
+                self._try(op, phase)
+        return list({id(cluster): cluster for cluster in self._cluster.values()}.values())
+
+    def _post_dominators(self) -> None:
+        """Find for every operator the first one that all its readers lead to, and the highest kind on the way."""
+        for op in reversed(self._ops):
+            readers = self._readers[op]
+            parent: int | None = None
+            kind = Kind.ELEMENTWISE
+            if readers and op not in self._escapes:
+                parent = readers[0]
+                kind = max(self._edge_kind(op, reader) for reader in readers)
+                for other in readers[1:]:
+                    parent, climbed = self._meet(parent, other)
+                    kind = max(kind, climbed)
+                    if parent is None:
+                        break
+            self._parent[op] = parent
+            self._path_kind[op] = kind
+            self._depth[op] = 0 if parent is None else self._depth[parent] + 1
+
+    def _meet(self, left: int | None, right: int | None) -> tuple[int | None, Kind]:
+        """Return the nearest common post-dominator and the highest kind passed while climbing to it."""
+        kind = Kind.ELEMENTWISE
+        while left != right:
+            if left is None or right is None:
+                return None, Kind.OPAQUE
+            if self._depth[left] >= self._depth[right]:
+                kind, left = max(kind, self._path_kind[left]), self._parent[left]
+            else:
+                kind, right = max(kind, self._path_kind[right]), self._parent[right]
+        return left, kind
+
+    def _edge_kind(self, op: int, reader: int) -> Kind:
+        """Return the reader's kind; a broadcasting reader that takes this operand as it is counts as elementwise."""
+        kind = self._kinds[reader]
+        if kind is Kind.BROADCAST:
+            outputs = self._graph.ops[op].outputs
+            nest = self._graph.ops[reader].nests[0]
+            if all(r.indices == nest.write.indices for r in nest.reads if r.tensor in outputs):
+                return Kind.ELEMENTWISE
+        return kind
+
+    def _try(self, op: int, phase: int) -> None:
+        cluster = self._cluster[op]
+        parent = self._parent[op]
+        if parent is None:
+            cluster.reason = cluster.reason or "its output leaves in several directions"
+            return
+        if cluster.kind is Kind.OPAQUE or self._cluster[parent].kind is Kind.OPAQUE:
+            cluster.reason = "an opaque operator stands alone"
+            return
+        if self._cluster[parent] is cluster:
+            return
+        path_kind = self._path_kind[op]
+        if cluster.kind is Kind.COMPLEX:
+            if phase == 0 and path_kind is Kind.ELEMENTWISE and self._path_allows(op, parent, Kind.BROADCAST, Kind.BROADCAST):
+                self._merge(op, parent)
+            else:
+                cluster.reason = "the next operator is not elementwise, or has its complex operator already"
+        elif cluster.kind <= Kind.BROADCAST:
+            into = path_kind <= Kind.INJECTIVE or path_kind is Kind.REDUCTION
+            if into and self._path_allows(op, parent, Kind.INJECTIVE, Kind.COMPLEX):
+                self._merge(op, parent)
+            else:
+                cluster.reason = "elementwise operators do not go into a complex one"
+        elif cluster.kind is Kind.INJECTIVE:
+            if phase == 1 and self._path_allows(op, parent, Kind.INJECTIVE, Kind.INJECTIVE):
+                self._merge(op, parent)
+            elif phase == 1:
+                cluster.reason = "injective operators go into injective ones only"
+        else:
+            cluster.reason = "a reduction ends its kernel"
+
+    def _between(self, op: int, sink: int) -> list[int]:
+        """Return the operators on all paths from ``op`` to ``sink``, without both."""
+        found: dict[int, None] = {}
+        stack = list(self._readers[op])
+        while stack:
+            place = stack.pop()
+            if place != sink and place not in found:
+                found[place] = None
+                stack.extend(self._readers[place])
+        return list(found)
+
+    def _path_allows(self, op: int, sink: int, most_between: Kind, most_at_sink: Kind) -> bool:
+        return self._cluster[sink].kind <= most_at_sink and all(
+            self._cluster[place].kind <= most_between for place in self._between(op, sink)
+        )
+
+    def _merge(self, op: int, sink: int) -> None:
+        """Put ``op`` and all between into the cluster of ``sink``."""
+        target = self._cluster[sink]
+        for place in (op, *self._between(op, sink)):
+            source = self._cluster[place]
+            if source is target:
+                continue
+            target.members.extend(source.members)
+            target.kind = max(target.kind, source.kind)
+            for member in source.members:
+                self._cluster[member] = target

@@ -1,0 +1,130 @@
+"""A fusion plan: which operators share a kernel."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import networkx as nx
+
+from workloads.graph import Graph
+from workloads.loopnest import Operations
+
+
+class FusionError(ValueError):
+    """A plan that cannot be made or is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operators of one kernel, ascending positions in the graph, and why the group took no more."""
+
+    ops: tuple[int, ...]
+    boundary_reason: str = ""
+
+
+@dataclass(frozen=True)
+class FusionPlan:
+    """A partition of a graph's operators, in an order in which the kernels can run."""
+
+    graph: Graph
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def group_of(self) -> Mapping[int, int]:
+        """Position of the group that holds each operator."""
+        return {op: position for position, group in enumerate(self.groups) for op in group.ops}
+
+    def outputs(self, group: int) -> tuple[str, ...]:
+        """Return the stored tensors that others read: views stand for what they are views of."""
+        graph = self.graph
+        found: dict[str, None] = {}
+        for position in self.groups[group].ops:
+            for name in graph.ops[position].outputs:
+                read_outside = any(self.group_of[reader] != group for reader in graph.consumers[name])
+                if read_outside or name in graph.outputs:
+                    found[graph.storage[name]] = None
+        return tuple(found)
+
+    def inputs(self, group: int) -> tuple[str, ...]:
+        """Return the stored tensors read from outside, weights included."""
+        graph = self.graph
+        inside = {name for position in self.groups[group].ops for name in graph.ops[position].outputs}
+        found: dict[str, None] = {}
+        for position in self.groups[group].ops:
+            for name in graph.ops[position].inputs:
+                if name not in inside:
+                    found[graph.storage[name]] = None
+        return tuple(found)
+
+    def is_kernel(self, group: int) -> bool:
+        """Whether the group does anything: groups of views do not."""
+        return any(not self.graph.ops[position].is_view for position in self.groups[group].ops)
+
+    @cached_property
+    def kernels(self) -> int:
+        return sum(self.is_kernel(group) for group in range(len(self.groups)))
+
+    @cached_property
+    def intermediate_bytes(self) -> int:
+        """Bytes of the tensors that kernels hand to each other or to the outside."""
+        names = {name for group in range(len(self.groups)) for name in self.outputs(group)}
+        return sum(self.graph.tensors[name].size_bytes for name in names)
+
+    @property
+    def operations(self) -> Operations:
+        return self.graph.operations
+
+    def __str__(self) -> str:
+        lines = [f"plan of {self.graph.name}: {self.kernels} kernels"]
+        for group in self.groups:
+            names = ", ".join(self.graph.ops[position].name for position in group.ops)
+            lines.append(f"  [{names}]" + (f"  # {group.boundary_reason}" if group.boundary_reason else ""))
+        return "\n".join(lines)
+
+
+def unfused_intermediate_bytes(graph: Graph) -> int:
+    """Return the bytes that operators hand to each other when each is its own kernel (views cost nothing)."""
+    return sum(graph.tensors[name].size_bytes for op in graph.ops if not op.is_view for name in op.outputs)
+
+
+def plan_from_groups(graph: Graph, groups: Iterable[Group]) -> FusionPlan:
+    """Return the plan with ``groups`` in topological order, the earliest operator first where there is a choice.
+
+    Raises ``FusionError`` if the groups depend on each other in a circle.
+    """
+    listed = list(groups)
+    owner = {op: position for position, group in enumerate(listed) for op in group.ops}
+    quotient: nx.DiGraph[int] = nx.DiGraph()
+    quotient.add_nodes_from(range(len(listed)))
+    for position, op in enumerate(graph.ops):
+        for name in op.inputs:
+            producer = graph.producer.get(name)
+            if producer is not None and owner[producer] != owner[position]:
+                quotient.add_edge(owner[producer], owner[position])
+    try:
+        order = list(nx.lexicographical_topological_sort(quotient, key=lambda g: listed[g].ops[-1]))
+    except nx.NetworkXUnfeasible as error:
+        raise FusionError(f"{graph.name}: groups of the plan wait for each other in a circle") from error
+    return FusionPlan(graph, tuple(listed[position] for position in order))
+
+
+def violations(plan: FusionPlan) -> list[str]:
+    """Return what is broken: operators missing or twice, groups out of order or in a circle. Empty if nothing is."""
+    graph, found = plan.graph, []
+    seen: dict[int, int] = {}
+    for position, group in enumerate(plan.groups):
+        if not group.ops:
+            found.append(f"group {position} is empty")
+        for op in group.ops:
+            if op in seen:
+                found.append(f"operator {op} is in groups {seen[op]} and {position}")
+            seen[op] = position
+    found += [f"operator {op} ({graph.ops[op].name}) is in no group" for op in range(len(graph.ops)) if op not in seen]
+    if found:
+        return found
+    for position, op in enumerate(graph.ops):
+        for name in op.inputs:
+            producer = graph.producer.get(name)
+            if producer is not None and seen[producer] > seen[position]:
+                found.append(f"group {seen[position]} reads {name!r} of group {seen[producer]}, which runs later")
+    return found

@@ -1,0 +1,70 @@
+"""Writing a program: instructions that still take waits and buffers while others are added behind them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from hw_models import AnyInstruction, Buffer, Program
+from hw_models.program import Scope
+
+
+@dataclass(slots=True)
+class _Draft:
+    instruction: AnyInstruction
+    after: dict[int, None]
+    allocates: list[int] = field(default_factory=list)
+    frees: list[int] = field(default_factory=list)
+
+
+class ProgramBuilder:
+    """Collects instructions and buffers in order; `build` freezes them."""
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._buffers: list[Buffer] = []
+        self._followed: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._drafts)
+
+    def add(self, instruction: AnyInstruction, after: Iterable[int] = ()) -> int:
+        """Append an instruction; return its position."""
+        waits = dict.fromkeys(after)
+        self._drafts.append(_Draft(instruction, waits))
+        self._followed.update(waits)
+        return len(self._drafts) - 1
+
+    def wait(self, position: int, after: Iterable[int]) -> None:
+        """Let the instruction at ``position`` also wait for ``after``."""
+        draft = self._drafts[position]
+        for before in after:
+            draft.after[before] = None
+            self._followed.add(before)
+
+    def allocate(self, position: int, buffer: Buffer) -> int:
+        """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
+        self._buffers.append(buffer)
+        self._drafts[position].allocates.append(len(self._buffers) - 1)
+        return len(self._buffers) - 1
+
+    def free(self, position: int, buffer: int) -> None:
+        """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
+        self._drafts[position].frees.append(buffer)
+
+    def enter(self, first: int, waits: Iterable[int]) -> None:
+        """Let all instructions from ``first`` on that wait for nothing wait for ``waits``."""
+        entry = tuple(waits)
+        for position in range(first, len(self._drafts)):
+            if not self._drafts[position].after:
+                self.wait(position, entry)
+
+    def exits(self, first: int) -> tuple[int, ...]:
+        """Return the instructions from ``first`` on for which nothing waits yet."""
+        return tuple(p for p in range(first, len(self._drafts)) if p not in self._followed)
+
+    def build(self, clusters: int, cores: int, scopes: dict[str, Scope]) -> Program:
+        """Return the program."""
+        instructions = tuple(
+            replace(d.instruction, after=tuple(d.after), allocates=tuple(d.allocates), frees=tuple(d.frees))
+            for d in self._drafts
+        )
+        return Program(instructions, tuple(self._buffers), clusters, cores, scopes)

@@ -1,0 +1,201 @@
+"""From a schedule to a program: launches, then layer after layer, tile after tile.
+
+Instances follow each other: a launch waits until the kernel before it has ended, and a layer starts when the layer
+before it has ended. Inside a layer, loads run ahead of computation and stores behind it, two buffers each.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fusion.regions import required_regions
+from hw_models import Buffer, ClusteredDsa, Launch, Program
+from hw_models.machine import dsa_machine
+from scheduler.binding import held_elsewhere
+from scheduler.builder import ProgramBuilder
+from scheduler.device import DsaDevice, ScheduleError
+from scheduler.lower_layer import LayerEmitter, LayerPlace
+from scheduler.schedule import LayerRun, Schedule, share_by_scope
+from scheduler.tiling import Route, TileRequest, Tiling, TilingError, choose_tiling
+from workloads.loopnest import Box
+
+_BUDGET_STEPS = 64
+"""Budgets are rounded down to this share of the local buffer, so that like layers find like tiles."""
+
+TilingCache = dict[tuple[object, ...], Tiling]
+
+
+def lower(schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCache | None = None) -> Program:
+    """Return the program of ``schedule`` on ``clusters`` clusters that all do the same.
+
+    Raises ``ScheduleError`` when a layer's smallest tile does not fit or DDR cannot hold the network. ``cache`` keeps
+    tilings between calls for the same machine.
+    """
+    return _Lowering(schedule, spec, clusters, {} if cache is None else cache).run()
+
+
+@dataclass(slots=True)
+class _Live:
+    """Buffers of the pieces that are stored at the moment."""
+
+    buffers: dict[int, int] = field(default_factory=dict)
+    local_bytes: int = 0
+    global_bytes: int = 0
+
+
+class _Lowering:
+    def __init__(self, schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCache) -> None:
+        self._schedule = schedule
+        self._spec = spec
+        self._clusters = clusters
+        self._device = DsaDevice(spec, clusters)
+        self._builder = ProgramBuilder()
+        self._live = _Live()
+        self._cache = cache
+        self._last_use = self._last_uses()
+
+    def _last_uses(self) -> dict[int, int]:
+        """Return for each piece that is read the running number of the last run that does."""
+        last = {}
+        for number, run in enumerate(run for instance in self._schedule.instances for run in instance.runs):
+            for pieces in run.reads.values():
+                for piece in pieces:
+                    last[piece] = number
+        return last
+
+    def run(self) -> Program:
+        builder, before, number = self._builder, tuple[int, ...](), 0
+        for instance in self._schedule.instances:
+            if not instance.runs:
+                continue
+            launch = builder.add(Launch(unit="launch", label=instance.name), before)
+            if not before:
+                self._hold_network(launch)
+            before = (launch,)
+            for layer_run in instance.runs:
+                first = len(builder)
+                self._emit(layer_run, number)
+                builder.enter(first, before)
+                before = builder.exits(first)
+                self._release(layer_run, number, before)
+                number += 1
+        scopes = dsa_machine(self._spec).scopes
+        return builder.build(self._clusters, self._device.cores_per_cluster, scopes)
+
+    def _hold_network(self, launch: int) -> None:
+        """Let weights and network inputs take their place in DDR."""
+        graph = self._schedule.graph
+        inputs = sum(graph.tensors[name].size_bytes for name in graph.inputs)
+        size = graph.weight_bytes // self._clusters + inputs
+        if size * self._clusters > self._spec.ddr.capacity_bytes:
+            raise ScheduleError(f"{graph.name}: weights and inputs need {size * self._clusters} bytes, ddr.capacity is less")
+        self._builder.allocate(launch, Buffer("ddr", size, label="weights and inputs"))
+
+    def _emit(self, run: LayerRun, number: int) -> None:
+        need, exchanged = self._needs(run)
+        routes = self._routes(run, need)
+        local = [p for p in run.writes if self._schedule.pieces[p].scope == "local_buffer"]
+        resident = self._live.local_bytes + exchanged + sum(self._schedule.pieces[p].core_bytes for p in local)
+        scope = self._schedule.pieces[run.writes[0]].scope
+        budget = self._spec.local_buffer.capacity_bytes - resident
+        tiling = self._tiling(run, routes, scope, budget)
+        place = LayerPlace(
+            run=run, routes=routes, tiling=tiling, scope=scope, exchanged_bytes=exchanged, dtype=self._schedule.dtype,
+            has_global_buffer=self._spec.global_buffer is not None, broadcast=self._spec.on_chip_path.broadcast,
+        )  # fmt: skip
+        emitter = LayerEmitter(self._builder, self._device, place)
+        emitter.run()
+        for piece in run.writes:
+            self._store(piece, emitter)
+
+    def _needs(self, run: LayerRun) -> tuple[dict[str, Box], int]:
+        """Return the box of every operand that the whole run needs, and the bytes that a core fetches from others."""
+        layer, pieces = run.layer, self._schedule.pieces
+        need = required_regions(layer.graph, layer.ops, {layer.sink.name: run.box})
+        resident = {
+            name: [pieces[p] for p in held if pieces[p].scope == "local_buffer"] for name, held in run.reads.items()
+        }
+        resident = {name: held for name, held in resident.items() if held}
+        if not resident:
+            return need, 0
+        parts = [run.binding.part(run.box, core) for core in range(run.binding.cores)]
+        needs = [required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for part in parts]
+        exchanged = 0
+        for name, held in resident.items():
+            elements = held_elsewhere([n.get(name) for n in needs], [(p.box, p.binding) for p in held])
+            exchanged += elements * layer.graph.tensors[name].element_bytes
+        return need, exchanged
+
+    def _routes(self, run: LayerRun, need: dict[str, Box]) -> dict[str, Route]:
+        """Return the operands that have to be brought to the local buffers, and how."""
+        layer, routes = run.layer, {}
+        for name in layer.inputs:
+            if name not in need:
+                continue
+            spread = 1
+            for dim in layer.dependencies.get(name, ()):
+                spread *= run.binding.factors[dim]
+            sharing = max(run.binding.cores // spread, 1)
+            if name not in run.reads:
+                routes[name] = Route(1.0, 0.0, sharing)
+                continue
+            held = share_by_scope(self._schedule.pieces, run.reads[name], need[name])
+            route = Route(held.get("ddr", 0.0), held.get("global_buffer", 0.0), sharing)
+            if route.streamed:
+                routes[name] = route
+        return routes
+
+    def _tiling(self, run: LayerRun, routes: dict[str, Route], scope: str, budget_bytes: int) -> Tiling:
+        layer = run.layer
+        step = max(self._spec.local_buffer.capacity_bytes // _BUDGET_STEPS, 1)
+        budget = budget_bytes // step * step if budget_bytes > 2 * step else budget_bytes
+        staging = max(self._device.global_buffer_bytes - self._live.global_bytes, 0)
+        if not self._device.global_buffer_bytes:
+            staging = self._spec.ddr.capacity_bytes
+        part = run.binding.part_extents([hi - lo for lo, hi in run.box])
+        ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
+        key = (layer.signature, part, run.binding.cores, ways, scope, budget, staging, self._schedule.dtype)
+        if key not in self._cache:
+            request = TileRequest(
+                layer=layer, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,
+                budget_bytes=budget, staging_bytes=staging, dtype=self._schedule.dtype,
+            )  # fmt: skip
+            try:
+                self._cache[key] = choose_tiling(request, self._device)
+            except TilingError as error:
+                raise ScheduleError(f"{self._schedule.graph.name}: {error}") from error
+        return self._renamed(self._cache[key], routes)
+
+    @staticmethod
+    def _renamed(tiling: Tiling, routes: dict[str, Route]) -> Tiling:
+        """Return a tiling found for an equal layer with this layer's operand names."""
+        if tuple(tiling.loads) == tuple(routes):
+            return tiling
+        return tiling.with_names(tuple(routes))
+
+    def _store(self, piece: int, emitter: LayerEmitter) -> None:
+        """Let the run's first writing instruction allocate the piece."""
+        stored, live = self._schedule.pieces[piece], self._live
+        if stored.scope == "local_buffer":
+            first, size = emitter.first_compute, stored.core_bytes
+            live.local_bytes += size
+        elif stored.scope == "global_buffer":
+            first, size = emitter.first_path_store, -(-stored.size_bytes // self._device.cores_per_cluster)
+            live.global_bytes += stored.size_bytes
+        else:
+            first, size = emitter.first_dma_store, stored.size_bytes
+        live.buffers[piece] = self._builder.allocate(first, Buffer(stored.scope, size, label=stored.tensor))
+
+    def _release(self, run: LayerRun, number: int, exits: Iterable[int]) -> None:
+        """Free the pieces that no later run reads."""
+        ending = dict.fromkeys(piece for pieces in run.reads.values() for piece in pieces)
+        for piece in ending:
+            if self._last_use[piece] != number or piece not in self._live.buffers:
+                continue
+            stored = self._schedule.pieces[piece]
+            buffer = self._live.buffers.pop(piece)
+            for position in exits:
+                self._builder.free(position, buffer)
+            if stored.scope == "local_buffer":
+                self._live.local_bytes -= stored.core_bytes
+            elif stored.scope == "global_buffer":
+                self._live.global_bytes -= stored.size_bytes

@@ -1,0 +1,1 @@
+"""Policies for scratchpad machines, one file each."""

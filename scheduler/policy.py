@@ -1,0 +1,109 @@
+"""What a policy is, and the table of those that come along."""
+
+import difflib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, runtime_checkable
+
+import pydantic
+
+from fusion.plan import FusionPlan
+from hw_models import ClusteredDsa
+from scheduler.device import ScheduleError
+from scheduler.policies.fixed_pattern import FixedPattern
+from scheduler.policies.graphturbo import GraphTurbo
+from scheduler.policies.unfused import Unfused
+from scheduler.schedule import Schedule
+from workloads.graph import Graph
+
+ENTRY_POINTS = "dsascape.policies"
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Frozen dataclass whose fields are its options; ``name`` is what YAML and the command line call it."""
+
+    name: str
+
+    def plan(self, graph: Graph, spec: ClusteredDsa) -> FusionPlan:
+        """Return which operators share a kernel."""
+
+    def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
+        """Return the schedule of one cluster's share of the batch; raise ``ScheduleError`` if there is none."""
+
+
+BUILT_IN: Mapping[str, type[Any]] = {policy.name: policy for policy in (Unfused, FixedPattern, GraphTurbo)}
+
+
+def policy_types() -> dict[str, type[Any]]:
+    """Return the built-in policies and those that installed packages offer (entry points ``dsascape.policies``)."""
+    found = dict(BUILT_IN)
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        if entry.name in found:
+            raise ScheduleError(f"policy {entry.name!r} of {entry.value} has the name of {found[entry.name].__module__}")
+        found[entry.name] = entry.load()
+    return found
+
+
+def make_policy(name: str, options: Mapping[str, object] | None = None) -> Policy:
+    """Return the policy ``name`` with ``options``; a name that ends in ``.py`` is a file that defines one.
+
+    Raises ``ScheduleError`` for an unknown policy or option.
+    """
+    chosen = _from_file(Path(name)) if name.endswith(".py") else _from_table(name)
+    try:
+        return pydantic.TypeAdapter(chosen).validate_python(dict(options or {}))  # type: ignore[no-any-return]
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        fields = ", ".join(chosen.__dataclass_fields__) or "none"
+        where = ".".join(map(str, first["loc"]))
+        raise ScheduleError(f"policy {name}: option {where}: {first['msg']}; it has the options: {fields}") from error
+
+
+def policy_label(policy: Policy) -> str:
+    """Return the policy's name, with the options that differ from their defaults: ``graphturbo(order=bfs)``."""
+    changed = []
+    for name, declared in type(policy).__dataclass_fields__.items():  # type: ignore[attr-defined]
+        value = getattr(policy, name)
+        if value != declared.default:
+            changed.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+    return f"{policy.name}({','.join(changed)})" if changed else policy.name
+
+
+def _from_table(name: str) -> type[Any]:
+    known = policy_types()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; nearest: {near[0]}" if near else ""
+        raise ScheduleError(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def _from_file(path: Path) -> type[Any]:
+    """Return the one policy class that a user's own Python file defines."""
+    if not path.is_file():
+        raise ScheduleError(f"policy file {str(path)!r} is not there")
+    spec = importlib.util.spec_from_file_location(f"dsascape_policy_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ScheduleError(f"policy file {str(path)!r} cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 - a user's file may fail in any way
+        raise ScheduleError(f"policy file {str(path)!r} fails: {type(error).__name__}: {error}") from error
+    found = list(_policies_in(module))
+    if len(found) != 1:
+        raise ScheduleError(f"policy file {str(path)!r} defines {len(found)} policies; needs one class with name, plan, schedule")
+    return found[0]
+
+
+def _policies_in(module: ModuleType) -> Iterator[type[Any]]:
+    for value in vars(module).values():
+        own = isinstance(value, type) and value.__module__ == module.__name__
+        if own and hasattr(value, "schedule") and hasattr(value, "plan") and hasattr(value, "name"):
+            yield value

@@ -1,0 +1,151 @@
+"""A schedule: sub-graph instances in order, the layers of each, and where every tensor lives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from fusion.plan import FusionPlan
+from scheduler.binding import Binding
+from scheduler.work import Layer
+from workloads.graph import Graph
+from workloads.loopnest import Box, box_volume, full_box, intersect
+
+BufferScope = Literal["local_buffer", "global_buffer", "ddr"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stored part of an activation, as one layer run writes it."""
+
+    tensor: str
+    box: Box
+    scope: BufferScope
+    binding: Binding
+    """How it is spread over the cores' local buffers (if that is its scope)."""
+    size_bytes: int
+    """Of the whole piece, on one cluster."""
+
+    @property
+    def core_bytes(self) -> int:
+        """Of one core's part."""
+        return -(-self.size_bytes // self.binding.cores)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRun:
+    """One layer over one box of its output, bound to cores."""
+
+    layer: Layer
+    box: Box
+    binding: Binding
+    reads: Mapping[str, tuple[int, ...]]
+    """Pieces that hold what is read of each activation; network inputs and weights are not listed, they are in DDR."""
+    writes: tuple[int, ...]
+    """Pieces written: the layer's outputs in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One launch of a kernel: a sub-graph, or one part of it along a dimension of its output."""
+
+    name: str
+    group: int
+    runs: tuple[LayerRun, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Everything that a policy decides about a network on one cluster."""
+
+    graph: Graph
+    plan: FusionPlan
+    dtype: str
+    instances: tuple[Instance, ...]
+    """In the order in which they are launched."""
+    pieces: tuple[Piece, ...]
+    policy: str = ""
+
+    @cached_property
+    def kernels(self) -> int:
+        """Launches that do anything."""
+        return sum(bool(instance.runs) for instance in self.instances)
+
+    @cached_property
+    def tensor_scopes(self) -> dict[str, int]:
+        """Per memory: how many kernel or instance outputs are kept there."""
+        counts: dict[str, int] = {"local_buffer": 0, "global_buffer": 0, "ddr": 0}
+        for instance in self.instances:
+            own = {piece for run in instance.runs for piece in run.writes}
+            inner = {piece for run in instance.runs for pieces in run.reads.values() for piece in pieces}
+            for piece in own - inner | {p for p in own & inner if self._read_elsewhere(p, instance)}:
+                counts[self.pieces[piece].scope] += 1
+        return counts
+
+    @cached_property
+    def readers(self) -> Mapping[int, frozenset[str]]:
+        """Names of the instances that read each piece."""
+        found: dict[int, set[str]] = {piece: set() for piece in range(len(self.pieces))}
+        for instance in self.instances:
+            for run in instance.runs:
+                for pieces in run.reads.values():
+                    for piece in pieces:
+                        found[piece].add(instance.name)
+        return {piece: frozenset(names) for piece, names in found.items()}
+
+    def _read_elsewhere(self, piece: int, instance: Instance) -> bool:
+        return bool(self.readers[piece] - {instance.name})
+
+    def __str__(self) -> str:
+        lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]
+        for instance in self.instances:
+            lines.append(f"  {instance.name}")
+            for run in instance.runs:
+                box = "x".join(f"{lo}:{hi}" for lo, hi in run.box)
+                cores = "x".join(map(str, run.binding.factors))
+                scopes = ",".join(self.pieces[piece].scope for piece in run.writes)
+                lines.append(f"    {run.layer.sink.name}[{box}] bind={cores} -> {scopes}")
+        return "\n".join(lines)
+
+
+def violations(schedule: Schedule) -> list[str]:
+    """Return what is broken: parts of outputs that no instance computes, reads before writes. Empty if nothing is."""
+    found: list[str] = []
+    written: dict[int, int] = {}
+    covered: dict[str, int] = {}
+    for place, instance in enumerate(schedule.instances):
+        for run in instance.runs:
+            for name, pieces in run.reads.items():
+                for piece in pieces:
+                    if piece not in written:
+                        found.append(f"instance {instance.name!r} reads {name!r} before it is written")
+            for piece in run.writes:
+                if piece in written:
+                    found.append(f"piece {piece} is written by instances {written[piece]} and {place}")
+                written[piece] = place
+                stored = schedule.pieces[piece]
+                covered[stored.tensor] = covered.get(stored.tensor, 0) + box_volume(stored.box)
+    for group in range(len(schedule.plan.groups)):
+        for name in schedule.plan.outputs(group):
+            if name in covered and covered[name] < schedule.graph.tensors[name].elements:
+                found.append(f"of {name!r} only {covered[name]} of {schedule.graph.tensors[name].elements} elements are computed")
+            if name not in covered and schedule.graph.tensors[name].role == "activation":
+                found.append(f"{name!r} is written by no instance")
+    return found
+
+
+def share_by_scope(schedule_pieces: tuple[Piece, ...], pieces: tuple[int, ...], need: Box | None) -> dict[str, float]:
+    """Return which share of ``need`` the ``pieces`` hold in each scope; what is needed of them is counted once."""
+    held: dict[str, int] = {}
+    for number in pieces:
+        piece = schedule_pieces[number]
+        wanted = piece.box if need is None else intersect(need, piece.box)
+        if wanted is not None:
+            held[piece.scope] = held.get(piece.scope, 0) + box_volume(wanted)
+    total = sum(held.values())
+    return {scope: volume / total for scope, volume in held.items()} if total else {}
+
+
+def whole_tensor(graph: Graph, name: str) -> Box:
+    """Return the box of all of a tensor."""
+    return full_box(graph.tensors[name].shape)

@@ -1,0 +1,129 @@
+"""A quantity is a number with a unit in text, and a plain number in one base unit inside."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from hw_models import quantities
+from hw_models.messages import shown
+from hw_models.quantities import (
+    BYTES,
+    BYTES_PER_S,
+    HERTZ,
+    PICOJOULES,
+    PICOJOULES_PER_BYTE,
+    PICOSECONDS,
+    SQUARE_MM,
+    format_bytes,
+    format_ps,
+    parse_quantity,
+)
+
+EVERY_UNIT = [
+    (units, unit)
+    for units in (BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, PICOJOULES, PICOJOULES_PER_BYTE, SQUARE_MM)
+    for unit in units
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "value"),
+    [
+        ("1.25 MiB", BYTES, 1_310_720),
+        ("64KiB", BYTES, 65_536),
+        ("262_144 B", BYTES, 262_144),
+        (" 8 GiB ", BYTES, 8 * 2**30),
+        ("119.4 GB/s", BYTES_PER_S, 119_400_000_000),
+        ("1.2 TB/s", BYTES_PER_S, 1_200_000_000_000),
+        ("1e3 MHz", HERTZ, 1_000_000_000),
+        ("100 ns", PICOSECONDS, 100_000),
+        ("5 µs", PICOSECONDS, 5_000_000),
+        ("6 pJ/bit", PICOJOULES_PER_BYTE, 48),
+        ("468 um2", SQUARE_MM, 0.000468),
+    ],
+)
+def test_text_is_read_in_the_base_unit(text: str, units: dict[str, float], value: float) -> None:
+    assert parse_quantity(text, units) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(("units", "unit"), EVERY_UNIT)
+def test_every_unit_is_read_with_its_own_factor(units: dict[str, float], unit: str) -> None:
+    assert parse_quantity(f"3 {unit}", units) == 3 * units[unit]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (64, r"has 64, which has no unit; needs a number with one of: B, KiB"),
+        (True, r"has True, which has no unit"),
+        (None, r"has None, which has no unit"),
+        (float("nan"), r"has nan, which has no unit"),
+        ("64", r"has '64'; needs a number with one of"),
+        ("64 KiBs", r"has unit 'KiBs'; needs one of: B, KiB"),
+        ("64 kib", r"has unit 'kib'; needs one of"),
+        ("-1 B", r"has '-1 B'; needs a number from 0"),
+        ("1e999 B", r"has '1e999 B'; needs a number from 0 to 9e\+15 B"),
+        ("1e300 GiB", r"needs a number from 0 to 9e\+15 B"),
+        ("nan B", r"has 'nan B'; needs a number"),
+        ("inf B", r"has 'inf B'; needs a number"),
+        ("٣ B", r"needs a number with one of"),
+        ("", r"has ''; needs a number"),
+        ("1 2 B", r"needs a number with one of"),
+        ("9" * 10_000_000, r"^has '9{60}\.\.\.; needs a number"),
+    ],
+    ids=shown,
+)
+def test_a_bad_quantity_is_refused_with_what_it_has_and_what_it_needs(text: object, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        parse_quantity(text, BYTES)
+
+
+@pytest.mark.parametrize("text", ["0 B", "0.2 B", "-0 B"])
+def test_a_size_is_at_least_one_byte_once_rounded(text: str) -> None:
+    with pytest.raises(ValidationError, match="needs more than zero"):
+        TypeAdapter(quantities.Bytes).validate_python(text)
+
+
+def test_a_startup_time_may_be_zero() -> None:
+    assert TypeAdapter(quantities.Picoseconds).validate_python("0 ns") == 0
+
+
+@given(st.integers(min_value=1, max_value=2**53))
+def test_whole_quantities_survive_writing_and_reading(value: int) -> None:
+    for kind in (quantities.Bytes, quantities.BytesPerSecond, quantities.Hertz, quantities.Picoseconds):
+        adapter: TypeAdapter[int] = TypeAdapter(kind)
+
+        assert adapter.validate_python(adapter.dump_python(value)) == value
+
+
+@given(st.floats(min_value=0, max_value=2**53))
+def test_fractional_quantities_survive_writing_and_reading(value: float) -> None:
+    for kind in (quantities.Watts, quantities.Picojoules, quantities.PicojoulesPerByte):
+        adapter: TypeAdapter[float] = TypeAdapter(kind)
+
+        assert adapter.validate_python(adapter.dump_python(value)) == value
+
+
+@given(st.integers(min_value=0, max_value=2**50))
+def test_what_people_are_shown_reads_back_to_four_digits(value: int) -> None:
+    assert parse_quantity(format_bytes(value), BYTES) == pytest.approx(value, rel=1e-3)
+    assert parse_quantity(format_ps(value), PICOSECONDS) == pytest.approx(value, rel=1e-3)
+
+
+def test_people_are_shown_the_largest_unit_that_fits() -> None:
+    assert format_bytes(1_310_720) == "1.25 MiB"
+    assert format_bytes(1023) == "1023 B"
+    assert format_ps(3_200_000_000) == "3.2 ms"
+    assert format_ps(999) == "999 ps"
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused_with_a_value_error(text: str) -> None:
+    complaint = "needs"
+    try:
+        assert parse_quantity(text, BYTES) >= 0
+    except ValueError as error:
+        complaint = str(error)
+
+    assert "needs" in complaint

@@ -1,0 +1,118 @@
+"""Constants that a file ties to its own batch or sequence length, replaced while it is walked at another size."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from workloads.known import Known, Typed, Walk
+from workloads.operators.registry import Array
+from workloads.rescale import Change, RescaleError, broadcast_conflict, rescaled_like, rescaled_reshape
+
+_BROADCASTING = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Where", "Pow", "Min", "Max", "And", "Or", "Equal", "Sum"}
+)
+_RESIZE_SIZES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOver:
+    """Rewrites nodes of the second walk (``known`` so far) by what the first one (``before``) saw."""
+
+    known: Known
+    before: Walk
+    change: Change
+
+    def __call__(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return ``node``, its shape constants following the change where they stood still."""
+        inputs = list(node.input)
+        old, new = (
+            self.before.types.get(inputs[0] if inputs else ""),
+            self.known.types.get(inputs[0] if inputs else ""),
+        )
+        if old is None or new is None:
+            return node
+        if node.op_type == "Concat":
+            return self._conforming_concat(node)
+        if node.op_type in _BROADCASTING:
+            return self._conforming(node)
+        try:
+            return self._following(node, old.shape, new.shape)
+        except RescaleError as error:
+            raise self.known.error(node, f"cannot change batch or sequence: {error}") from None
+
+    def _following(self, node: onnx.NodeProto, old: tuple[int, ...], new: tuple[int, ...]) -> onnx.NodeProto:
+        target = node.input[1] if len(node.input) > 1 else ""
+        values = self.known.values
+        stuck = target in values and np.array_equal(values[target], self.before.values.get(target, ()))
+        result = self.before.types[node.output[0]].shape
+        if node.op_type == "Reshape" and stuck and old != new:
+            reshaped = rescaled_reshape(old, result, new, self.change)
+            return self._with_input(node, 1, np.asarray(reshaped, np.int64))
+        if node.op_type == "Expand" and stuck:
+            return self._with_input(node, 1, np.asarray(rescaled_like(old, new, result), np.int64))
+        if node.op_type == "Resize" and len(node.input) > _RESIZE_SIZES and old != new:
+            if node.input[_RESIZE_SIZES] in values:
+                sizes = np.asarray(rescaled_like(old, new, result), np.int64)
+                return self._with_input(node, _RESIZE_SIZES, sizes)
+        elif node.op_type == "Slice" and self.change.sequence_ratio > 1:
+            return self._open_ended(node, old, new)
+        return node
+
+    def _open_ended(self, node: onnx.NodeProto, old: Sequence[int], new: Sequence[int]) -> onnx.NodeProto:
+        """Return a slice that went to the end of a dimension in the file and still does."""
+        ends, axes = (self.known.values.get(name) for name in node.input[2:4])
+        if ends is None or axes is None:
+            return node
+        grown = [
+            int(new[a]) if int(e) == old[a] and new[a] > old[a] else int(e)
+            for e, a in zip(ends.reshape(-1), axes.reshape(-1), strict=True)
+        ]
+        return self._with_input(node, 2, np.asarray(grown, np.int64))
+
+    def _conforming(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return ``node`` with weights that no longer broadcast (position tables, masks) cut or grown to fit."""
+        olds = [self.before.types[name].shape for name in node.input]
+        news = [self.known.types[name].shape for name in node.input]
+        for place, name in enumerate(list(node.input)):
+            wanted = broadcast_conflict(olds, news, place) if name in self.known.weights else None
+            if wanted is not None:
+                node = self._with_weight(node, place, wanted)
+        return node
+
+    def _conforming_concat(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return a join whose constant parts (class tokens) follow the batch of the other parts."""
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+        live = [name for name in node.input if name not in self.known.weights]
+        if not live:
+            return node
+        old, new = self.before.types[live[0]].shape, self.known.types[live[0]].shape
+        for place, name in enumerate(list(node.input)):
+            if name in self.known.weights:
+                mine = self.known.types[name].shape
+                wanted = tuple(
+                    new[d] if d != axis % len(mine) and size == old[d] else size
+                    for d, size in enumerate(mine)
+                )
+                if wanted != mine:
+                    node = self._with_weight(node, place, wanted)
+        return node
+
+    def _with_weight(self, node: onnx.NodeProto, place: int, shape: tuple[int, ...]) -> onnx.NodeProto:
+        name = f"{node.input[place]}[{'x'.join(map(str, shape))}]"
+        self.known.types[name] = Typed(self.known.types[node.input[place]].element, shape)
+        self.known.weights.add(name)
+        return _with_input_name(node, place, name)
+
+    def _with_input(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.NodeProto:
+        name = f"{node.output[0]}:{node.input[place]}"
+        self.known.learn(name, value)
+        return _with_input_name(node, place, name)
+
+
+def _with_input_name(node: onnx.NodeProto, place: int, name: str) -> onnx.NodeProto:
+    changed = onnx.NodeProto()
+    changed.CopyFrom(node)
+    changed.input[place] = name
+    return changed

@@ -1,0 +1,70 @@
+"""What the importer knows about a file's tensors on its way through the nodes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import onnx
+from onnx import helper
+
+from workloads.graph import WorkloadError
+from workloads.operators.registry import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """Element type of the ONNX standard, and shape."""
+
+    element: int
+    shape: tuple[int, ...]
+
+    @property
+    def proto(self) -> onnx.TypeProto:
+        return helper.make_tensor_type_proto(self.element, self.shape)
+
+
+@dataclass(slots=True)
+class Known:
+    """Types of all tensors so far, values of the small ones that do not depend on the inputs."""
+
+    where: str
+    """What messages call the file."""
+    types: dict[str, Typed] = field(default_factory=dict)
+    values: dict[str, Array] = field(default_factory=dict)
+    weights: set[str] = field(default_factory=set)
+    """Tensors that do not depend on the network's inputs."""
+
+    def learn(self, name: str, value: Array) -> None:
+        """Note the value of a tensor that does not depend on the network's inputs."""
+        self.values[name] = value
+        self.weights.add(name)
+        self.types[name] = Typed(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+    def error(self, node: onnx.NodeProto, text: str) -> WorkloadError:
+        """Return the error that says what is wrong with ``node``."""
+        return WorkloadError(f"{self.where}: node {node_name(node)!r} ({node.op_type}) {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One pass over a file at given input shapes."""
+
+    types: Mapping[str, Typed]
+    values: Mapping[str, Array]
+    weights: frozenset[str]
+    nodes: tuple[onnx.NodeProto, ...]
+    """Those that compute at run time."""
+
+
+def node_name(node: onnx.NodeProto) -> str:
+    """Return what messages and operators call ``node``: its name, or its first output's."""
+    return node.name or next((name for name in node.output if name), "?")
+
+
+def typed_values(entries: Iterable[onnx.ValueInfoProto]) -> dict[str, Typed]:
+    """Return those entries of a graph's inputs or value_info that are tensors of static shape."""
+    typed = {}
+    for entry in entries:
+        kind = entry.type.tensor_type
+        if entry.type.HasField("tensor_type") and all(d.HasField("dim_value") for d in kind.shape.dim):
+            typed[entry.name] = Typed(kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
+    return typed

@@ -1,0 +1,149 @@
+"""The walk through a file's nodes: every tensor gets a static type, what is known beforehand is folded."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.shape_inference import InferenceError, infer_node_outputs
+
+from workloads.carry_over import CarryOver
+from workloads.constants import fold
+from workloads.graph import WorkloadError
+from workloads.known import Known, Typed, Walk, node_name, typed_values
+from workloads.onnx_file import OnnxFile
+from workloads.rescale import Change
+
+_LARGEST_TENSOR = 2**44
+"""Elements; beyond it a shape is a mistake in the file."""
+_STANDARD = ("", "ai.onnx")
+
+
+def walk_file(
+    file: OnnxFile, inputs: Mapping[str, Typed], *, before: Walk | None = None, change: Change | None = None
+) -> Walk:
+    """Return types, known values and run-time nodes of ``file`` at the types ``inputs``.
+
+    With ``before`` and ``change``, shape constants are carried over from that walk to the new sizes.
+    """
+    known = Known(file.where, dict(inputs), dict(file.constants), set(file.weights))
+    for tensor in file.model.graph.initializer:
+        known.types[tensor.name] = Typed(tensor.data_type, tuple(tensor.dims))
+    for sparse in file.model.graph.sparse_initializer:
+        known.types[sparse.values.name] = Typed(sparse.values.data_type, tuple(sparse.dims))
+    for entry in file.model.graph.input:
+        if entry.name not in known.types:
+            known.types.update(typed_values([entry]))
+    carry_over = CarryOver(known, before, change) if before and change else None
+    walker = _Walker(file, known, carry_over)
+    for node in _sorted_nodes(file, set(known.types)):
+        walker.visit(node)
+    return Walk(known.types, known.values, frozenset(known.weights), tuple(walker.nodes))
+
+
+class _Walker:
+    """Types every tensor of a file, in order."""
+
+    def __init__(self, file: OnnxFile, known: Known, carry_over: CarryOver | None) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self._opset = file.opset
+        self._opsets = list(file.model.opset_import)
+        self._known = known
+        self._carry_over = carry_over
+        self._recorded = {} if carry_over else typed_values(file.model.graph.value_info)
+
+    def visit(self, node: onnx.NodeProto) -> None:
+        """Learn the outputs of ``node``; keep it among ``nodes`` if it computes at run time."""
+        known = self._known
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        inputs = [name for name in node.input if name]
+        if node.domain in _STANDARD and node.op_type in ("Shape", "Size"):
+            shape = known.types[inputs[0]].shape
+            part = shape[attributes.get("start", 0) : attributes.get("end")]
+            value = part if node.op_type == "Shape" else int(np.prod(shape))
+            known.learn(node.output[0], np.asarray(value, np.int64))
+            return
+        if all(name in known.values for name in inputs):
+            folded = fold(node, attributes, [known.values[name] for name in inputs], self._opset)
+            if folded is not None:
+                for name, value in zip(node.output, folded, strict=False):
+                    known.learn(name, value)
+                return
+        constant = all(name in known.weights for name in inputs)
+        if self._carry_over is not None:
+            node = self._carry_over(node)
+        known.types.update(self._infer(node))
+        if constant:
+            known.weights.update(name for name in node.output if name)
+        else:
+            self.nodes.append(node)
+
+    def _infer(self, node: onnx.NodeProto) -> dict[str, Typed]:
+        """Return the types of the node's outputs by the ONNX standard's own rule."""
+        known = self._known
+        if node.domain not in _STANDARD:
+            raise known.error(
+                node,
+                f"is of the custom domain {node.domain!r}; export the network with standard ONNX operators only",
+            )
+        try:
+            schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
+        except onnx.defs.SchemaError:
+            raise known.error(node, f"is not an operator of ONNX opset {self._opset}") from None
+        types = {name: known.types[name].proto for name in node.input if name}
+        data = {
+            name: numpy_helper.from_array(np.ascontiguousarray(known.values[name]), name)
+            for name in node.input
+            if name in known.values
+        }
+        try:
+            found = infer_node_outputs(schema, node, types, data, opset_imports=self._opsets)
+        except (InferenceError, RuntimeError, ValueError, TypeError) as error:
+            shapes = ", ".join(str(list(known.types[name].shape)) for name in node.input if name)
+            text = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            raise known.error(node, f"does not fit its inputs {shapes}: {text}") from None
+        return {name: self._static(node, name, found.get(name)) for name in node.output if name}
+
+    def _static(self, node: onnx.NodeProto, name: str, found: onnx.TypeProto | None) -> Typed:
+        shown = "of unknown rank"
+        if found is not None and found.HasField("tensor_type"):
+            kind = found.tensor_type
+            dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
+            if kind.HasField("shape") and all(size >= 0 for size in dims):
+                if np.prod([float(size) for size in dims]) > _LARGEST_TENSOR:
+                    raise self._known.error(node, f"writes {name!r} of shape {dims}, which no machine holds")
+                if 0 in dims:
+                    raise self._known.error(node, f"writes {name!r} of shape {dims}, which has no elements")
+                return Typed(kind.elem_type, tuple(dims))
+            if kind.HasField("shape"):
+                shown = str([dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim])
+        recorded = self._recorded.get(name)
+        if recorded is not None:
+            return recorded
+        raise self._known.error(
+            node,
+            f"writes {name!r}, whose shape {shown} is not known before the network runs; cut the network before it",
+        )
+
+
+def _sorted_nodes(file: OnnxFile, ready: set[str]) -> list[onnx.NodeProto]:
+    """Return the nodes so that each comes after what it reads; raise where that cannot be."""
+    waiting = list(file.model.graph.node)
+    ordered: list[onnx.NodeProto] = []
+    while waiting:
+        later = []
+        for node in waiting:
+            if all(not name or name in ready for name in node.input):
+                ordered.append(node)
+                ready.update(node.output)
+            else:
+                later.append(node)
+        if len(later) == len(waiting):
+            node = later[0]
+            missing = next(name for name in node.input if name and name not in ready)
+            raise WorkloadError(
+                f"{file.where}: node {node_name(node)!r} ({node.op_type}) reads {missing!r}, which nothing before it"
+                " writes: the graph has a cycle or a missing input"
+            )
+        waiting = later
+    return ordered
