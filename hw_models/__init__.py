@@ -1,4 +1,4 @@
-"""Machines: what they are (specs and presets), what they run (programs), and what comes of it (traces, energy)."""
+"""Machines: what they are (specs, presets), what they run (programs), what comes of it (traces, energy)."""
 
 from hw_models.clustered_dsa import ClusteredDsa, HardwareError, MatrixUnit, VectorUnit
 from hw_models.loading import AnyHardware, known_paths, load_hardware, preset_names, with_values

@@ -1,8 +1,9 @@
 """Bandwidth shared by whoever uses it at that moment.
 
-Every running instruction is a flow that would end after its full-speed duration. A flow puts load on ports (memories);
-as long as no port is overloaded all flows run at full speed and nothing is computed. When one is, the flows on it are
-slowed max-min fairly by bytes per second: nobody gets more than an equal share while another could use it.
+Every running instruction is a flow that would end after its full-speed duration. A flow puts load on ports
+(memories); as long as no port is overloaded all flows run at full speed and nothing is computed. When one is,
+the flows on it are slowed max-min fairly by bytes per second: nobody gets more than an equal share while
+another could use it.
 """
 
 import heapq
@@ -11,17 +12,27 @@ from collections.abc import Callable
 import simpy
 
 Rates = dict["Flow", float]
+_DUST = 1e-6
+"""Parts of a picosecond that floating point leaves behind."""
+
+
+def whole_ps(wait_ps: float) -> int:
+    """Return ``wait_ps`` rounded up to a whole picosecond, but for the dust of floating point."""
+    whole = int(wait_ps)
+    return whole if wait_ps - whole <= max(_DUST, wait_ps * 1e-14) else whole + 1
 
 
 class Flow:
-    """One instruction under way: ``demand`` bytes per second at full speed, times ``loads`` on each port."""
+    """One instruction under way: ``demand`` bytes per picosecond at full speed, times ``loads`` on ports."""
 
     __slots__ = (
-        "demand", "done", "left_ps", "limit", "loads", "marked_ps", "own_limit", "paced_ps", "speed", "updated_ps",
-        "version",
+        "demand", "done", "left_ps", "limit", "loads", "marked_ps", "own_limit", "paced_ps", "speed",
+        "updated_ps", "version",
     )  # fmt: skip
 
-    def __init__(self, duration_ps: int, demand: float, loads: tuple[tuple[int, float], ...], limit: str) -> None:
+    def __init__(
+        self, duration_ps: int, demand: float, loads: tuple[tuple[int, float], ...], limit: str
+    ) -> None:
         self.left_ps: float = duration_ps
         self.demand = demand
         self.loads = loads
@@ -72,17 +83,13 @@ class SharedBandwidth:
         if overloaded:
             self._contended = True
             self._share()
-            if flow.version == 0:
-                self._schedule(flow)
         else:
             self._schedule(flow)
 
     def _schedule(self, flow: Flow) -> None:
         flow.version += 1
         version = flow.version
-        wait = flow.left_ps / flow.speed
-        whole = int(wait)
-        timeout = self._env.timeout(whole if wait - whole < 1e-6 else whole + 1)  # noqa: PLR2004 - float dust
+        timeout = self._env.timeout(whole_ps(flow.left_ps / flow.speed))
         timeout.callbacks.append(lambda _: self._ended(flow, version))
 
     def _ended(self, flow: Flow, version: int) -> None:
@@ -105,7 +112,7 @@ class SharedBandwidth:
         flow.done()
 
     def _share(self) -> None:
-        """Give every flow its max-min fair speed, by filling all up together until a port or a flow is full."""
+        """Give every flow its max-min fair speed."""
         now = int(self._env.now)
         rates, limits = max_min_rates(list(self._flows), self.capacities)
         for flow in self._flows:
@@ -122,9 +129,10 @@ class SharedBandwidth:
 
 
 def max_min_rates(flows: list[Flow], capacities: list[float]) -> tuple[Rates, dict[Flow, int]]:
-    """Return bytes per second of each flow, and the port that holds a flow below its demand.
+    """Return the rate of each flow, and the port that holds a flow below its demand.
 
-    Progressive filling: the level rises for all flows together; a flow stops at its demand, or when a port is full.
+    Progressive filling: the level rises for all flows together; a flow stops at its demand, or when a port
+    that it uses is full.
     """
     rates: Rates = {}
     limits: dict[Flow, int] = {}
@@ -137,7 +145,8 @@ def max_min_rates(flows: list[Flow], capacities: list[float]) -> tuple[Rates, di
     heapq.heapify(waiting)
     while waiting:
         level, full = min(
-            ((spare[p] / weights[p], p) for p in range(len(spare)) if weights[p] > 0), default=(float("inf"), -1)
+            ((spare[p] / weights[p], p) for p in range(len(spare)) if weights[p] > 0),
+            default=(float("inf"), -1),
         )
         if waiting[0][0] <= level * (1 + 1e-12):
             frozen = [heapq.heappop(waiting)[2]]
@@ -153,6 +162,6 @@ def max_min_rates(flows: list[Flow], capacities: list[float]) -> tuple[Rates, di
             for port, weight in flow.loads:
                 spare[port] = max(spare[port] - weight * rate, 0.0)
                 weights[port] -= weight
-                if weights[port] < 1e-9:  # noqa: PLR2004 - float dust
+                if weights[port] < _DUST:
                     weights[port] = 0.0
     return rates, limits

@@ -1,12 +1,11 @@
 """Energy of a run by component: arithmetic, each memory, static power over the makespan."""
 
 from hw_models.clustered_dsa import ClusteredDsa, HardwareError
-from hw_models.program import MatrixCompute, Program, Transfer, VectorCompute
-from hw_models.quantities import PS_PER_S
+from hw_models.program import MatrixCompute, Program, Transfer, VectorCompute, base_name
 
 
 def energy_pj(program: Program, spec: ClusteredDsa, makespan_ps: int) -> dict[str, float]:
-    """Return picojoules by component: ``macs``, ``vector``, ``local_buffer``, ``global_buffer``, ``ddr``, ``static``.
+    """Return picojoules by component: ``macs``, ``vector``, each memory, ``static``.
 
     Raises ``HardwareError`` where the spec has no energy for a dtype that the program computes.
     """
@@ -20,17 +19,19 @@ def energy_pj(program: Program, spec: ClusteredDsa, makespan_ps: int) -> dict[st
     for instruction in program.instructions:
         times = program.multiplicity(instruction.unit)
         if isinstance(instruction, Transfer):
-            source, destination = instruction.source.partition("[")[0], instruction.destination.partition("[")[0]
+            source, destination = base_name(instruction.source), base_name(instruction.destination)
             spent[source] += times * instruction.size_bytes * per_byte[source]
             spent[destination] += times * instruction.size_bytes * instruction.fan_out * per_byte[destination]
         elif isinstance(instruction, MatrixCompute | VectorCompute):
             if instruction.macs:
                 if instruction.dtype not in per_mac:
-                    raise HardwareError(f"{spec.name}: energy.mac has {', '.join(per_mac)}, needs {instruction.dtype}")
+                    raise HardwareError(
+                        f"{spec.name}: energy.mac has {', '.join(per_mac)}, needs {instruction.dtype}"
+                    )
                 spent["macs"] += times * instruction.macs * per_mac[instruction.dtype]
             if isinstance(instruction, VectorCompute):
                 spent["vector"] += times * instruction.simple * spec.energy.vector_op
                 spent["vector"] += times * instruction.special * spec.energy.special_op
             spent["local_buffer"] += times * instruction.local_bytes * per_byte["local_buffer"]
-    spent["static"] = spec.energy.static_power_w * makespan_ps / PS_PER_S * 1e12
+    spent["static"] = spec.energy.static_power_w * makespan_ps
     return spent

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hw_models.bandwidth import whole_ps
 from hw_models.clustered_dsa import Channel, ClusteredDsa, ComputeUnit, HardwareError, MatrixUnit
 from hw_models.program import (
     AnyInstruction,
@@ -13,13 +14,14 @@ from hw_models.program import (
     Scope,
     Transfer,
     VectorCompute,
+    base_name,
 )
 from hw_models.quantities import PS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One kind of memory; ``copies`` of it are alike. ``capacity_bytes`` and bandwidth are those of one copy."""
+    """One kind of memory; ``copies`` of it are alike. Capacity and bandwidth are those of one copy."""
 
     name: str
     capacity_bytes: int
@@ -57,17 +59,14 @@ class Machine:
     """All memories and units of a machine, by name."""
 
     name: str
+    clusters: int
+    cores_per_cluster: int
     memories: Mapping[str, Memory]
     units: Mapping[str, Unit]
 
     @property
     def scopes(self) -> dict[str, Scope]:
         return {name: unit.scope for name, unit in self.units.items()}
-
-
-def base_name(member: str) -> str:
-    """Return the kind behind the name of a unit or memory in an unrolled program."""
-    return member.partition("[")[0]
 
 
 def ceil_ps(amount: float, rate_per_s: float) -> int:
@@ -78,21 +77,28 @@ def ceil_ps(amount: float, rate_per_s: float) -> int:
 def dsa_machine(spec: ClusteredDsa) -> Machine:
     """Return the memories and units of a clustered scratchpad accelerator.
 
-    Units: those of the cores, by their names; ``path_load`` and ``path_store`` between global and local buffer per
-    core; ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch`` per cluster.
+    Units: those of the cores, by their names; ``path_load`` and ``path_store`` between global and local buffer
+    per core; ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch`` per cluster.
     """
     memories = {
         "local_buffer": Memory(
-            "local_buffer", spec.local_buffer.capacity_bytes, spec.local_buffer.bandwidth_bytes_per_s, spec.cores
+            "local_buffer",
+            spec.local_buffer.capacity_bytes,
+            spec.local_buffer.bandwidth_bytes_per_s,
+            spec.cores,
         ),
         "ddr": Memory("ddr", spec.ddr.capacity_bytes, spec.ddr.sustained_bytes_per_s, 1),
     }
     if spec.global_buffer is not None:
         memories["global_buffer"] = Memory(
-            "global_buffer", spec.global_buffer.capacity_bytes, spec.global_buffer.bandwidth_bytes_per_s, spec.clusters
+            "global_buffer",
+            spec.global_buffer.capacity_bytes,
+            spec.global_buffer.bandwidth_bytes_per_s,
+            spec.clusters,
         )
     units = {
-        name: Unit(name, "core", spec.cores, 1, _compute_service(spec, name, unit)) for name, unit in spec.units.items()
+        name: Unit(name, "core", spec.cores, 1, _compute_service(spec, name, unit))
+        for name, unit in spec.units.items()
     }
     path = Channel.model_construct(
         bandwidth_bytes_per_s=spec.on_chip_path.bandwidth_bytes_per_s, startup_ps=spec.on_chip_path.startup_ps
@@ -100,7 +106,9 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
     for name in ("path_load", "path_store"):
         units[name] = Unit(name, "core", spec.cores, 1, _channel_service(name, path))
     if spec.on_chip_path.broadcast:
-        units["broadcast"] = Unit("broadcast", "cluster", spec.clusters, 1, _channel_service("broadcast", path))
+        units["broadcast"] = Unit(
+            "broadcast", "cluster", spec.clusters, 1, _channel_service("broadcast", path)
+        )
     dma = spec.dma
     for name, channel, servers in (
         ("dma_load", dma.load, dma.load_channels),
@@ -109,16 +117,22 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
         units[name] = Unit(name, "cluster", spec.clusters, servers, _channel_service(name, channel))
 
     def launch(instruction: AnyInstruction) -> Service:
+        if not isinstance(instruction, Launch):
+            raise ProgramError(
+                f"{instruction.label}: launch starts kernels only, not {type(instruction).__name__}"
+            )
         return Service(spec.launch_ps, 0, 0, (), "launch")
 
     units["launch"] = Unit("launch", "cluster", spec.clusters, 1, launch)
-    return Machine(spec.name, memories, units)
+    return Machine(spec.name, spec.clusters, spec.cores_per_cluster, memories, units)
 
 
 def _channel_service(name: str, channel: Channel) -> Callable[[AnyInstruction], Service]:
     def serve(instruction: AnyInstruction) -> Service:
         if not isinstance(instruction, Transfer):
-            raise ProgramError(f"{instruction.label}: {name} moves data only, not {type(instruction).__name__}")
+            raise ProgramError(
+                f"{instruction.label}: {name} moves data only, not {type(instruction).__name__}"
+            )
         size = instruction.size_bytes
         touches: tuple[tuple[str, float], ...]
         if instruction.source == instruction.destination:
@@ -141,14 +155,12 @@ def _compute_service(spec: ClusteredDsa, name: str, unit: ComputeUnit) -> Callab
     return serve
 
 
-def compute_ps(
-    spec: ClusteredDsa, name: str, unit: ComputeUnit, work: MatrixCompute | VectorCompute
-) -> int:
+def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: MatrixCompute | VectorCompute) -> int:
     """Return how long ``unit`` takes for ``work``.
 
-    A matrix unit makes ceil(rows/r) x ceil(columns/c) x ceil(depth/d) passes per product, operands swapped where that
-    is fewer. A vector unit spends one cycle per ``lanes`` simple operations or multiply-accumulates and
-    ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a dtype that the unit does not have.
+    A matrix unit makes ceil(rows/r) x ceil(columns/c) x ceil(depth/d) passes per product, operands swapped
+    where that is fewer. A vector unit spends one cycle per ``lanes`` simple operations or multiply-accumulates
+    and ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a dtype that it lacks.
     """
     rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
     rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)
@@ -160,18 +172,33 @@ def compute_ps(
         rows, columns, depth = unit.native_tile
         deep = -(-work.depth // depth)
         passes = min(
-            -(-work.rows // rows) * -(-work.columns // columns), -(-work.columns // rows) * -(-work.rows // columns)
+            -(-work.rows // rows) * -(-work.columns // columns),
+            -(-work.columns // rows) * -(-work.rows // columns),
         )
         cycles = work.count * passes * deep * rows * columns * depth / rate
     elif isinstance(work, MatrixCompute):
         cycles = -(-work.macs // rate)
     else:
-        cycles = -(-work.simple // rate) + -(-work.macs // rate) + -(-work.special // rate) * unit.special_cycles
-    return -int(-cycles * spec.cycle_ps // unit.efficiency)
+        cycles = (
+            -(-work.simple // rate) + -(-work.macs // rate) + -(-work.special // rate) * unit.special_cycles
+        )
+    return whole_ps(cycles * spec.cycle_ps / unit.efficiency)
 
 
 def check_program(program: Program, machine: Machine) -> None:
-    """Raise ``ProgramError`` if ``program`` names a unit or memory that ``machine`` does not have."""
+    """Raise ``ProgramError`` if ``program`` needs a unit, memory or place that ``machine`` does not have."""
+    if program.clusters > machine.clusters or program.cores > machine.cores_per_cluster:
+        raise ProgramError(
+            f"the program runs on {program.clusters} clusters of {program.cores} cores,"
+            f" {machine.name} has {machine.clusters} of {machine.cores_per_cluster}"
+        )
+    for unit, scope in program.scopes.items():
+        known = machine.units.get(unit)
+        if known is not None and known.scope != scope:
+            raise ProgramError(f"{machine.name} has {unit} once per {known.scope}, the program per {scope}")
+    for buffer in program.buffers:
+        if base_name(buffer.memory) not in machine.memories:
+            raise ProgramError(f"buffer {buffer.label!r}: {machine.name} has no memory {buffer.memory!r}")
     for instruction in program.instructions:
         if base_name(instruction.unit) not in machine.units:
             raise ProgramError(f"{instruction.label}: {machine.name} has no unit {instruction.unit!r}")

@@ -1,8 +1,8 @@
 """What a machine runs: queues of instructions, one queue per unit, in order within a queue.
 
-An instruction names its unit; the units' queues are the program's instructions in order of appearance. Units exist
-once per core or once per cluster, and a program is written once for all of them: instruction sizes are those of one
-member. `unrolled` writes the members out, which must give the same result and is how that is tested.
+An instruction names its unit; the units' queues are the program's instructions in order of appearance. Units
+exist once per core or once per cluster, and a program is written once for all of them: instruction sizes are
+those of one member. `unrolled` writes the members out, which gives the same result.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ class Instruction:
     allocates: tuple[int, ...] = ()
     """Buffers that get their space when this instruction starts."""
     frees: tuple[int, ...] = ()
-    """Buffers that this instruction is done with; space returns when all instructions that list it have ended."""
+    """Buffers that this instruction is done with; space returns when all that list the buffer have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +100,49 @@ class Program:
     scopes: Mapping[str, Scope] = field(default_factory=dict)
     """Where each unit exists."""
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """In an unrolled program: the memories that stand behind the name in ``Transfer.destination`` and buffers."""
+    """In an unrolled program: the memories behind a name that stands for several of them."""
 
     def __post_init__(self) -> None:
+        if min(self.clusters, self.cores) < 1:
+            raise ProgramError(f"runs on {self.clusters} clusters with {self.cores} cores; needs one of each")
+        for number, buffer in enumerate(self.buffers):
+            if buffer.size_bytes < 0 or buffer.fan_out < 1:
+                raise ProgramError(
+                    f"buffer {number} ({buffer.label}) has {buffer.fan_out} x {buffer.size_bytes} bytes"
+                )
+        allocated: set[int] = set()
         for position, instruction in enumerate(self.instructions):
-            if instruction.unit not in self.scopes:
-                raise ProgramError(f"instruction {position} ({instruction.label}) runs on unknown unit {instruction.unit!r}")
-            if any(not 0 <= before < position for before in instruction.after):
-                raise ProgramError(f"instruction {position} ({instruction.label}) waits for {instruction.after}")
-            for buffer in (*instruction.allocates, *instruction.frees):
-                if not 0 <= buffer < len(self.buffers):
-                    raise ProgramError(f"instruction {position} ({instruction.label}) uses unknown buffer {buffer}")
+            mistake = self._mistake(position, instruction, allocated)
+            if mistake:
+                raise ProgramError(f"instruction {position} ({instruction.label}) {mistake}")
+
+    def _mistake(self, position: int, instruction: AnyInstruction, allocated: set[int]) -> str:
+        """Return what is wrong with ``instruction``; its buffers join those ``allocated`` so far."""
+        if instruction.unit not in self.scopes:
+            return f"runs on unknown unit {instruction.unit!r}"
+        if any(not 0 <= before < position for before in instruction.after):
+            return f"waits for {instruction.after}, which are not all before it"
+        if _has_negative(instruction):
+            return "has a size or count below zero, or no receiver"
+        return self._buffer_mistake(instruction, allocated)
+
+    def _buffer_mistake(self, instruction: AnyInstruction, allocated: set[int]) -> str:
+        for buffer in (*instruction.allocates, *instruction.frees):
+            if not 0 <= buffer < len(self.buffers):
+                return f"uses unknown buffer {buffer}"
+        for buffer in instruction.allocates:
+            if buffer in allocated:
+                return f"allocates buffer {buffer} ({self.buffers[buffer].label}) again"
+            allocated.add(buffer)
+        for buffer in instruction.frees:
+            if buffer not in allocated:
+                return f"frees buffer {buffer} ({self.buffers[buffer].label}), which nobody allocates before"
+        return ""
+
+    @property
+    def is_unrolled(self) -> bool:
+        """Whether units and memories are written out by member."""
+        return any("[" in unit for unit in self.scopes)
 
     def multiplicity(self, unit: str) -> int:
         """Return how many members run the queue of ``unit``."""
@@ -124,8 +156,27 @@ class Program:
         return "\n".join(lines)
 
 
+def base_name(member: str) -> str:
+    """Return the kind behind the name of a unit or memory in an unrolled program."""
+    return member.partition("[")[0]
+
+
+def _has_negative(instruction: AnyInstruction) -> bool:
+    if isinstance(instruction, Transfer):
+        return instruction.size_bytes < 0 or instruction.fan_out < 1 or instruction.bursts < 0
+    if isinstance(instruction, MatrixCompute):
+        shape = instruction.rows, instruction.columns, instruction.depth
+        return min(*shape, instruction.count, instruction.local_bytes) < 0
+    if isinstance(instruction, VectorCompute):
+        return min(instruction.macs, instruction.simple, instruction.special, instruction.local_bytes) < 0
+    return False
+
+
 def unrolled(program: Program) -> Program:
-    """Return the same work with every member written out: units ``matrix[0.3]``, memories ``local_buffer[0.3]``."""
+    """Return the same work with every member written out.
+
+    Units become ``matrix[0.3]``, memories ``local_buffer[0.3]``: cluster 0, core 3.
+    """
     return _Unroller(program).run()
 
 
@@ -182,7 +233,7 @@ class _Unroller:
                 yield self._copies[before, _place(cluster, core)]
 
     def _memory(self, memory: str, cluster: int, core: int | None) -> str:
-        """Return the member of ``memory`` at a place; a name for all of them where a cluster's unit fills many."""
+        """Return the member of ``memory`` at a place, or a name for all that a cluster's unit fills."""
         if memory == "local_buffer":
             if core is not None:
                 return f"{memory}[{cluster}.{core}]"

@@ -136,7 +136,9 @@ class _Run:
                 raise
             raise SimulationError(self._deadlock()) from None
         instructions = self._program.instructions
-        return Trace(instructions, self._start_ps, self._end_ps, self._released_by, self._limits, self._startup_ps)
+        return Trace(
+            instructions, self._start_ps, self._end_ps, self._released_by, self._limits, self._startup_ps
+        )
 
     def _unit(self, name: str, queue: deque[int]) -> _Step:
         """Serve the queue of one unit, instruction by instruction."""
@@ -188,7 +190,9 @@ class _Run:
             self._finish(position, instruction)
             previous = position
 
-    def _flow(self, duration_ps: int, size_bytes: int, loads: tuple[tuple[int, float], ...], limit: str) -> Flow:
+    def _flow(
+        self, duration_ps: int, size_bytes: int, loads: tuple[tuple[int, float], ...], limit: str
+    ) -> Flow:
         """Return the flow of an instruction, slowed to what the memories give when nobody else uses them."""
         demand = size_bytes / duration_ps
         capacities = self._bandwidth.capacities
@@ -261,7 +265,9 @@ class _Run:
         for space in self._spaces:
             for size, _ in space.waiting:
                 free = space.capacity_bytes - space.used_bytes
-                lines.append(f"a request for {format_bytes(size)} waits for {space.name}, of which {format_bytes(free)} is free")
+                lines.append(
+                    f"a request for {format_bytes(size)} waits for {space.name}, of which {format_bytes(free)} is free"
+                )
         return "the machine can no longer move: " + "; ".join(lines[:6])
 
     def result(self, trace: Trace, energy: dict[str, float]) -> SimulationResult:
@@ -275,7 +281,9 @@ class _Run:
             peaks[kind] = max(peaks[kind], self._spaces[port].peak_bytes)
         used = {}
         for name, unit in self._machine.units.items():
-            used[name] = self._busy_ps.get(name, 0) / (makespan * unit.count * unit.servers) if makespan else 0.0
+            used[name] = (
+                self._busy_ps.get(name, 0) / (makespan * unit.count * unit.servers) if makespan else 0.0
+            )
         for name, memory in self._machine.memories.items():
             port_bytes = memory.bandwidth_bytes_per_s * memory.copies * makespan / PS_PER_S
             used[name] = traffic[name] / port_bytes if makespan else 0.0

@@ -1,11 +1,22 @@
 """Who did what when, and the figures that follow from it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from hw_models.program import AnyInstruction
+from hw_models.program import AnyInstruction, Scope, base_name
 
 STARTED_BY_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stretch of the critical path: one instruction's start-up, or the rest of it."""
+
+    position: int
+    paced_by: str
+    """Unit or memory that set the pace; ``launch``, or a unit with ``-startup`` behind it, for a start-up."""
+    start_ps: int
+    end_ps: int
 
 
 @dataclass(frozen=True)
@@ -17,18 +28,24 @@ class Trace:
     """When the instruction had its unit, its inputs and its buffers."""
     end_ps: Sequence[int]
     released_by: Sequence[int]
-    """The instruction whose end let this one start: before it on its unit, waited for, or freeing its space."""
+    """Whose end let the instruction start: before it on its unit, waited for, or freeing its space."""
     limits: Sequence[str]
     """What set the pace while it ran: its unit, or the memory whose bandwidth was short."""
     startup_ps: Sequence[int]
     """Part of the time that was start-up."""
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
+    """Per unit: where it exists, as in the program."""
+    members: Mapping[str, int] = field(default_factory=dict)
+    """Per unit: how many members do what one entry says."""
+    occupancy_bytes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Per memory: time, and what one copy holds from then on, after every change."""
 
     @property
     def makespan_ps(self) -> int:
         return max(self.end_ps, default=0)
 
     def critical_path(self) -> list[int]:
-        """Return the instructions, first to last, each of which started the moment the one before it ended."""
+        """Return instructions, first to last, each of which started the moment the one before it ended."""
         if not self.end_ps:
             return []
         position = max(range(len(self.end_ps)), key=lambda i: (self.end_ps[i], i))
@@ -38,19 +55,22 @@ class Trace:
             position = self.released_by[position]
         return path[::-1]
 
-    def critical_ps(self) -> dict[str, int]:
-        """Return the makespan by what set the pace on the critical path; its values add up to the makespan."""
-        shares: dict[str, int] = {}
+    def critical_steps(self) -> Iterator[Step]:
+        """Return the critical path in stretches with one pace each; together they last the makespan."""
         for position in self.critical_path():
-            startup = self.startup_ps[position]
-            unit = self.instructions[position].unit.partition("[")[0]
-            if startup:
-                name = unit if unit == "launch" else f"{unit}-startup"
-                shares[name] = shares.get(name, 0) + startup
-            ran = self.end_ps[position] - self.start_ps[position] - startup
-            if ran:
-                name = self.limits[position].partition("[")[0]
-                shares[name] = shares.get(name, 0) + ran
+            start, end = self.start_ps[position], self.end_ps[position]
+            running = start + self.startup_ps[position]
+            unit = base_name(self.instructions[position].unit)
+            if running > start:
+                yield Step(position, unit if unit == "launch" else f"{unit}-startup", start, running)
+            if end > running:
+                yield Step(position, base_name(self.limits[position]), running, end)
+
+    def critical_ps(self) -> dict[str, int]:
+        """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""
+        shares: dict[str, int] = {}
+        for step in self.critical_steps():
+            shares[step.paced_by] = shares.get(step.paced_by, 0) + step.end_ps - step.start_ps
         return shares
 
 
@@ -62,7 +82,7 @@ class SimulationResult:
     busy_ps: Mapping[str, int]
     """Per unit: time under way, summed over its members."""
     utilisation: Mapping[str, float]
-    """Per unit and per memory port: share of the makespan that all of them, idle clusters included, were at work."""
+    """Per unit and memory port: share of the makespan that all of them, idle ones included, were at work."""
     traffic_bytes: Mapping[str, int]
     """Per memory: bytes read and written, all copies together."""
     peak_occupancy_bytes: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What is computed: the network as a graph of operators, each a loop nest; ONNX import; the zoo of networks."""
+"""What is computed: the network as a graph of operators, each a loop nest; ONNX import; the zoo."""
 
 from workloads.graph import DTYPE_BYTES, Graph, Op, Tensor, WorkloadError
 from workloads.loading import load_network

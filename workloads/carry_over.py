@@ -1,4 +1,4 @@
-"""Constants that a file ties to its own batch or sequence length, replaced while it is walked at another size."""
+"""Constants that a file ties to its own batch or sequence length, replaced for a walk at another size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class CarryOver:
         return self._with_input(node, 2, np.asarray(grown, np.int64))
 
     def _conforming(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node`` with weights that no longer broadcast (position tables, masks) cut or grown to fit."""
+        """Return ``node`` with weights that no longer broadcast (position tables, masks) cut or grown."""
         olds = [self.before.types[name].shape for name in node.input]
         news = [self.known.types[name].shape for name in node.input]
         for place, name in enumerate(list(node.input)):

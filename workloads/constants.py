@@ -91,9 +91,7 @@ def _is_large(node: onnx.NodeProto, values: Sequence[Array]) -> bool:
     if node.op_type == "Range":
         start, limit, delta = (float(v) for v in values)
         return delta == 0 or (limit - start) / delta > LARGEST_KNOWN_VALUE
-    if node.op_type == "Pad":
-        return True
-    return False
+    return node.op_type == "Pad"
 
 
 def _single(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:

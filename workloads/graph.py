@@ -1,4 +1,4 @@
-"""The network as the rest of the project sees it: operators in topological order over tensors of static shape."""
+"""The network as the rest of the project sees it: operators in topological order over static tensors."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,8 +12,8 @@ from workloads.loopnest import LoopNest, Operations, is_view
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {
         "fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1,
-        "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "int4": 1,
-        "uint4": 1, "bool": 1, "complex64": 8, "complex128": 16,
+        "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1,
+        "int4": 1, "uint4": 1, "bool": 1, "complex64": 8, "complex128": 16,
     }
 )  # fmt: skip
 FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
@@ -90,7 +90,7 @@ class Rebuild(Protocol):
 
 @dataclass(frozen=True)
 class Graph:
-    """A network. Raises ``WorkloadError`` when operators are not in topological order or tensors are missing."""
+    """A network. Raises ``WorkloadError`` when operators are out of order or tensors are missing."""
 
     name: str
     ops: tuple[Op, ...]

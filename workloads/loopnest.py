@@ -21,7 +21,7 @@ Box = tuple[Interval, ...]
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Arithmetic by class. ``simple``: add, multiply, compare, convert; ``special``: divide, root, exponential."""
+    """Arithmetic by class. ``simple``: add, multiply, compare; ``special``: divide, root, exponential."""
 
     macs: int = 0
     simple: int = 0
@@ -107,7 +107,7 @@ class Access:
         return tuple(box)
 
     def extents(self, loop_extents: Sequence[int]) -> tuple[int, ...]:
-        """Return how many elements per dimension a tile of ``loop_extents`` iterations touches, away from borders."""
+        """Return how many elements per dimension ``loop_extents`` iterations touch, away from borders."""
         touched = []
         for index, size in zip(self.indices, self.shape, strict=True):
             terms = index.terms
@@ -157,7 +157,7 @@ class LoopNest:
 
     @property
     def executed_share(self) -> Fraction:
-        """Share of the iterations that compute: a transposed convolution skips taps that fall between its strides."""
+        """Share of the iterations that compute: a transposed convolution skips taps between its strides."""
         share = Fraction(1)
         for read in self.reads:
             for index, size in zip(read.indices, read.shape, strict=True):
@@ -186,9 +186,10 @@ class LoopNest:
         """Return the iterations per loop that write a tile of ``tile`` elements per output dimension."""
         extents = [loop.extent for loop in self.loops]
         for index, wanted in zip(self.write.indices, tile, strict=True):
+            left = wanted
             for loop, stride in sorted(index.terms, key=_by_stride):
-                extents[loop] = min(extents[loop], -(-wanted // stride))
-                wanted = min(wanted, stride)
+                extents[loop] = min(extents[loop], -(-left // stride))
+                left = min(left, stride)
         return extents
 
     def input_region(self, read: Access, tile: Box) -> Box | None:

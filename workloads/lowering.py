@@ -105,7 +105,7 @@ class _Lowering:
 
 
 def _memory_order(layout: str, shape: tuple[int, ...], inputs: Sequence[Tensor | None]) -> tuple[int, ...]:
-    """Return the order in which an output lies in memory: images with channels innermost, the rest row-major."""
+    """Return the order in which an output lies in memory: channels innermost for images, else row-major."""
     rank = len(shape)
     row_major = tuple(range(rank))
     if layout == "channels_last" and rank > _MATRIX_RANK:

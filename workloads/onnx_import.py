@@ -55,10 +55,7 @@ def import_onnx(
     always folded; ``simplify`` also drops what does nothing (see ``workloads/simplify.py``). Raises
     ``WorkloadError`` naming file, node and operator for what cannot be taken.
     """
-    if isinstance(source, bytes):
-        file = parse_onnx(source, name or "model")
-    else:
-        file = read_onnx(Path(source))
+    file = parse_onnx(source, name or "model") if isinstance(source, bytes) else read_onnx(Path(source))
     return graph_from_file(file, name or Path(file.where).stem, ImportOptions(batch, sequence, simplify))
 
 
@@ -99,8 +96,10 @@ def _input_shapes(file: OnnxFile, batch: int | None, sequence: int | None) -> di
                 shape.append(sequence)
             else:
                 raise WorkloadError(
-                    f"{file.where}: input {entry.name!r} has an open size {dim.dim_param or '?'!r} in dimension {place};"
-                    " only the batch (0) and, with the option sequence, dimension 1 can be set: export it with fixed sizes"
+                    f"{file.where}: input {entry.name!r} has an open size"
+                    f" {dim.dim_param or '?'!r} in dimension {place};"
+                    " only the batch (0) and, with the option sequence, dimension 1 can be set:"
+                    " export it with fixed sizes"
                 )
         inputs[entry.name] = Typed(kind.elem_type, tuple(shape))
     if not inputs:
@@ -111,7 +110,7 @@ def _input_shapes(file: OnnxFile, batch: int | None, sequence: int | None) -> di
 def _wanted_shapes(
     file: OnnxFile, own: dict[str, Typed], own_batch: int, batch: int | None, sequence: int | None
 ) -> tuple[dict[str, Typed], Change]:
-    """Return the input shapes asked for. The batch is dimension 0; the sequence is dimension 1 of token inputs."""
+    """Return the input shapes asked for. The batch is dimension 0; the sequence is dimension 1 of tokens."""
     ratio = Fraction(1)
     wanted = {}
     for name, typed in own.items():

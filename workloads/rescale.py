@@ -56,7 +56,8 @@ def rescaled_reshape(source_before: Shape, target_before: Shape, source: Shape, 
                 scaled = target[place] * part
                 if scaled.denominator != 1:
                     raise RescaleError(
-                        f"reshape {list(source_before)} to {list(target_before)} cannot follow an input of {list(source)}"
+                        f"reshape {list(source_before)} to {list(target_before)} cannot follow an input"
+                        f" of {list(source)}"
                     )
                 target[place] = int(scaled)
     return tuple(target)
@@ -78,7 +79,7 @@ def _parts(ratio: Fraction, change: Change) -> tuple[Fraction, ...]:
 
 
 def aligned_runs(left: Shape, right: Shape) -> list[tuple[range, range]]:
-    """Return pairs of dimension runs, of ``left`` and ``right``, with equal products, as short as they can be."""
+    """Return pairs of dimension runs, of ``left`` and ``right``, of equal products, as short as possible."""
     runs, i, j = [], 0, 0
     while i < len(left) or j < len(right):
         first, second = i, j
@@ -132,7 +133,7 @@ def rescaled_like(before: Shape, after: Shape, target_before: Shape) -> Shape:
 
 
 def broadcast_conflict(before: Sequence[Shape], after: Sequence[Shape], operand: int) -> Shape | None:
-    """Return the shape that ``operand`` needs to broadcast with the others again, None if it broadcasts already.
+    """Return the shape that ``operand`` needs to broadcast with the others, None if it does.
 
     A constant of length 384 in the file, met by activations of length 128 now, needs length 128.
     """

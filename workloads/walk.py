@@ -60,8 +60,8 @@ class _Walker:
         if node.domain in _STANDARD and node.op_type in ("Shape", "Size"):
             shape = known.types[inputs[0]].shape
             part = shape[attributes.get("start", 0) : attributes.get("end")]
-            value = part if node.op_type == "Shape" else int(np.prod(shape))
-            known.learn(node.output[0], np.asarray(value, np.int64))
+            value = np.asarray(part if node.op_type == "Shape" else np.prod(shape), np.int64)
+            known.learn(node.output[0], value)
             return
         if all(name in known.values for name in inputs):
             folded = fold(node, attributes, [known.values[name] for name in inputs], self._opset)
@@ -84,7 +84,7 @@ class _Walker:
         if node.domain not in _STANDARD:
             raise known.error(
                 node,
-                f"is of the custom domain {node.domain!r}; export the network with standard ONNX operators only",
+                f"is of the custom domain {node.domain!r}; export the network with standard operators only",
             )
         try:
             schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
@@ -122,7 +122,8 @@ class _Walker:
             return recorded
         raise self._known.error(
             node,
-            f"writes {name!r}, whose shape {shown} is not known before the network runs; cut the network before it",
+            f"writes {name!r}, whose shape {shown} is not known before the network runs;"
+            " cut the network before it",
         )
 
 
@@ -142,8 +143,8 @@ def _sorted_nodes(file: OnnxFile, ready: set[str]) -> list[onnx.NodeProto]:
             node = later[0]
             missing = next(name for name in node.input if name and name not in ready)
             raise WorkloadError(
-                f"{file.where}: node {node_name(node)!r} ({node.op_type}) reads {missing!r}, which nothing before it"
-                " writes: the graph has a cycle or a missing input"
+                f"{file.where}: node {node_name(node)!r} ({node.op_type}) reads {missing!r}, which nothing"
+                " before it writes: the graph has a cycle or a missing input"
             )
         waiting = later
     return ordered

@@ -53,7 +53,7 @@ def _conv(context: NodeContext) -> Lowered:
 
 @operator("ConvTranspose", layout="channels_last")
 def _conv_transpose(context: NodeContext) -> Lowered:
-    """In gather form: output pixel o sums input pixel (o + pad - k x dilation) / stride over the taps that divide."""
+    """In gather form: output pixel o sums pixels (o + pad - k x dilation) / stride where that divides."""
     data, weight = context.input(0), context.input(1)
     groups = int(context.attributes.get("group", 1))
     channels, out_per_group, *kernel = weight.shape
@@ -156,7 +156,7 @@ def _matmul(context: NodeContext) -> Lowered:
 
 
 def _aligned(tensor: Tensor, positions: Sequence[int], sizes: Sequence[int]) -> Access:
-    """Return the access by the last of ``positions``; dimensions of size one stay put where the loop is longer."""
+    """Return the access by the last of ``positions``; dimensions of size one stay put."""
     indices = tuple(
         Index() if size == 1 and sizes[loop] > 1 else Index(((loop, 1),))
         for size, loop in zip(tensor.shape, positions[len(positions) - len(tensor.shape) :], strict=True)
@@ -167,8 +167,8 @@ def _aligned(tensor: Tensor, positions: Sequence[int], sizes: Sequence[int]) -> 
 @operator("Einsum", layout="row_major")
 def _einsum(context: NodeContext) -> Lowered:
     """One loop per letter; letters that the output lacks are reductions. Ellipses are not taken."""
-    equation = context.attributes["equation"]
-    equation = (equation.decode() if isinstance(equation, bytes) else str(equation)).replace(" ", "")
+    written = context.attributes["equation"]
+    equation = (written.decode() if isinstance(written, bytes) else str(written)).replace(" ", "")
     if "." in equation:
         raise UnsupportedOperatorError(f"equation {equation!r} has an ellipsis; write the dimensions out")
     terms, _, result = equation.partition("->")
@@ -181,13 +181,13 @@ def _einsum(context: NodeContext) -> Lowered:
     for position, letters in enumerate(operands):
         for letter, size in zip(letters, context.input(position).shape, strict=True):
             sizes[letter] = max(size, sizes.get(letter, 1))
-    letters = [*result, *sorted(set(sizes) - set(result))]
-    loops = tuple(Loop(letter, sizes[letter], reduction=letter not in result) for letter in letters)
+    order = [*result, *sorted(set(sizes) - set(result))]
+    loops = tuple(Loop(letter, sizes[letter], reduction=letter not in result) for letter in order)
     reads = tuple(
-        whole(context.input(position), [letters.index(letter) for letter in operand])
+        whole(context.input(position), [order.index(letter) for letter in operand])
         for position, operand in enumerate(operands)
     )
     several = len(operands) > 1
     operations = _MAC if several else Operations(simple=1)
-    write = whole(context.output, [letters.index(letter) for letter in result])
+    write = whole(context.output, [order.index(letter) for letter in result])
     return Lowered((LoopNest("Einsum", loops, reads, write, operations),))

@@ -1,4 +1,4 @@
-"""Operators that compute each output element from the inputs' elements at the same place, broadcast where needed."""
+"""Operators that compute each output element from the inputs' elements at the same place."""
 
 from workloads.loopnest import LoopNest, Operations
 from workloads.operators.registry import (
@@ -22,7 +22,8 @@ OPERATIONS_PER_ELEMENT: dict[str, Operations] = {
     "Not": _SIMPLE, "BitwiseNot": _SIMPLE, "IsNaN": _SIMPLE, "IsInf": _SIMPLE,
     "Exp": _SPECIAL, "Log": _SPECIAL, "Sqrt": _SPECIAL, "Reciprocal": _SPECIAL, "Erf": _SPECIAL,
     "Sin": _SPECIAL, "Cos": _SPECIAL, "Tan": _SPECIAL, "Asin": _SPECIAL, "Acos": _SPECIAL, "Atan": _SPECIAL,
-    "Sinh": _SPECIAL, "Cosh": _SPECIAL, "Asinh": _SPECIAL, "Acosh": _SPECIAL, "Atanh": _SPECIAL, "Tanh": _SPECIAL,
+    "Sinh": _SPECIAL, "Cosh": _SPECIAL, "Asinh": _SPECIAL, "Acosh": _SPECIAL, "Atanh": _SPECIAL,
+    "Tanh": _SPECIAL,
     "Sigmoid": Operations(simple=1, special=2), "Softplus": Operations(simple=1, special=2),
     "Softsign": Operations(simple=2, special=1), "HardSigmoid": Operations(simple=4),
     "HardSwish": Operations(simple=5), "Swish": Operations(simple=2, special=2),
@@ -30,8 +31,9 @@ OPERATIONS_PER_ELEMENT: dict[str, Operations] = {
     "Celu": Operations(simple=3, special=2), "Mish": Operations(simple=2, special=3),
     "Gelu": Operations(simple=4, special=1), "QuickGelu": Operations(simple=3, special=2),
     "Add": _SIMPLE, "Sub": _SIMPLE, "Mul": _SIMPLE, "Div": _SPECIAL, "Pow": _SPECIAL, "Mod": _SPECIAL,
-    "And": _SIMPLE, "Or": _SIMPLE, "Xor": _SIMPLE, "BitShift": _SIMPLE, "BitwiseAnd": _SIMPLE, "BitwiseOr": _SIMPLE,
-    "BitwiseXor": _SIMPLE, "Equal": _SIMPLE, "Greater": _SIMPLE, "Less": _SIMPLE, "GreaterOrEqual": _SIMPLE,
+    "And": _SIMPLE, "Or": _SIMPLE, "Xor": _SIMPLE, "BitShift": _SIMPLE, "BitwiseAnd": _SIMPLE,
+    "BitwiseOr": _SIMPLE, "BitwiseXor": _SIMPLE, "Equal": _SIMPLE,
+    "Greater": _SIMPLE, "Less": _SIMPLE, "GreaterOrEqual": _SIMPLE,
     "LessOrEqual": _SIMPLE, "Where": _SIMPLE,
 }  # fmt: skip
 """Arithmetic per output element, from each operator's definition in the ONNX standard."""
@@ -71,7 +73,7 @@ def _expand(context: NodeContext) -> Lowered:
 
 @operator("BatchNormalization")
 def _batch_normalization(context: NodeContext) -> Lowered:
-    """At inference: one multiplication and one addition with per-channel factors (folded from four vectors)."""
+    """At inference: one multiplication and one addition with per-channel factors."""
     data = context.input(0)
     loops, positions = space_loops(context.output)
     channel = positions[1] if len(data.shape) > 1 else positions[0]

@@ -171,7 +171,7 @@ def _pad(context: NodeContext) -> Lowered:
 
 @operator("Gather", layout="row_major")
 def _gather(context: NodeContext) -> Lowered:
-    """Indices known in advance and evenly spaced are a slice; others choose rows while the network runs."""
+    """Take rows by index: known and evenly spaced indices are a slice, others choose at run time."""
     data, chosen, output = context.input(0), context.input(1), context.output
     axis = context.axis(0)
     loops, positions = space_loops(output)
@@ -192,7 +192,7 @@ def _gather(context: NodeContext) -> Lowered:
 
 
 def _even_spacing(values: Array, size: int) -> tuple[int, int] | None:
-    """Return (first, step) if ``values`` has at most one dimension longer than one, the last, evenly spaced."""
+    """Return (first, step) if ``values`` has at most one dimension longer than one, the last, even."""
     if math.prod(values.shape[:-1]) != 1:
         return None
     flat = np.where(values < 0, values + size, values).reshape(-1)
@@ -205,7 +205,7 @@ def _even_spacing(values: Array, size: int) -> tuple[int, int] | None:
 
 @operator("GatherElements", "GatherND", "ScatterND", "ScatterElements", "Scatter", layout="row_major")
 def _by_index(context: NodeContext) -> Lowered:
-    """Indices known only at run time: any element of the data may be meant. Scatter also copies its first input."""
+    """Take any element of the data: indices are known at run time. Scatter also copies its first input."""
     output = context.output
     loops, positions = space_loops(output)
     several = tuple((loop, 0) for loop in range(len(loops)))
@@ -278,7 +278,7 @@ _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
 @operator("Resize", "Upsample")
 def _resize(context: NodeContext) -> Lowered:
-    """The input coordinate of output o is rational in o; the window holds the taps that the mode interpolates."""
+    """Take the input at a coordinate rational in the output's; the window holds the taps that are mixed."""
     data, output = context.input(0), context.output
     mode = _text(context.attributes.get("mode", "nearest"))
     transform = _text(context.attributes.get("coordinate_transformation_mode", "half_pixel"))

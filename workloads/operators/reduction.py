@@ -1,4 +1,4 @@
-"""Operators that reduce: pools, reductions, softmax and the normalisations, each as the nests it consists of."""
+"""Operators that reduce: pools, reductions, softmax and the normalisations, each as its nests."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -20,8 +20,10 @@ from workloads.operators.windows import window_of
 _SIMPLE = Operations(simple=1)
 _SPECIAL = Operations(special=1)
 _PER_ITERATION = {
-    "ReduceL2": Operations(simple=2), "ReduceSumSquare": Operations(simple=2), "ReduceL1": Operations(simple=2),
-    "ReduceLogSumExp": Operations(simple=1, special=1), "ArgMax": Operations(simple=2), "ArgMin": Operations(simple=2),
+    "ReduceL2": Operations(simple=2), "ReduceSumSquare": Operations(simple=2),
+    "ReduceL1": Operations(simple=2), "ReduceLogSumExp": Operations(simple=1, special=1),
+    "ArgMax": Operations(simple=2),
+    "ArgMin": Operations(simple=2),
 }  # fmt: skip
 _PER_OUTPUT = {
     "ReduceMean": _SIMPLE, "ReduceL2": _SPECIAL, "ReduceLogSum": _SPECIAL, "ReduceLogSumExp": _SPECIAL,

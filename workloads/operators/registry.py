@@ -98,7 +98,7 @@ def operator(*kinds: str, layout: Layout = "inherit") -> Callable[[Builder], Bui
 
 
 def space_loops(tensor: Tensor, prefix: str = "i") -> tuple[tuple[Loop, ...], tuple[int, ...]]:
-    """Return one loop per dimension of ``tensor``, in its memory order, and the loop position of each dimension."""
+    """Return one loop per dimension of ``tensor``, in its memory order, and each dimension's loop."""
     loops = tuple(Loop(f"{prefix}{dim}", tensor.shape[dim]) for dim in tensor.order)
     position = [0] * len(tensor.order)
     for place, dim in enumerate(tensor.order):
@@ -112,7 +112,7 @@ def whole(tensor: Tensor, positions: Sequence[int]) -> Access:
 
 
 def broadcast(tensor: Tensor, positions: Sequence[int], shape: Sequence[int]) -> Access:
-    """Return numpy-style broadcasting of ``tensor`` to an output of ``shape`` addressed by loops ``positions``."""
+    """Return numpy-style broadcasting of ``tensor`` to ``shape``, addressed by loops ``positions``."""
     lead = len(shape) - len(tensor.shape)
     indices = tuple(
         Index() if size == 1 and shape[lead + dim] != 1 else Index(((positions[lead + dim], 1),))

@@ -21,7 +21,8 @@ def window_of(context: NodeContext, kernel: tuple[int, ...], *, transposed: bool
     rank = len(kernel)
     if len(context.input(0).shape) != rank + 2:
         raise UnsupportedOperatorError(
-            f"input has shape {list(context.input(0).shape)}, but the window {list(kernel)} needs {rank + 2} dimensions"
+            f"input has shape {list(context.input(0).shape)}, but the window {list(kernel)} needs"
+            f" {rank + 2} dimensions"
         )
     strides = context.ints("strides", (1,) * rank)
     dilations = context.ints("dilations", (1,) * rank)

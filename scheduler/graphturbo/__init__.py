@@ -1,0 +1,1 @@
+"""GraphTurbo (OSDI '23), one step of the paper a file: splitting, grouping, instances, ordering, placement."""

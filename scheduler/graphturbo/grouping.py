@@ -1,0 +1,152 @@
+"""Algorithm 2: growing sub-graphs along straight, diamond and branch patterns, as far as the local buffers allow."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.graphturbo.splitting import Split, SubGraph, best_split, split_info
+from workloads.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A sub-graph as it left Algorithm 2: its best split (None: it does not fit however it is cut), why it ended."""
+
+    sub: SubGraph
+    split: Split | None
+    reason: str
+
+
+@dataclass(slots=True)
+class _Node:
+    sub: SubGraph
+    split: Split | None
+    reason: str = "nothing follows"
+
+
+class Grouper:
+    """Merges sub-graphs until no pattern merges any more. Deterministic: patterns are tried in topological order."""
+
+    def __init__(self, graph: Graph, local_bytes: int, most_recompute: float) -> None:
+        self._graph = graph
+        self._local_bytes = local_bytes
+        self._most_recompute = most_recompute
+        self._refused: set[tuple[int, ...]] = set()
+        self._nodes: dict[int, _Node] = {}
+        self._owner: dict[int, int] = {}
+        self._next: dict[int, dict[int, None]] = {}
+        self._previous: dict[int, dict[int, None]] = {}
+        for position in range(len(graph.ops)):  # l. 1-4
+            sub = SubGraph(graph, (position,))
+            self._nodes[position] = _Node(sub, self._best(sub))
+            self._owner[position] = position
+            self._next[position] = {}
+            self._previous[position] = {}
+        for position, op in enumerate(graph.ops):
+            for name in op.inputs:
+                producer = graph.producer.get(name)
+                if producer is not None:
+                    self._next[producer][position] = None
+                    self._previous[position][producer] = None
+
+    def _best(self, sub: SubGraph) -> Split | None:
+        return best_split(split_info(sub, self._local_bytes, self._most_recompute))
+
+    def run(self) -> list[Grouped]:
+        """Return the sub-graphs in topological order of their last operators."""
+        while True:  # l. 5-15
+            before = len(self._nodes)
+            self._straight()
+            self._diamonds()
+            self._branches()
+            if len(self._nodes) == before:
+                break
+        nodes = sorted(self._nodes.values(), key=lambda node: node.sub.ops[-1])
+        return [Grouped(node.sub, node.split, node.reason) for node in nodes]
+
+    def _straight(self) -> None:
+        """Fig. 4a: a unique producer and its unique consumer."""
+        for first in list(self._nodes):
+            while first in self._nodes and len(self._next[first]) == 1 and self._is_inner(first):
+                second = next(iter(self._next[first]))
+                if len(self._previous[second]) != 1 or not self._merge_pair(first, second):
+                    break
+                first = second
+
+    def _branches(self) -> None:
+        """Fig. 4c: an exit that several paths lead to takes the producers that lead to nothing else."""
+        for exit_ in list(self._nodes):
+            if exit_ not in self._nodes or len(self._previous[exit_]) < 2:  # noqa: PLR2004 - several paths
+                continue
+            for producer in sorted(self._previous[exit_], reverse=True):
+                if producer in self._nodes and len(self._next[producer]) == 1 and self._is_inner(producer):
+                    self._merge_pair(producer, exit_)
+
+    def _diamonds(self) -> None:
+        """Fig. 4b: between one entry and one exit, the paths' sub-graphs and the exit become one."""
+        for entry in list(self._nodes):
+            if entry not in self._nodes:
+                continue
+            by_exit: dict[int, list[int]] = {}
+            for middle in self._next[entry]:
+                if len(self._previous[middle]) == 1 and len(self._next[middle]) == 1 and self._is_inner(middle):
+                    by_exit.setdefault(next(iter(self._next[middle])), []).append(middle)
+            for exit_, middles in by_exit.items():
+                enters_elsewhere = set(self._previous[exit_]) - {*middles, entry}
+                if len(middles) > 1 and not enters_elsewhere:
+                    self._merge_diamond(middles, exit_)
+
+    def _is_inner(self, node: int) -> bool:
+        """Whether the node's output is not also a result of the network, and nothing else leaves it."""
+        sub = self._nodes[node].sub
+        return sub.has_single_output and sub.output not in self._graph.outputs
+
+    def _merge_pair(self, first: int, second: int) -> bool:
+        """Rule (i): SG2 is split at least as often as SG1, and the union no more often than SG2."""
+        one, two = self._nodes[first], self._nodes[second]
+        if one.split is None or two.split is None:
+            one.reason = "no dimension can be split so that it fits the local buffers"
+            return False
+        if two.split.factor < one.split.factor:
+            one.reason = f"its splitting factor {one.split.factor} exceeds its follower's {two.split.factor}"
+            return False
+        return self._merge((first,), second, two.split.factor)
+
+    def _merge_diamond(self, middles: list[int], exit_: int) -> bool:
+        """Rule (ii): the union is split no more often than any of its parts."""
+        splits = [self._nodes[node].split for node in (*middles, exit_)]
+        factors = [split.factor for split in splits if split is not None]
+        if len(factors) < len(splits):
+            return False
+        return self._merge(middles, exit_, max(factors))
+
+    def _merge(self, sources: Iterable[int], target: int, most_factor: int) -> bool:
+        sources = tuple(sources)
+        members = (op for node in (*sources, target) for op in self._nodes[node].sub.ops)
+        sub = SubGraph(self._graph, tuple(sorted(members)))
+        if sub.ops in self._refused:
+            return False
+        split = self._best(sub)
+        if split is None or split.factor > most_factor:
+            self._refused.add(sub.ops)
+            needs = "cannot be split" if split is None else f"needs {split.factor} instances instead of {most_factor}"
+            for source in sources:
+                self._nodes[source].reason = f"together with its follower it {needs}: the local buffers are full"
+            return False
+        self._nodes[target] = _Node(sub, split, self._nodes[target].reason)
+        for source in sources:
+            for before in self._previous.pop(source):
+                if before in self._next:
+                    del self._next[before][source]
+                    if before != target and before not in sources:
+                        self._next[before][target] = None
+                        self._previous[target][before] = None
+            for after in self._next.pop(source):
+                if after in self._previous:
+                    self._previous[after].pop(source, None)
+            del self._nodes[source]
+        return True
+
+
+def group_subgraphs(graph: Graph, local_bytes: int, most_recompute: float) -> list[Grouped]:
+    """Return GraphTurbo's sub-graphs of ``graph`` for ``local_bytes`` of local buffers in a cluster."""
+    return Grouper(graph, local_bytes, most_recompute).run()

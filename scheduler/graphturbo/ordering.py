@@ -1,0 +1,64 @@
+"""Algorithm 3: the order of sub-graph instances, breadth-first or depth-first."""
+
+from collections.abc import Mapping, Sequence
+
+
+def breadth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> list[int]:
+    """Return the instances level by level: ``visit`` in its own order, each after its producers (Fig. 7a)."""
+    order: list[int] = []
+    done: set[int] = set()
+    waiting = list(visit)
+    while waiting:
+        ready = [instance for instance in waiting if producers[instance] <= done]
+        if not ready:
+            raise ValueError(f"instances {waiting[:5]} wait for each other in a circle")
+        order.extend(ready)
+        done.update(ready)
+        waiting = [instance for instance in waiting if instance not in done]
+    return order
+
+
+def depth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> list[int]:
+    """Return the instances in Algorithm 3's order: always the last one that is ready (Fig. 7f)."""
+    waits = {instance: len(producers[instance]) for instance in visit}
+    consumers: dict[int, list[int]] = {instance: [] for instance in visit}
+    for instance in visit:
+        for producer in producers[instance]:
+            consumers[producer].append(instance)
+    place = {instance: position for position, instance in enumerate(visit)}
+    unvisited = dict.fromkeys(visit)  # l. 1
+    ready: list[int] = []
+    order: list[int] = []
+    while unvisited or ready:
+        for instance in [i for i in unvisited if not waits[i]]:  # l. 3-4
+            ready.append(instance)
+            del unvisited[instance]
+        if not any(not waits[i] for i in ready):
+            raise ValueError(f"instances {list(unvisited)[:5]} wait for each other in a circle")
+        while any(not waits[i] for i in ready):  # l. 5
+            p = max(position for position, instance in enumerate(ready) if not waits[instance])  # l. 6-8
+            chosen = ready.pop(p)
+            order.append(chosen)  # l. 9
+            for consumer in sorted(consumers[chosen], key=lambda i: place[i]):  # l. 10-14
+                waits[consumer] -= 1
+                if consumer in unvisited:
+                    del unvisited[consumer]
+                    ready.append(consumer)
+    return order
+
+
+def peak_live_bytes(order: Sequence[int], producers: Mapping[int, frozenset[int]], output_bytes: Mapping[int, int]) -> int:
+    """Return the most bytes of instance outputs that are alive at once when instances run in ``order``."""
+    readers: dict[int, int] = {}
+    for instance in order:
+        for producer in producers[instance]:
+            readers[producer] = readers.get(producer, 0) + 1
+    alive = most = 0
+    for instance in order:
+        alive += output_bytes[instance]
+        most = max(most, alive)
+        for producer in producers[instance]:
+            readers[producer] -= 1
+            if not readers[producer]:
+                alive -= output_bytes[producer]
+    return most
