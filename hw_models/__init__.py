@@ -3,6 +3,7 @@
 from hw_models.clustered_dsa import ClusteredDsa, HardwareError, MatrixUnit, VectorUnit
 from hw_models.loading import AnyHardware, known_paths, load_hardware, preset_names, with_values
 from hw_models.machine import compute_ps
+from hw_models.perfetto import perfetto_json, write_perfetto
 from hw_models.program import (
     AnyInstruction,
     Buffer,
@@ -37,8 +38,10 @@ __all__ = [
     "compute_ps",
     "known_paths",
     "load_hardware",
+    "perfetto_json",
     "preset_names",
     "simulate",
     "unrolled",
     "with_values",
+    "write_perfetto",
 ]

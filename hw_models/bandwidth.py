@@ -31,9 +31,9 @@ class Flow:
     )  # fmt: skip
 
     def __init__(
-        self, duration_ps: int, demand: float, loads: tuple[tuple[int, float], ...], limit: str
+        self, duration_ps: float, demand: float, loads: tuple[tuple[int, float], ...], limit: str
     ) -> None:
-        self.left_ps: float = duration_ps
+        self.left_ps = duration_ps
         self.demand = demand
         self.loads = loads
         self.own_limit = limit

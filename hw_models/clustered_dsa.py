@@ -7,7 +7,7 @@ buffer per core, compute units of different kinds. Numbers of a real part go int
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from hw_models.quantities import (
     PS_PER_S,
@@ -27,11 +27,24 @@ Efficiency = Annotated[float, Field(ge=0.001, le=1)]
 PerCycle = Annotated[int, Field(gt=0, le=2**24)]
 Extent = Annotated[int, Field(gt=0, le=2**16)]
 Count = Annotated[int, Field(gt=0, le=4096)]
-UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+RESERVED_NAMES = (
+    "launch", "dma_load", "dma_store", "path_load", "path_store", "broadcast",
+    "local_buffer", "global_buffer", "ddr", "space",
+)  # fmt: skip
+"""What figures of a run call the units and memories that every machine has, and the wait for space."""
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True,
     validate_by_name=False, validate_by_alias=True, serialize_by_alias=True,
 )  # fmt: skip
+
+
+def _not_reserved(name: str) -> str:
+    if name in RESERVED_NAMES:
+        raise ValueError(f"is what every machine has; needs another name than {', '.join(RESERVED_NAMES)}")
+    return name
+
+
+UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(_not_reserved)]
 
 
 class HardwareError(ValueError):
@@ -192,6 +205,16 @@ class ClusteredDsa(BaseModel):
     def _can_compute(self) -> "ClusteredDsa":
         if not any(unit.kind != "matrix" for unit in self.units.values()):
             raise ValueError("units has matrix units only; needs a vector or scalar unit for everything else")
+        return self
+
+    @model_validator(mode="after")
+    def _has_energy_for_every_dtype(self) -> "ClusteredDsa":
+        for name, unit in self.units.items():
+            computed = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
+            lacking = [dtype for dtype in computed if dtype not in self.energy.mac]
+            if lacking:
+                has, needs = ", ".join(self.energy.mac), ", ".join(lacking)
+                raise ValueError(f"energy.mac has {has}; needs {needs} too, which units.{name} computes")
         return self
 
     @property

@@ -77,8 +77,8 @@ def ceil_ps(amount: float, rate_per_s: float) -> int:
 def dsa_machine(spec: ClusteredDsa) -> Machine:
     """Return the memories and units of a clustered scratchpad accelerator.
 
-    Units: those of the cores, by their names; ``path_load`` and ``path_store`` between global and local buffer
-    per core; ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch`` per cluster.
+    Units: those of the cores, by their names; per core ``path_load`` and ``path_store`` between global and
+    local buffer; per cluster ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch``.
     """
     memories = {
         "local_buffer": Memory(
@@ -159,8 +159,8 @@ def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: MatrixCom
     """Return how long ``unit`` takes for ``work``.
 
     A matrix unit makes ceil(rows/r) x ceil(columns/c) x ceil(depth/d) passes per product, operands swapped
-    where that is fewer. A vector unit spends one cycle per ``lanes`` simple operations or multiply-accumulates
-    and ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a dtype that it lacks.
+    where that is fewer. A vector unit spends one cycle per ``lanes`` simple operations or products, and
+    ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a dtype that it lacks.
     """
     rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
     rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)

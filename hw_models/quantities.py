@@ -17,7 +17,7 @@ _LONGEST_TEXT = 64
 _LARGEST = 2**53
 """Beyond it a float no longer holds every whole number, and no machine has so much of anything."""
 
-BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "KB": 2**10, "MB": 10**6, "GB": 10**9}
+BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 BYTES_PER_S = {
     "B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "TB/s": 10**12,
     "KiB/s": 2**10, "MiB/s": 2**20, "GiB/s": 2**30, "TiB/s": 2**40,
@@ -44,6 +44,11 @@ def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> fl
         raise ValueError(f"has {_shown(text)}; needs a number with one of: {known}")
     number, unit = match.groups()
     if unit not in units:
+        if unit.startswith("KB"):
+            binary, decimal = unit.replace("KB", "KiB"), unit.replace("KB", "kB")
+            raise ValueError(
+                f"has unit {unit!r}, which can mean two things; needs {binary} (1024) or {decimal} (1000)"
+            )
         raise ValueError(f"has unit {unit!r}; needs one of: {known}")
     value = float(number.replace("_", "")) * units[unit]
     if not 0 <= value <= _LARGEST:

@@ -1,11 +1,13 @@
 """The discrete-event simulation: units take their queues' instructions, memories give space and bandwidth.
 
-One SimPy process per queue (and server of it). A process takes the queue's next instruction, waits for what the
-instruction depends on, then for the space it allocates, pays the start-up, and runs as a flow through the memories.
-Members that do the same are one process with a multiplicity: their flows weigh as many on a shared memory.
+One SimPy process per queue (and server of it). A process takes the queue's next instruction, waits for what
+the instruction depends on, then for the space it allocates, pays the start-up, and runs as a flow through the
+memories. Members that do the same are one process with a multiplicity: their flows weigh as many on a shared
+memory. That is exact as long as they stay in step: unless they compete for the last space of one memory.
 """
 
 import gc
+import math
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -15,45 +17,65 @@ import simpy
 from hw_models.bandwidth import Flow, SharedBandwidth
 from hw_models.clustered_dsa import ClusteredDsa
 from hw_models.energy import energy_pj
-from hw_models.machine import Machine, base_name, check_program, dsa_machine
-from hw_models.program import AnyInstruction, Program
+from hw_models.machine import Machine, check_program, dsa_machine
+from hw_models.program import AnyInstruction, Program, ProgramError, Transfer, base_name
 from hw_models.quantities import PS_PER_S, format_bytes
 from hw_models.trace import STARTED_BY_NOBODY, SimulationResult, Trace
 
-_Step = Generator[simpy.Event, int, None]
+_Step = Generator[simpy.Event, int, int]
 SPACE = "space"
+_MOST_NAMED = 3
+_MOST_LINES = 6
 
 
 class SimulationError(ValueError):
     """The machine cannot run the program: something does not fit, or everything waits for everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Somebody's wait for space: the instruction, its buffer, and the event that ends the wait."""
+
+    size_bytes: int
+    position: int
+    buffer: int
+    granted: simpy.Event
+
+
 class _Space:
     """The free bytes of one memory; requests are served in order."""
 
-    def __init__(self, name: str, capacity_bytes: int) -> None:
+    def __init__(self, env: simpy.Environment, name: str, capacity_bytes: int) -> None:
+        self._env = env
         self.name = name
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
-        self.peak_bytes = 0
-        self.waiting: deque[tuple[int, simpy.Event]] = deque()
+        self.history: list[tuple[int, int]] = []
+        self.waiting: deque[_Request] = deque()
 
-    def take(self, size_bytes: int) -> bool:
-        """Take ``size_bytes`` if they are free and nobody waits for space before."""
+    def take(self, size_bytes: int, position: int, buffer: int) -> simpy.Event | None:
+        """Take ``size_bytes``; return what to wait for if they are not free or others wait already."""
         if self.waiting or self.used_bytes + size_bytes > self.capacity_bytes:
-            return False
-        self.used_bytes += size_bytes
-        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
-        return True
+            request = _Request(size_bytes, position, buffer, self._env.event())
+            self.waiting.append(request)
+            return request.granted
+        self._use(size_bytes)
+        return None
 
     def give_back(self, size_bytes: int, position: int) -> None:
-        """Free ``size_bytes``; the event of a request served by it carries the ``position`` that freed them."""
-        self.used_bytes -= size_bytes
-        while self.waiting and self.used_bytes + self.waiting[0][0] <= self.capacity_bytes:
-            wanted, event = self.waiting.popleft()
-            self.used_bytes += wanted
-            self.peak_bytes = max(self.peak_bytes, self.used_bytes)
-            event.succeed(position)
+        """Free ``size_bytes``; the event of a request that they serve carries the ``position`` that did."""
+        self._use(-size_bytes)
+        while self.waiting and self.used_bytes + self.waiting[0].size_bytes <= self.capacity_bytes:
+            request = self.waiting.popleft()
+            self._use(request.size_bytes)
+            request.granted.succeed(position)
+
+    def _use(self, size_bytes: int) -> None:
+        self.used_bytes += size_bytes
+        now = int(self._env.now)
+        if self.history and self.history[-1][0] == now:
+            self.history.pop()
+        self.history.append((now, self.used_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +98,8 @@ class _Run:
         names = self._ports.names
         bandwidths = [machine.memories[base_name(n)].bandwidth_bytes_per_s / PS_PER_S for n in names]
         self._bandwidth = SharedBandwidth(self._env, bandwidths, names)
-        self._spaces = [_Space(n, machine.memories[base_name(n)].capacity_bytes) for n in names]
+        self._spaces = [_Space(self._env, n, machine.memories[base_name(n)].capacity_bytes) for n in names]
+        self._is_unrolled = program.is_unrolled
         self._traffic = [0.0] * len(names)
         count = len(program.instructions)
         self._pending = [len(i.after) for i in program.instructions]
@@ -100,17 +123,18 @@ class _Run:
     def _find_ports(self) -> _Ports:
         program, machine = self._program, self._machine
         active = {"local_buffer": program.clusters * program.cores, "global_buffer": program.clusters}
-        if not program.members:
+        if not program.is_unrolled:
             names = list(machine.memories)
             copies = [active.get(name, machine.memories[name].copies) for name in names]
         else:
             members = {b.memory for b in program.buffers if b.memory not in program.members}
             members.update(m for group in program.members.values() for m in group)
             for instruction in program.instructions:
-                for memory in (getattr(instruction, "source", ""), getattr(instruction, "destination", "")):
-                    if memory and memory not in program.members:
-                        members.add(memory)
-            members.update(self._own_memory(i) for i in program.instructions)
+                if isinstance(instruction, Transfer):
+                    ends = {instruction.source, instruction.destination}
+                    members.update(ends - program.members.keys())
+                else:
+                    members.add(self._own_memory(instruction))
             names = sorted(members)
             copies = [1] * len(names)
         return _Ports(names, {name: place for place, name in enumerate(names)}, copies)
@@ -135,12 +159,19 @@ class _Run:
             if "until" not in str(error):
                 raise
             raise SimulationError(self._deadlock()) from None
-        instructions = self._program.instructions
         return Trace(
-            instructions, self._start_ps, self._end_ps, self._released_by, self._limits, self._startup_ps
+            instructions=self._program.instructions,
+            start_ps=self._start_ps,
+            end_ps=self._end_ps,
+            released_by=self._released_by,
+            limits=self._limits,
+            startup_ps=self._startup_ps,
+            scopes={name: self._program.scopes[name] for name in queues},
+            members={name: self._program.multiplicity(name) for name in queues},
+            occupancy_bytes={space.name: space.history for space in self._spaces if space.history},
         )
 
-    def _unit(self, name: str, queue: deque[int]) -> _Step:
+    def _unit(self, name: str, queue: deque[int]) -> Generator[simpy.Event, int, None]:
         """Serve the queue of one unit, instruction by instruction."""
         env, program = self._env, self._program
         kind = base_name(name)
@@ -159,16 +190,11 @@ class _Run:
                 cause = self._last_dependency[position]
                 who = base_name(program.instructions[cause].unit)
                 waited[who] = waited.get(who, 0) + (int(env.now) - asked_ps) * members
-            for buffer in instruction.allocates:
-                for port, size in self._extent_of(buffer, members):
-                    space = self._spaces[port]
-                    self._held[buffer].append((port, size))
-                    if not space.take(size):
-                        before_ps = int(env.now)
-                        event = env.event()
-                        space.waiting.append((size, event))
-                        cause = yield event
-                        waited[SPACE] = waited.get(SPACE, 0) + (int(env.now) - before_ps) * members
+            if instruction.allocates:
+                asked_ps = int(env.now)
+                cause = yield from self._allocate(position, instruction, members, cause)
+                if env.now > asked_ps:
+                    waited[SPACE] = waited.get(SPACE, 0) + (int(env.now) - asked_ps) * members
             self._start_ps[position] = start_ps = int(env.now)
             self._released_by[position] = cause
             service = serve(instruction)
@@ -176,7 +202,7 @@ class _Run:
             self._limits[position] = service.limit
             if service.startup_ps:
                 yield env.timeout(service.startup_ps)
-            if service.duration_ps:
+            if service.duration_ps or service.bytes_moved:
                 loads = self._loads(instruction, service.touches, members) if service.bytes_moved else ()
                 flow = self._flow(service.duration_ps, service.bytes_moved, loads, service.limit)
                 finished = env.event()
@@ -190,11 +216,24 @@ class _Run:
             self._finish(position, instruction)
             previous = position
 
+    def _allocate(self, position: int, instruction: AnyInstruction, members: int, cause: int) -> _Step:
+        """Wait for the space of all buffers, one after the other; return what released the last one."""
+        for buffer in instruction.allocates:
+            extents = self._extent_of(buffer, members)
+            waits = [self._spaces[port].take(size, position, buffer) for port, size in extents]
+            for granted in filter(None, waits):
+                before_ps = self._env.now
+                freed_by = yield granted
+                if self._env.now > before_ps:
+                    cause = freed_by
+            self._held[buffer] = extents
+        return cause
+
     def _flow(
         self, duration_ps: int, size_bytes: int, loads: tuple[tuple[int, float], ...], limit: str
     ) -> Flow:
         """Return the flow of an instruction, slowed to what the memories give when nobody else uses them."""
-        demand = size_bytes / duration_ps
+        demand = size_bytes / duration_ps if duration_ps else math.inf
         capacities = self._bandwidth.capacities
         slowest = demand
         for port, weight in loads:
@@ -202,9 +241,7 @@ class _Run:
             if alone < slowest:
                 slowest = alone
                 limit = self._ports.names[port]
-        if slowest < demand:
-            duration_ps = int(-(-size_bytes // slowest))
-        return Flow(duration_ps, slowest, loads, limit)
+        return Flow(size_bytes / slowest if slowest < demand else duration_ps, slowest, loads, limit)
 
     def _finish(self, position: int, instruction: AnyInstruction) -> None:
         """Tell who waited for the instruction, and return space that nobody needs any more."""
@@ -216,8 +253,16 @@ class _Run:
         for buffer in instruction.frees:
             self._holders[buffer] -= 1
             if not self._holders[buffer]:
-                for port, size in self._held[buffer]:
-                    self._spaces[port].give_back(size, position)
+                self._give_back(buffer, position)
+
+    def _give_back(self, buffer: int, position: int) -> None:
+        extents = self._held[buffer]
+        if not extents:
+            label, name = self._program.instructions[position].label, self._program.buffers[buffer].label
+            raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
+        self._held[buffer] = []
+        for port, size in extents:
+            self._spaces[port].give_back(size, position)
 
     def _members_of(self, memory: str) -> list[int]:
         group = self._program.members.get(memory)
@@ -232,7 +277,7 @@ class _Run:
         loads: dict[int, float] = {}
         for memory, times in touches:
             name = memory
-            if source is None and self._program.members:
+            if source is None and self._is_unrolled:
                 name = self._own_memory(instruction)
             ports = self._members_of(name)
             for port in ports:
@@ -257,18 +302,37 @@ class _Run:
         return extents
 
     def _deadlock(self) -> str:
+        """Return who waits for what: first those that wait for space, as the others wait for them."""
+        instructions = self._program.instructions
         lines = []
-        for position in self._blocked:
-            instruction = self._program.instructions[position]
-            missing = [self._program.instructions[b].label for b in instruction.after if self._end_ps[b] < 0]
-            lines.append(f"{instruction.unit} waits with {instruction.label!r} for {', '.join(missing[:3])}")
-        for space in self._spaces:
-            for size, _ in space.waiting:
-                free = space.capacity_bytes - space.used_bytes
+        for place, space in enumerate(self._spaces):
+            holders = [self._holder(b) for b, held in enumerate(self._held) if place in dict(held)]
+            beside = ", ".join(holders[:_MOST_NAMED]) or "nothing"
+            free = format_bytes(space.capacity_bytes - space.used_bytes)
+            for request in space.waiting:
+                wanted, who = format_bytes(request.size_bytes), instructions[request.position]
                 lines.append(
-                    f"a request for {format_bytes(size)} waits for {space.name}, of which {format_bytes(free)} is free"
+                    f"{who.unit} waits with {who.label!r} for {wanted} of {space.name},"
+                    f" where {free} is free beside {beside}"
                 )
-        return "the machine can no longer move: " + "; ".join(lines[:6])
+        for position in sorted(self._blocked):
+            instruction = instructions[position]
+            missing = [repr(instructions[b].label) for b in instruction.after if self._end_ps[b] < 0]
+            lines.append(
+                f"{instruction.unit} waits with {instruction.label!r} for {', '.join(missing[:_MOST_NAMED])}"
+            )
+        more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+        return "the machine can no longer move: " + "; ".join(lines[:_MOST_LINES] + more)
+
+    def _holder(self, buffer: int) -> str:
+        """Return the label of a buffer, and what has to end before its space returns."""
+        users = [
+            repr(instruction.label)
+            for position, instruction in enumerate(self._program.instructions)
+            if buffer in instruction.frees and self._end_ps[position] < 0
+        ]
+        until = f"until {', '.join(users[:_MOST_NAMED])} ended" if users else "for good"
+        return f"{self._program.buffers[buffer].label!r} (held {until})"
 
     def result(self, trace: Trace, energy: dict[str, float]) -> SimulationResult:
         """Return the figures of the finished run."""
@@ -278,7 +342,8 @@ class _Run:
         for port, name in enumerate(self._ports.names):
             kind = base_name(name)
             traffic[kind] += self._traffic[port]
-            peaks[kind] = max(peaks[kind], self._spaces[port].peak_bytes)
+            peak = max((used for _, used in self._spaces[port].history), default=0)
+            peaks[kind] = max(peaks[kind], peak)
         used = {}
         for name, unit in self._machine.units.items():
             used[name] = (
@@ -286,7 +351,7 @@ class _Run:
             )
         for name, memory in self._machine.memories.items():
             port_bytes = memory.bandwidth_bytes_per_s * memory.copies * makespan / PS_PER_S
-            used[name] = traffic[name] / port_bytes if makespan else 0.0
+            used[name] = min(traffic[name] / port_bytes, 1.0) if makespan else 0.0
         return SimulationResult(
             makespan_ps=makespan,
             busy_ps=self._busy_ps,
@@ -304,8 +369,8 @@ class _Run:
 def simulate(program: Program, spec: ClusteredDsa) -> SimulationResult:
     """Run ``program`` on the machine ``spec`` and return its figures.
 
-    Raises ``ProgramError`` for a program that names what the machine lacks, ``HardwareError`` for a dtype that its
-    units do not compute, ``SimulationError`` for buffers that cannot fit and for deadlock.
+    Raises ``ProgramError`` for a program that names what the machine lacks, ``HardwareError`` for a dtype
+    that its units do not compute, ``SimulationError`` for buffers that cannot fit and for deadlock.
     """
     machine = dsa_machine(spec)
     check_program(program, machine)

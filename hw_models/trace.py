@@ -38,7 +38,7 @@ class Trace:
     members: Mapping[str, int] = field(default_factory=dict)
     """Per unit: how many members do what one entry says."""
     occupancy_bytes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """Per memory: time, and what one copy holds from then on, after every change."""
+    """Per memory: the times at which that changes, and the bytes that one copy holds from then on."""
 
     @property
     def makespan_ps(self) -> int:

@@ -1,7 +1,7 @@
 """Binding a tile of a tensor to cores: into how many parts each dimension is cut, one part per core."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -53,13 +53,18 @@ def plain_binding(extents: Sequence[int], order: Sequence[int], cores: int) -> B
     return Binding(tuple(factors), tuple(order))
 
 
-def held_elsewhere(needs: Sequence[Box | None], pieces: Sequence[tuple[Box, Binding]]) -> int:
+def sample_cores(cores: int) -> tuple[int, ...]:
+    """Return the cores at both ends and one inside: with equal parts, every other is like one of them."""
+    return tuple(dict.fromkeys((0, cores // 2, cores - 1)))
+
+
+def held_elsewhere(needs: Mapping[int, Box | None], pieces: Sequence[tuple[Box, Binding]]) -> int:
     """Return the most elements that one core needs but other cores hold.
 
-    ``needs``: per core the box it reads; ``pieces``: the stored boxes of the tensor and how each is bound.
+    ``needs``: the box that each core reads; ``pieces``: the stored boxes of the tensor and how each is bound.
     """
     worst = 0
-    for core, need in enumerate(needs):
+    for core, need in needs.items():
         if need is None:
             continue
         own = total = 0

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hw_models import ClusteredDsa, HardwareError, MatrixCompute, MatrixUnit, VectorCompute, compute_ps
 from hw_models.quantities import PS_PER_S
-from scheduler.work import NestWork, TileWork, matrix_shape
+from scheduler.work import NestWork, TileWork
 from workloads.loopnest import Operations
 
 
@@ -38,6 +38,14 @@ class ScratchpadDevice(Protocol):
     @property
     def path_bytes_per_ps(self) -> float:
         """Between the global buffer and all local buffers of the cluster."""
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether one read of the global buffer can fill several local buffers."""
+
+    @property
+    def broadcast_bytes_per_ps(self) -> float:
+        """Of one broadcast."""
 
     @property
     def dma_startup_ps(self) -> int:
@@ -88,6 +96,14 @@ class DsaDevice:
         return paths / PS_PER_S
 
     @property
+    def broadcasts(self) -> bool:
+        return self.spec.on_chip_path.broadcast
+
+    @cached_property
+    def broadcast_bytes_per_ps(self) -> float:
+        return min(self.spec.on_chip_path.bandwidth_bytes_per_s / PS_PER_S, self.path_bytes_per_ps)
+
+    @property
     def dma_startup_ps(self) -> int:
         return self.spec.dma.load.startup_ps
 
@@ -107,7 +123,7 @@ class DsaDevice:
 
     def _fastest(self, work: NestWork, dtype: str) -> "Assignment | None":
         operations = work.nest.operations(work.extents)
-        shape = matrix_shape(work.nest, work.extents) if operations.macs else None
+        shape = work.matrix_shape if operations.macs else None
         best: Assignment | None = None
         refusals = []
         for name, unit in self.spec.units.items():

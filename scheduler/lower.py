@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fusion.regions import required_regions
 from hw_models import Buffer, ClusteredDsa, Launch, Program
 from hw_models.machine import dsa_machine
-from scheduler.binding import held_elsewhere
+from scheduler.binding import held_elsewhere, sample_cores
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
 from scheduler.lower_layer import LayerEmitter, LayerPlace
@@ -97,7 +97,7 @@ class _Lowering:
         resident = self._live.local_bytes + exchanged + sum(self._schedule.pieces[p].core_bytes for p in local)
         scope = self._schedule.pieces[run.writes[0]].scope
         budget = self._spec.local_buffer.capacity_bytes - resident
-        tiling = self._tiling(run, routes, scope, budget)
+        tiling = self._tiling(run, routes, scope, budget, exchanged)
         place = LayerPlace(
             run=run, routes=routes, tiling=tiling, scope=scope, exchanged_bytes=exchanged, dtype=self._schedule.dtype,
             has_global_buffer=self._spec.global_buffer is not None, broadcast=self._spec.on_chip_path.broadcast,
@@ -117,11 +117,11 @@ class _Lowering:
         resident = {name: held for name, held in resident.items() if held}
         if not resident:
             return need, 0
-        parts = [run.binding.part(run.box, core) for core in range(run.binding.cores)]
-        needs = [required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for part in parts]
+        parts = {core: run.binding.part(run.box, core) for core in sample_cores(run.binding.cores)}
+        needs = {c: required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for c, part in parts.items()}
         exchanged = 0
         for name, held in resident.items():
-            elements = held_elsewhere([n.get(name) for n in needs], [(p.box, p.binding) for p in held])
+            elements = held_elsewhere({c: n.get(name) for c, n in needs.items()}, [(p.box, p.binding) for p in held])
             exchanged += elements * layer.graph.tensors[name].element_bytes
         return need, exchanged
 
@@ -144,19 +144,21 @@ class _Lowering:
                 routes[name] = route
         return routes
 
-    def _tiling(self, run: LayerRun, routes: dict[str, Route], scope: str, budget_bytes: int) -> Tiling:
+    def _tiling(
+        self, run: LayerRun, routes: dict[str, Route], scope: str, budget_bytes: int, exchanged_bytes: int
+    ) -> Tiling:
         layer = run.layer
         step = max(self._spec.local_buffer.capacity_bytes // _BUDGET_STEPS, 1)
         budget = budget_bytes // step * step if budget_bytes > 2 * step else budget_bytes
-        staging = max(self._device.global_buffer_bytes - self._live.global_bytes, 0)
-        if not self._device.global_buffer_bytes:
-            staging = self._spec.ddr.capacity_bytes
-        part = run.binding.part_extents([hi - lo for lo, hi in run.box])
+        staging = self._device.global_buffer_bytes - self._live.global_bytes
+        staging -= exchanged_bytes * run.binding.cores + self._global_bytes_of(run)
+        box = tuple(hi - lo for lo, hi in run.box)
+        part = run.binding.part_extents(box)
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
-        key = (layer.signature, part, run.binding.cores, ways, scope, budget, staging, self._schedule.dtype)
+        key = (layer.signature, box, part, run.binding.cores, ways, scope, budget, staging, self._schedule.dtype)
         if key not in self._cache:
             request = TileRequest(
-                layer=layer, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,
+                layer=layer, box=box, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,
                 budget_bytes=budget, staging_bytes=staging, dtype=self._schedule.dtype,
             )  # fmt: skip
             try:
@@ -164,6 +166,11 @@ class _Lowering:
             except TilingError as error:
                 raise ScheduleError(f"{self._schedule.graph.name}: {error}") from error
         return self._renamed(self._cache[key], routes)
+
+    def _global_bytes_of(self, run: LayerRun) -> int:
+        """Return what the run's own output takes in the global buffer."""
+        pieces = (self._schedule.pieces[piece] for piece in run.writes)
+        return sum(piece.size_bytes for piece in pieces if piece.scope == "global_buffer")
 
     @staticmethod
     def _renamed(tiling: Tiling, routes: dict[str, Route]) -> Tiling:

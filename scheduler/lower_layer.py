@@ -13,8 +13,8 @@ from hw_models import Buffer, MatrixCompute, Transfer, VectorCompute
 from scheduler.builder import ProgramBuilder
 from scheduler.device import Assignment, DsaDevice
 from scheduler.schedule import LayerRun
-from scheduler.tiling import Route, Tiling
-from scheduler.work import NestWork, TileWork
+from scheduler.tiling import Route, Tiling, burst_bytes
+from scheduler.work import DEPTH, NestWork, TileWork
 
 _SLOTS = 2
 """Buffers per operand: one is filled while the other is used."""
@@ -47,6 +47,18 @@ class _Operand:
     """For each version: the last instruction that uses it."""
 
 
+@dataclass(slots=True)
+class _Staged:
+    """An operand that stays in the global buffer: what has been fetched of it so far."""
+
+    left_bytes: int
+    buffer: int = -1
+    versions: dict[tuple[object, ...], int] = field(default_factory=dict)
+    """The DMA transfer that brought each version."""
+    ahead_bytes: int = 0
+    """Fetched beyond the versions used so far."""
+
+
 class LayerEmitter:
     """Writes one layer run into a program."""
 
@@ -56,11 +68,17 @@ class LayerEmitter:
         self._place = place
         self._layer = place.run.layer
         self._operands = {name: _Operand() for name in place.tiling.loads}
-        self._staged: list[int] = []
+        self._passed: list[int] = []
         """Last on-chip transfer of each tile that came through the global buffer."""
+        self._staged = {name: _Staged(size) for name, size in place.tiling.staged.items()}
         self._stored: list[int] = []
         """Last instruction that takes each output tile out of the local buffer."""
+        self._gathered: list[tuple[int, int, int]] = []
+        """Output tiles in the global buffer that no burst has taken yet: transfer, buffer, bytes."""
         self._sent: list[int] = []
+        """Bursts to DDR."""
+        self._last_burst: dict[str, int] = {}
+        self._last_transfer: dict[str, int] = {}
         self._works: dict[tuple[object, ...], tuple[TileWork, list[Assignment]]] = {}
         self.first_compute = -1
         self.first_path_store = -1
@@ -70,12 +88,14 @@ class LayerEmitter:
         """Add all tiles, in the tiling's order."""
         exchange = self._exchange()
         last_depth = self._place.tiling.depth_steps - 1
+        tiles, done = math.prod(self._place.tiling.counts), 0
         for position, extents, depth_step, depth in self._place.tiling.steps():
             work, jobs = self._work(extents, depth, last=depth_step == last_depth)
             loads = self._load(position, depth_step, work)
             self._compute(jobs, work, [*loads, *exchange], depth_step == 0, depth_step == last_depth)
             if depth_step == last_depth:
-                self._store(work)
+                done += 1
+                self._store(work, final=done == tiles)
         self._release_operands()
 
     def _work(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Assignment]]:
@@ -126,8 +146,8 @@ class LayerEmitter:
                 continue
             depends = self._layer.dependencies.get(name, frozenset())
             place: tuple[object, ...] = tuple(where for dim, where in enumerate(position) if dim in depends)
-            if self._place.tiling.depth_steps > 1:
-                place = (*position, depth_step)
+            if DEPTH in depends:
+                place = (*place, depth_step)
             if place != operand.place:
                 operand.place = place
                 changing.append(name)
@@ -136,19 +156,22 @@ class LayerEmitter:
         waits = self._free_slots(changing)
         exclusive = [name for name in changing if not self._is_shared(name)]
         shared = [name for name in changing if self._is_shared(name)]
-        staged, staging_buffer = self._from_ddr(changing, work, waits)
+        kept = [load for name in changing if (load := self._from_global(name, work)) >= 0]
+        passing = [name for name in changing if name not in self._place.tiling.staged]
+        fetched, buffer = self._from_ddr(passing, work, waits)
         transfers = []
         if self._place.has_global_buffer:
             for names, one_for_all in ((exclusive, False), (shared, True)):
                 if names:
-                    transfers.append(self._to_cores(names, work, one_for_all, (*waits, *staged)))
-            if staged:
+                    transfers.append(self._to_cores(names, work, one_for_all, (*waits, *fetched, *kept)))
+            if fetched:
                 for transfer in transfers:
-                    self._builder.free(transfer, staging_buffer)
-                self._staged.append(transfers[-1])
+                    self._builder.free(transfer, buffer)
+                self._passed.append(transfers[-1])
         else:
-            transfers = staged
+            transfers = fetched
         for name in changing:
+            self._last_transfer[name] = transfers[-1] if name in shared else transfers[0]
             self._allocate_operand(name, transfers, work, name in shared)
         return transfers
 
@@ -180,9 +203,34 @@ class LayerEmitter:
         if not self._place.has_global_buffer:
             fan_out = max(self._place.routes[name].sharing for name in names) if len(names) == 1 else 1
             return [self._transfer("dma_load", label, "ddr", "local_buffer", size, waits, fan_out)], -1
-        slot = self._staged[-_SLOTS:][:1] if len(self._staged) >= _SLOTS else []
+        slot = self._passed[-_SLOTS:][:1] if len(self._passed) >= _SLOTS else []
         load = self._transfer("dma_load", label, "ddr", "global_buffer", size, tuple(slot))
         return [load], self._builder.allocate(load, Buffer("global_buffer", size, label=label))
+
+    def _from_global(self, name: str, work: TileWork) -> int:
+        """Return the DMA burst that brings a staged operand's current version, adding it if it is a new one; else -1."""
+        staged = self._staged.get(name)
+        if staged is None:
+            return -1
+        place = self._operands[name].place
+        assert place is not None
+        if place in staged.versions:
+            return staged.versions[place]
+        route = self._place.routes[name]
+        size = math.ceil(work.operand_bytes[name] * route.from_ddr) * self._place.run.binding.cores // route.sharing
+        if staged.ahead_bytes < size and staged.left_bytes:
+            fetched = min(max(burst_bytes(self._device), size - staged.ahead_bytes), staged.left_bytes)
+            label = f"{self._layer.sink.name} load"
+            load = self._transfer("dma_load", label, "ddr", "global_buffer", fetched)
+            if staged.buffer < 0:
+                whole = self._place.tiling.staged[name]
+                staged.buffer = self._builder.allocate(load, Buffer("global_buffer", whole, label=name))
+            staged.left_bytes -= fetched
+            staged.ahead_bytes += fetched
+            self._last_burst[name] = load
+        staged.ahead_bytes = max(staged.ahead_bytes - size, 0)
+        staged.versions[place] = self._last_burst[name]
+        return staged.versions[place]
 
     def _to_cores(self, names: list[str], work: TileWork, one_for_all: bool, after: tuple[int, ...]) -> int:
         """Move operands from the global buffer to the cores: each its own part, or one read for all that share it."""
@@ -229,39 +277,51 @@ class LayerEmitter:
                 operand.users.append(done)
         self._last_compute = done
 
-    def _store(self, work: TileWork) -> None:
-        """Take the finished tile where the output belongs."""
+    def _store(self, work: TileWork, *, final: bool) -> None:
+        """Take the finished tile where the output belongs; tiles for DDR gather in the global buffer to bursts."""
         scope, label = self._place.scope, f"{self._layer.sink.name} store"
         if scope == "local_buffer":
             return
         cores = self._place.run.binding.cores
         size = work.output_bytes
         after: tuple[int, ...] = (self._last_compute,)
-        if self._place.has_global_buffer:
-            moved = self._transfer("path_store", label, "local_buffer", "global_buffer", size, after)
-            self._builder.free(moved, self._output)
-            self._stored.append(moved)
-            if self.first_path_store < 0:
-                self.first_path_store = moved
-            if scope == "ddr":
-                if len(self._sent) >= _SLOTS:
-                    self._builder.wait(moved, (self._sent[-_SLOTS],))
-                staging = self._builder.allocate(moved, Buffer("global_buffer", size, label=label))
-                sent = self._transfer("dma_store", label, "global_buffer", "ddr", size * cores, (moved,))
-                self._builder.free(sent, staging)
-                self._sent.append(sent)
-        else:
+        if not self._place.has_global_buffer:
             sent = self._transfer("dma_store", label, "local_buffer", "ddr", size * cores, after)
             self._builder.free(sent, self._output)
             self._stored.append(sent)
-        if scope == "ddr" and self.first_dma_store < 0:
-            self.first_dma_store = sent
+            self.first_dma_store = sent if self.first_dma_store < 0 else self.first_dma_store
+            return
+        moved = self._transfer("path_store", label, "local_buffer", "global_buffer", size, after)
+        self._builder.free(moved, self._output)
+        self._stored.append(moved)
+        self.first_path_store = moved if self.first_path_store < 0 else self.first_path_store
+        if scope == "ddr":
+            if not self._gathered and len(self._sent) >= _SLOTS:
+                self._builder.wait(moved, (self._sent[-_SLOTS],))
+            buffer = self._builder.allocate(moved, Buffer("global_buffer", size, label=label))
+            self._gathered.append((moved, buffer, size * cores))
+            if final or sum(size for _, _, size in self._gathered) >= burst_bytes(self._device):
+                self._send(label)
+
+    def _send(self, label: str) -> None:
+        """Write the gathered tiles to DDR in one burst."""
+        total = sum(size for _, _, size in self._gathered)
+        sources = tuple(moved for moved, _, _ in self._gathered)
+        sent = self._transfer("dma_store", label, "global_buffer", "ddr", total, sources)
+        for _, buffer, _ in self._gathered:
+            self._builder.free(sent, buffer)
+        self._gathered = []
+        self._sent.append(sent)
+        self.first_dma_store = sent if self.first_dma_store < 0 else self.first_dma_store
 
     def _release_operands(self) -> None:
         """End the lives of the last versions."""
         for operand in self._operands.values():
             if operand.buffer >= 0 and operand.users:
                 self._builder.free(operand.users[-1], operand.buffer)
+        for name, staged in self._staged.items():
+            if staged.buffer >= 0:
+                self._builder.free(self._last_transfer[name], staged.buffer)
 
 
 def merged(

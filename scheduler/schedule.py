@@ -73,28 +73,11 @@ class Schedule:
 
     @cached_property
     def tensor_scopes(self) -> dict[str, int]:
-        """Per memory: how many kernel or instance outputs are kept there."""
+        """Per memory: how many outputs of layers (of kernels, where a kernel is one layer) are kept there."""
         counts: dict[str, int] = {"local_buffer": 0, "global_buffer": 0, "ddr": 0}
-        for instance in self.instances:
-            own = {piece for run in instance.runs for piece in run.writes}
-            inner = {piece for run in instance.runs for pieces in run.reads.values() for piece in pieces}
-            for piece in own - inner | {p for p in own & inner if self._read_elsewhere(p, instance)}:
-                counts[self.pieces[piece].scope] += 1
+        for piece in self.pieces:
+            counts[piece.scope] += 1
         return counts
-
-    @cached_property
-    def readers(self) -> Mapping[int, frozenset[str]]:
-        """Names of the instances that read each piece."""
-        found: dict[int, set[str]] = {piece: set() for piece in range(len(self.pieces))}
-        for instance in self.instances:
-            for run in instance.runs:
-                for pieces in run.reads.values():
-                    for piece in pieces:
-                        found[piece].add(instance.name)
-        return {piece: frozenset(names) for piece, names in found.items()}
-
-    def _read_elsewhere(self, piece: int, instance: Instance) -> bool:
-        return bool(self.readers[piece] - {instance.name})
 
     def __str__(self) -> str:
         lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]

@@ -1,22 +1,32 @@
 """Tiles of a layer on one core: small enough for the local buffer, in an order that reloads little.
 
-The tile is found by descent: from a core's whole part, the dimension whose halving helps most is halved until the
-tile fits, and further while the estimated time falls. The estimate is the pipeline of the machine: the slowest of DMA,
-on-chip path and compute units sets the pace, the first load and the last store stand alone.
+A tile halves each dimension of a core's part some number of times. The search halves what helps most until the tile
+fits, then climbs: halve one dimension, double one, or trade one for another, while the estimated time falls. The
+estimate is the pipeline of the machine: the slowest of DMA, on-chip path and compute units sets the pace, the first
+load and the last store stand alone. Operands that fit the global buffer stay there while the layer runs, so that DDR is
+read once for them, in long bursts, however often their tiles go to the cores.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.device import ScratchpadDevice
-from scheduler.work import Extents, Layer, TileWork
+from scheduler.device import ScheduleError, ScratchpadDevice
+from scheduler.work import DEPTH, Extents, Layer, TileWork
 
-MOST_TILES = 64
+MOST_TILES = 16
 """Per core and layer, unless the local buffer forces more: beyond it overlap gains nothing and simulation costs."""
+WORTHWHILE = 0.99
+"""A change has to bring the estimate down to this share."""
+HIDDEN_COST = 0.1
+"""Share of the faster stages' time that counts all the same: overlap is never perfect, and idle stages save energy."""
+MOST_CLIMBS = 12
+BURST_STARTUPS = 8
+"""Operands that stay in the global buffer are fetched in bursts that last this many DMA start-ups."""
 
 
-class TilingError(ValueError):
+class TilingError(ScheduleError):
     """A layer of which not even the smallest tile fits."""
 
 
@@ -44,9 +54,13 @@ class Tiling:
     depth: int | None
     depth_extent: int
     loads: Mapping[str, int]
-    """How often each streamed operand is loaded."""
+    """How often each streamed operand is loaded into the local buffer."""
+    staged: Mapping[str, int]
+    """Operands from DDR that stay in the global buffer while the layer runs, with their bytes."""
     buffer_bytes: int
     """Local buffer that the tiles in flight take."""
+    tile_bytes: int
+    """Of one tile alone: its operands and its output once."""
     estimate_ps: float
 
     @property
@@ -59,13 +73,17 @@ class Tiling:
 
     def with_names(self, names: Sequence[str]) -> "Tiling":
         """Return the tiling of an equal layer whose streamed operands, in the same order, have other names."""
-        return replace(self, loads=dict(zip(names, self.loads.values(), strict=True)))
+        renamed = dict(zip(self.loads, names, strict=True))
+        return replace(
+            self,
+            loads={renamed[name]: times for name, times in self.loads.items()},
+            staged={renamed[name]: size for name, size in self.staged.items()},
+        )
 
     def steps(self) -> Iterator[tuple[tuple[int, ...], Extents, int, int | None]]:
         """Yield (position per dimension, extents, depth step, depth iterations) of every tile in order."""
         counts = self.counts
-        ordered = [range(counts[dim]) for dim in self.order]
-        for place in _product(ordered):
+        for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
             position = [0] * len(counts)
             for dim, where in zip(self.order, place, strict=True):
                 position[dim] = where
@@ -78,20 +96,13 @@ class Tiling:
                 yield tuple(position), extents, step, depth
 
 
-def _product(ranges: Sequence[range]) -> Iterator[tuple[int, ...]]:
-    if not ranges:
-        yield ()
-        return
-    for first in ranges[0]:
-        for rest in _product(ranges[1:]):
-            yield (first, *rest)
-
-
 @dataclass(frozen=True, slots=True)
 class TileRequest:
     """What a tiling is asked for: a layer, one core's part, where operands are, where the output goes, the space."""
 
     layer: Layer
+    box: Extents
+    """Of the sink, on all cores of the cluster together."""
     part: Extents
     cores: int
     routes: Mapping[str, Route]
@@ -99,7 +110,7 @@ class TileRequest:
     output_scope: str
     budget_bytes: int
     staging_bytes: int
-    """Global buffer that may hold tiles passing through."""
+    """Global buffer that may hold operands and tiles passing through."""
     dtype: str
 
 
@@ -108,10 +119,8 @@ def choose_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling:
     return _Search(request, device).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    tile: Extents
-    depth: int | None
+_Halvings = tuple[int, ...]
+"""How often each sink dimension is halved; the last entry is the depth."""
 
 
 class _Search:
@@ -120,12 +129,16 @@ class _Search:
         self._device = device
         layer = request.layer
         self._depends = layer.dependencies
-        loop = layer.depth_loop
-        nest = layer.contraction
+        loop, nest = layer.depth_loop, layer.contraction
         self._depth_extent = nest.loops[loop].extent if nest is not None and loop is not None else 1
-        order = layer.sink.order
-        self._orders = self._candidate_orders(order)
-        self._works: dict[_Candidate, TileWork] = {}
+        self._limits = tuple(max(size - 1, 0).bit_length() for size in (*request.part, self._depth_extent))
+        self._orders = self._candidate_orders(layer.sink.order)
+        whole = layer.tile_work(request.box)
+        self._distinct = {
+            name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_ddr) for name, route in request.routes.items()
+        }
+        self._found: dict[_Halvings, Tiling] = {}
+        self._has_global = device.global_buffer_bytes > 0
 
     def _candidate_orders(self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the memory order, and the orders with one operand's dimensions outermost: it is loaded least."""
@@ -136,137 +149,187 @@ class _Search:
         return list(orders)
 
     def run(self) -> Tiling:
-        start = _Candidate(self._request.part, None)
-        best = self._evaluate(start)
-        current, fits = start, self._fits(best)
-        while True:
-            options = [(self._evaluate(c), c) for c in self._halvings(current)]
+        current: _Halvings = (0,) * len(self._limits)
+        best = self._tiling(current)
+        while not self._fits(best):
+            options = [h for h in self._halved(current) if self._tiling(h).tile_bytes < best.tile_bytes]
+            if not options:
+                raise self._too_small(best)
+            before = best
+            current = min(options, key=lambda h: (self._price(self._tiling(h), before), h))
+            best = self._tiling(current)
+        tight = any(current)
+        for _ in range(MOST_CLIMBS):
+            options = [h for h in self._neighbours(current, trades=tight) if self._allowed(self._tiling(h), best)]
             if not options:
                 break
-            if not fits:
-                # towards fitting: least time among those that shrink the buffers most sensibly
-                tiling, current = min(options, key=lambda o: (not self._fits(o[0]), self._shrink_cost(o[0], best)))
-                best, fits = tiling, self._fits(tiling)
-                continue
-            allowed = [o for o in options if self._fits(o[0]) and self._tiles(o[0]) <= MOST_TILES]
-            if not allowed:
+            candidate = min(options, key=lambda h: (self._tiling(h).estimate_ps, h))
+            if self._tiling(candidate).estimate_ps >= best.estimate_ps * WORTHWHILE:
                 break
-            tiling, candidate = min(allowed, key=lambda o: o[0].estimate_ps)
-            if tiling.estimate_ps >= best.estimate_ps:
-                break
-            best, current = tiling, candidate
-        if not fits:
-            request = self._request
-            raise TilingError(
-                f"layer {request.layer.sink.name!r}: its smallest tile needs {best.buffer_bytes} bytes, the local buffer"
-                f" has {request.budget_bytes} for it; raise local_buffer.capacity"
-            )
+            current, best = candidate, self._tiling(candidate)
         return best
 
-    @staticmethod
-    def _tiles(tiling: Tiling) -> int:
-        return math.prod(tiling.counts) * tiling.depth_steps
+    def _too_small(self, tiling: Tiling) -> TilingError:
+        request = self._request
+        return TilingError(
+            f"layer {request.layer.sink.name!r}: its smallest tile needs {tiling.buffer_bytes} bytes of local buffer"
+            f" and {self._staging(tiling)} of global buffer; {request.budget_bytes} and {request.staging_bytes} are free:"
+            " raise local_buffer.capacity or global_buffer.capacity"
+        )
+
+    def _allowed(self, tiling: Tiling, best: Tiling) -> bool:
+        return self._fits(tiling) and _tiles(tiling) <= max(MOST_TILES, _tiles(best))
 
     @staticmethod
-    def _shrink_cost(option: Tiling, before: Tiling) -> float:
-        """Return time gained or lost per byte saved: the price of fitting."""
-        saved = before.buffer_bytes - option.buffer_bytes
-        if saved <= 0:
-            return math.inf
-        return (option.estimate_ps - before.estimate_ps) / saved
+    def _price(option: Tiling, before: Tiling) -> float:
+        """Return time lost per byte saved: the price of fitting."""
+        return (option.estimate_ps - before.estimate_ps) / (before.tile_bytes - option.tile_bytes)
 
     def _fits(self, tiling: Tiling) -> bool:
-        return tiling.buffer_bytes <= self._request.budget_bytes and self._staged(tiling) <= self._request.staging_bytes
-
-    def _staged(self, tiling: Tiling) -> int:
-        """Return the global buffer that two tiles of everything from and to DDR take at once."""
         request = self._request
-        work = self._work(_Candidate(tiling.tile, tiling.depth))
-        total = 0
+        return tiling.buffer_bytes <= request.budget_bytes and self._staging(tiling) <= request.staging_bytes
+
+    def _staging(self, tiling: Tiling) -> int:
+        """Return the global buffer that the layer takes: staged operands, two tiles of everything else."""
+        if not self._has_global:
+            return 0
+        request = self._request
+        work = request.layer.tile_work(tiling.tile, tiling.depth)
+        total = sum(tiling.staged.values())
         for name, route in request.routes.items():
-            total += int(work.operand_bytes.get(name, 0) * route.from_ddr) * request.cores // route.sharing
-        if request.output_scope == "ddr":
-            total += work.output_bytes * request.cores
-        return 2 * total
+            if name not in tiling.staged:
+                total += 2 * math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * request.cores // route.sharing
+        return total + self._storing(work.output_bytes)
 
-    def _halvings(self, candidate: _Candidate) -> Iterator[_Candidate]:
-        for dim, size in enumerate(candidate.tile):
-            if size > 1:
-                yield _Candidate((*candidate.tile[:dim], -(-size // 2), *candidate.tile[dim + 1 :]), candidate.depth)
-        depth = self._depth_extent if candidate.depth is None else candidate.depth
-        if depth > 1:
-            yield _Candidate(candidate.tile, -(-depth // 2))
+    def _storing(self, output_bytes: int) -> int:
+        """Return the global buffer that output tiles on their way to DDR take: one burst collects, one leaves."""
+        if self._request.output_scope != "ddr":
+            return 0
+        tile = output_bytes * self._request.cores
+        return 2 * (burst_bytes(self._device) // tile * tile + tile) if tile < burst_bytes(self._device) else 2 * tile
 
-    def _work(self, candidate: _Candidate) -> TileWork:
-        if candidate not in self._works:
-            self._works[candidate] = self._request.layer.tile_work(candidate.tile, candidate.depth)
-        return self._works[candidate]
+    def _halved(self, halvings: _Halvings) -> Iterator[_Halvings]:
+        for place, limit in enumerate(self._limits):
+            if halvings[place] < limit:
+                yield (*halvings[:place], halvings[place] + 1, *halvings[place + 1 :])
 
-    def _evaluate(self, candidate: _Candidate) -> Tiling:
-        """Return the tiling of ``candidate`` in the order that loads fewest bytes."""
+    def _doubled(self, halvings: _Halvings) -> Iterator[_Halvings]:
+        for place, times in enumerate(halvings):
+            if times:
+                yield (*halvings[:place], times - 1, *halvings[place + 1 :])
+
+    def _neighbours(self, halvings: _Halvings, *, trades: bool) -> Iterator[_Halvings]:
+        yield from self._halved(halvings)
+        for doubled in self._doubled(halvings) if trades else ():
+            yield doubled
+            yield from (trade for trade in self._halved(doubled) if trade != halvings)
+
+    def _tiling(self, halvings: _Halvings) -> Tiling:
+        if halvings not in self._found:
+            self._found[halvings] = self._evaluate(halvings)
+        return self._found[halvings]
+
+    def _evaluate(self, halvings: _Halvings) -> Tiling:
+        """Return the tiling of ``halvings`` in the order that loads fewest bytes."""
         request = self._request
-        work = self._work(candidate)
-        counts = [-(-whole // part) for whole, part in zip(request.part, candidate.tile, strict=True)]
-        steps = 1 if candidate.depth is None else -(-self._depth_extent // candidate.depth)
+        tile = tuple(-(-size // 2**times) for size, times in zip(request.part, halvings, strict=False))
+        depth = -(-self._depth_extent // 2 ** halvings[-1]) if halvings[-1] else None
+        work = request.layer.tile_work(tile, depth)
+        counts = [-(-whole // part) for whole, part in zip(request.part, tile, strict=True)]
+        steps = 1 if depth is None else -(-self._depth_extent // depth)
         order, loads = min(
             ((order, self._loads(order, counts, steps, work)) for order in self._orders),
             key=lambda option: sum(times * work.operand_bytes[name] for name, times in option[1].items()),
         )
-        buffers = sum(
-            math.ceil(work.operand_bytes[name] * request.routes[name].streamed) * (2 if times > 1 else 1)
-            for name, times in loads.items()
-        )
-        buffers += work.internal_bytes
+        streamed = {name: math.ceil(work.operand_bytes[name] * request.routes[name].streamed) for name in loads}
+        output = work.output_bytes if request.output_scope != "local_buffer" else 0
         tiles = math.prod(counts)
-        if request.output_scope != "local_buffer":
-            buffers += work.output_bytes * (2 if tiles > 1 else 1)
+        buffers = sum(size * (2 if loads[name] > 1 else 1) for name, size in streamed.items())
+        buffers += work.internal_bytes + output * (2 if tiles > 1 else 1)
+        staged = self._staged(loads, work, output)
         return Tiling(
-            part=request.part, tile=candidate.tile, order=order, depth=candidate.depth,
-            depth_extent=self._depth_extent, loads=loads, buffer_bytes=buffers,
-            estimate_ps=self._estimate(work, loads, tiles, steps),
+            part=request.part, tile=tile, order=order, depth=depth, depth_extent=self._depth_extent, loads=loads,
+            staged=staged, buffer_bytes=buffers, tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
+            estimate_ps=self._estimate(work, loads, staged, tiles, steps),
         )  # fmt: skip
 
     def _loads(self, order: Sequence[int], counts: Sequence[int], steps: int, work: TileWork) -> dict[str, int]:
-        """Return how often each operand is loaded: once per change of a dimension it depends on, or outside one."""
+        """Return how often each operand is loaded: once per change of a loop it depends on, or of one outside that."""
+        trips = [*(counts[dim] for dim in order), steps]
+        loops = [*order, DEPTH]
         loads = {}
-        trips = [counts[dim] for dim in order]
         for name in self._request.routes:
-            if name not in work.operand_bytes:
-                continue
-            depends = self._depends.get(name, frozenset())
-            innermost = max((place for place, dim in enumerate(order) if dim in depends and counts[dim] > 1), default=-1)
-            times = math.prod(trips[: innermost + 1])
-            if steps > 1:
-                times = math.prod(trips) * steps
-            loads[name] = times
+            if name in work.operand_bytes:
+                depends = self._depends.get(name, frozenset())
+                inner = max((p for p, loop in enumerate(loops) if loop in depends and trips[p] > 1), default=-1)
+                loads[name] = math.prod(trips[: inner + 1])
         return loads
 
-    def _estimate(self, work: TileWork, loads: Mapping[str, int], tiles: int, steps: int) -> float:
+    def _staged(self, loads: Mapping[str, int], work: TileWork, output_bytes: int) -> dict[str, int]:
+        """Return the operands from DDR that the global buffer holds as a whole, smallest first, and their bytes."""
+        if not self._has_global:
+            return {}
+        request = self._request
+        free = request.staging_bytes - self._storing(output_bytes)
+        passing = {
+            n: 2 * math.ceil(work.operand_bytes[n] * request.routes[n].from_ddr) * request.cores // request.routes[n].sharing
+            for n in loads
+        }
+        free -= sum(passing.values())
+        staged = {}
+        for name in sorted(loads, key=lambda n: (self._distinct[n], n)):
+            size = self._distinct[name]
+            if loads[name] > 1 and size and size <= free + passing[name]:
+                staged[name] = size
+                free += passing[name] - size
+        return staged
+
+    def _estimate(
+        self, work: TileWork, loads: Mapping[str, int], staged: Mapping[str, int], tiles: int, steps: int
+    ) -> float:
         """Return the pipeline's time in picoseconds: slowest stage throughout, first load, last store."""
         request, device = self._request, self._device
         passes = tiles * steps
-        ddr = path = 0.0
-        ddr_starts = path_starts = 0
+        ddr = path = ddr_starts = broadcast_ps = 0.0
+        path_starts = 0
         for name, times in loads.items():
             route = request.routes[name]
             distinct = work.operand_bytes[name] * request.cores / route.sharing
-            path += distinct * times * route.streamed
-            path_starts += times
-            if route.from_ddr:
+            if route.sharing > 1 and device.broadcasts:
+                broadcast_ps += times * (distinct * route.streamed / device.broadcast_bytes_per_ps + device.path_startup_ps)
+            else:
+                path += distinct * times * route.streamed
+                path_starts += times
+            if name in staged:
+                ddr += staged[name]
+                ddr_starts += max(staged[name] / burst_bytes(device), 1.0)
+            elif route.from_ddr:
                 ddr += distinct * times * route.from_ddr
                 ddr_starts = max(ddr_starts, times)
+        load_ps = ddr / device.ddr_bytes_per_ps + ddr_starts * device.dma_startup_ps
         store = work.output_bytes * request.cores
-        stored = 0.0
+        stored = store_ps = 0.0
         if request.output_scope != "local_buffer":
             path += store * tiles
+            path_starts += tiles
             stored = store / device.path_bytes_per_ps + device.path_startup_ps
         if request.output_scope == "ddr":
-            ddr += store * tiles
-            stored += store / device.ddr_bytes_per_ps + device.dma_startup_ps
-        ddr_ps = ddr / device.ddr_bytes_per_ps + ddr_starts * device.dma_startup_ps
+            bursts = max(min(tiles, store * tiles / burst_bytes(device)), 1.0)
+            store_ps = store * tiles / device.ddr_bytes_per_ps + bursts * device.dma_startup_ps
+            stored += store_ps / bursts
+        shared_ps = (ddr + store * tiles * (request.output_scope == "ddr")) / device.ddr_bytes_per_ps
         path_ps = path / device.path_bytes_per_ps + path_starts * device.path_startup_ps
-        compute_ps = [times * passes for times in device.compute_ps(work, request.dtype).values()]
-        first = (ddr_ps + path_ps) / max(passes, 1)
-        slowest = max(ddr_ps, path_ps, *compute_ps, 0.0)
-        last = sum(compute_ps) / max(passes, 1) + stored
-        return slowest + first + last
+        stages = [load_ps, store_ps, shared_ps, path_ps, broadcast_ps]
+        stages += [times * passes for times in device.compute_ps(work, request.dtype).values()]
+        hidden = sum(stages) - shared_ps - max(stages)
+        alone = (sum(stages) - shared_ps - store_ps) / max(passes, 1)
+        return max(stages) + HIDDEN_COST * hidden + alone + stored
+
+
+def _tiles(tiling: Tiling) -> int:
+    return math.prod(tiling.counts) * tiling.depth_steps
+
+
+def burst_bytes(device: ScratchpadDevice) -> int:
+    """Return the size of a DMA burst that makes its start-up small."""
+    return max(int(BURST_STARTUPS * device.dma_startup_ps * device.ddr_bytes_per_ps), 1)

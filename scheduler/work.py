@@ -6,7 +6,7 @@ maps, so halos, broadcasts and recomputation are in the figures without being me
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -18,12 +18,28 @@ LoopRole = Literal["rows", "columns", "depth", "count"]
 Extents = tuple[int, ...]
 
 
+DEPTH = -1
+"""Stands among the sink dimensions for the anchor's depth loop."""
+
+
 @dataclass(frozen=True, slots=True)
 class NestWork:
     """A loop nest of the layer and its iterations per loop for one tile."""
 
     nest: LoopNest
     extents: Extents
+    roles: "tuple[LoopRole, ...] | None"
+    """What the loops are to a matrix engine, if the nest is a product of two operands."""
+
+    @property
+    def matrix_shape(self) -> tuple[int, int, int, int] | None:
+        """Rows, columns, depth and count of the tile's products; None if the nest is no product of two operands."""
+        if self.roles is None:
+            return None
+        sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
+        for role, extent in zip(self.roles, self.extents, strict=True):
+            sizes[role] *= extent
+        return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +92,13 @@ class Layer:
         return tuple(found)
 
     @cached_property
-    def _nests(self) -> tuple[tuple[LoopNest, bool], ...]:
-        """The nests in reverse order; whether each writes a tensor internal to an operator."""
+    def _nests(self) -> tuple[tuple[LoopNest, bool, tuple[LoopRole, ...] | None], ...]:
+        """The nests in reverse order; whether each writes a tensor internal to an operator; its loops' roles."""
         listed = []
         for position in reversed(self.ops):
             op = self.graph.ops[position]
             internal = {tensor.name for tensor in op.internals}
-            listed += [(nest, nest.write.tensor in internal) for nest in reversed(op.nests)]
+            listed += [(n, n.write.tensor in internal, loop_roles(n)) for n in reversed(op.nests)]
         return tuple(listed)
 
     @cached_property
@@ -92,7 +108,7 @@ class Layer:
     @cached_property
     def contraction(self) -> LoopNest | None:
         """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one."""
-        found = [nest for nest, _ in self._nests if mapping_of(nest) == "contraction"]
+        found = [nest for nest, _, _ in self._nests if mapping_of(nest) == "contraction"]
         return max(found, key=lambda nest: math.prod(nest.extents), default=None)
 
     @cached_property
@@ -111,7 +127,7 @@ class Layer:
         need[self.sink.name] = tile
         works = []
         internal_bytes = 0
-        for nest, writes_internal in self._nests:
+        for nest, writes_internal, roles in self._nests:
             wanted = need.get(nest.write.tensor)
             if wanted is None:
                 continue
@@ -125,7 +141,7 @@ class Layer:
                 need[read.tensor] = touched if known is None else tuple(map(max, touched, known))
             if writes_internal:
                 internal_bytes += math.prod(wanted) * self._internal_bytes[nest.write.tensor]
-            works.append(NestWork(nest, tuple(extents)))
+            works.append(NestWork(nest, tuple(extents), roles))
         tensors = graph.tensors
         operand_bytes = {
             name: math.prod(need[name]) * tensors[name].element_bytes for name in self.inputs if name in need
@@ -142,16 +158,21 @@ class Layer:
 
     @cached_property
     def dependencies(self) -> Mapping[str, frozenset[int]]:
-        """For each operand the sink dimensions that choose which part of it a tile needs."""
+        """For each operand the sink dimensions, and ``DEPTH``, that choose which part of it a tile needs."""
         whole = self.tile_work(self.sink.shape)
         found: dict[str, set[int]] = {name: set() for name in whole.operand_bytes}
-        for dim, size in enumerate(self.sink.shape):
-            if size > 1:
-                one = tuple(1 if d == dim else s for d, s in enumerate(self.sink.shape))
-                part = self.tile_work(one)
-                for name, total in whole.operand_bytes.items():
-                    if part.operand_bytes.get(name, 0) < total:
-                        found[name].add(dim)
+        shape = self.sink.shape
+        parts = {
+            dim: self.tile_work(tuple(1 if d == dim else s for d, s in enumerate(shape)))
+            for dim, size in enumerate(shape)
+            if size > 1
+        }
+        if self.depth_loop is not None:
+            parts[DEPTH] = self.tile_work(shape, 1)
+        for dim, part in parts.items():
+            for name, total in whole.operand_bytes.items():
+                if part.operand_bytes.get(name, 0) < total:
+                    found[name].add(dim)
         return {name: frozenset(dims) for name, dims in found.items()}
 
     @cached_property
@@ -165,7 +186,7 @@ class Layer:
             shapes = tuple((access.shape, access.indices) for access in accesses)
             return nest.loops, names, shapes, nest.per_iteration, nest.per_output
 
-        nests = tuple(key(nest) for nest, _ in self._nests)
+        nests = tuple(key(nest) for nest, _, _ in self._nests)
         tensors = self.graph.tensors
         roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role) for n in self.inputs)
         outputs = tuple((number.get(n), tensors[n].element_bytes, tensors[n].shape) for n in self.outputs)
@@ -194,13 +215,3 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
             roles.append("count")
     return tuple(roles)
 
-
-def matrix_shape(nest: LoopNest, extents: Sequence[int]) -> tuple[int, int, int, int] | None:
-    """Return (rows, columns, depth, count) of a contraction's tile, None if it is no product of two operands."""
-    roles = loop_roles(nest)
-    if roles is None:
-        return None
-    sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
-    for role, extent in zip(roles, extents, strict=True):
-        sizes[role] *= extent
-    return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]

@@ -46,6 +46,7 @@ _FOLDS: dict[str, Fold] = {
     "Div": _divide,
     "Identity": lambda _, v: v[0],
     "Floor": lambda _, v: np.floor(v[0]),
+    "Range": lambda _, v: np.arange(*(bound.reshape(-1)[0] for bound in v), dtype=v[0].dtype),
     "Equal": lambda _, v: np.asarray(v[0] == v[1]),
     "Where": lambda _, v: np.where(v[0], v[1], v[2]),
 }
@@ -67,11 +68,11 @@ def fold(
         return None if value is None else [value]
     try:
         simple = _FOLDS.get(node.op_type)
+        if _is_large(node, values):
+            return None
         if simple is not None:
             results = [simple(attributes, values)]
         else:
-            if _is_large(node, values):
-                return None
             model = onnx.helper.make_node(node.op_type, node.input, node.output)
             model.attribute.extend(node.attribute)
             names = [name for name in node.input if name]
@@ -89,7 +90,7 @@ def _is_large(node: onnx.NodeProto, values: Sequence[Array]) -> bool:
         base = 1.0 if node.op_type != "Tile" else float(values[0].size)
         return bool(np.prod(np.maximum(wanted, 1)) * base > LARGEST_KNOWN_VALUE)
     if node.op_type == "Range":
-        start, limit, delta = (float(v) for v in values)
+        start, limit, delta = (float(v.reshape(-1)[0]) for v in values)
         return delta == 0 or (limit - start) / delta > LARGEST_KNOWN_VALUE
     return node.op_type == "Pad"
 

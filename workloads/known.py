@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx
 from onnx import helper
 
-from workloads.graph import WorkloadError
-from workloads.operators.registry import Array
+from workloads.graph import Role, Tensor, WorkloadError
+from workloads.onnx_file import DTYPES
+from workloads.operators.registry import Array, NodeContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,17 @@ class Known:
         self.weights.add(name)
         self.types[name] = Typed(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
+    def context(self, node: onnx.NodeProto, kind: str, opset: int) -> NodeContext:
+        """Return what a rule for shapes gets to see of ``node``: everything but its outputs."""
+        inputs = tuple(self._tensor(name) if name else None for name in node.input)
+        constants = {name: self.values[name] for name in node.input if name in self.values}
+        return NodeContext(node_name(node), kind, attributes_of(node), inputs, (), constants, opset)
+
+    def _tensor(self, name: str) -> Tensor:
+        typed = self.types[name]
+        role: Role = "weight" if name in self.weights else "activation"
+        return Tensor(name, typed.shape, dtype_of(self.where, name, typed.element), role)
+
     def error(self, node: onnx.NodeProto, text: str) -> WorkloadError:
         """Return the error that says what is wrong with ``node``."""
         return WorkloadError(f"{self.where}: node {node_name(node)!r} ({node.op_type}) {text}")
@@ -53,6 +66,24 @@ class Walk:
     weights: frozenset[str]
     nodes: tuple[onnx.NodeProto, ...]
     """Those that compute at run time."""
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return the attributes of ``node`` by name."""
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+def dtype_of(where: str, name: str, element: int) -> str:
+    """Return our name of an ONNX element type."""
+    try:
+        return DTYPES[element]
+    except KeyError:
+        kind = (
+            onnx.TensorProto.DataType.Name(element)
+            if element in onnx.TensorProto.DataType.values()
+            else element
+        )
+        raise WorkloadError(f"{where}: tensor {name!r} is of type {kind}, which is not taken") from None
 
 
 def node_name(node: onnx.NodeProto) -> str:

@@ -13,10 +13,37 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-Interval = tuple[int, int]
-"""Half-open: ``lo <= x < hi``."""
-Box = tuple[Interval, ...]
-"""A tile of a tensor: one interval per dimension."""
+from workloads.index import (
+    Box,
+    Index,
+    Interval,
+    Loop,
+    box_volume,
+    by_stride,
+    full_box,
+    hits,
+    hull,
+    intersect,
+    invert,
+    skip_padding,
+)
+
+__all__ = [
+    "Access",
+    "Box",
+    "Index",
+    "Interval",
+    "Loop",
+    "LoopNest",
+    "Mapping",
+    "Operations",
+    "box_volume",
+    "full_box",
+    "hull",
+    "intersect",
+    "is_view",
+    "mapping_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +70,6 @@ class Operations:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """One loop of a nest: ``extent`` iterations from zero."""
-
-    name: str
-    extent: int
-    reduction: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """Element of one tensor dimension: ``(offset + sum(stride * loop)) / divisor``.
-
-    ``rounding``: "floor" rounds down; "exact" skips iterations that do not divide (transposed convolution);
-    ``window``: that many consecutive elements from there on (interpolation). ``opaque``: the element depends
-    on data in a way that is not affine; ``terms`` then name the loops that choose it (stride 0 means any).
-    """
-
-    terms: tuple[tuple[int, int], ...] = ()
-    offset: int = 0
-    divisor: int = 1
-    rounding: Literal["floor", "exact"] = "floor"
-    window: int = 1
-    opaque: bool = False
-
-    def span(self, ranges: Sequence[Interval]) -> Interval:
-        """Return the unclipped interval of elements that the loops ``ranges`` touch."""
-        lo = hi = self.offset
-        for loop, stride in self.terms:
-            first, end = ranges[loop]
-            if stride >= 0:
-                lo += stride * first
-                hi += stride * (end - 1)
-            else:
-                lo += stride * (end - 1)
-                hi += stride * first
-        if self.divisor != 1:
-            lo = -(-lo // self.divisor) if self.rounding == "exact" else lo // self.divisor
-            hi //= self.divisor
-        return lo, hi + self.window
-
-
-@dataclass(frozen=True, slots=True)
 class Access:
     """A nest's map from its loops to the elements of one tensor of ``shape``."""
 
@@ -96,11 +81,7 @@ class Access:
         """Return the box of elements that the loops ``ranges`` touch, or None if they touch nothing."""
         box = []
         for index, size in zip(self.indices, self.shape, strict=True):
-            if index.opaque:
-                box.append((0, size))
-                continue
-            lo, hi = index.span(ranges)
-            lo, hi = max(lo, 0), min(hi, size)
+            lo, hi = index.touched(ranges, size)
             if lo >= hi:
                 return None
             box.append((lo, hi))
@@ -162,24 +143,23 @@ class LoopNest:
         for read in self.reads:
             for index, size in zip(read.indices, read.shape, strict=True):
                 if index.rounding == "exact":
-                    share *= Fraction(
-                        self._hits(index, size), math.prod(self.loops[i].extent for i, _ in index.terms)
-                    )
+                    extents = tuple(self.loops[loop].extent for loop, _ in index.terms)
+                    share *= Fraction(hits(index, extents, size), math.prod(extents))
         return share
 
-    def _hits(self, index: Index, size: int) -> int:
-        """Return how many iterations of the index's loops address one of its ``size`` elements exactly."""
-        values = [index.offset]
-        for loop, stride in index.terms:
-            values = [value + stride * step for value in values for step in range(self.loops[loop].extent)]
-        return sum(value % index.divisor == 0 and 0 <= value // index.divisor < size for value in values)
-
     def ranges_for(self, tile: Box) -> tuple[Interval, ...] | None:
-        """Return the loop ranges that write the output ``tile`` (reductions in full); None if none does."""
+        """Return the loop ranges that write the output ``tile``; None if none does.
+
+        Reductions are in full but for iterations that read nothing but padding; a range may come out empty.
+        """
         ranges: list[Interval] = [(0, loop.extent) for loop in self.loops]
         for index, (lo, hi) in zip(self.write.indices, tile, strict=True):
-            if not _invert(index, lo, hi, self.loops, ranges):
+            if not invert(index, lo, hi, self.loops, ranges):
                 return None
+        for read in self.reads:
+            for index, size in zip(read.indices, read.shape, strict=True):
+                if len(index.terms) > 1 and not index.opaque:
+                    skip_padding(index, size, self.loops, ranges)
         return tuple(ranges)
 
     def loop_extents_for(self, tile: Sequence[int]) -> list[int]:
@@ -187,7 +167,7 @@ class LoopNest:
         extents = [loop.extent for loop in self.loops]
         for index, wanted in zip(self.write.indices, tile, strict=True):
             left = wanted
-            for loop, stride in sorted(index.terms, key=_by_stride):
+            for loop, stride in sorted(index.terms, key=by_stride):
                 extents[loop] = min(extents[loop], -(-left // stride))
                 left = min(left, stride)
         return extents
@@ -207,53 +187,14 @@ class LoopNest:
             return None
         outermost = max(terms, key=lambda term: term[1])[0]
         for dim, index in enumerate(read.indices):
-            if not index.opaque and any(loop == outermost for loop, _ in index.terms):
+            if not index.opaque and any(loop == outermost and _carries(index, s) for loop, s in index.terms):
                 return dim
         return None
 
 
-def _by_stride(term: tuple[int, int]) -> int:
-    return -term[1]
-
-
-def _invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[Interval]) -> bool:
-    """Narrow ``ranges`` to what writes elements ``lo..hi`` of one output dimension; False if nothing does.
-
-    A write index has strides of a mixed radix: each stride is the product of the extents below it.
-    """
-    lo, hi = lo - index.offset, hi - index.offset
-    for loop, stride in sorted(index.terms, key=_by_stride):
-        first, last = max(lo // stride, 0), min((hi - 1) // stride, loops[loop].extent - 1)
-        if first > last:
-            return False
-        ranges[loop] = (first, last + 1)
-        if first != last:
-            return True
-        lo, hi = lo - first * stride, hi - first * stride
-    return lo <= 0 < hi
-
-
-def full_box(shape: Sequence[int]) -> Box:
-    """Return the box that covers a whole tensor of ``shape``."""
-    return tuple((0, size) for size in shape)
-
-
-def box_volume(box: Box) -> int:
-    """Return the number of elements in ``box``."""
-    return math.prod(hi - lo for lo, hi in box)
-
-
-def hull(one: Box | None, other: Box) -> Box:
-    """Return the smallest box around both."""
-    if one is None:
-        return other
-    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
-
-
-def intersect(one: Box, other: Box) -> Box | None:
-    """Return the common box, or None."""
-    common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
-    return None if any(lo >= hi for lo, hi in common) else common
+def _carries(index: Index, stride: int) -> bool:
+    """Whether a step of ``stride`` surely moves the element; in a merged dimension only outer loops do."""
+    return len(index.terms) == 1 or index.rounding == "exact" or abs(stride) >= index.divisor
 
 
 def is_view(nest: LoopNest) -> bool:

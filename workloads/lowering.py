@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import onnx
-from onnx import helper
 
 from workloads.graph import Graph, Op, Rebuild, Role, Tensor, WorkloadError
-from workloads.known import Typed, Walk, node_name
-from workloads.onnx_file import DTYPES, OnnxFile
-from workloads.operators import RULES, NodeContext, UnsupportedOperatorError
+from workloads.known import Typed, Walk, attributes_of, dtype_of, node_name
+from workloads.onnx_file import OnnxFile
+from workloads.operators import NOT_TAKEN, RULES, NodeContext, OperatorRule, kind_of
 
 _MATRIX_RANK = 2
 
@@ -56,44 +55,45 @@ class _Lowering:
     taken: set[str] = field(default_factory=set)
 
     def add(self, name: str, typed: Typed, role: Role, order: tuple[int, ...] = ()) -> Tensor:
-        if typed.element not in DTYPES:
-            kind = onnx.TensorProto.DataType.Name(typed.element)
-            raise WorkloadError(f"{self.file.where}: tensor {name!r} is of type {kind}, which is not taken")
-        self.tensors[name] = Tensor(name, typed.shape, DTYPES[typed.element], role, order)
-        return self.tensors[name]
+        """Return the tensor, noted under its name."""
+        tensor = self._tensor(name, typed, role, order)
+        self.tensors[name] = tensor
+        return tensor
+
+    def _tensor(self, name: str, typed: Typed, role: Role, order: tuple[int, ...]) -> Tensor:
+        return Tensor(name, typed.shape, dtype_of(self.file.where, name, typed.element), role, order)
 
     def lower(self, node: onnx.NodeProto) -> Op:
-        """Return ``node`` as an operator; only outputs that somebody reads, and the first one, are kept."""
-        rule = RULES.get(node.op_type)
+        """Return ``node`` as an operator that writes those outputs that somebody reads."""
+        kind = kind_of(node.domain, node.op_type)
+        rule = RULES.get(kind)
         if rule is None:
-            raise WorkloadError(
-                f"{self.file.where}: node {node_name(node)!r}: operator {node.op_type} has no loop nest;"
-                " cut the network before it"
-            )
+            reason = NOT_TAKEN.get(kind, "has no loop nest")
+            raise self._error(node, f"{reason}; cut the network before it")
         inputs = tuple(self.tensors[name] if name else None for name in node.input)
-        names = [name for place, name in enumerate(node.output) if name and (name in self.used or place == 0)]
-        outputs = []
-        for name in names:
-            typed = self.walk.types[name]
-            outputs.append(
-                self.add(name, typed, "activation", _memory_order(rule.layout, typed.shape, inputs))
-            )
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        outputs = tuple(self._output(name, rule, inputs) if name else None for name in node.output)
         values = self.walk.values
         constants = {t.name: values[t.name] for t in inputs if t is not None and t.name in values}
-        op_name = self._unique(node_name(node))
-        context = NodeContext(
-            op_name, node.op_type, attributes, inputs, tuple(outputs), constants, self.file.opset
-        )
+        name = self._unique(node_name(node))
+        context = NodeContext(name, kind, attributes_of(node), inputs, outputs, constants, self.file.opset)
         try:
             lowered = rule.build(context)
-        except (UnsupportedOperatorError, ValueError, IndexError, KeyError, TypeError) as error:
-            raise WorkloadError(
-                f"{self.file.where}: node {node_name(node)!r} ({node.op_type}): {error}"
-            ) from error
-        read = {access.tensor for nest in lowered.nests for access in nest.reads}
+        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
+            raise self._error(node, str(error) or type(error).__name__) from error
+        written = [t for t in outputs if t is not None and t.name in self.used and t.elements]
+        self.tensors.update({t.name: t for t in written})
+        unread = {t.name for t in outputs if t is not None} - {t.name for t in written}
+        nests = tuple(nest for nest in lowered.nests if nest.write.tensor not in unread)
+        read = {access.tensor for nest in nests for access in nest.reads}
         kept = tuple(dict.fromkeys(t.name for t in inputs if t is not None and t.name in read))
-        return Op(op_name, node.op_type, kept, tuple(names), lowered.nests, lowered.internals)
+        return Op(name, kind, kept, tuple(t.name for t in written), nests, lowered.internals)
+
+    def _output(self, name: str, rule: OperatorRule, inputs: Sequence[Tensor | None]) -> Tensor:
+        typed = self.walk.types[name]
+        return self._tensor(name, typed, "activation", _memory_order(rule.layout, typed.shape, inputs))
+
+    def _error(self, node: onnx.NodeProto, text: str) -> WorkloadError:
+        return WorkloadError(f"{self.file.where}: node {node_name(node)!r} ({node.op_type}): {text}")
 
     def _unique(self, name: str) -> str:
         candidate, number = name, 1

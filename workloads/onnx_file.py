@@ -27,6 +27,8 @@ DTYPES: Mapping[int, str] = {
     TensorProto.UINT8: "uint8", TensorProto.INT4: "int4", TensorProto.UINT4: "uint4",
     TensorProto.BOOL: "bool", TensorProto.COMPLEX64: "complex64", TensorProto.COMPLEX128: "complex128",
 }  # fmt: skip
+ELEMENTS: Mapping[str, int] = {dtype: element for element, dtype in reversed(list(DTYPES.items()))}
+"""The ONNX element type of each dtype; the first listed where several share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,10 @@ def parse_onnx(data: bytes, where: str) -> OnnxFile:
             model = inliner.inline_local_functions(model)
         except (RuntimeError, ValueError) as error:
             raise WorkloadError(f"{where}: its local functions cannot be expanded ({error})") from error
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     newest = onnx.defs.onnx_opset_version()
+    standard = any(node.domain in ("", "ai.onnx") for node in model.graph.node)
+    given = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    opset = next(given, 0 if standard else newest)
     if not 1 <= opset <= newest:
         raise WorkloadError(f"{where}: uses opset {opset} of the ONNX operators; this reads 1 to {newest}")
     stripped = next((entry.value for entry in model.metadata_props if entry.key == "weights"), "")

@@ -9,14 +9,18 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from workloads.carry_over import CarryOver
 from workloads.constants import fold
+from workloads.expansion import branch_body, function_body, reads_of
 from workloads.graph import WorkloadError
-from workloads.known import Known, Typed, Walk, node_name, typed_values
-from workloads.onnx_file import OnnxFile
+from workloads.known import Known, Typed, Walk, attributes_of, node_name, typed_values
+from workloads.onnx_file import ELEMENTS, OnnxFile
+from workloads.operators import NOT_TAKEN, RULES, kind_of
+from workloads.operators.registry import ShapeRule
 from workloads.rescale import Change
 
 _LARGEST_TENSOR = 2**44
 """Elements; beyond it a shape is a mistake in the file."""
-_STANDARD = ("", "ai.onnx")
+_DEEPEST = 8
+"""Levels to which functions and branches are expanded."""
 
 
 def walk_file(
@@ -52,47 +56,76 @@ class _Walker:
         self._carry_over = carry_over
         self._recorded = {} if carry_over else typed_values(file.model.graph.value_info)
 
-    def visit(self, node: onnx.NodeProto) -> None:
+    def visit(self, node: onnx.NodeProto, depth: int = 0) -> None:
         """Learn the outputs of ``node``; keep it among ``nodes`` if it computes at run time."""
         known = self._known
-        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         inputs = [name for name in node.input if name]
-        if node.domain in _STANDARD and node.op_type in ("Shape", "Size"):
+        kind = kind_of(node.domain, node.op_type)
+        if kind in ("Shape", "Size") and inputs:
+            attributes = attributes_of(node)
             shape = known.types[inputs[0]].shape
             part = shape[attributes.get("start", 0) : attributes.get("end")]
-            value = np.asarray(part if node.op_type == "Shape" else np.prod(shape), np.int64)
+            value = np.asarray(part if kind == "Shape" else np.prod(shape), np.int64)
             known.learn(node.output[0], value)
             return
-        if all(name in known.values for name in inputs):
-            folded = fold(node, attributes, [known.values[name] for name in inputs], self._opset)
+        if all(name in known.values for name in inputs) and "::" not in kind:
+            folded = fold(node, attributes_of(node), [known.values[name] for name in inputs], self._opset)
             if folded is not None:
                 for name, value in zip(node.output, folded, strict=False):
                     known.learn(name, value)
                 return
+        body = self._body(node, kind) if kind not in (*RULES, *NOT_TAKEN) and depth < _DEEPEST else None
+        if body is not None:
+            for inner in body:
+                self.visit(inner, depth + 1)
+            return
         constant = all(name in known.weights for name in inputs)
         if self._carry_over is not None:
             node = self._carry_over(node)
-        known.types.update(self._infer(node))
-        if constant:
+        found = self._infer(node, kind)
+        known.types.update(found)
+        for name, typed in found.items():
+            if 0 in typed.shape:
+                known.learn(name, np.empty(typed.shape, helper.tensor_dtype_to_np_dtype(typed.element)))
+        if constant or all(0 in typed.shape for typed in found.values()):
             known.weights.update(name for name in node.output if name)
         else:
             self.nodes.append(node)
 
-    def _infer(self, node: onnx.NodeProto) -> dict[str, Typed]:
-        """Return the types of the node's outputs by the ONNX standard's own rule."""
+    def _body(self, node: onnx.NodeProto, kind: str) -> list[onnx.NodeProto] | None:
+        """Return the nodes that stand for ``node``, if there are such."""
+        if kind == "If":
+            condition = self._known.values.get(node.input[0])
+            if condition is None:
+                raise self._known.error(
+                    node,
+                    "has a condition that is not known before the network runs; export one of its branches",
+                )
+            wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+            return branch_body(node, next(a.g for a in node.attribute if a.name == wanted))
+        return None if "::" in kind else function_body(node, self._known.types, self._opset)
+
+    def _infer(self, node: onnx.NodeProto, kind: str) -> dict[str, Typed]:
+        """Return the types of the node's outputs: by the ONNX standard's rule or the registered one."""
         known = self._known
-        if node.domain not in _STANDARD:
+        rule = RULES.get(kind)
+        if rule is not None and rule.shapes is not None:
+            return self._registered(node, kind, rule.shapes)
+        if "::" in kind:
             raise known.error(
                 node,
-                f"is of the custom domain {node.domain!r}; export the network with standard operators only",
+                f"is of the custom domain {node.domain!r}; export the network with standard operators only,"
+                f" or register a loop nest for {kind!r} (see docs/operators.md)",
             )
+        if kind in NOT_TAKEN:
+            raise known.error(node, f"is not taken: {NOT_TAKEN[kind]}")
         try:
             schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
         except onnx.defs.SchemaError:
             raise known.error(node, f"is not an operator of ONNX opset {self._opset}") from None
         types = {name: known.types[name].proto for name in node.input if name}
         data = {
-            name: numpy_helper.from_array(np.ascontiguousarray(known.values[name]), name)
+            name: numpy_helper.from_array(np.asarray(known.values[name], order="C"), name)
             for name in node.input
             if name in known.values
         }
@@ -104,6 +137,18 @@ class _Walker:
             raise known.error(node, f"does not fit its inputs {shapes}: {text}") from None
         return {name: self._static(node, name, found.get(name)) for name in node.output if name}
 
+    def _registered(self, node: onnx.NodeProto, kind: str, shapes: ShapeRule) -> dict[str, Typed]:
+        context = self._known.context(node, kind, self._opset)
+        try:
+            given = shapes(context)
+            found = {
+                name: Typed(ELEMENTS[dtype], tuple(int(size) for size in shape))
+                for name, (shape, dtype) in zip(node.output, given, strict=False)
+            }
+        except (ValueError, IndexError, KeyError, TypeError) as error:
+            raise self._known.error(node, f"does not fit its inputs: {error}") from error
+        return found
+
     def _static(self, node: onnx.NodeProto, name: str, found: onnx.TypeProto | None) -> Typed:
         shown = "of unknown rank"
         if found is not None and found.HasField("tensor_type"):
@@ -112,8 +157,6 @@ class _Walker:
             if kind.HasField("shape") and all(size >= 0 for size in dims):
                 if np.prod([float(size) for size in dims]) > _LARGEST_TENSOR:
                     raise self._known.error(node, f"writes {name!r} of shape {dims}, which no machine holds")
-                if 0 in dims:
-                    raise self._known.error(node, f"writes {name!r} of shape {dims}, which has no elements")
                 return Typed(kind.elem_type, tuple(dims))
             if kind.HasField("shape"):
                 shown = str([dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim])
@@ -134,14 +177,14 @@ def _sorted_nodes(file: OnnxFile, ready: set[str]) -> list[onnx.NodeProto]:
     while waiting:
         later = []
         for node in waiting:
-            if all(not name or name in ready for name in node.input):
+            if all(name in ready for name in reads_of(node)):
                 ordered.append(node)
                 ready.update(node.output)
             else:
                 later.append(node)
         if len(later) == len(waiting):
             node = later[0]
-            missing = next(name for name in node.input if name and name not in ready)
+            missing = next(name for name in reads_of(node) if name not in ready)
             raise WorkloadError(
                 f"{file.where}: node {node_name(node)!r} ({node.op_type}) reads {missing!r}, which nothing"
                 " before it writes: the graph has a cycle or a missing input"

@@ -1,8 +1,16 @@
-"""Algorithm 2: growing sub-graphs along straight, diamond and branch patterns, as far as the local buffers allow."""
+"""Algorithm 2: growing sub-graphs along straight, diamond and branch patterns, as far as the local buffers allow.
+
+The paper starts from single operators; here it starts from layers (an operator with its fused followers), because
+loops are fused within layers in any case (section 4.1), and tensors inside a fused loop nest take no room. And a
+merge that would load more bytes of weights again, once per instance, than it keeps on chip between layers is refused:
+the paper assumes that the weights are small, which holds for its convolutions and not for its matrix products.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fusion.fixed_pattern import fixed_pattern_plan
+from fusion.plan import FusionPlan
 from scheduler.graphturbo.splitting import Split, SubGraph, best_split, split_info
 from workloads.graph import Graph
 
@@ -32,24 +40,34 @@ class Grouper:
         self._most_recompute = most_recompute
         self._refused: set[tuple[int, ...]] = set()
         self._nodes: dict[int, _Node] = {}
-        self._owner: dict[int, int] = {}
         self._next: dict[int, dict[int, None]] = {}
         self._previous: dict[int, dict[int, None]] = {}
-        for position in range(len(graph.ops)):  # l. 1-4
-            sub = SubGraph(graph, (position,))
-            self._nodes[position] = _Node(sub, self._best(sub))
-            self._owner[position] = position
-            self._next[position] = {}
-            self._previous[position] = {}
+        layers = fixed_pattern_plan(graph)
+        self._fused = tensors_inside(layers)
+        self._layer_ops = {group.ops for group in layers.groups}
+        for number, layer in enumerate(layers.groups):  # l. 1-4
+            sub = SubGraph(graph, layer.ops, self._fused)
+            self._nodes[number] = _Node(sub, self._best(sub))
+            self._next[number] = {}
+            self._previous[number] = {}
         for position, op in enumerate(graph.ops):
+            number = layers.group_of[position]
             for name in op.inputs:
                 producer = graph.producer.get(name)
-                if producer is not None:
-                    self._next[producer][position] = None
-                    self._previous[position][producer] = None
+                before = number if producer is None else layers.group_of[producer]
+                if before != number:
+                    self._next[before][number] = None
+                    self._previous[number][before] = None
 
     def _best(self, sub: SubGraph) -> Split | None:
-        return best_split(split_info(sub, self._local_bytes, self._most_recompute))
+        splits = split_info(sub, self._local_bytes, self._most_recompute)
+        return best_split([split for split in splits if self._pays(sub, split)])
+
+    def _pays(self, sub: SubGraph, split: Split) -> bool:
+        """Whether the instances save more traffic between layers than they cost in loading weights again."""
+        if split.factor == 1 or sub.ops in self._layer_ops:
+            return True
+        return (split.factor - 1) * sub.weight_bytes <= 2 * sub.inner_bytes
 
     def run(self) -> list[Grouped]:
         """Return the sub-graphs in topological order of their last operators."""
@@ -122,7 +140,7 @@ class Grouper:
     def _merge(self, sources: Iterable[int], target: int, most_factor: int) -> bool:
         sources = tuple(sources)
         members = (op for node in (*sources, target) for op in self._nodes[node].sub.ops)
-        sub = SubGraph(self._graph, tuple(sorted(members)))
+        sub = SubGraph(self._graph, tuple(sorted(members)), self._fused)
         if sub.ops in self._refused:
             return False
         split = self._best(sub)
@@ -145,6 +163,19 @@ class Grouper:
                     self._previous[after].pop(source, None)
             del self._nodes[source]
         return True
+
+
+def tensors_inside(layers: FusionPlan) -> frozenset[str]:
+    """Return the stored tensors that are made and used up within one layer."""
+    graph, storage = layers.graph, layers.graph.storage
+    leaving = {storage[name] for name in graph.outputs}
+    for position, op in enumerate(graph.ops):
+        for name in op.inputs:
+            producer = graph.producer.get(storage[name])
+            if producer is not None and not op.is_view and layers.group_of[producer] != layers.group_of[position]:
+                leaving.add(storage[name])
+    made = {name for op in graph.ops if not op.is_view for name in op.outputs}
+    return frozenset(made - leaving)
 
 
 def group_subgraphs(graph: Graph, local_bytes: int, most_recompute: float) -> list[Grouped]:

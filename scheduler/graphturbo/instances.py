@@ -63,6 +63,8 @@ def split_into_instances(plan: FusionPlan, splits: Sequence[Split | None]) -> In
     writers: dict[str, list[int]] = {}
     for group, split in enumerate(splits):
         layers = layers_by_pattern(graph, plan.groups[group].ops)
+        if len(layers) == 1:
+            split = None  # the tiles of a single layer are what its instances would be
         for index in range(1 if split is None else split.factor):
             instances.append(_instance(plan, group, layers, split, index))
             for name in instances[-1].writes:

@@ -5,11 +5,11 @@ exchange for the most part, because its readers are bound to them differently, g
 does with mismatches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusion.regions import required_regions
-from scheduler.binding import held_elsewhere
+from scheduler.binding import held_elsewhere, sample_cores
 from scheduler.schedule import BufferScope, LayerRun, Piece
 from workloads.loopnest import box_volume, intersect
 
@@ -26,17 +26,21 @@ class Capacity:
 
 
 def place_pieces(runs: Sequence[LayerRun], pieces: Sequence[Piece], capacity: Capacity) -> tuple[Piece, ...]:
-    """Return the pieces with their scopes. ``runs`` in the order in which they will run; earlier pieces choose first."""
+    """Return the pieces with their scopes. ``runs`` in the order in which they will run; earlier pieces choose first.
+
+    A piece in the local buffers takes its part of each core's for all its life, and at its readers also room for what
+    cores fetch from each other.
+    """
     begin: dict[int, int] = {}
     end: dict[int, int] = {}
-    readers: dict[int, list[tuple[LayerRun, str]]] = {}
+    readers: dict[int, list[tuple[int, LayerRun, str]]] = {}
     for step, run in enumerate(runs):
         for piece in run.writes:
             begin[piece] = end[piece] = step
         for name, held in run.reads.items():
             for piece in held:
                 end[piece] = step
-                readers.setdefault(piece, []).append((run, name))
+                readers.setdefault(piece, []).append((step, run, name))
     local = [0] * len(runs)
     shared = [0] * len(runs)
     scopes: dict[int, BufferScope] = {}
@@ -44,48 +48,44 @@ def place_pieces(runs: Sequence[LayerRun], pieces: Sequence[Piece], capacity: Ca
         stored, life = pieces[piece], range(begin[piece], end[piece] + 1)
         if piece not in readers:
             scopes[piece] = "ddr"  # a result of the network
-        elif _fits(local, life, stored.core_bytes, capacity.local_bytes) and not _scattered(stored, readers[piece]):
-            _take(local, life, stored.core_bytes)
-            scopes[piece] = "local_buffer"
-        elif _fits(shared, life, stored.size_bytes, capacity.global_bytes):
-            _take(shared, life, stored.size_bytes)
+            continue
+        wanted = dict.fromkeys(life, stored.core_bytes)
+        if _fits(local, wanted, capacity.local_bytes) and _add_exchange(stored, readers[piece], wanted):
+            if _fits(local, wanted, capacity.local_bytes):
+                _take(local, wanted)
+                scopes[piece] = "local_buffer"
+                continue
+        whole = dict.fromkeys(life, stored.size_bytes)
+        if _fits(shared, whole, capacity.global_bytes):
+            _take(shared, whole)
             scopes[piece] = "global_buffer"
         else:
             scopes[piece] = "ddr"
     return tuple(replace(piece, scope=scopes.get(number, "ddr")) for number, piece in enumerate(pieces))
 
 
-def _fits(used: Sequence[int], life: range, size_bytes: int, capacity_bytes: int) -> bool:
-    return all(used[step] + size_bytes <= capacity_bytes for step in life)
+def _fits(used: Sequence[int], wanted: Mapping[int, int], capacity_bytes: int) -> bool:
+    return all(used[step] + size <= capacity_bytes for step, size in wanted.items())
 
 
-def _take(used: list[int], life: range, size_bytes: int) -> None:
-    for step in life:
-        used[step] += size_bytes
+def _take(used: list[int], wanted: Mapping[int, int]) -> None:
+    for step, size in wanted.items():
+        used[step] += size
 
 
-def _scattered(piece: Piece, readers: Sequence[tuple[LayerRun, str]]) -> bool:
-    """Whether some reader's cores hold less than half of what they need of the piece."""
-    for run, name in readers:
+def _add_exchange(piece: Piece, readers: Sequence[tuple[int, LayerRun, str]], wanted: dict[int, int]) -> bool:
+    """Add to ``wanted`` what cores fetch from each other at each reader; False if that is the larger part."""
+    for step, run, name in readers:
+        layer, element_bytes = run.layer, run.layer.graph.tensors[name].element_bytes
+        most = 0
         for core in sample_cores(run.binding.cores):
-            need = required_regions(run.layer.graph, run.layer.ops, {run.layer.sink.name: run.binding.part(run.box, core)})
-            box = need.get(name)
-            wanted = None if box is None else intersect(box, piece.box)
-            if wanted is None:
+            need = required_regions(layer.graph, layer.ops, {layer.sink.name: run.binding.part(run.box, core)}).get(name)
+            box = None if need is None else intersect(need, piece.box)
+            if box is None:
                 continue
-            if _missing(core, wanted, piece) > _MOST_EXCHANGED * box_volume(wanted):
-                return True
-    return False
-
-
-def _missing(core: int, wanted: tuple[tuple[int, int], ...], piece: Piece) -> int:
-    """Return the elements of ``wanted`` that ``core`` does not hold."""
-    needs: list[tuple[tuple[int, int], ...] | None] = [None] * core
-    return held_elsewhere([*needs, wanted], [(piece.box, piece.binding)])
-
-
-def sample_cores(cores: int) -> tuple[int, ...]:
-    """Return a core at the border and one inside: with equal parts, the others are like one of them."""
-    return tuple(dict.fromkeys((0, cores // 2)))
-
-
+            missing = held_elsewhere({core: box}, [(piece.box, piece.binding)])
+            if missing > _MOST_EXCHANGED * box_volume(box):
+                return False
+            most = max(most, missing * element_bytes)
+        wanted[step] += most
+    return True

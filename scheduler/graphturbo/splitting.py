@@ -39,6 +39,8 @@ class SubGraph:
     graph: Graph
     ops: tuple[int, ...]
     """Ascending."""
+    fused: frozenset[str] = frozenset()
+    """Tensors that exist one tile at a time, inside a fused loop nest: they take no room."""
 
     @cached_property
     def output(self) -> str:
@@ -53,6 +55,19 @@ class SubGraph:
             if name in graph.outputs or any(reader not in inside for reader in graph.consumers[name])
         ]  # fmt: skip
         return leaving == [self.output]
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        graph = self.graph
+        names = {name for position in self.ops for name in graph.ops[position].inputs}
+        return sum(graph.tensors[name].size_bytes for name in sorted(names) if graph.tensors[name].role == "weight")
+
+    @cached_property
+    def inner_bytes(self) -> int:
+        """Bytes of the stored tensors that are made and used up inside: what stays on chip thanks to the grouping."""
+        made = {self.graph.storage[name] for position in self.ops for name in self.graph.ops[position].outputs}
+        inner = made - self.fused - {self.graph.storage[self.output]}
+        return sum(self.graph.tensors[name].size_bytes for name in sorted(inner) if name in self.graph.producer)
 
     @cached_property
     def _lifetimes(self) -> list[tuple[str, int, int, int]]:
@@ -73,7 +88,11 @@ class SubGraph:
                 first.setdefault(root, step)
                 last[root] = max(last.get(root, step), step)
         last[storage[self.output]] = len(self.ops) - 1
-        return [(root, graph.tensors[root].size_bytes, begin, last[root]) for root, begin in first.items()]
+        return [
+            (root, graph.tensors[root].size_bytes, begin, last[root])
+            for root, begin in first.items()
+            if root not in self.fused
+        ]
 
     def peak_bytes(self, matched: Mapping[str, tuple[int | None, bool]] | None = None, factor: int = 1) -> int:
         """Return the most bytes alive at once while one of ``factor`` instances runs its operators in order.

@@ -1,16 +1,51 @@
 """Loop nests of the ONNX operators, one module per way of addressing memory."""
 
-from workloads.operators import contraction, elementwise, movement, reduction
-from workloads.operators.registry import RULES, Lowered, NodeContext, UnsupportedOperatorError, operator
+from workloads.operators import (
+    attention,
+    convolution,
+    elementwise,
+    indexing,
+    matrix,
+    normalisation,
+    pooling,
+    quantisation,
+    recurrent,
+    reduction,
+    sampling,
+    shaping,
+    signal,
+)
+from workloads.operators.registry import (
+    NOT_TAKEN,
+    RULES,
+    Lowered,
+    NodeContext,
+    OperatorRule,
+    UnsupportedOperatorError,
+    kind_of,
+    operator,
+)
 
 __all__ = [
+    "NOT_TAKEN",
     "RULES",
     "Lowered",
     "NodeContext",
+    "OperatorRule",
     "UnsupportedOperatorError",
-    "contraction",
+    "attention",
+    "convolution",
     "elementwise",
-    "movement",
+    "indexing",
+    "kind_of",
+    "matrix",
+    "normalisation",
     "operator",
+    "pooling",
+    "quantisation",
+    "recurrent",
     "reduction",
+    "sampling",
+    "shaping",
+    "signal",
 ]

@@ -1,14 +1,9 @@
 """Operators that compute each output element from the inputs' elements at the same place."""
 
-from workloads.loopnest import LoopNest, Operations
-from workloads.operators.registry import (
-    Lowered,
-    NodeContext,
-    broadcast,
-    operator,
-    space_loops,
-    whole,
-)
+from workloads.graph import Tensor
+from workloads.loopnest import Access, LoopNest, Operations
+from workloads.operators.access import all_of, broadcast, space_loops, whole
+from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _NONE = Operations()
 _SIMPLE = Operations(simple=1)
@@ -29,7 +24,7 @@ OPERATIONS_PER_ELEMENT: dict[str, Operations] = {
     "HardSwish": Operations(simple=5), "Swish": Operations(simple=2, special=2),
     "Elu": Operations(simple=3, special=1), "Selu": Operations(simple=4, special=1),
     "Celu": Operations(simple=3, special=2), "Mish": Operations(simple=2, special=3),
-    "Gelu": Operations(simple=4, special=1), "QuickGelu": Operations(simple=3, special=2),
+    "Gelu": Operations(simple=4, special=1),
     "Add": _SIMPLE, "Sub": _SIMPLE, "Mul": _SIMPLE, "Div": _SPECIAL, "Pow": _SPECIAL, "Mod": _SPECIAL,
     "And": _SIMPLE, "Or": _SIMPLE, "Xor": _SIMPLE, "BitShift": _SIMPLE, "BitwiseAnd": _SIMPLE,
     "BitwiseOr": _SIMPLE, "BitwiseXor": _SIMPLE, "Equal": _SIMPLE,
@@ -39,58 +34,95 @@ OPERATIONS_PER_ELEMENT: dict[str, Operations] = {
 """Arithmetic per output element, from each operator's definition in the ONNX standard."""
 
 _VARIADIC = ("Sum", "Mean", "Max", "Min")
-_PARAMETERS_BEHIND = {"Dropout": 1, "Clip": 1, "CastLike": 1}
-"""Operators whose inputs from this position on are parameters, not data."""
 
 
-def pointwise(context: NodeContext, per_output: Operations, arguments: int | None = None) -> Lowered:
-    """Return the nest that reads the first ``arguments`` inputs (all by default), broadcast to the output."""
-    loops, positions = space_loops(context.output)
-    reads = tuple(
-        broadcast(tensor, positions, context.output.shape)
-        for tensor in context.inputs[:arguments]
-        if tensor is not None
-    )
-    write = whole(context.output, positions)
-    return Lowered((LoopNest(context.kind, loops, reads, write, per_output=per_output),))
+def pointwise(context: NodeContext, per_output: Operations, data: int | None = None) -> LoopNest:
+    """Return the nest that reads its inputs broadcast to the output.
+
+    Inputs from position ``data`` on are parameters: free where they are known, read whole in every iteration
+    else.
+    """
+    output = context.output
+    loops, positions = space_loops(output)
+    operands = (t for t in context.inputs[:data] if t is not None)
+    reads = [broadcast(tensor, positions, output.shape) for tensor in operands]
+    if data is not None:
+        reads += [all_of(tensor) for tensor in context.unknown(*range(data, len(context.inputs)))]
+    return LoopNest(context.kind, loops, tuple(reads), whole(output, positions), per_output=per_output)
 
 
-@operator(*OPERATIONS_PER_ELEMENT)
+@operator(*(kind for kind in OPERATIONS_PER_ELEMENT if kind not in ("Clip", "CastLike", "Dropout")))
 def _elementwise(context: NodeContext) -> Lowered:
-    return pointwise(context, OPERATIONS_PER_ELEMENT[context.kind], _PARAMETERS_BEHIND.get(context.kind))
+    return Lowered((pointwise(context, OPERATIONS_PER_ELEMENT[context.kind]),))
+
+
+@operator("Clip")
+def _clip(context: NodeContext) -> Lowered:
+    return Lowered((pointwise(context, OPERATIONS_PER_ELEMENT["Clip"], data=1),))
+
+
+@operator("CastLike")
+def _cast_like(context: NodeContext) -> Lowered:
+    """Only the second input's type matters, not its elements."""
+    return Lowered((_first_only(context, OPERATIONS_PER_ELEMENT["CastLike"]),))
+
+
+@operator("Dropout")
+def _dropout(context: NodeContext) -> Lowered:
+    """At inference: a copy, and a mask that keeps everything."""
+    mask = context.optional_output(1)
+    nests = [_first_only(context, _NONE)] if context.outputs[0] is not None else []
+    return Lowered((*nests, *([] if mask is None else [_fill("mask", mask)])))
 
 
 @operator(*_VARIADIC)
 def _variadic(context: NodeContext) -> Lowered:
     several = max(len(context.inputs) - 1, 1)
-    return pointwise(context, Operations(simple=several + (context.kind == "Mean")))
+    return Lowered((pointwise(context, Operations(simple=several + (context.kind == "Mean"))),))
 
 
 @operator("Expand")
 def _expand(context: NodeContext) -> Lowered:
-    return pointwise(context, _NONE, arguments=1)
+    return Lowered((_first_only(context, _NONE),))
+
+
+@operator("Trilu")
+def _trilu(context: NodeContext) -> Lowered:
+    return Lowered((pointwise(context, _SIMPLE, data=1),))
+
+
+def _first_only(context: NodeContext, per_output: Operations) -> LoopNest:
+    """Return the nest that reads the first input alone."""
+    output = context.output
+    loops, positions = space_loops(output)
+    read = broadcast(context.input(0), positions, output.shape)
+    return LoopNest(context.kind, loops, (read,), whole(output, positions), per_output=per_output)
 
 
 @operator("BatchNormalization")
 def _batch_normalization(context: NodeContext) -> Lowered:
     """At inference: one multiplication and one addition with per-channel factors."""
+    if context.flag("training_mode"):
+        raise UnsupportedOperatorError("is in training mode; export the network for inference")
     data = context.input(0)
     loops, positions = space_loops(context.output)
     channel = positions[1] if len(data.shape) > 1 else positions[0]
     vectors = (t for t in context.inputs[1:] if t is not None)
     reads = (whole(data, positions), *(whole(vector, (channel,)) for vector in vectors))
-    nest = LoopNest("BatchNormalization", loops, reads, whole(context.output, positions), per_output=_TWO)
-    return Lowered((nest,))
+    write = whole(context.output, positions)
+    return Lowered((LoopNest("BatchNormalization", loops, reads, write, per_output=_TWO),))
 
 
 @operator(
-    "ConstantOfShape", "RandomNormal", "RandomUniform", "EyeLike", "RandomNormalLike", "RandomUniformLike"
-)
+    "ConstantOfShape", "RandomNormal", "RandomUniform", "EyeLike", "RandomNormalLike", "RandomUniformLike",
+    "Range",
+)  # fmt: skip
 def _filled(context: NodeContext) -> Lowered:
-    loops, positions = space_loops(context.output)
-    return Lowered((LoopNest(context.kind, loops, (), whole(context.output, positions)),))
+    bounds = (all_of(t) for t in context.unknown(0, 1, 2)) if context.kind == "Range" else ()
+    return Lowered((_fill(context.kind, context.output, *bounds),))
 
 
-@operator("Trilu")
-def _trilu(context: NodeContext) -> Lowered:
-    return pointwise(context, _SIMPLE, arguments=1)
+def _fill(name: str, output: Tensor, *reads: Access) -> LoopNest:
+    """Return the nest that writes ``output`` from nothing but ``reads``."""
+    loops, positions = space_loops(output)
+    return LoopNest(name, loops, tuple(reads), whole(output, positions))

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest
+from workloads.loopnest import LoopNest
 
 Layout = Literal["inherit", "channels_last", "row_major"]
 Array = NDArray[Any]
@@ -31,17 +32,29 @@ class NodeContext:
 
     name: str
     kind: str
+    """As it is registered: ``Conv``, or ``domain::Kind`` for operators outside the standard."""
     attributes: Mapping[str, Any]
     inputs: tuple[Tensor | None, ...]
     """None stands for an optional input that is left out."""
-    outputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor | None, ...]
+    """None stands for an optional output that the file leaves out. Empty while a shape rule runs."""
     constants: Mapping[str, Array]
     """Values of those inputs that are known."""
     opset: int
 
     @property
     def output(self) -> Tensor:
-        return self.outputs[0]
+        """The first output."""
+        return self.results[0]
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """The outputs that the file names."""
+        return tuple(tensor for tensor in self.outputs if tensor is not None)
+
+    def optional_output(self, position: int) -> Tensor | None:
+        """Return an output, or None where it is left out."""
+        return self.outputs[position] if position < len(self.outputs) else None
 
     def input(self, position: int) -> Tensor:
         """Return an input that must be there."""
@@ -59,18 +72,43 @@ class NodeContext:
         tensor = self.optional_input(position)
         return None if tensor is None else self.constants.get(tensor.name)
 
+    def unknown(self, *positions: int) -> tuple[Tensor, ...]:
+        """Return those of the inputs at ``positions`` that are there and whose value is not known."""
+        there = (self.optional_input(position) for position in positions)
+        return tuple(t for t in there if t is not None and t.name not in self.constants)
+
+    def known_ints(self, position: int, attribute: str, default: Sequence[int]) -> tuple[int, ...] | None:
+        """Return a list given as an input or, in older opsets, as an attribute; None if it is not known."""
+        if self.optional_input(position) is None:
+            return self.ints(attribute, default)
+        value = self.constant(position)
+        return None if value is None else tuple(int(v) for v in np.asarray(value).reshape(-1))
+
     def ints(self, attribute: str, default: Sequence[int]) -> tuple[int, ...]:
         """Return a list attribute, or ``default``."""
         return tuple(int(value) for value in self.attributes.get(attribute, default))
+
+    def text(self, attribute: str, default: str) -> str:
+        """Return a text attribute, or ``default``."""
+        value = self.attributes.get(attribute, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def flag(self, attribute: str, *, default: bool = False) -> bool:
+        """Return an integer attribute that means yes or no."""
+        return bool(self.attributes.get(attribute, default))
 
     def axis(self, default: int, rank: int | None = None) -> int:
         """Return attribute ``axis`` as a position from the front."""
         rank = len(self.input(0).shape) if rank is None else rank
         axis = int(self.attributes.get("axis", default))
-        return axis + rank if axis < 0 else axis
+        if not -rank <= axis < max(rank, 1):
+            raise UnsupportedOperatorError(f"axis {axis} is not one of {rank} dimensions")
+        return axis % max(rank, 1)
 
 
 Builder = Callable[[NodeContext], Lowered]
+ShapeRule = Callable[[NodeContext], Sequence[tuple[Sequence[int], str]]]
+"""Returns shape and dtype (``fp32``, ``int8``, ...) of every output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,43 +117,50 @@ class OperatorRule:
 
     build: Builder
     layout: Layout
+    shapes: ShapeRule | None = None
+    """Needed outside the ONNX standard, which has its own."""
 
 
 RULES: dict[str, OperatorRule] = {}
 
+_STRINGS = "text is not computed with here"
+_SEQUENCES = "sequences and optional values have no static shape; export the network with tensors only"
+_UNROLL = "loops over sub-graphs are not taken; export the network unrolled"
+NOT_TAKEN: Mapping[str, str] = {
+    "Loop": _UNROLL, "Scan": _UNROLL, "SequenceMap": _UNROLL,
+    "SequenceAt": _SEQUENCES, "SequenceConstruct": _SEQUENCES, "SequenceEmpty": _SEQUENCES,
+    "SequenceErase": _SEQUENCES, "SequenceInsert": _SEQUENCES, "SequenceLength": _SEQUENCES,
+    "SplitToSequence": _SEQUENCES, "ConcatFromSequence": _SEQUENCES, "Optional": _SEQUENCES,
+    "OptionalGetElement": _SEQUENCES, "OptionalHasElement": _SEQUENCES,
+    "StringConcat": _STRINGS, "StringNormalizer": _STRINGS, "StringSplit": _STRINGS,
+    "RegexFullMatch": _STRINGS,
+    "TfIdfVectorizer": _STRINGS, "ImageDecoder": "decoding a file is no tensor operation",
+}  # fmt: skip
+"""Operators of the standard that have no loop nest, and why."""
 
-def operator(*kinds: str, layout: Layout = "inherit") -> Callable[[Builder], Builder]:
-    """Register a builder for operator ``kinds``; a kind that is taken is an error naming both builders."""
+
+def operator(
+    *kinds: str, layout: Layout = "inherit", shapes: ShapeRule | None = None
+) -> Callable[[Builder], Builder]:
+    """Register a builder for operator ``kinds``; a kind that is taken is an error naming both builders.
+
+    An operator of a custom domain is written ``com.acme::MyOperator`` and brings its rule for ``shapes``.
+    """
 
     def register(build: Builder) -> Builder:
         for kind in kinds:
             if kind in RULES:
                 raise ValueError(f"operator {kind!r} is built by {RULES[kind].build!r} and by {build!r}")
-            RULES[kind] = OperatorRule(build, layout)
+            if "::" in kind and shapes is None:
+                raise ValueError(
+                    f"operator {kind!r} is outside the ONNX standard and needs a rule for shapes"
+                )
+            RULES[kind] = OperatorRule(build, layout, shapes)
         return build
 
     return register
 
 
-def space_loops(tensor: Tensor, prefix: str = "i") -> tuple[tuple[Loop, ...], tuple[int, ...]]:
-    """Return one loop per dimension of ``tensor``, in its memory order, and each dimension's loop."""
-    loops = tuple(Loop(f"{prefix}{dim}", tensor.shape[dim]) for dim in tensor.order)
-    position = [0] * len(tensor.order)
-    for place, dim in enumerate(tensor.order):
-        position[dim] = place
-    return loops, tuple(position)
-
-
-def whole(tensor: Tensor, positions: Sequence[int]) -> Access:
-    """Return the access that addresses dimension d of ``tensor`` by loop ``positions[d]``."""
-    return Access(tensor.name, tensor.shape, tuple(Index(((loop, 1),)) for loop in positions))
-
-
-def broadcast(tensor: Tensor, positions: Sequence[int], shape: Sequence[int]) -> Access:
-    """Return numpy-style broadcasting of ``tensor`` to ``shape``, addressed by loops ``positions``."""
-    lead = len(shape) - len(tensor.shape)
-    indices = tuple(
-        Index() if size == 1 and shape[lead + dim] != 1 else Index(((positions[lead + dim], 1),))
-        for dim, size in enumerate(tensor.shape)
-    )
-    return Access(tensor.name, tensor.shape, indices)
+def kind_of(domain: str, op_type: str) -> str:
+    """Return the name under which an operator is registered."""
+    return op_type if domain in ("", "ai.onnx") else f"{domain}::{op_type}"

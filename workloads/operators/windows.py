@@ -1,8 +1,8 @@
 """Sliding windows: strides, dilations and padding of convolutions and pools, as ONNX writes them down."""
 
-import math
 from dataclasses import dataclass
 
+from workloads.loopnest import Index
 from workloads.operators.registry import NodeContext, UnsupportedOperatorError
 
 
@@ -15,37 +15,52 @@ class Window:
     dilations: tuple[int, ...]
     pads: tuple[int, ...]
 
+    def gather(self, dim: int, out: int, tap: int) -> Index:
+        """Return the input element that loop ``tap`` of the window at loop ``out`` takes."""
+        return Index(((out, self.strides[dim]), (tap, self.dilations[dim])), offset=-self.pads[dim])
+
+    def spread(self, dim: int, out: int, tap: int) -> Index:
+        """Return the input element whose window, spread out, puts loop ``tap`` on output ``out``."""
+        terms = ((out, 1), (tap, -self.dilations[dim]))
+        return Index(terms, offset=self.pads[dim], divisor=self.strides[dim], rounding="exact")
+
 
 def window_of(context: NodeContext, kernel: tuple[int, ...], *, transposed: bool = False) -> Window:
     """Return the window that a node's attributes describe; ``auto_pad`` is resolved against the shapes."""
     rank = len(kernel)
-    if len(context.input(0).shape) != rank + 2:
+    data = context.input(0).shape
+    if len(data) != rank + 2:
         raise UnsupportedOperatorError(
-            f"input has shape {list(context.input(0).shape)}, but the window {list(kernel)} needs"
-            f" {rank + 2} dimensions"
+            f"input has shape {list(data)}, but the window {list(kernel)} needs {rank + 2} dimensions"
         )
     strides = context.ints("strides", (1,) * rank)
     dilations = context.ints("dilations", (1,) * rank)
-    mode = _text(context.attributes.get("auto_pad", "NOTSET"))
-    if mode in ("NOTSET", ""):
+    mode = context.text("auto_pad", "NOTSET")
+    generated = transposed and "output_shape" in context.attributes
+    if mode in ("NOTSET", "") and not generated:
         pads = context.ints("pads", (0,) * 2 * rank)[:rank]
-    elif mode == "VALID":
+    elif mode == "VALID" and not generated:
         pads = (0,) * rank
     else:
-        small, large = context.input(0).shape[2:], context.output.shape[2:]
+        small, large = context.output.shape[2:], data[2:]
+        extra: tuple[int, ...] = (0,) * rank
         if transposed:
             small, large = large, small
-        pads = tuple(
-            _same_padding(size, steps, k, stride, dilation, upper=mode == "SAME_UPPER")
-            for size, steps, k, stride, dilation in zip(small, large, kernel, strides, dilations, strict=True)
+            extra = context.ints("output_padding", extra)
+        totals = [
+            (steps - 1) * stride + more + (k - 1) * dilation + 1 - size
+            for size, steps, k, stride, dilation, more in zip(
+                large, small, kernel, strides, dilations, extra, strict=True
+            )
+        ]
+        pads = tuple(_front(max(total, 0), upper=mode == "SAME_UPPER") for total in totals)
+    if not len(strides) == len(dilations) == len(pads) == rank or min((*strides, *dilations), default=1) < 1:
+        raise UnsupportedOperatorError(
+            f"strides {list(strides)}, dilations {list(dilations)} or pads do not fit"
+            f" the window {list(kernel)}"
         )
     return Window(kernel, strides, dilations, pads)
 
 
-def _same_padding(size: int, steps: int, kernel: int, stride: int, dilation: int, *, upper: bool) -> int:
-    total = max((steps - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
-    return total // 2 if upper else math.ceil(total / 2)
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _front(total: int, *, upper: bool) -> int:
+    return total // 2 if upper else total - total // 2

@@ -1,0 +1,111 @@
+"""Nodes that stand for other nodes: functions of the ONNX standard, and branches whose condition is known."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import onnx
+from onnx import helper, inliner
+
+from workloads.known import Typed, node_name
+
+Rename = Callable[[str], str]
+
+
+def function_body(
+    node: onnx.NodeProto, types: Mapping[str, Typed], opset: int
+) -> list[onnx.NodeProto] | None:
+    """Return the nodes that the ONNX standard defines ``node`` by, None if it is not defined by others.
+
+    Tensors inside get names that begin with the node's.
+    """
+    inputs = [
+        helper.make_value_info(name, types[name].proto) for name in dict.fromkeys(node.input) if name in types
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "body", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        body = inliner.inline_selected_functions(model, [("", node.op_type)], inline_schema_functions=True)
+    except (RuntimeError, ValueError, IndexError):
+        return None
+    nodes = list(body.graph.node)
+    if not nodes or any(inner.op_type == node.op_type for inner in nodes):
+        return None
+    return _renamed(nodes, node, {})
+
+
+def branch_body(node: onnx.NodeProto, branch: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Return the nodes of ``branch`` with the outputs of the If ``node``; constants become nodes."""
+    constants = []
+    for tensor in branch.initializer:
+        constant = helper.make_node("Constant", [], [tensor.name])
+        attribute = constant.attribute.add()
+        attribute.name, attribute.type = "value", onnx.AttributeProto.TENSOR
+        attribute.t.CopyFrom(tensor)
+        constants.append(constant)
+    nodes = [*constants, *branch.node]
+    made = {name for inner in nodes for name in inner.output}
+    targets: dict[str, str] = {}
+    for entry, output in zip(branch.output, node.output, strict=True):
+        if entry.name in made and entry.name not in targets:
+            targets[entry.name] = output
+        else:
+            nodes.append(helper.make_node("Identity", [entry.name], [output]))
+            targets[output] = output
+    return _renamed(nodes, node, targets)
+
+
+def _renamed(
+    nodes: Sequence[onnx.NodeProto], outer: onnx.NodeProto, fixed: Mapping[str, str]
+) -> list[onnx.NodeProto]:
+    """Return copies whose own tensors are called after ``outer``; ``fixed`` names come out as given there."""
+    prefix = node_name(outer)
+    outside = {*outer.output, *outer.input}
+    made = {name for node in nodes for name in node.output if name and name not in outside}
+    names = {name: f"{prefix}/{name}" for name in made} | dict(fixed)
+    copies = []
+    for number, node in enumerate(nodes):
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        _rename(copy, lambda name: names.get(name, name))
+        copy.name = f"{prefix}/{node.name or f'{node.op_type}_{number}'}"
+        copies.append(copy)
+    return copies
+
+
+def _rename(node: onnx.NodeProto, rename: Rename) -> None:
+    """Rename the tensors of ``node`` and those that its branches take from outside."""
+    node.input[:] = [rename(name) for name in node.input]
+    node.output[:] = [rename(name) for name in node.output]
+    for branch in branches(node):
+        own = _defined(branch)
+
+        def inside(name: str, own: frozenset[str] = own) -> str:
+            return name if name in own else rename(name)
+
+        for inner in branch.node:
+            _rename(inner, inside)
+        for entry in branch.output:
+            entry.name = inside(entry.name)
+
+
+def branches(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs among the attributes of ``node``."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _defined(graph: onnx.GraphProto) -> frozenset[str]:
+    inside = [*(entry.name for entry in graph.input), *(tensor.name for tensor in graph.initializer)]
+    return frozenset((*inside, *(name for node in graph.node for name in node.output)))
+
+
+def reads_of(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the tensors that ``node`` needs, those that its branches take from outside included."""
+    yield from (name for name in node.input if name)
+    for branch in branches(node):
+        own = _defined(branch)
+        for inner in branch.node:
+            yield from (name for name in reads_of(inner) if name not in own)
+        yield from (entry.name for entry in branch.output if entry.name not in own)

@@ -1,0 +1,198 @@
+"""The index of one tensor dimension as a function of loops, and which elements a range of loops reaches."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+Interval = tuple[int, int]
+"""Half-open: ``lo <= x < hi``."""
+Box = tuple[Interval, ...]
+"""A tile of a tensor: one interval per dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop of a nest: ``extent`` iterations from zero."""
+
+    name: str
+    extent: int
+    reduction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Element of one tensor dimension: ``(offset + sum(stride * loop)) / divisor``.
+
+    ``rounding``: "floor" rounds down; "exact" skips iterations that do not divide (transposed convolution);
+    ``window``: that many consecutive elements from there on (interpolation). Elements beyond the border are
+    not there (padding) unless ``clamp``: then the border element stands in for them. ``opaque``: the element
+    depends on data in a way that is not affine; ``terms`` then name the loops that choose it (stride 0 means
+    any). Where the choice is known beforehand, ``table`` holds the element for every value of the affine
+    expression.
+    """
+
+    terms: tuple[tuple[int, int], ...] = ()
+    offset: int = 0
+    divisor: int = 1
+    rounding: Literal["floor", "exact"] = "floor"
+    window: int = 1
+    opaque: bool = False
+    clamp: bool = False
+    table: tuple[int, ...] = ()
+
+    def span(self, ranges: Sequence[Interval]) -> Interval:
+        """Return the unclipped interval of elements that the loops ``ranges`` touch."""
+        lo = hi = self.offset
+        for loop, stride in self.terms:
+            first, end = ranges[loop]
+            if stride >= 0:
+                lo += stride * first
+                hi += stride * (end - 1)
+            else:
+                lo += stride * (end - 1)
+                hi += stride * first
+        if self.divisor != 1:
+            lo = -(-lo // self.divisor) if self.rounding == "exact" else lo // self.divisor
+            hi //= self.divisor
+        return lo, hi + self.window
+
+    def touched(self, ranges: Sequence[Interval], size: int) -> Interval:
+        """Return the interval of a dimension of ``size`` that the loops ``ranges`` touch; empty if none."""
+        if any(ranges[loop][0] >= ranges[loop][1] for loop, _ in self.terms):
+            return 0, 0
+        if self.opaque:
+            return self._chosen(ranges) if self.table else (0, size)
+        lo, hi = self.span(ranges)
+        if 0 <= lo < hi <= size and self.rounding == "floor":
+            return lo, hi
+        if self.clamp:
+            return min(max(lo, 0), size - 1), max(min(hi, size), 1)
+        return (max(lo, 0), min(hi, size)) if self.window > 1 else _reach(self, ranges, size)
+
+    def _chosen(self, ranges: Sequence[Interval]) -> Interval:
+        lo, hi = self.span(ranges)
+        chosen = self.table[max(lo, 0) : hi]
+        return (min(chosen), max(chosen) + 1) if chosen else (0, 0)
+
+
+@lru_cache(maxsize=4096)
+def hits(index: Index, extents: tuple[int, ...], size: int) -> int:
+    """Return how many iterations of the index's loops address one of ``size`` elements exactly."""
+    values = [index.offset]
+    for (_, stride), extent in zip(index.terms, extents, strict=True):
+        values = [value + stride * step for value in values for step in range(extent)]
+    return sum(value % index.divisor == 0 and 0 <= value // index.divisor < size for value in values)
+
+
+def by_stride(term: tuple[int, int]) -> int:
+    """Return the key that puts the outermost loop of a merged dimension first."""
+    return -term[1]
+
+
+def invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[Interval]) -> bool:
+    """Narrow ``ranges`` to what writes elements ``lo..hi`` of one output dimension; False if nothing does.
+
+    A write index has strides of a mixed radix: each stride is the product of the extents below it.
+    """
+    lo, hi = lo - index.offset, hi - index.offset
+    for loop, stride in sorted(index.terms, key=by_stride):
+        first, last = max(lo // stride, 0), min((hi - 1) // stride, loops[loop].extent - 1)
+        if first > last:
+            return False
+        ranges[loop] = (first, last + 1)
+        if first != last:
+            return True
+        lo, hi = lo - first * stride, hi - first * stride
+    return lo <= 0 < hi
+
+
+_MOST_COMBINATIONS = 4096
+
+
+def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
+    """Return the least interval around the elements of 0..``size`` that ``ranges`` reach; empty if none.
+
+    All loops but the longest are stepped through; what the longest reaches is an arithmetic progression.
+    """
+    loops = sorted(index.terms, key=lambda term: ranges[term[0]][1] - ranges[term[0]][0])
+    if any(ranges[loop][0] >= ranges[loop][1] for loop, _ in loops):
+        return 0, 0
+    bases = [index.offset]
+    for loop, stride in loops[:-1]:
+        bases = [base + stride * step for base in bases for step in range(*ranges[loop])]
+        if len(bases) > _MOST_COMBINATIONS:
+            lo, hi = index.span(ranges)
+            return max(lo, 0), min(hi, size)
+    longest, stride = loops[-1] if loops else (-1, 0)
+    first, end = ranges[longest] if loops else (0, 1)
+    found = [_first_and_last(base, stride, (first, end), index, size) for base in bases]
+    inside = [pair for pair in found if pair is not None]
+    if not inside:
+        return 0, 0
+    return min(lo for lo, _ in inside), max(hi for _, hi in inside) + 1
+
+
+def _first_and_last(base: int, stride: int, steps: Interval, index: Index, size: int) -> Interval | None:
+    """Return least and greatest element of ``base + stride * step`` inside 0..``size``, None if none is."""
+    first, last = steps[0], steps[1] - 1
+    if stride < 0:
+        base, stride = base + stride * (first + last), -stride
+    limit = size * index.divisor - 1
+    if stride == 0:
+        last = first
+        inside = 0 <= base <= limit
+    else:
+        first, last = max(first, -(base // stride)), min(last, (limit - base) // stride)
+        inside = first <= last
+    if inside and index.rounding == "exact":
+        every = range(index.divisor)
+        up = next((first + k for k in every if (base + stride * (first + k)) % index.divisor == 0), last + 1)
+        down = next((last - k for k in every if (base + stride * (last - k)) % index.divisor == 0), first - 1)
+        first, last, inside = up, down, up <= down
+    if not inside:
+        return None
+    return (base + stride * first) // index.divisor, (base + stride * last) // index.divisor
+
+
+def skip_padding(index: Index, size: int, loops: Sequence[Loop], ranges: list[Interval]) -> None:
+    """Narrow the reduction loops of ``index`` to the iterations that find an element."""
+    if index.window > 1 or index.clamp:
+        return
+    lo, hi = index.span(ranges)
+    if 0 <= lo < hi <= size and index.rounding == "floor":
+        return
+    for loop, _ in index.terms:
+        if loops[loop].reduction and ranges[loop][1] - ranges[loop][0] <= _MOST_COMBINATIONS:
+            hits = []
+            first, end = ranges[loop]
+            for step in range(first, end):
+                ranges[loop] = (step, step + 1)
+                found, behind = _reach(index, ranges, size)
+                if found < behind:
+                    hits.append(step)
+            ranges[loop] = (hits[0], hits[-1] + 1) if hits else (first, first)
+
+
+def full_box(shape: Sequence[int]) -> Box:
+    """Return the box that covers a whole tensor of ``shape``."""
+    return tuple((0, size) for size in shape)
+
+
+def box_volume(box: Box) -> int:
+    """Return the number of elements in ``box``."""
+    return math.prod(hi - lo for lo, hi in box)
+
+
+def hull(one: Box | None, other: Box) -> Box:
+    """Return the smallest box around both."""
+    if one is None:
+        return other
+    return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+
+
+def intersect(one: Box, other: Box) -> Box | None:
+    """Return the common box, or None."""
+    common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return None if any(lo >= hi for lo, hi in common) else common

@@ -1,0 +1,154 @@
+"""LSTM, GRU and RNN: a product with all inputs at once, then steps that each need the ones before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workloads.graph import Tensor
+from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from workloads.operators.access import all_of, at, everything, whole
+from workloads.operators.registry import Lowered, NodeContext, operator
+
+_MAC = Operations(macs=1)
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_PER_STATE = {
+    "LSTM": Operations(simple=10, special=8), "GRU": Operations(simple=8, special=5),
+    "RNN": Operations(simple=1, special=2),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    steps: int
+    directions: int
+    batch: int
+    hidden: int
+    depth: int
+    gates: int
+    batch_first: bool
+
+    def data(self, step: Index, batch: Index) -> tuple[Index, Index]:
+        return (batch, step) if self.batch_first else (step, batch)
+
+
+@operator("LSTM", "GRU", "RNN", layout="row_major")
+def _recurrent(context: NodeContext) -> Lowered:
+    """Gates of all inputs; states step by step; then the outputs, copies of the states.
+
+    State t needs the gates up to t, or from t on in a reversed direction: a window that reaches to the end.
+    """
+    data, weight, recurrence = (context.input(place) for place in range(3))
+    batch_first = context.flag("layout")
+    steps, batch = (data.shape[1], data.shape[0]) if batch_first else data.shape[:2]
+    directions, gate_rows, depth = weight.shape
+    gates = _GATES[context.kind]
+    sizes = _Sizes(steps, directions, batch, recurrence.shape[2], depth, gates, batch_first)
+    name = context.results[0].name
+    summed = Tensor(f"{name}:gates", (steps, directions, batch, gate_rows), data.dtype, "activation")
+    states = Tensor(f"{name}:states", (steps, directions, batch, sizes.hidden), data.dtype, "activation")
+    project = _projection(context, sizes, data, weight, summed)
+    walks = [_states(context, sizes, direction, summed, states) for direction in range(directions)]
+    outputs = [*_every_state(context, sizes, states), *_last_states(context, sizes, states)]
+    return Lowered((project, *walks, *outputs), (summed, states))
+
+
+def _projection(
+    context: NodeContext, sizes: _Sizes, data: Tensor, weight: Tensor, summed: Tensor
+) -> LoopNest:
+    loops = (
+        Loop("t", sizes.steps), Loop("d", sizes.directions), Loop("b", sizes.batch),
+        Loop("g", summed.shape[3]), Loop("i", sizes.depth, reduction=True),
+    )  # fmt: skip
+    t, d, b, g, i = range(5)
+    reads = [
+        Access(data.name, data.shape, (*sizes.data(at(t), at(b)), at(i))),
+        whole(weight, (d, g, i)),
+    ]
+    bias = context.optional_input(3)
+    if bias is not None:  # two vectors: for the input and for the state
+        half = Index(((g, 1),), window=summed.shape[3] + 1)
+        reads.append(Access(bias.name, bias.shape, (at(d), half)))
+    last = Operations(simple=2 * int(bias is not None))
+    return LoopNest("project", loops, tuple(reads), whole(summed, (t, d, b, g)), _MAC, last)
+
+
+def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor, states: Tensor) -> LoopNest:
+    """Return the steps of one direction: unit h at time t needs all units and gates of the times before."""
+    recurrence = context.input(2)
+    loops = (
+        Loop("t", sizes.steps), Loop("b", sizes.batch), Loop("h", sizes.hidden),
+        Loop("j", sizes.gates, reduction=True), Loop("k", sizes.hidden, reduction=True),
+    )  # fmt: skip
+    t, b, h, j, k = range(5)
+    backward = direction == 1 or context.text("direction", "forward") == "reverse"
+    lengths = context.optional_input(4)
+    reach = Index(((t, 1),), offset=0 if backward else 1 - sizes.steps, window=sizes.steps)
+    if lengths is not None and backward:
+        reach = everything(sizes.steps)
+    way = Index(offset=direction)
+    gates = everything(summed.shape[3])
+    reads = [
+        Access(summed.name, summed.shape, (reach, way, at(b), gates)),
+        Access(
+            recurrence.name,
+            recurrence.shape,
+            (way, everything(recurrence.shape[1]), everything(sizes.hidden)),
+        ),
+    ]
+    if lengths is not None:
+        reads.append(Access(lengths.name, lengths.shape, (at(b),)))
+    for place in (5, 6):  # initial hidden state; initial cell state
+        start = context.optional_input(place)
+        if start is not None:
+            lead = (at(b), way) if sizes.batch_first else (way, at(b))
+            reads.append(Access(start.name, start.shape, (*lead, everything(sizes.hidden))))
+    peepholes = context.optional_input(7)
+    if peepholes is not None:
+        reads.append(Access(peepholes.name, peepholes.shape, (way, everything(peepholes.shape[1]))))
+    bias = context.optional_input(3)
+    if bias is not None and context.flag("linear_before_reset"):
+        reads.append(all_of(bias))
+    write = Access(states.name, states.shape, (at(t), way, at(b), at(h)))
+    del j, k
+    return LoopNest("step", loops, tuple(reads), write, _MAC, _PER_STATE[context.kind])
+
+
+def _every_state(context: NodeContext, sizes: _Sizes, states: Tensor) -> list[LoopNest]:
+    output = context.optional_output(0)
+    if output is None:
+        return []
+    loops = tuple(Loop(name, size) for name, size in zip("tdbh", states.shape, strict=True))
+    t, d, b, h = range(4)
+    order = (b, t, d, h) if sizes.batch_first else (t, d, b, h)
+    reads = [whole(states, (t, d, b, h))]
+    lengths = context.optional_input(4)
+    if lengths is not None:
+        reads.append(Access(lengths.name, lengths.shape, (at(b),)))
+    return [LoopNest("copy", loops, tuple(reads), whole(output, order))]
+
+
+def _last_states(context: NodeContext, sizes: _Sizes, states: Tensor) -> list[LoopNest]:
+    """Return the copies of the last state of each direction; with lengths, which one is last depends on them.
+
+    The cell state of an LSTM is computed beside the hidden state and needs the same.
+    """
+    nests = []
+    lengths = context.optional_input(4)
+    for output in (context.optional_output(1), context.optional_output(2)):
+        if output is None:
+            continue
+        for direction in range(sizes.directions):
+            backward = direction == 1 or context.text("direction", "forward") == "reverse"
+            last = (
+                everything(sizes.steps)
+                if lengths is not None
+                else Index(offset=0 if backward else sizes.steps - 1)
+            )
+            way = Index(offset=direction)
+            loops = (Loop("b", sizes.batch), Loop("h", sizes.hidden))
+            reads = [Access(states.name, states.shape, (last, way, at(0), at(1)))]
+            if lengths is not None:
+                reads.append(Access(lengths.name, lengths.shape, (at(0),)))
+            lead: Sequence[Index] = (at(0), way) if sizes.batch_first else (way, at(0))
+            write = Access(output.name, output.shape, (*lead, at(1)))
+            nests.append(LoopNest("last", loops, tuple(reads), write))
+    return nests

@@ -1,0 +1,214 @@
+"""Operators that sample an image at computed places: resizing, grids, regions of interest."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from workloads.loopnest import Access, Index, LoopNest, Operations
+from workloads.operators.access import all_of, anything, at, everything, space_loops, whole
+from workloads.operators.registry import Lowered, NodeContext, operator
+
+_TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+_SAMPLES_PER_BIN = 4
+"""RoiAlign's usual 2 x 2 where the file leaves the number to the size of each region."""
+_PER_SAMPLE = 8
+"""Four weights multiplied and added."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """The map of one dimension: output o lies at ``scale`` x o + ``offset`` of the input."""
+
+    small: int
+    large: int
+    scale: Fraction
+    offset: Fraction
+
+
+@operator("Resize", "Upsample")
+def _resize(context: NodeContext) -> Lowered:
+    """Take the input at a coordinate rational in the output's; the window holds the taps that are mixed."""
+    data, output = context.input(0), context.output
+    mode = context.text("mode", "nearest")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    loops, positions = space_loops(output)
+    axes = [_axis(context, dim) for dim in range(len(data.shape))]
+    indices, moved = [], 0
+    for axis, loop in zip(axes, positions, strict=True):
+        if axis is None:
+            indices.append(anything((loop,)))
+        elif axis.scale == 1 and axis.offset == 0:
+            indices.append(at(loop))
+        else:
+            moved += 1
+            indices.append(_sample(context, axis, loop, mode))
+    work = Operations(simple=2 * _TAPS.get(mode, 2) ** moved) if mode != "nearest" else Operations()
+    given = (1,) if context.kind == "Upsample" else (1, 2, 3)
+    parameters = (all_of(t) for t in context.unknown(*given))
+    reads = (Access(data.name, data.shape, tuple(indices)), *parameters)
+    return Lowered((LoopNest(context.kind, loops, reads, whole(output, positions), per_output=work),))
+
+
+def _axis(context: NodeContext, dim: int) -> _Axis | None:
+    """Return the coordinate map of a dimension, None if it depends on what is not known."""
+    small, large = context.input(0).shape[dim], context.output.shape[dim]
+    transform = context.text("coordinate_transformation_mode", "half_pixel")
+    if context.kind == "Upsample":
+        transform = "asymmetric"
+    scale = _scale(context, dim, small, large)
+    if scale is None:
+        return None
+    step = 1 / scale
+    if transform == "tf_crop_and_resize":
+        return _crop(context, dim, small, large)
+    if transform == "align_corners":
+        wide = large if context.optional_input(3) is not None else scale * small
+        return _Axis(
+            small, large, Fraction(small - 1) / (wide - 1) if wide != 1 else Fraction(0), Fraction(0)
+        )
+    if transform == "asymmetric":
+        return _Axis(small, large, step, Fraction(0))
+    if transform == "pytorch_half_pixel" and large == 1:
+        return _Axis(small, large, step, Fraction(-1, 2))
+    offset = step / 2 - Fraction(1, 2)
+    if transform == "half_pixel_symmetric":
+        adjustment = Fraction(large) / (scale * small)
+        offset += Fraction(small, 2) * (1 - adjustment)
+    return _Axis(small, large, step, offset)
+
+
+def _scale(context: NodeContext, dim: int, small: int, large: int) -> Fraction | None:
+    """Return output over input size as the operator uses it: given, or from the sizes."""
+    rank = len(context.input(0).shape)
+    place = 1 if context.kind == "Upsample" or len(context.inputs) == 2 else 2  # noqa: PLR2004 - opset 10
+    axes = [axis % rank for axis in context.ints("axes", range(rank))]
+    if dim not in axes:
+        return Fraction(1)
+    given = context.optional_input(place)
+    listed: Sequence[float] | None = context.attributes.get("scales")
+    if given is not None and given.elements:
+        value = context.constant(place)
+        if value is None:
+            return None if small != large else Fraction(1)
+        listed = [float(v) for v in value.reshape(-1)]
+    if listed is not None:
+        return Fraction(float(listed[axes.index(dim)]))
+    policy = context.text("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch":
+        sizes = context.constant(3)
+        if sizes is None:
+            return None
+        data = context.input(0).shape
+        ratios = [Fraction(int(size), data[axis]) for size, axis in zip(sizes.reshape(-1), axes, strict=True)]
+        return min(ratios) if policy == "not_larger" else max(ratios)
+    return Fraction(large, small)
+
+
+def _crop(context: NodeContext, dim: int, small: int, large: int) -> _Axis | None:
+    rank = len(context.input(0).shape)
+    axes = [axis % rank for axis in context.ints("axes", range(rank))]
+    if dim not in axes:
+        return _Axis(small, large, Fraction(1), Fraction(0))
+    region = context.constant(1)
+    if region is None:
+        return None
+    values = [Fraction(float(v)) for v in region.reshape(-1)]
+    start, end = values[axes.index(dim)], values[len(axes) + axes.index(dim)]
+    if large > 1:
+        return _Axis(small, large, (end - start) * (small - 1) / (large - 1), start * (small - 1))
+    return _Axis(small, large, Fraction(0), (start + end) * (small - 1) / 2)
+
+
+def _sample(context: NodeContext, axis: _Axis, loop: int, mode: str) -> Index:
+    """Return the index of the taps that the mode mixes around the coordinate."""
+    offset, taps = axis.offset, _TAPS.get(mode, 2)
+    if mode == "nearest":
+        rounding = context.text("nearest_mode", "round_prefer_floor")
+        if context.kind == "Upsample" or len(context.inputs) == 2:  # noqa: PLR2004 - opset 10
+            rounding = "floor"
+        return _nearest(axis, loop, rounding)
+    if mode == "cubic":
+        offset -= 1
+    if context.flag("antialias") and axis.scale > 1:
+        wider = math.ceil(taps * axis.scale) + 2
+        offset -= Fraction(wider - taps, 2)
+        taps = wider
+    return _rational(axis.scale, offset, loop, taps)
+
+
+def _nearest(axis: _Axis, loop: int, rounding: str) -> Index:
+    """Return the index rounded exactly, one element wider where floats could round the other way."""
+    half = Fraction(1, 2)
+    shift = {
+        "floor": Fraction(0),
+        "round_prefer_ceil": half,
+        "ceil": Fraction(0),
+        "round_prefer_floor": -half,
+    }[rounding]
+    places = [axis.scale * step + axis.offset + shift for step in range(axis.large)]
+    up = rounding in ("ceil", "round_prefer_floor")
+    slack = Fraction(1, 2**16)
+    risky = any(0 < abs(place - round(place)) < slack for place in places)
+    close = any(place == round(place) for place in places) and not _is_dyadic(axis)
+    offset = axis.offset + shift
+    if risky or close:
+        return _rational(axis.scale, offset - slack * 2 + (1 if up else 0), loop, 2)
+    if up:
+        divisor = math.lcm(axis.scale.denominator, offset.denominator)
+        offset += Fraction(divisor - 1, divisor)
+    return _rational(axis.scale, offset, loop, 1)
+
+
+def _is_dyadic(axis: _Axis) -> bool:
+    """Whether binary floating-point numbers hold the map exactly."""
+    return all(value.denominator & (value.denominator - 1) == 0 for value in (axis.scale, axis.offset))
+
+
+def _rational(scale: Fraction, offset: Fraction, loop: int, window: int) -> Index:
+    divisor = math.lcm(scale.denominator, offset.denominator)
+    return Index(
+        ((loop, int(scale * divisor)),),
+        offset=int(offset * divisor),
+        divisor=divisor,
+        window=window,
+        clamp=True,
+    )
+
+
+@operator("GridSample", layout="channels_last")
+def _grid_sample(context: NodeContext) -> Lowered:
+    """Any pixel of the same image and channel, where the grid points."""
+    data, grid, output = context.input(0), context.input(1), context.output
+    loops, positions = space_loops(output)
+    rank = len(data.shape) - 2
+    chosen = anything(positions[2:])
+    reads = (
+        Access(data.name, data.shape, (at(positions[0]), at(positions[1]), *(chosen,) * rank)),
+        Access(grid.name, grid.shape, (at(positions[0]), *(at(p) for p in positions[2:]), everything(rank))),
+    )
+    mode = context.text("mode", "linear")
+    taps = _TAPS.get(mode.removeprefix("bi"), 2) ** rank
+    work = Operations(simple=2 * taps + 4 * rank)
+    return Lowered((LoopNest("GridSample", loops, reads, whole(output, positions), per_output=work),))
+
+
+@operator("RoiAlign", "MaxRoiPool", layout="channels_last")
+def _regions(context: NodeContext) -> Lowered:
+    """Any pixel of one channel, in the image and at the place that the region says."""
+    data, regions, output = context.input(0), context.input(1), context.output
+    loops, positions = space_loops(output)
+    region, channel, *bins = positions
+    chosen = anything((region, *bins))
+    reads = [
+        Access(data.name, data.shape, (anything((region,)), at(channel), chosen, chosen)),
+        Access(regions.name, regions.shape, (at(region), everything(regions.shape[1]))),
+    ]
+    images = context.optional_input(2)
+    if images is not None:
+        reads.append(Access(images.name, images.shape, (at(region),)))
+    ratio = int(context.attributes.get("sampling_ratio", 0))
+    samples = ratio * ratio or _SAMPLES_PER_BIN
+    each = samples * _PER_SAMPLE if context.kind == "RoiAlign" else samples
+    work = Operations(simple=each)
+    return Lowered((LoopNest(context.kind, loops, tuple(reads), whole(output, positions), per_output=work),))
