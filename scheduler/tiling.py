@@ -290,22 +290,28 @@ class _Search:
         """Return the pipeline's time in picoseconds: slowest stage throughout, first load, last store."""
         request, device = self._request, self._device
         passes = tiles * steps
-        ddr = path = ddr_starts = broadcast_ps = 0.0
+        ddr = path = ddr_starts = broadcast_ps = first_ps = 0.0
         path_starts = 0
         for name, times in loads.items():
             route = request.routes[name]
             distinct = work.operand_bytes[name] * request.cores / route.sharing
             if route.sharing > 1 and device.broadcasts:
-                broadcast_ps += times * (distinct * route.streamed / device.broadcast_bytes_per_ps + device.path_startup_ps)
+                once = distinct * route.streamed / device.broadcast_bytes_per_ps + device.path_startup_ps
+                broadcast_ps += times * once
             else:
+                once = distinct * route.streamed / device.path_bytes_per_ps + device.path_startup_ps
                 path += distinct * times * route.streamed
                 path_starts += times
+            first_ps += once
             if name in staged:
                 ddr += staged[name]
                 ddr_starts += max(staged[name] / burst_bytes(device), 1.0)
+                burst = min(max(distinct, burst_bytes(device)), staged[name])
+                first_ps += burst / device.ddr_bytes_per_ps
             elif route.from_ddr:
                 ddr += distinct * times * route.from_ddr
                 ddr_starts = max(ddr_starts, times)
+                first_ps += distinct * route.from_ddr / device.ddr_bytes_per_ps
         load_ps = ddr / device.ddr_bytes_per_ps + ddr_starts * device.dma_startup_ps
         store = work.output_bytes * request.cores
         stored = store_ps = 0.0
@@ -320,10 +326,11 @@ class _Search:
         shared_ps = (ddr + store * tiles * (request.output_scope == "ddr")) / device.ddr_bytes_per_ps
         path_ps = path / device.path_bytes_per_ps + path_starts * device.path_startup_ps
         stages = [load_ps, store_ps, shared_ps, path_ps, broadcast_ps]
-        stages += [times * passes for times in device.compute_ps(work, request.dtype).values()]
+        compute_ps = list(device.compute_ps(work, request.dtype).values())
+        stages += [once * passes for once in compute_ps]
         hidden = sum(stages) - shared_ps - max(stages)
-        alone = (sum(stages) - shared_ps - store_ps) / max(passes, 1)
-        return max(stages) + HIDDEN_COST * hidden + alone + stored
+        first_ps += device.dma_startup_ps * bool(ddr_starts) + sum(compute_ps) + stored
+        return max(stages) * (1 - 1 / max(passes, 1)) + HIDDEN_COST * hidden + first_ps
 
 
 def _tiles(tiling: Tiling) -> int:

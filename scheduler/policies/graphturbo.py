@@ -27,6 +27,10 @@ from workloads.loopnest import intersect
 _STAGING_SHARE = 0.5
 """Part of the global buffer that stays free for tiles on their way between DDR and the local buffers."""
 
+_HEADROOMS = (0.0, 0.15, 0.3)
+"""Shares of the local buffers that grouping leaves free, tried in turn until nothing is spilled: halos that cores
+exchange, and parts that do not divide evenly, are not in Algorithm 1's footprint."""
+
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class GraphTurbo:
@@ -40,10 +44,21 @@ class GraphTurbo:
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
     def plan(self, graph: Graph, spec: ClusteredDsa) -> FusionPlan:
-        return self._grouped(graph, spec)[0]
+        return self.schedule(graph, spec, "fp16").plan
 
     def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
-        plan, grouped = self._grouped(graph, spec)
+        best: Schedule | None = None
+        for headroom in _HEADROOMS:
+            candidate = self._scheduled(graph, spec, dtype, headroom)
+            if best is None or off_chip_bytes(candidate) < off_chip_bytes(best):
+                best = candidate
+            if not spilled_bytes(candidate):
+                break
+        assert best is not None
+        return best
+
+    def _scheduled(self, graph: Graph, spec: ClusteredDsa, dtype: str, headroom: float) -> Schedule:
+        plan, grouped = self._grouped(graph, spec, headroom)
         parts = split_into_instances(plan, [g.split for g in grouped])
         order = self._ordered(parts)
         runs, pieces = _bound(graph, parts, order, spec.cores_per_cluster)
@@ -53,9 +68,9 @@ class GraphTurbo:
         )
         return Schedule(graph, plan, dtype, instances, placed, self.name)
 
-    def _grouped(self, graph: Graph, spec: ClusteredDsa) -> tuple[FusionPlan, list[Grouped]]:
+    def _grouped(self, graph: Graph, spec: ClusteredDsa, headroom: float) -> tuple[FusionPlan, list[Grouped]]:
         """Return the plan and, per group of the plan, what Algorithm 2 knows about it."""
-        local_bytes = spec.cores_per_cluster * _capacity(spec).local_bytes
+        local_bytes = int(spec.cores_per_cluster * _capacity(spec).local_bytes * (1 - headroom))
         found = group_subgraphs(graph, local_bytes, self.most_recompute)
         plan = plan_from_groups(graph, (Group(g.sub.ops, g.reason) for g in found))
         by_ops = {g.sub.ops: g for g in found}
@@ -76,6 +91,24 @@ def _capacity(spec: ClusteredDsa) -> Capacity:
     window = int(spec.local_buffer.capacity_bytes * spec.local_buffer.weight_window)
     shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
     return Capacity(spec.local_buffer.capacity_bytes - window, shared)
+
+
+def spilled_bytes(schedule: Schedule) -> int:
+    """Return the bytes of activations that go to DDR although they are read again."""
+    runs = (run for instance in schedule.instances for run in instance.runs)
+    read = {piece for run in runs for pieces in run.reads.values() for piece in pieces}
+    return sum(p.size_bytes for n, p in enumerate(schedule.pieces) if p.scope == "ddr" and n in read)
+
+
+def off_chip_bytes(schedule: Schedule) -> int:
+    """Return the bytes that one cluster moves to and from DDR: weights per run, pieces once per write and reader."""
+    tensors, total = schedule.graph.tensors, 0
+    for instance in schedule.instances:
+        for run in instance.runs:
+            total += sum(tensors[n].size_bytes for n in run.layer.inputs if tensors[n].role == "weight")
+            for pieces in run.reads.values():
+                total += sum(schedule.pieces[p].size_bytes for p in pieces if schedule.pieces[p].scope == "ddr")
+    return total + sum(p.size_bytes for p in schedule.pieces if p.scope == "ddr")
 
 
 def _name(plan: FusionPlan, parts: InstanceGraph, number: int) -> str:

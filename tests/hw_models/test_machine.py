@@ -491,7 +491,7 @@ class TestDescription:
         mine = tmp_path / "mine.yaml"
         mine.write_text(PRESET.replace("\n    int8: 0.137 pJ", ""), encoding="utf-8")
 
-        with pytest.raises(HardwareError, match="energy.mac has fp16; needs int8 too, which units.matrix"):
+        with pytest.raises(HardwareError, match=r"energy\.mac has fp16; needs int8 too, which units\.matrix"):
             load_hardware(mine)
 
     @given(st.integers(0, 10**12), st.integers(1, 10**12))

@@ -1,0 +1,80 @@
+"""A trace says what was in the way: which instructions followed on each other, and what set their pace."""
+
+import pytest
+
+from hw_models import Launch, SimulationResult, Trace, Transfer
+from hw_models.trace import Step
+
+LAUNCH = Launch(unit="launch", label="go")
+LOAD = Transfer(unit="dma_load", label="x", source="ddr", destination="global_buffer", size_bytes=1)
+USE = Transfer(
+    unit="path_load", label="use", source="global_buffer", destination="local_buffer", size_bytes=1
+)
+
+# A launch, then two loads, the second of which DDR holds up, beside a short use of the first.
+STORY = Trace(
+    instructions=(LAUNCH, LOAD, LOAD, USE),
+    start_ps=(0, 10, 40, 40),
+    end_ps=(10, 40, 100, 60),
+    released_by=(-1, 0, 1, 1),
+    limits=("launch", "dma_load", "ddr", "path_load"),
+    startup_ps=(10, 5, 0, 0),
+)
+
+
+def result(critical_ps: dict[str, int], energy_pj: dict[str, float]) -> SimulationResult:
+    return SimulationResult(100, {}, {}, {}, {}, {}, critical_ps, energy_pj, 1, STORY)
+
+
+def test_the_makespan_is_the_last_end() -> None:
+    assert STORY.makespan_ps == 100
+
+
+def test_the_critical_path_is_followed_back_from_what_ends_last() -> None:
+    assert STORY.critical_path() == [0, 1, 2]
+
+
+def test_start_up_and_running_are_separate_steps() -> None:
+    assert list(STORY.critical_steps()) == [
+        Step(0, "launch", 0, 10),
+        Step(1, "dma_load-startup", 10, 15),
+        Step(1, "dma_load", 15, 40),
+        Step(2, "ddr", 40, 100),
+    ]
+
+
+def test_shares_of_the_critical_path_sum_to_the_makespan() -> None:
+    assert STORY.critical_ps() == {"launch": 10, "dma_load-startup": 5, "dma_load": 25, "ddr": 60}
+
+
+def test_of_two_that_end_together_the_later_in_the_program_counts() -> None:
+    tie = Trace((LOAD, USE), (0, 0), (50, 50), (-1, -1), ("dma_load", "path_load"), (0, 0))
+
+    assert tie.critical_path() == [1]
+
+
+def test_members_of_an_unrolled_program_count_as_their_kind() -> None:
+    load = Transfer(unit="dma_load[1]", source="ddr", destination="global_buffer[1]", size_bytes=1)
+    trace = Trace((load,), (0,), (50,), (-1,), ("global_buffer[1]",), (10,))
+
+    assert trace.critical_ps() == {"dma_load-startup": 10, "global_buffer": 40}
+
+
+def test_an_empty_trace_has_no_critical_path() -> None:
+    empty = Trace((), (), (), (), (), ())
+
+    assert (empty.makespan_ps, empty.critical_path(), empty.critical_ps()) == (0, [], {})
+
+
+@pytest.mark.parametrize(
+    ("critical_ps", "bottleneck"),
+    [({"ddr": 60, "matrix": 40}, "ddr"), ({"ddr": 50, "matrix": 50}, "matrix"), ({}, "nothing")],
+)
+def test_the_bottleneck_is_what_paced_most_of_the_critical_path(
+    critical_ps: dict[str, int], bottleneck: str
+) -> None:
+    assert result(critical_ps, {}).bottleneck == bottleneck
+
+
+def test_energy_adds_up_in_joules() -> None:
+    assert result({}, {"macs": 2.5e12, "ddr": 0.5e12}).energy_j == pytest.approx(3)
