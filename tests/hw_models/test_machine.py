@@ -29,6 +29,7 @@ from hw_models import (
     compute_ps,
     load_hardware,
     simulate,
+    unrolled,
     with_values,
 )
 from hw_models.clustered_dsa import RESERVED_NAMES
@@ -148,6 +149,12 @@ class TestSharing:
         assert timeline(result) == [("copy", 0, 40)]
         assert result.traffic_bytes["local_buffer"] == 40
         assert result.trace.limits == ["local_buffer"]
+
+    def test_shared_time_is_rounded_once_at_its_end(self) -> None:
+        spec = with_values(SPEC, {"dma.load_channels": 2, "ddr.bandwidth": "900 GB/s"})
+
+        # Two clusters with two loads each share DDR: 4 B at 0.9 B/ps.
+        assert timeline(run(load("a", 1), load("b", 1), spec=spec, clusters=2)) == [("a", 0, 5), ("b", 0, 5)]
 
     def test_a_second_channel_takes_the_next_transfer_at_once(self) -> None:
         spec = with_values(SPEC, {"dma.load_channels": 2, "ddr.bandwidth": "4 TB/s"})
@@ -351,6 +358,40 @@ class TestBroadcast:
         assert once.peak_occupancy_bytes["local_buffer"] == 40
         assert one_by_one.peak_occupancy_bytes["local_buffer"] == 40
 
+    def test_a_broadcast_queues_for_space_at_all_local_buffers_at_once(self) -> None:
+        everywhere = Transfer(
+            unit="broadcast", label="all", source="global_buffer", destination="local_buffer", size_bytes=5,
+            fan_out=2, after=(0,), allocates=(1,), frees=(1,),
+        )  # fmt: skip
+        tile, other = Buffer("local_buffer", 60, label="tile"), Buffer("local_buffer", 60, label="other")
+        program = Program(
+            instructions=(
+                fetch("load", 10, allocates=(0,)),
+                add("use", 10, after=(0,), frees=(0,)),
+                everywhere,
+                fetch("small", 5),
+                fetch("load other", 10, allocates=(2,)),
+            ),
+            buffers=(tile, Buffer("local_buffer", 60, fan_out=2, label="all"), other),
+            clusters=1,
+            cores=2,
+            scopes=dsa_machine(SPEC).scopes,
+        )
+
+        together, each = simulate(program, SPEC), simulate(unrolled(program), SPEC)
+
+        assert timeline(together)[2:] == [("all", 20, 25), ("small", 10, 15), ("load other", 25, 35)]
+        assert timeline(each)[-2:] == [("load other", 25, 35), ("load other", 25, 35)]
+
+    def test_cores_without_a_global_buffer_broadcast_from_one_local_buffer_to_all(self) -> None:
+        spec = load_hardware("ipu_mk1")
+        everywhere = Transfer(
+            unit="broadcast", label="all", source="local_buffer", destination="local_buffer", size_bytes=40,
+            fan_out=16,
+        )  # fmt: skip
+
+        assert run(everywhere, spec=spec, cores=16).traffic_bytes == {"ddr": 0, "local_buffer": 17 * 40}
+
     def test_cores_that_read_one_by_one_share_the_global_buffer(self) -> None:
         narrow = with_values(SPEC, {"global_buffer.bandwidth": "1 TB/s"})
 
@@ -392,6 +433,14 @@ class TestProducts:
 
         assert compute_ps(SPEC, "matrix", unit, product("mm", 64, 32, 10)) == 10
         assert compute_ps(SPEC, "matrix", unit, replace(product("mm", 64, 32, 10), dtype="int8")) == 5
+
+    def test_depth_is_padded_like_rows_and_columns(self) -> None:
+        spec = load_hardware("ipu_mk1")
+        unit = spec.units["matrix"]
+
+        # 1 x 8 x 16 at 32 a cycle of 625 ps: four cycles a pass.
+        assert compute_ps(spec, "matrix", unit, product("mm", 1, 8, 16)) == 4 * 625
+        assert compute_ps(spec, "matrix", unit, product("mm", 1, 8, 17)) == 8 * 625
 
     def test_an_inefficient_unit_takes_longer(self) -> None:
         half = with_values(SPEC, {"units.matrix.efficiency": 0.5})

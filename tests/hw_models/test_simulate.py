@@ -199,6 +199,7 @@ def test_an_instruction_starts_the_moment_that_the_one_that_released_it_ends(cas
         assert cause != position
 
 
+@settings(max_examples=200)
 @given(cases())
 def test_bytes_moved_are_those_that_the_program_says(case: Case) -> None:
     expected: dict[str, int] = dict.fromkeys(case.machine.memories, 0)
@@ -217,6 +218,7 @@ def test_bytes_moved_are_those_that_the_program_says(case: Case) -> None:
         assert result.energy_pj[memory] == pytest.approx(size * getattr(case.spec.energy, memory))
 
 
+@settings(max_examples=200)
 @given(cases())
 def test_occupancy_follows_the_trace_and_never_exceeds_capacity(case: Case) -> None:
     result = case.run()
@@ -290,6 +292,7 @@ def test_utilisation_is_a_share(case: Case) -> None:
     assert all(0 <= share <= 1 for share in result.utilisation.values())
 
 
+@settings(max_examples=200)
 @given(cases())
 def test_members_in_lockstep_do_what_each_of_them_does(case: Case) -> None:
     try:

@@ -1,0 +1,135 @@
+"""The command line: parse, load records, call the library, print. Mistakes of the user end with exit code 2."""
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import commands
+from experiments.config import ExperimentError
+from experiments.store import StoreError
+from experiments.version import __version__
+from fusion import FusionError
+from hw_models import HardwareError, SimulationError
+from scheduler import ScheduleError
+from workloads import WorkloadError
+
+USER_ERRORS = (ExperimentError, StoreError, WorkloadError, HardwareError, ScheduleError, SimulationError, FusionError)
+Command = Callable[[argparse.Namespace], commands.Answer]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes in one line."""
+
+    def error(self, message: str) -> Any:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    main = _Parser(prog="dsascape", description="Design-space explorer for machines that run neural networks.")
+    main.add_argument("--version", action="version", version=f"dsascape {__version__}")
+    main.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
+    subparsers = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, run: Command, text: str) -> argparse.ArgumentParser:
+        sub = subparsers.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub.set_defaults(run=run)
+        sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
+        return sub
+
+    models = add("models", commands.models, "the networks that come along")
+    models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
+    models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
+    add("hardware", commands.hardware, "the machines that come along").add_argument(
+        "name", nargs="?", metavar="H", help="one machine: all its values"
+    )
+    add("policies", commands.policies, "the policies and their options")
+
+    simulate = add("simulate", commands.simulate, "simulate one network on one machine")
+    _network_options(simulate)
+    simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
+    simulate.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
+    simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help="change a value of the machine")
+    simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
+
+    fuse = add("fuse", commands.fuse, "a policy's plan and its figures")
+    _network_options(fuse)
+    fuse.add_argument("--policy", required=True, metavar="P")
+    fuse.add_argument("--option", action="append", default=[], metavar="K=V")
+    fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
+
+    run = add("run", commands.run, "run an experiment file; go on where it stopped")
+    run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
+    run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
+    run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
+    run.add_argument("--engine", choices=("processes",), default="processes", help="how points are spread")
+
+    add("report", commands.report, "write the report again from stored results").add_argument(
+        "folder", type=Path, metavar="DIR"
+    )
+    return main
+
+
+def _network_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("model", metavar="MODEL", help="a network of the zoo, or a path to an .onnx file")
+    sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
+    sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
+    sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
+    sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 2**20:
+        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs a whole number from 1 to {2**20}")
+    return number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code: 0, or 2 with one message for a mistake of the user."""
+    try:
+        arguments = parser().parse_args(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, stream=sys.stderr)
+    try:
+        answer = arguments.run(arguments)
+    except USER_ERRORS as error:
+        return _complain(str(error), arguments.json)
+    except (OSError, RecursionError, MemoryError) as error:
+        return _complain(f"{type(error).__name__}: {error}", arguments.json)
+    except KeyboardInterrupt:
+        return _complain("stopped; what was computed is kept", arguments.json, code=130)
+    _print(answer, as_json=arguments.json)
+    return 0
+
+
+def _complain(message: str, as_json: bool, code: int = 2) -> int:
+    if as_json:
+        sys.stdout.write(json.dumps({"error": message}) + "\n")
+    sys.stderr.write(f"dsascape: {message}\n")
+    return code
+
+
+def _print(answer: commands.Answer, *, as_json: bool) -> None:
+    data: Mapping[str, Any] = answer.data
+    try:
+        if as_json:
+            sys.stdout.write(json.dumps(data) + "\n")
+        else:
+            answer.show()
+    except BrokenPipeError:
+        sys.stderr.close()
+
+
+def entry_point() -> None:
+    """Run as the command ``dsascape``."""
+    sys.exit(main())
