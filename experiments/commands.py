@@ -207,7 +207,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     for instance in schedule.instances:
         for run in instance.runs:
             work = run.layer.tile_work(tuple(hi - lo for lo, hi in run.box))
-            after = sum((nest.nest.operations(nest.extents) for nest in work.nests), after)
+            after = sum((nest.operations for nest in work.nests), after)
     groups = [[graph.ops[position].name for position in group.ops] for group in plan.groups]
     data = {
         "model": graph.name, "policy": arguments.policy, "operators": len(graph.ops), "kernels": plan.kernels,

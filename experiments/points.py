@@ -2,16 +2,19 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache, cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from experiments.version import __version__
 from hw_models import AnyHardware
-from scheduler import Policy, policy_label
+from scheduler import Policy, ScheduleError, make_policy, policy_label
 from workloads import zoo_entry
+
+_DECIDES_FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
 
 Figure = float | int | str | None
 
@@ -31,8 +34,13 @@ class Workload:
     @property
     def label(self) -> str:
         """What reports call it."""
+        return f"{self.family}-{self.sequence}" if self.sequence is not None else self.family
+
+    @property
+    def family(self) -> str:
+        """The label without the sequence, for sweeps over it."""
         name = Path(self.model).stem if self.model.endswith(".onnx") else self.model
-        return f"{name}-{self.sequence}" if self.sequence is not None else name
+        return f"{name} (simplified)" if self.simplify else name
 
 
 @dataclass(frozen=True)
@@ -44,13 +52,22 @@ class DesignPoint:
     policy: Policy
     swept: Mapping[str, str] = field(default_factory=dict)
     """The swept values that led here, as they stand in the experiment file."""
+    policy_file: str = ""
+    """The user's file that defines the policy, if one does."""
+
+    def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
+        """Send a policy from a file as the file's name and the options: other processes do not have its class."""
+        if not self.policy_file:
+            return DesignPoint, (self.workload, self.hardware, self.policy, self.swept)
+        options = {f.name: getattr(self.policy, f.name) for f in fields(self.policy) if f.init}  # type: ignore[arg-type]
+        return _rebuilt, (self.workload, self.hardware, options, dict(self.swept), self.policy_file)
 
     @cached_property
     def key(self) -> str:
-        """Hash of everything that the figures depend on: network, machine, policy, version."""
+        """Hash of everything that the figures depend on: network, machine, policy, and the code that makes them."""
         policy = type(self.policy)
         content = {
-            "version": __version__,
+            "version": [__version__, code_hash(), _file_hash(self.policy_file) if self.policy_file else ""],
             "network": content_hash(self.workload.model),
             "workload": {**asdict(self.workload), "model": self.workload.label},
             "hardware": self.hardware.model_dump(by_alias=True),
@@ -58,6 +75,37 @@ class DesignPoint:
             "swept": dict(self.swept),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def _rebuilt(
+    workload: Workload, hardware: AnyHardware, options: dict[str, object], swept: dict[str, str], policy_file: str
+) -> DesignPoint:
+    return DesignPoint(workload, hardware, policy_of(policy_file, options), swept, policy_file)
+
+
+def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
+    """Return the policy ``name``, or the one in the file ``name``, with ``options``; raise ``ScheduleError``."""
+    try:
+        return make_policy(name, options)
+    except SystemExit as stop:
+        raise ScheduleError(f"policy file {name!r} exits with {stop.code!r}; needs to define a policy") from stop
+
+
+@cache
+def code_hash() -> str:
+    """Return a hash of the code between a network and its figures, so that changed code makes new figures."""
+    digest = hashlib.sha256()
+    for package in _DECIDES_FIGURES:
+        spec = find_spec(package)
+        folder = Path(spec.origin).parent if spec is not None and spec.origin else Path()
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(f"{package}/{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes())
+    digest.update((Path(__file__).parent / "evaluate.py").read_bytes())
+    return digest.hexdigest()
+
+
+def _file_hash(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 @lru_cache(maxsize=256)

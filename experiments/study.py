@@ -17,6 +17,7 @@ from experiments.report import Span, Study, Timeline, render_report
 from experiments.store import read_results, write_csv
 from experiments.version import __version__
 from hw_models import AnyHardware, HardwareError, SimulationError, known_paths, load_hardware
+from hw_models.quantities import readable
 from scheduler import ScheduleError, policy_label
 from workloads import WorkloadError
 
@@ -95,7 +96,7 @@ def _hardware_rows(machine: AnyHardware, experiment: Experiment) -> list[tuple[s
     """Return the machine's values by dotted path; swept ones are in the report's own table."""
     data = machine.model_dump(by_alias=True)
     swept = {path for entry in experiment.hardware for path in entry.sweep}
-    return [(path, "swept" if path in swept else str(_at(data, path))) for path in known_paths(machine)]
+    return [(path, "swept" if path in swept else readable(str(_at(data, path)))) for path in known_paths(machine)]
 
 
 def _at(data: Any, path: str) -> Any:

@@ -71,7 +71,7 @@ class _Cluster:
 
 def fixed_pattern_plan(graph: Graph) -> FusionPlan:
     """Return the plan of Relay's rule for ``graph``."""
-    return _Fuser(graph, list(range(len(graph.ops)))).run()
+    return graph.derived("fixed-pattern plan", lambda: _Fuser(graph, list(range(len(graph.ops)))).run())
 
 
 def fixed_pattern_layers(graph: Graph, ops: list[int]) -> list[list[int]]:

@@ -113,3 +113,20 @@ def format_ps(duration_ps: float) -> str:
         if duration_ps >= factor:
             return f"{duration_ps / factor:.4g} {unit}"
     return f"{duration_ps:.4g} ps"
+
+
+def readable(text: str) -> str:
+    """Return a quantity in base units ("256000000000 B/s") for people ("256 GB/s"); other text as it is."""
+    number, _, unit = text.partition(" ")
+    try:
+        value = float(number)
+    except ValueError:
+        return text
+    if unit == "B":
+        return format_bytes(value)
+    if unit == "ps":
+        return format_ps(value)
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if unit in ("B/s", "Hz") and value >= factor:
+            return f"{value / factor:.6g} {prefix}{unit}"
+    return text

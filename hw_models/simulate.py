@@ -20,9 +20,9 @@ from hw_models.energy import energy_pj
 from hw_models.machine import Machine, check_program, dsa_machine
 from hw_models.program import AnyInstruction, Program, ProgramError, Transfer, base_name
 from hw_models.quantities import PS_PER_S, format_bytes
+from hw_models.space import SharedSpace, Space
 from hw_models.trace import STARTED_BY_NOBODY, SimulationResult, Trace
 
-_Step = Generator[simpy.Event, int, int]
 SPACE = "space"
 _MOST_NAMED = 3
 _MOST_LINES = 6
@@ -30,52 +30,6 @@ _MOST_LINES = 6
 
 class SimulationError(ValueError):
     """The machine cannot run the program: something does not fit, or everything waits for everything."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Somebody's wait for space: the instruction, its buffer, and the event that ends the wait."""
-
-    size_bytes: int
-    position: int
-    buffer: int
-    granted: simpy.Event
-
-
-class _Space:
-    """The free bytes of one memory; requests are served in order."""
-
-    def __init__(self, env: simpy.Environment, name: str, capacity_bytes: int) -> None:
-        self._env = env
-        self.name = name
-        self.capacity_bytes = capacity_bytes
-        self.used_bytes = 0
-        self.history: list[tuple[int, int]] = []
-        self.waiting: deque[_Request] = deque()
-
-    def take(self, size_bytes: int, position: int, buffer: int) -> simpy.Event | None:
-        """Take ``size_bytes``; return what to wait for if they are not free or others wait already."""
-        if self.waiting or self.used_bytes + size_bytes > self.capacity_bytes:
-            request = _Request(size_bytes, position, buffer, self._env.event())
-            self.waiting.append(request)
-            return request.granted
-        self._use(size_bytes)
-        return None
-
-    def give_back(self, size_bytes: int, position: int) -> None:
-        """Free ``size_bytes``; the event of a request that they serve carries the ``position`` that did."""
-        self._use(-size_bytes)
-        while self.waiting and self.used_bytes + self.waiting[0].size_bytes <= self.capacity_bytes:
-            request = self.waiting.popleft()
-            self._use(request.size_bytes)
-            request.granted.succeed(position)
-
-    def _use(self, size_bytes: int) -> None:
-        self.used_bytes += size_bytes
-        now = int(self._env.now)
-        if self.history and self.history[-1][0] == now:
-            self.history.pop()
-        self.history.append((now, self.used_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +52,8 @@ class _Run:
         names = self._ports.names
         bandwidths = [machine.memories[base_name(n)].bandwidth_bytes_per_s / PS_PER_S for n in names]
         self._bandwidth = SharedBandwidth(self._env, bandwidths, names)
-        self._spaces = [_Space(self._env, n, machine.memories[base_name(n)].capacity_bytes) for n in names]
+        spaces = [Space(name, machine.memories[base_name(name)].capacity_bytes) for name in names]
+        self._space = SharedSpace(self._env, spaces)
         self._is_unrolled = program.is_unrolled
         self._traffic = [0.0] * len(names)
         count = len(program.instructions)
@@ -110,10 +65,12 @@ class _Run:
         self._last_dependency = [STARTED_BY_NOBODY] * count
         self._blocked: dict[int, simpy.Event] = {}
         self._holders = [0] * len(program.buffers)
-        for instruction in program.instructions:
+        self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
+        for position, instruction in enumerate(program.instructions):
             for buffer in instruction.frees:
                 self._holders[buffer] += 1
-        self._held: list[list[tuple[int, int]]] = [[] for _ in program.buffers]
+            for buffer in instruction.allocates:
+                self._allocators[buffer] = position
         self._start_ps, self._end_ps = [-1] * count, [-1] * count
         self._released_by = [STARTED_BY_NOBODY] * count
         self._limits, self._startup_ps = [""] * count, [0] * count
@@ -159,6 +116,7 @@ class _Run:
             if "until" not in str(error):
                 raise
             raise SimulationError(self._deadlock()) from None
+        self._space.settle()
         return Trace(
             instructions=self._program.instructions,
             start_ps=self._start_ps,
@@ -168,7 +126,7 @@ class _Run:
             startup_ps=self._startup_ps,
             scopes={name: self._program.scopes[name] for name in queues},
             members={name: self._program.multiplicity(name) for name in queues},
-            occupancy_bytes={space.name: space.history for space in self._spaces if space.history},
+            occupancy_bytes={space.name: space.history for space in self._space.spaces if space.history},
         )
 
     def _unit(self, name: str, queue: deque[int]) -> Generator[simpy.Event, int, None]:
@@ -192,8 +150,10 @@ class _Run:
                 waited[who] = waited.get(who, 0) + (int(env.now) - asked_ps) * members
             if instruction.allocates:
                 asked_ps = int(env.now)
-                cause = yield from self._allocate(position, instruction, members, cause)
+                wishes = [wish for b in instruction.allocates for wish in self._extent_of(b, members)]
+                freed_by = yield self._space.ask(position, wishes)
                 if env.now > asked_ps:
+                    cause = freed_by
                     waited[SPACE] = waited.get(SPACE, 0) + (int(env.now) - asked_ps) * members
             self._start_ps[position] = start_ps = int(env.now)
             self._released_by[position] = cause
@@ -215,19 +175,6 @@ class _Run:
             self._busy_ps[kind] = self._busy_ps.get(kind, 0) + (end_ps - start_ps) * members
             self._finish(position, instruction)
             previous = position
-
-    def _allocate(self, position: int, instruction: AnyInstruction, members: int, cause: int) -> _Step:
-        """Wait for the space of all buffers, one after the other; return what released the last one."""
-        for buffer in instruction.allocates:
-            extents = self._extent_of(buffer, members)
-            waits = [self._spaces[port].take(size, position, buffer) for port, size in extents]
-            for granted in filter(None, waits):
-                before_ps = self._env.now
-                freed_by = yield granted
-                if self._env.now > before_ps:
-                    cause = freed_by
-            self._held[buffer] = extents
-        return cause
 
     def _flow(
         self, duration_ps: int, size_bytes: int, loads: tuple[tuple[int, float], ...], limit: str
@@ -256,13 +203,10 @@ class _Run:
                 self._give_back(buffer, position)
 
     def _give_back(self, buffer: int, position: int) -> None:
-        extents = self._held[buffer]
-        if not extents:
+        if self._start_ps[self._allocators[buffer]] < 0:
             label, name = self._program.instructions[position].label, self._program.buffers[buffer].label
             raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
-        self._held[buffer] = []
-        for port, size in extents:
-            self._spaces[port].give_back(size, position)
+        self._space.give_back(buffer, position)
 
     def _members_of(self, memory: str) -> list[int]:
         group = self._program.members.get(memory)
@@ -284,33 +228,33 @@ class _Run:
                 loads[port] = loads.get(port, 0.0) + times * members / (self._ports.copies[port] * len(ports))
         return tuple(loads.items())
 
-    def _extent_of(self, buffer: int, members: int) -> list[tuple[int, int]]:
-        """Return the bytes that ``buffer`` takes in one copy of each memory."""
+    def _extent_of(self, buffer: int, members: int) -> list[tuple[int, int, int]]:
+        """Return ``buffer`` with each memory that it takes, and the bytes that it takes in one copy of it."""
         wanted = self._program.buffers[buffer]
         extents = []
         ports = self._members_of(wanted.memory)
         for port in ports:
             copies = self._ports.copies[port] * len(ports)
             size = -(-wanted.size_bytes * wanted.fan_out * members // copies)
-            space = self._spaces[port]
+            space = self._space.spaces[port]
             if size > space.capacity_bytes:
                 raise SimulationError(
                     f"buffer {wanted.label!r} needs {format_bytes(size)}, a {base_name(space.name)} holds"
                     f" {format_bytes(space.capacity_bytes)}"
                 )
-            extents.append((port, size))
+            extents.append((buffer, port, size))
         return extents
 
     def _deadlock(self) -> str:
         """Return who waits for what: first those that wait for space, as the others wait for them."""
         instructions = self._program.instructions
         lines = []
-        for place, space in enumerate(self._spaces):
-            holders = [self._holder(b) for b, held in enumerate(self._held) if place in dict(held)]
-            beside = ", ".join(holders[:_MOST_NAMED]) or "nothing"
+        for space in self._space.spaces:
+            holders = [self._holder(buffer) for buffer in sorted(space.held_bytes)[:_MOST_NAMED]]
+            beside = ", ".join(holders) or "nothing"
             free = format_bytes(space.capacity_bytes - space.used_bytes)
-            for request in space.waiting:
-                wanted, who = format_bytes(request.size_bytes), instructions[request.position]
+            for wish in space.waiting:
+                who, wanted = instructions[wish.position], format_bytes(wish.size_bytes)
                 lines.append(
                     f"{who.unit} waits with {who.label!r} for {wanted} of {space.name},"
                     f" where {free} is free beside {beside}"
@@ -342,8 +286,7 @@ class _Run:
         for port, name in enumerate(self._ports.names):
             kind = base_name(name)
             traffic[kind] += self._traffic[port]
-            peak = max((used for _, used in self._spaces[port].history), default=0)
-            peaks[kind] = max(peaks[kind], peak)
+            peaks[kind] = max(peaks[kind], self._space.spaces[port].peak_bytes)
         used = {}
         for name, unit in self._machine.units.items():
             used[name] = (

@@ -122,7 +122,7 @@ class DsaDevice:
         return [found for nest in work.nests if (found := self._fastest(nest, dtype)) is not None]
 
     def _fastest(self, work: NestWork, dtype: str) -> "Assignment | None":
-        operations = work.nest.operations(work.extents)
+        operations = work.operations
         shape = work.matrix_shape if operations.macs else None
         best: Assignment | None = None
         refusals = []

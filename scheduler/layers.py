@@ -13,9 +13,11 @@ def layer_of(graph: Graph, ops: Iterable[int]) -> Layer | None:
     Views behind the last operator are left to whoever reads them; views in front of it, of any group, become part of
     the layer. So layers read and write stored tensors only.
     """
-    core = {position for position in ops if not graph.ops[position].is_view}
-    if not core:
-        return None
+    core = frozenset(position for position in ops if not graph.ops[position].is_view)
+    return graph.derived(("layer", core), lambda: _layer(graph, core)) if core else None
+
+
+def _layer(graph: Graph, core: frozenset[int]) -> Layer:
     members = set(core)
     waiting = [name for position in core for name in graph.ops[position].inputs]
     while waiting:
@@ -34,5 +36,6 @@ def single_layer(graph: Graph, ops: Sequence[int]) -> tuple[Layer, ...]:
 
 def layers_by_pattern(graph: Graph, ops: Sequence[int]) -> tuple[Layer, ...]:
     """Return the kernel ``ops`` cut into layers of at most one complex operator, in order (GraphTurbo, section 4.1)."""
-    cut = (layer_of(graph, members) for members in fixed_pattern_layers(graph, list(ops)))
+    members_of = graph.derived(("layers", tuple(ops)), lambda: fixed_pattern_layers(graph, list(ops)))
+    cut = (layer_of(graph, members) for members in members_of)
     return tuple(layer for layer in cut if layer is not None)

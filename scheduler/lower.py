@@ -150,8 +150,10 @@ class _Lowering:
         layer = run.layer
         step = max(self._spec.local_buffer.capacity_bytes // _BUDGET_STEPS, 1)
         budget = budget_bytes // step * step if budget_bytes > 2 * step else budget_bytes
-        staging = self._device.global_buffer_bytes - self._live.global_bytes
-        staging -= exchanged_bytes * run.binding.cores + self._global_bytes_of(run)
+        staging = 0
+        if self._device.global_buffer_bytes:
+            staging = self._device.global_buffer_bytes - self._live.global_bytes
+            staging -= exchanged_bytes * run.binding.cores + self._global_bytes_of(run)
         box = tuple(hi - lo for lo, hi in run.box)
         part = run.binding.part_extents(box)
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)

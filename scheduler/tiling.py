@@ -59,6 +59,8 @@ class Tiling:
     """Operands from DDR that stay in the global buffer while the layer runs, with their bytes."""
     buffer_bytes: int
     """Local buffer that the tiles in flight take."""
+    staging_bytes: int
+    """Global buffer that staged operands, and two tiles of everything else on its way, take."""
     tile_bytes: int
     """Of one tile alone: its operands and its output once."""
     estimate_ps: float
@@ -173,7 +175,7 @@ class _Search:
         request = self._request
         return TilingError(
             f"layer {request.layer.sink.name!r}: its smallest tile needs {tiling.buffer_bytes} bytes of local buffer"
-            f" and {self._staging(tiling)} of global buffer; {request.budget_bytes} and {request.staging_bytes} are free:"
+            f" and {tiling.staging_bytes} of global buffer; {request.budget_bytes} and {request.staging_bytes} are free:"
             " raise local_buffer.capacity or global_buffer.capacity"
         )
 
@@ -187,17 +189,16 @@ class _Search:
 
     def _fits(self, tiling: Tiling) -> bool:
         request = self._request
-        return tiling.buffer_bytes <= request.budget_bytes and self._staging(tiling) <= request.staging_bytes
+        return tiling.buffer_bytes <= request.budget_bytes and tiling.staging_bytes <= request.staging_bytes
 
-    def _staging(self, tiling: Tiling) -> int:
+    def _staging(self, work: TileWork, staged: Mapping[str, int]) -> int:
         """Return the global buffer that the layer takes: staged operands, two tiles of everything else."""
         if not self._has_global:
             return 0
         request = self._request
-        work = request.layer.tile_work(tiling.tile, tiling.depth)
-        total = sum(tiling.staged.values())
+        total = sum(staged.values())
         for name, route in request.routes.items():
-            if name not in tiling.staged:
+            if name not in staged:
                 total += 2 * math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * request.cores // route.sharing
         return total + self._storing(work.output_bytes)
 
@@ -249,7 +250,7 @@ class _Search:
         staged = self._staged(loads, work, output)
         return Tiling(
             part=request.part, tile=tile, order=order, depth=depth, depth_extent=self._depth_extent, loads=loads,
-            staged=staged, buffer_bytes=buffers, tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
+            staged=staged, buffer_bytes=buffers, staging_bytes=self._staging(work, staged), tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
             estimate_ps=self._estimate(work, loads, staged, tiles, steps),
         )  # fmt: skip
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from scheduler.compiled import CompiledNest
 from workloads.graph import Graph, Tensor
-from workloads.loopnest import LoopNest, mapping_of
+from workloads.loopnest import LoopNest, Operations
 
 LoopRole = Literal["rows", "columns", "depth", "count"]
 Extents = tuple[int, ...]
@@ -30,6 +31,7 @@ class NestWork:
     extents: Extents
     roles: "tuple[LoopRole, ...] | None"
     """What the loops are to a matrix engine, if the nest is a product of two operands."""
+    operations: Operations
 
     @property
     def matrix_shape(self) -> tuple[int, int, int, int] | None:
@@ -92,13 +94,13 @@ class Layer:
         return tuple(found)
 
     @cached_property
-    def _nests(self) -> tuple[tuple[LoopNest, bool, tuple[LoopRole, ...] | None], ...]:
-        """The nests in reverse order; whether each writes a tensor internal to an operator; its loops' roles."""
+    def _nests(self) -> tuple[tuple[CompiledNest, tuple[LoopRole, ...] | None], ...]:
+        """The nests in reverse order, each with its loops' roles."""
         listed = []
         for position in reversed(self.ops):
             op = self.graph.ops[position]
             internal = {tensor.name for tensor in op.internals}
-            listed += [(n, n.write.tensor in internal, loop_roles(n)) for n in reversed(op.nests)]
+            listed += [(CompiledNest(n, n.write.tensor in internal), loop_roles(n)) for n in reversed(op.nests)]
         return tuple(listed)
 
     @cached_property
@@ -108,7 +110,7 @@ class Layer:
     @cached_property
     def contraction(self) -> LoopNest | None:
         """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one."""
-        found = [nest for nest, _, _ in self._nests if mapping_of(nest) == "contraction"]
+        found = [compiled.nest for compiled, _ in self._nests if compiled.contraction]
         return max(found, key=lambda nest: math.prod(nest.extents), default=None)
 
     @cached_property
@@ -127,21 +129,22 @@ class Layer:
         need[self.sink.name] = tile
         works = []
         internal_bytes = 0
-        for nest, writes_internal, roles in self._nests:
-            wanted = need.get(nest.write.tensor)
+        anchor = self.contraction if depth is not None else None
+        for compiled, roles in self._nests:
+            wanted = need.get(compiled.target)
             if wanted is None:
                 continue
-            extents = nest.loop_extents_for(wanted)
-            if depth is not None and nest is self.contraction:
+            extents = compiled.loop_extents(wanted)
+            if depth is not None and compiled.nest is anchor:
                 assert self.depth_loop is not None
                 extents[self.depth_loop] = min(extents[self.depth_loop], depth)
-            for read in nest.reads:
+            for read in compiled.reads:
                 touched = read.extents(extents)
                 known = need.get(read.tensor)
                 need[read.tensor] = touched if known is None else tuple(map(max, touched, known))
-            if writes_internal:
-                internal_bytes += math.prod(wanted) * self._internal_bytes[nest.write.tensor]
-            works.append(NestWork(nest, tuple(extents), roles))
+            if compiled.internal:
+                internal_bytes += math.prod(wanted) * self._internal_bytes[compiled.target]
+            works.append(NestWork(compiled.nest, tuple(extents), roles, compiled.operations(extents)))
         tensors = graph.tensors
         operand_bytes = {
             name: math.prod(need[name]) * tensors[name].element_bytes for name in self.inputs if name in need
@@ -186,7 +189,7 @@ class Layer:
             shapes = tuple((access.shape, access.indices) for access in accesses)
             return nest.loops, names, shapes, nest.per_iteration, nest.per_output
 
-        nests = tuple(key(nest) for nest, _, _ in self._nests)
+        nests = tuple(key(compiled.nest) for compiled, _ in self._nests)
         tensors = self.graph.tensors
         roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role) for n in self.inputs)
         outputs = tuple((number.get(n), tensors[n].element_bytes, tensors[n].shape) for n in self.outputs)

@@ -1,11 +1,11 @@
 """The network as the rest of the project sees it: operators in topological order over static tensors."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from workloads.loopnest import LoopNest, Operations, is_view
 
@@ -18,6 +18,7 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
 )  # fmt: skip
 FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
 
+_T = TypeVar("_T")
 Role = Literal["input", "weight", "activation"]
 
 
@@ -153,6 +154,13 @@ class Graph:
     def activation_bytes(self) -> int:
         """Sum of all operator outputs, as DNNFusion's intermediate result size counts them."""
         return sum(self.tensors[name].size_bytes for op in self.ops for name in op.outputs)
+
+    def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what ``make`` makes, computed once per graph: for what depends on the network alone."""
+        store: dict[Hashable, Any] = vars(self).setdefault("_derived", {})
+        if key not in store:
+            store[key] = make()
+        return store[key]  # type: ignore[no-any-return]
 
     def activations_into(self, op: Op) -> Iterator[Tensor]:
         """Yield the inputs of ``op`` that are not weights, each once."""

@@ -204,7 +204,7 @@ class TestWaiting:
         assert result.trace.released_by[2] == 1
         assert result.waited_ps["path_load"] == {"space": 30}
         assert result.peak_occupancy_bytes["local_buffer"] == 60
-        assert result.trace.occupancy_bytes == {"local_buffer": [(0, 60), (90, 60)]}
+        assert result.trace.occupancy_bytes == {"local_buffer": [(0, 60)]}
 
     def test_space_is_served_in_order_though_a_later_request_would_fit(self) -> None:
         buffers = tuple(Buffer("local_buffer", size, label=f"{size}") for size in (60, 70, 20))
@@ -219,6 +219,21 @@ class TestWaiting:
 
         assert timeline(result)[2:] == [("load 70", 70, 140), ("take 20", 70, 71)]
         assert result.waited_ps["matrix"] == {"path_load": 60, "space": 10}
+
+    def test_wishes_for_space_of_one_instant_are_granted_in_the_order_of_the_program(self) -> None:
+        spread = Launch(unit="launch", label="spread", after=(0,), allocates=(0,), frees=(0,))
+        own = replace(product("own", 64, 32, 5), after=(0,), allocates=(1,), frees=(1,))
+        buffers = Buffer("local_buffer", 60, fan_out=2, label="all"), Buffer("local_buffer", 60, label="mine")
+
+        for first, second, ends in ((spread, own, (17, 22)), (own, spread, (15, 22))):
+            program = Program((fetch("load", 10), first, second), buffers, 1, 2, dsa_machine(SPEC).scopes)
+            written_out = timeline(simulate(unrolled(program), SPEC))
+
+            assert [end for _, _, end in timeline(simulate(program, SPEC))][1:] == list(ends)
+            assert {(label, end) for label, _, end in written_out[2:]} == {
+                (first.label, ends[0]),
+                (second.label, ends[1]),
+            }
 
     def test_double_buffering_overlaps_loading_and_computing(self) -> None:
         buffers = tuple(Buffer("local_buffer", 50, label=f"tile {n}") for n in range(3))

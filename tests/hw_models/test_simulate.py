@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -223,27 +223,31 @@ def test_bytes_moved_are_those_that_the_program_says(case: Case) -> None:
 def test_occupancy_follows_the_trace_and_never_exceeds_capacity(case: Case) -> None:
     result = case.run()
 
-    changes = _changes(case, result)
     one_each = all(len(i.allocates) <= 1 for i in case.program.instructions)
-    for memory, spec in case.machine.memories.items():
-        said = dict(result.trace.occupancy_bytes.get(memory, ()))
-        held = {
-            time: sum(size for changed, size in changes[memory] if changed <= time)
-            for time, _ in changes[memory]
-        }
-        assert all(0 <= used <= spec.capacity_bytes for used in said.values())
-        assert max(said.values(), default=0) == result.peak_occupancy_bytes[memory]
+    for memory, changes in _changes(case, result).items():
+        said = result.trace.occupancy_bytes.get(memory, ())
+        assert all(0 <= used <= case.machine.memories[memory].capacity_bytes for _, used in said)
+        assert max((used for _, used in said), default=0) == result.peak_occupancy_bytes[memory]
+        held = [(time, sum(size for at, size in changes if at <= time)) for time in sorted(dict(changes))]
         if one_each:
-            assert held == said
-        else:  # the first of two buffers may have its space before the instruction starts
-            assert all(said[time] >= used for time, used in held.items() if time in said)
-            assert max(held.values(), default=0) <= result.peak_occupancy_bytes[memory]
+            assert list(said) == _without_repetition(held)
+        else:  # one of two buffers may have its space before the instruction starts
+            assert all(_at(time, said) >= used for time, used in held)
+
+
+def _at(time: int, history: Sequence[tuple[int, int]]) -> int:
+    return max(((at, used) for at, used in history if at <= time), default=(0, 0))[1]
+
+
+def _without_repetition(history: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    before = [0, *(used for _, used in history)]
+    return [(time, used) for (time, used), last in zip(history, before, strict=False) if used != last]
 
 
 def _changes(case: Case, result: SimulationResult) -> dict[str, list[tuple[int, int]]]:
     """Return when one copy of each memory gains or loses how many bytes, from the trace alone."""
     program, trace = case.program, result.trace
-    changes: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    changes: dict[str, list[tuple[int, int]]] = {name: [] for name in case.machine.memories}
     for position, instruction in enumerate(program.instructions):
         for number in instruction.allocates:
             buffer = program.buffers[number]

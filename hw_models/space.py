@@ -1,0 +1,126 @@
+"""Space in memories, taken by the buffers of instructions and given back.
+
+Whatever ends in an instant first gives its space back; then wishes are granted in the order in which they
+came, those of the same instant in the program's order. A wish that does not fit lets nobody pass.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import simpy
+from simpy.events import EventPriority
+
+_LAST = EventPriority(2)
+
+
+class _EndOfInstant(simpy.Event):
+    """Comes now, but after everything else that comes now."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        env.schedule(self, priority=_LAST)
+
+
+@dataclass(slots=True)
+class _Request:
+    """What one instruction waits for: as many wishes as are missing."""
+
+    granted: simpy.Event
+    missing: int = 0
+
+
+class Wish(NamedTuple):
+    """Bytes that the instruction at ``position`` needs for ``buffer``."""
+
+    position: int
+    buffer: int
+    size_bytes: int
+    request: _Request
+
+
+@dataclass(slots=True)
+class Space:
+    """The space of one memory."""
+
+    name: str
+    capacity_bytes: int
+    used_bytes: int = 0
+    freed_by: int = -1
+    """The instruction that gave back space last."""
+    held_bytes: dict[int, int] = field(default_factory=dict)
+    """By buffer."""
+    history: list[tuple[int, int]] = field(default_factory=list)
+    """Times at which ``used_bytes`` changed, and to what."""
+    new: list[Wish] = field(default_factory=list)
+    waiting: deque[Wish] = field(default_factory=deque)
+
+    def grant(self) -> Iterator[Wish]:
+        """Take the space of every wish whose turn it is and that fits."""
+        self.waiting.extend(sorted(self.new))
+        self.new.clear()
+        while self.waiting and self.used_bytes + self.waiting[0].size_bytes <= self.capacity_bytes:
+            wish = self.waiting.popleft()
+            self.used_bytes += wish.size_bytes
+            self.held_bytes[wish.buffer] = wish.size_bytes
+            yield wish
+
+    def note(self, now_ps: int) -> None:
+        """Record what is used at the end of an instant, if it changed."""
+        if self.history and self.history[-1][0] == now_ps:
+            self.history.pop()
+        if self.used_bytes != (self.history[-1][1] if self.history else 0):
+            self.history.append((now_ps, self.used_bytes))
+
+    @property
+    def peak_bytes(self) -> int:
+        return max((used for _, used in self.history), default=0)
+
+
+class SharedSpace:
+    """The space of all memories of a machine; ``ports`` are their positions in ``spaces``."""
+
+    def __init__(self, env: simpy.Environment, spaces: list[Space]) -> None:
+        self._env = env
+        self.spaces = spaces
+        self._changed: dict[int, None] = {}
+        self._ports: dict[int, list[int]] = {}
+
+    def ask(self, position: int, wishes: Iterable[tuple[int, int, int]]) -> simpy.Event:
+        """Return what comes when all ``wishes`` of an instruction, (buffer, port, bytes), are granted.
+
+        Its value is the position of the instruction that gave back what was missing, as far as anything was.
+        """
+        request = _Request(self._env.event())
+        for buffer, port, size_bytes in wishes:
+            request.missing += 1
+            self._ports.setdefault(buffer, []).append(port)
+            self.spaces[port].new.append(Wish(position, buffer, size_bytes, request))
+            self._settle_later(port)
+        return request.granted
+
+    def give_back(self, buffer: int, position: int) -> None:
+        """Free what ``buffer`` holds; the instruction at ``position`` ended its use."""
+        for port in self._ports.pop(buffer):
+            space = self.spaces[port]
+            space.used_bytes -= space.held_bytes.pop(buffer)
+            space.freed_by = position
+            self._settle_later(port)
+
+    def _settle_later(self, port: int) -> None:
+        if not self._changed:
+            _EndOfInstant(self._env).callbacks.append(lambda _: self.settle())
+        self._changed[port] = None
+
+    def settle(self) -> None:
+        """Grant what the changes of this instant allow; only the last instant of a run needs the call."""
+        changed, self._changed = self._changed, {}
+        for port in changed:
+            space = self.spaces[port]
+            for wish in space.grant():
+                wish.request.missing -= 1
+                if not wish.request.missing:
+                    wish.request.granted.succeed(space.freed_by)
+            space.note(int(self._env.now))
