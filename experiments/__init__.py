@@ -1,4 +1,4 @@
-"""Asking questions at scale: experiment files, sweeps, reports, the command line, and the same from Python."""
+"""Asking questions at scale: experiment files, sweeps, reports, the command line, the same from Python."""
 
 from experiments.api import simulate, sweep
 from experiments.evaluate import Outcome, evaluate

@@ -1,7 +1,7 @@
 """The same from Python: simulate one point, sweep many, get a pandas DataFrame."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from experiments.evaluate import Job, Outcome, check_dtype, default_dtype, run_graph, share_of_cluster
-from experiments.points import DesignPoint, Workload
+from experiments.points import DesignPoint, Workload, policy_of
 from experiments.run import run_points
 from experiments.store import read_results
 from hw_models import AnyHardware, load_hardware, with_values
-from scheduler import Policy, make_policy
+from scheduler import Policy
 from workloads import Graph, load_network
 
 
@@ -25,14 +25,14 @@ def simulate(
     batch: int | None = None,
     dtype: str | None = None,
 ) -> Outcome:
-    """Return the outcome of one network on one machine: ``record`` (figures), ``schedule``, ``program``, ``result``.
+    """Return the outcome of one network on one machine: ``record``, ``schedule``, ``program``, ``result``.
 
     ``batch`` is that of the whole machine and defaults to the network's own. Raises ``WorkloadError``,
     ``HardwareError``, ``ScheduleError`` or ``SimulationError`` with what to change.
     """
     graph = load_network(network) if isinstance(network, str) else network
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
-    chosen = make_policy(policy) if isinstance(policy, str) else policy
+    chosen = policy_of(policy) if isinstance(policy, str) else policy
     batch = graph.batch if batch is None else batch
     clusters, share = share_of_cluster(batch, machine.clusters)
     dtype = check_dtype(dtype or default_dtype(machine), machine)
@@ -40,11 +40,11 @@ def simulate(
     return run_graph(cast, machine, chosen, Job(graph.name, batch, clusters, dtype))
 
 
-def sweep(  # noqa: PLR0913 - the parts of an experiment
-    networks: Sequence[str],
+def sweep(
+    networks: str | Sequence[str],
     hardware: str | AnyHardware,
-    values: Mapping[str, Iterable[Any]] | None = None,
-    policies: Sequence[str] = ("fixed-pattern", "graphturbo"),
+    values: Mapping[str, Any] | None = None,
+    policies: str | Sequence[str] = ("fixed-pattern", "graphturbo"),
     *,
     batch: int | None = None,
     workers: int = 0,
@@ -52,18 +52,26 @@ def sweep(  # noqa: PLR0913 - the parts of an experiment
 ) -> pd.DataFrame:
     """Return one row per network, policy and combination of ``values`` (dotted path to the values to try).
 
-    ``workers`` processes, one per core by default. With a ``folder`` results are kept there and not computed again.
+    ``workers`` processes, one per core by default. With a ``folder`` results are kept there and not computed
+    again. A point that cannot be run has its message in the column ``error`` and no figures.
     """
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
-    axes = {path: list(tried) for path, tried in (values or {}).items()}
-    chosen = [make_policy(name) for name in policies]
+    axes = {path: _several(tried) for path, tried in (values or {}).items()}
+    chosen = [(policy_of(name), name if name.endswith(".py") else "") for name in _several(policies)]
     points = []
-    for network, combination in itertools.product(networks, itertools.product(*axes.values())):
+    for network, combination in itertools.product(_several(networks), itertools.product(*axes.values())):
         settings = dict(zip(axes, combination, strict=True))
         spec = with_values(machine, settings) if settings else machine
         swept = {path: str(value) for path, value in settings.items()}
-        points += [DesignPoint(Workload(network, batch), spec, policy, swept) for policy in chosen]
+        points += [
+            DesignPoint(Workload(network, batch), spec, policy, swept, file) for policy, file in chosen
+        ]
     with TemporaryDirectory() as temporary:
         place = Path(temporary if folder is None else folder)
         run_points(points, place, workers)
         return read_results(place, (point.key for point in points)).drop(columns=["key"])
+
+
+def _several(value: Any) -> list[Any]:
+    """Return the values of a list or tuple; one value is a list of one."""
+    return [value] if isinstance(value, str | int | float) else list(value)

@@ -1,15 +1,18 @@
-"""The command line: parse, load records, call the library, print. Mistakes of the user end with exit code 2."""
+"""The command line: parse, load records, call the library, print. Mistakes of the user end with code 2."""
 
 import argparse
 import json
 import logging
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
-from experiments import commands
+from experiments import catalogue, commands, runs
+from experiments.answers import Answer
 from experiments.config import ExperimentError
+from experiments.engines import EngineError
 from experiments.store import StoreError
 from experiments.version import __version__
 from fusion import FusionError
@@ -17,20 +20,29 @@ from hw_models import HardwareError, SimulationError
 from scheduler import ScheduleError
 from workloads import WorkloadError
 
-USER_ERRORS = (ExperimentError, StoreError, WorkloadError, HardwareError, ScheduleError, SimulationError, FusionError)
-Command = Callable[[argparse.Namespace], commands.Answer]
+USER_ERRORS = (
+    ExperimentError, EngineError, StoreError, WorkloadError, HardwareError, ScheduleError, SimulationError,
+    FusionError,
+)  # fmt: skip
+Command = Callable[[argparse.Namespace], Answer]
+
+
+class UsageError(ValueError):
+    """A command line that does not parse."""
 
 
 class _Parser(argparse.ArgumentParser):
     """Reports mistakes in one line."""
 
-    def error(self, message: str) -> Any:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    main = _Parser(prog="dsascape", description="Design-space explorer for machines that run neural networks.")
+    main = _Parser(
+        prog="dsascape", description="Design-space explorer for machines that run neural networks."
+    )
     main.add_argument("--version", action="version", version=f"dsascape {__version__}")
     main.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
     subparsers = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -41,35 +53,45 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
         return sub
 
-    models = add("models", commands.models, "the networks that come along")
+    models = add("models", catalogue.models, "the networks that come along")
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
-    models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
-    add("hardware", commands.hardware, "the machines that come along").add_argument(
+    add("hardware", catalogue.hardware, "the machines that come along").add_argument(
         "name", nargs="?", metavar="H", help="one machine: all its values"
     )
-    add("policies", commands.policies, "the policies and their options")
+    add("policies", catalogue.policies, "the policies and their options")
 
     simulate = add("simulate", commands.simulate, "simulate one network on one machine")
     _network_options(simulate)
     simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
-    simulate.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
-    simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
-    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help="change a value of the machine")
+    simulate.add_argument(
+        "--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file"
+    )
+    simulate.add_argument(
+        "--option", action="append", default=[], metavar="K=V", help="an option of the policy"
+    )
+    simulate.add_argument(
+        "--set", action="append", default=[], metavar="A.B=V", help="change a value of the machine"
+    )
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 
     fuse = add("fuse", commands.fuse, "a policy's plan and its figures")
     _network_options(fuse)
     fuse.add_argument("--policy", required=True, metavar="P")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
-    fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
+    fuse.add_argument(
+        "--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)"
+    )
 
-    run = add("run", commands.run, "run an experiment file; go on where it stopped")
+    run = add("run", runs.run, "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
-    run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
-    run.add_argument("--engine", choices=("processes",), default="processes", help="how points are spread")
+    run.add_argument(
+        "--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)"
+    )
+    run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="who computes")
+    run.add_argument("--scheduler", metavar="ADDRESS", help="of the dask cluster, such as tcp://host:8786")
 
-    add("report", commands.report, "write the report again from stored results").add_argument(
+    add("report", runs.report, "write the report again from stored results").add_argument(
         "folder", type=Path, metavar="DIR"
     )
     return main
@@ -79,7 +101,9 @@ def _network_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("model", metavar="MODEL", help="a network of the zoo, or a path to an .onnx file")
     sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
-    sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
+    sub.add_argument(
+        "--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)"
+    )
     sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
 
 
@@ -95,8 +119,11 @@ def _count(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code: 0, or 2 with one message for a mistake of the user."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
         arguments = parser().parse_args(argv)
+    except UsageError as error:
+        return _complain(str(error), "--json" in argv)
     except SystemExit as stop:
         return int(stop.code or 0)
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, stream=sys.stderr)
@@ -119,17 +146,20 @@ def _complain(message: str, as_json: bool, code: int = 2) -> int:
     return code
 
 
-def _print(answer: commands.Answer, *, as_json: bool) -> None:
-    data: Mapping[str, Any] = answer.data
-    try:
-        if as_json:
-            sys.stdout.write(json.dumps(data) + "\n")
-        else:
-            answer.show()
-    except BrokenPipeError:
-        sys.stderr.close()
+def _print(answer: Answer, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(answer.data) + "\n")
+    else:
+        answer.show()
 
 
 def entry_point() -> None:
     """Run as the command ``dsascape``."""
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has gone; what is still buffered must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code)

@@ -1,30 +1,58 @@
 """An experiment file as a record: what to run on which machines, under which policies."""
 
-import itertools
-import random
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from experiments.points import DesignPoint, Workload
-from hw_models import AnyHardware, HardwareError, known_paths, load_hardware, with_values
+from hw_models.clustered_dsa import DType
+from hw_models.messages import shown
 from hw_models.yaml_file import YamlError, explain, read_yaml
-from scheduler import Policy, ScheduleError, make_policy
-from workloads import WorkloadError, zoo_entry
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 MOST_POINTS = 1_000_000
-Scalar = str | int | float
-Name = Annotated[str, Field(min_length=1, max_length=256)]
-Count = Annotated[int, Field(ge=1, le=2**20)]
+"""That one run computes."""
+LARGEST_COUNT = 2**20
 
 
 class ExperimentError(ValueError):
     """An experiment file that the user has to mend."""
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"has {shown(value)}; needs a number, with its unit if it has one, such as 512 KiB")
+    return value
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST_COUNT
+
+
+def _counts(value: Any) -> Any:
+    """Refuse what is neither a count nor a list of counts, in one message for both."""
+    wrong = [each for each in (value if isinstance(value, list) else [value]) if not _is_count(each)]
+    if value is not None and (wrong or value == []):
+        raise ValueError(
+            f"has {shown(wrong[0] if wrong else value)}; needs whole numbers from 1 to {LARGEST_COUNT}"
+        )
+    return value
+
+
+def _once(values: list[Any]) -> list[Any]:
+    """Refuse a list that says something twice."""
+    for position, value in enumerate(values):
+        if value in values[:position]:
+            raise ValueError(f"has {shown(value)} twice; needs it once")
+    return values
+
+
+Scalar = Annotated[Any, BeforeValidator(_scalar)]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+Counts = Annotated[int | list[int] | None, BeforeValidator(_counts)]
+Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
 
 
 class WorkloadEntry(BaseModel):
@@ -33,9 +61,9 @@ class WorkloadEntry(BaseModel):
     model_config = STRICT
 
     model: Name
-    batch: Count | Annotated[list[Count], Field(min_length=1)] | None = None
-    sequence: Count | Annotated[list[Count], Field(min_length=1)] | None = None
-    dtype: Name | None = None
+    batch: Counts = None
+    sequence: Counts = None
+    dtype: DType | None = None
     simplify: bool = False
 
 
@@ -46,7 +74,16 @@ class HardwareEntry(BaseModel):
 
     base: Name
     values: dict[Name, Scalar] = Field(default_factory=dict, alias="set")
-    sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(default_factory=dict)
+    sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(
+        default_factory=dict
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _sets_or_sweeps(self) -> "HardwareEntry":
+        for path in self.sweep:
+            if path in self.values:
+                raise ValueError(f"{path} is in both set and sweep; needs to be in one")
+        return self
 
 
 class Search(BaseModel):
@@ -54,15 +91,18 @@ class Search(BaseModel):
 
     model_config = STRICT
 
-    method: Literal["grid", "random"] = "grid"
-    budget: PositiveInt | None = None
-    """How many points ``random`` draws."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    method: Literal["grid", "random", "nsga2"] = "grid"
+    """``grid``: all of them. ``random``: a sample. ``nsga2``: an evolution (`experiments.search`)."""
+    budget: Annotated[int, Field(ge=1, le=MOST_POINTS)] | None = None
+    """How many distinct points are run, at most."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
     @pydantic.model_validator(mode="after")
-    def _budget_goes_with_random(self) -> "Search":
-        if (self.method == "random") != (self.budget is not None):
-            raise ValueError(f"method {self.method} {'needs a' if self.method == 'random' else 'takes no'} budget")
+    def _budget_unless_grid(self) -> "Search":
+        if (self.method == "grid") != (self.budget is None):
+            raise ValueError(
+                f"method {self.method} {'takes no' if self.method == 'grid' else 'needs a'} budget"
+            )
         return self
 
 
@@ -83,13 +123,15 @@ class Experiment(BaseModel):
 
     model_config = STRICT
 
-    name: Annotated[str, Field(pattern=r"^[\w .()+-]{1,80}$")]
+    name: Annotated[str, Field(pattern=r"^\w[\w .()+-]{0,79}$")]
+    """Of the study, and of its folder unless the command line gives another."""
     workloads: Annotated[list[WorkloadEntry], Field(min_length=1, max_length=1000)]
     hardware: Annotated[list[HardwareEntry], Field(min_length=1, max_length=1000)]
     policies: Annotated[list[dict[Name, dict[Name, Any]]], Field(min_length=1, max_length=1000)]
-    objectives: list[Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]] = Field(
-        default=["latency_s"], min_length=1
-    )
+    objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = [
+        "latency_s"
+    ]
+    """What is shown against each other, and what ``nsga2`` improves."""
     search: Search = Search()
     question: str = ""
 
@@ -106,14 +148,20 @@ class Experiment(BaseModel):
     @field_validator("policies", mode="before")
     @classmethod
     def _names_are_policies(cls, value: Any) -> Any:
-        return [{entry: {}} if isinstance(entry, str) else entry for entry in value] if isinstance(value, list) else value
+        return (
+            [{entry: {}} if isinstance(entry, str) else entry for entry in value]
+            if isinstance(value, list)
+            else value
+        )
 
     @field_validator("policies")
     @classmethod
     def _one_name_a_policy(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for entry in value:
             if len(entry) != 1:
-                raise ValueError(f"has a policy with {len(entry)} names ({', '.join(entry)[:60]}); needs one with options")
+                raise ValueError(
+                    f"has a policy with {len(entry)} names ({', '.join(entry)[:60]}); needs one with options"
+                )
         return value
 
     def swept(self) -> dict[str, tuple[str, ...]]:
@@ -129,26 +177,18 @@ class Experiment(BaseModel):
         return {path: tuple(values) for path, values in found.items()}
 
 
-def read_experiment(path: Path) -> tuple[Experiment, list[DesignPoint]]:
-    """Return the experiment in ``path`` and its design points; raise ``ExperimentError`` with all that is wrong.
-
-    Networks, machines, policies and every swept value are checked before anything runs. Relative paths of networks,
-    machines and policies are relative to the file.
-    """
+def read_schema(path: Path) -> Experiment:
+    """Return the experiment in ``path``; raise ``ExperimentError`` with all that does not fit the schema."""
     try:
         data = read_yaml(path)
     except YamlError as error:
         raise ExperimentError(str(error)) from error
-    data.setdefault("name", re.sub(r"[^\w .()+-]", "-", path.stem)[:80] or "experiment")
+    data.setdefault("name", re.sub(r"[^\w .()+-]", "-", path.stem).lstrip(" .()+-")[:80] or "experiment")
     data.setdefault("question", _first_comment(path))
     try:
-        experiment = Experiment.model_validate(data)
+        return Experiment.model_validate(data)
     except pydantic.ValidationError as error:
         raise ExperimentError(explain(error, str(path), model=Experiment)) from error
-    try:
-        return experiment, list(_points(experiment, path))
-    except (HardwareError, ScheduleError, WorkloadError) as error:
-        raise ExperimentError(f"{path}: {error}") from error
 
 
 def _first_comment(path: Path) -> str:
@@ -156,72 +196,3 @@ def _first_comment(path: Path) -> str:
     with path.open(encoding="utf-8") as file:
         line = file.readline(2000).strip()
     return line.lstrip("# ").strip()[:300] if line.startswith("#") else ""
-
-
-def _points(experiment: Experiment, path: Path) -> Iterator[DesignPoint]:
-    policies = [_policy(entry, path) for entry in experiment.policies]
-    workloads = [w for entry in experiment.workloads for w in _workloads(entry, path)]
-    machines = [_machine(entry, path) for entry in experiment.hardware]
-    total = len(policies) * len(workloads) * sum(_combinations(entry) for entry in experiment.hardware)
-    if total > MOST_POINTS and experiment.search.method == "grid":
-        raise ExperimentError(f"{path}: asks for {total} design points; at most {MOST_POINTS} are run at once")
-    chosen = None
-    if experiment.search.budget is not None:
-        count = min(experiment.search.budget, total)
-        chosen = frozenset(random.Random(experiment.search.seed).sample(range(total), count))
-    number = 0
-    for workload, (spec, entry) in itertools.product(workloads, zip(machines, experiment.hardware, strict=True)):
-        for values in itertools.product(*entry.sweep.values()):
-            settings = dict(zip(entry.sweep, values, strict=True))
-            wanted = [p for offset, p in enumerate(policies) if chosen is None or number + offset in chosen]
-            number += len(policies)
-            if wanted:
-                machine = with_values(spec, settings) if settings else spec
-                swept = {key: str(value) for key, value in settings.items()}
-                yield from (DesignPoint(workload, machine, policy, swept) for policy in wanted)
-
-
-def _combinations(entry: HardwareEntry) -> int:
-    count = 1
-    for values in entry.sweep.values():
-        count *= len(values)
-    return count
-
-
-def _policy(entry: Mapping[str, Mapping[str, Any]], path: Path) -> Policy:
-    ((name, options),) = entry.items()
-    return make_policy(str(_beside(name, path)) if name.endswith(".py") else name, options)
-
-
-def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[Workload]:
-    model = entry.model
-    if model.endswith(".onnx"):
-        model = str(_beside(model, path))
-        if not Path(model).is_file():
-            raise WorkloadError(f"workloads: {entry.model!r} is not there")
-    else:
-        zoo_entry(model)
-    batches = entry.batch if isinstance(entry.batch, list) else [entry.batch]
-    sequences = entry.sequence if isinstance(entry.sequence, list) else [entry.sequence]
-    for batch, sequence in itertools.product(batches, sequences):
-        yield Workload(model, batch, sequence, entry.dtype, entry.simplify)
-
-
-def _machine(entry: HardwareEntry, path: Path) -> AnyHardware:
-    """Return the base machine with its values set; every swept value is tried on it, so that a typing error shows."""
-    base = str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base
-    spec = load_hardware(base)
-    paths = known_paths(spec)
-    for where in (*entry.values, *entry.sweep):
-        if where not in paths:
-            with_values(spec, {where: "0"})
-    spec = with_values(spec, entry.values) if entry.values else spec
-    for where, values in entry.sweep.items():
-        for value in values:
-            with_values(spec, {where: value})
-    return spec
-
-
-def _beside(name: str, path: Path) -> Path:
-    """Return ``name`` as seen from the folder of the experiment file."""
-    return Path(name) if Path(name).is_absolute() else path.parent / name

@@ -71,9 +71,9 @@ def share_of_cluster(batch: int, clusters: int) -> tuple[int, int]:
 def evaluate(point: DesignPoint, tilings: TilingCache | None = None) -> Outcome:
     """Return the outcome of ``point``.
 
-    The batch is split over the clusters, which then do the same; where it does not divide, the last one's share is
-    padded. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for what the user has
-    to mend.
+    The batch is split over the clusters, which then do the same; where it does not divide, the last share is
+    padded. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for what the
+    user has to mend.
     """
     workload, hardware = point.workload, point.hardware
     dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)

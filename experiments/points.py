@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,15 +56,17 @@ class DesignPoint:
     """The user's file that defines the policy, if one does."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
-        """Send a policy from a file as the file's name and the options: other processes do not have its class."""
+        """Send a policy from a file as file and options: other processes do not have its class."""
         if not self.policy_file:
             return DesignPoint, (self.workload, self.hardware, self.policy, self.swept)
-        options = {f.name: getattr(self.policy, f.name) for f in fields(self.policy) if f.init}  # type: ignore[arg-type]
+        declared: tuple[Field[Any], ...] = fields(self.policy) if is_dataclass(self.policy) else ()
+        names = [option.name for option in declared if option.init]
+        options = {name: getattr(self.policy, name) for name in names}
         return _rebuilt, (self.workload, self.hardware, options, dict(self.swept), self.policy_file)
 
     @cached_property
     def key(self) -> str:
-        """Hash of everything that the figures depend on: network, machine, policy, and the code that makes them."""
+        """Hash of all that the figures depend on: network, machine, policy, and the code that makes them."""
         policy = type(self.policy)
         content = {
             "version": [__version__, code_hash(), _file_hash(self.policy_file) if self.policy_file else ""],
@@ -78,17 +80,23 @@ class DesignPoint:
 
 
 def _rebuilt(
-    workload: Workload, hardware: AnyHardware, options: dict[str, object], swept: dict[str, str], policy_file: str
+    workload: Workload,
+    hardware: AnyHardware,
+    options: dict[str, object],
+    swept: dict[str, str],
+    policy_file: str,
 ) -> DesignPoint:
     return DesignPoint(workload, hardware, policy_of(policy_file, options), swept, policy_file)
 
 
 def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
-    """Return the policy ``name``, or the one in the file ``name``, with ``options``; raise ``ScheduleError``."""
+    """Return the policy ``name``, or that in the file ``name``, with ``options``; raise ``ScheduleError``."""
     try:
         return make_policy(name, options)
     except SystemExit as stop:
-        raise ScheduleError(f"policy file {name!r} exits with {stop.code!r}; needs to define a policy") from stop
+        raise ScheduleError(
+            f"policy file {name!r} exits with {stop.code!r}; needs to define a policy"
+        ) from stop
 
 
 @cache

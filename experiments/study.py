@@ -10,13 +10,13 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.config import Experiment, ExperimentError, read_experiment
+from experiments.config import Experiment, ExperimentError
 from experiments.evaluate import Outcome, evaluate
 from experiments.points import DesignPoint
 from experiments.report import Span, Study, Timeline, render_report
 from experiments.store import read_results, write_csv
 from experiments.version import __version__
-from hw_models import AnyHardware, HardwareError, SimulationError, known_paths, load_hardware
+from hw_models import AnyHardware, HardwareError, SimulationError, known_paths
 from hw_models.quantities import readable
 from scheduler import ScheduleError, policy_label
 from workloads import WorkloadError
@@ -32,20 +32,18 @@ _CATEGORIES = {
 _LANE_ORDER = ("launch", "dma_load", "broadcast", "path_load")
 
 
-def write_report(path: Path, folder: Path) -> Path:
-    """Write CSV and report of the experiment file ``path``, whose results are in ``folder``; return the report's path.
+def write_report(experiment: Experiment, points: Sequence[DesignPoint], folder: Path) -> Path:
+    """Write CSV and report of ``points``, whose results are in ``folder``; return the report's path.
 
-    What the report needs besides the results is kept in the folder too, so that `rewrite_report` works without the
-    experiment file.
+    What the report needs besides the results is kept in the folder, so that `rewrite_report` works without
+    the experiment file.
     """
-    experiment, points = read_experiment(path)
     frame = read_results(folder, (point.key for point in points))
     timelines = _telling_timelines(frame, points)
-    machine = points[0].hardware if points else load_hardware(experiment.hardware[0].base)
     note = {
         "experiment": experiment.model_dump(by_alias=True),
         "keys": [point.key for point in points],
-        "hardware": _hardware_rows(machine, experiment),
+        "hardware": _hardware_rows(points[0].hardware, experiment),
     }
     (folder / EXPERIMENT_COPY).write_text(json.dumps(note, indent=1), encoding="utf-8")
     (folder / TIMELINES).write_text(json.dumps([asdict(t) for t in timelines]), encoding="utf-8")
@@ -53,7 +51,7 @@ def write_report(path: Path, folder: Path) -> Path:
 
 
 def rewrite_report(folder: Path) -> Path:
-    """Write CSV and report again from what is stored in ``folder``; raise ``ExperimentError`` if it is not a run's."""
+    """Write CSV and report again from what ``folder`` has; raise ``ExperimentError`` if it is not a run's."""
     try:
         note = json.loads((folder / EXPERIMENT_COPY).read_text(encoding="utf-8"))
         timelines = tuple(_timeline(t) for t in json.loads((folder / TIMELINES).read_text(encoding="utf-8")))
@@ -96,7 +94,9 @@ def _hardware_rows(machine: AnyHardware, experiment: Experiment) -> list[tuple[s
     """Return the machine's values by dotted path; swept ones are in the report's own table."""
     data = machine.model_dump(by_alias=True)
     swept = {path for entry in experiment.hardware for path in entry.sweep}
-    return [(path, "swept" if path in swept else readable(str(_at(data, path)))) for path in known_paths(machine)]
+    return [
+        (path, "swept" if path in swept else readable(str(_at(data, path)))) for path in known_paths(machine)
+    ]
 
 
 def _at(data: Any, path: str) -> Any:
@@ -108,15 +108,15 @@ def _at(data: Any, path: str) -> Any:
 def _presented(frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
     """Return the frame with every column that the report expects, also where all points failed."""
     expected = (
-        "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j", "area_mm2",
-        "kernels", "bottleneck", "simulated_events", "wall_s", "error", *experiment.swept(),
+        "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j",
+        "area_mm2", "kernels", "bottleneck", "simulated_events", "wall_s", "error", *experiment.swept(),
     )  # fmt: skip
     added = {name: None for name in expected if name not in frame.columns}
     return frame.assign(**added).drop(columns=["key"], errors="ignore")
 
 
 def _telling_timelines(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[Timeline]:
-    """Return the runs of the point where the best policy gains most on the baseline: the baseline's and its own."""
+    """Return two runs of the point where the best policy gains most: the baseline's and its own."""
     latency = {} if "latency_s" not in frame else dict(zip(frame["key"], frame["latency_s"], strict=True))
     places: dict[tuple[Any, ...], dict[str, DesignPoint]] = {}
     for point in points:

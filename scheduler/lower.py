@@ -1,7 +1,9 @@
 """From a schedule to a program: launches, then layer after layer, tile after tile.
 
 Instances follow each other: a launch waits until the kernel before it has ended, and a layer starts when the layer
-before it has ended. Inside a layer, loads run ahead of computation and stores behind it, two buffers each.
+before it has ended. Inside a layer, loads run ahead of computation and stores behind it, two buffers each. Where the
+schedule overlaps layers, only the computation and its activations wait for the layer before; weights are fetched as far
+ahead as their windows reach, but not before the kernel's launch.
 """
 
 from collections.abc import Iterable
@@ -14,12 +16,18 @@ from scheduler.binding import held_elsewhere, sample_cores
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
 from scheduler.lower_layer import LayerEmitter, LayerPlace
+from scheduler.prefetch import Prefetch, Window
 from scheduler.schedule import LayerRun, Schedule, share_by_scope
 from scheduler.tiling import Route, TileRequest, Tiling, TilingError, choose_tiling
 from workloads.loopnest import Box
 
 _BUDGET_STEPS = 64
 """Budgets are rounded down to this share of the local buffer, so that like layers find like tiles."""
+
+LOCAL_WINDOW = 0.6
+"""Share of the local buffer's weight window that weights fetched ahead pass through; tiles take the rest."""
+GLOBAL_WINDOW = 0.25
+"""The same of the whole global buffer."""
 
 TilingCache = dict[tuple[object, ...], Tiling]
 
@@ -51,7 +59,16 @@ class _Lowering:
         self._builder = ProgramBuilder()
         self._live = _Live()
         self._cache = cache
+        self._prefetch = self._windows() if schedule.overlaps_layers else None
         self._last_use = self._last_uses()
+
+    def _windows(self) -> Prefetch | None:
+        """Return the windows that weights pass through; None on a machine without a global buffer."""
+        if not self._device.global_buffer_bytes:
+            return None
+        local = int(self._device.weight_window_bytes * LOCAL_WINDOW)
+        shared = int(self._device.global_buffer_bytes * GLOBAL_WINDOW)
+        return Prefetch(Window("the local buffer's weight window", local), Window("the global buffer's", shared))
 
     def _last_uses(self) -> dict[int, int]:
         """Return for each piece that is read the running number of the last run that does."""
@@ -71,9 +88,11 @@ class _Lowering:
             if not before:
                 self._hold_network(launch)
             before = (launch,)
+            if self._prefetch is not None:
+                self._prefetch.launch = launch
             for layer_run in instance.runs:
                 first = len(builder)
-                self._emit(layer_run, number)
+                self._emit(layer_run, before)
                 builder.enter(first, before)
                 before = builder.exits(first)
                 self._release(layer_run, number, before)
@@ -90,19 +109,21 @@ class _Lowering:
             raise ScheduleError(f"{graph.name}: weights and inputs need {size * self._clusters} bytes, ddr.capacity is less")
         self._builder.allocate(launch, Buffer("ddr", size, label="weights and inputs"))
 
-    def _emit(self, run: LayerRun, number: int) -> None:
+    def _emit(self, run: LayerRun, before: tuple[int, ...]) -> None:
         need, exchanged = self._needs(run)
         routes = self._routes(run, need)
         local = [p for p in run.writes if self._schedule.pieces[p].scope == "local_buffer"]
         resident = self._live.local_bytes + exchanged + sum(self._schedule.pieces[p].core_bytes for p in local)
         scope = self._schedule.pieces[run.writes[0]].scope
         budget = self._spec.local_buffer.capacity_bytes - resident
+        if self._prefetch is not None:
+            budget -= self._prefetch.local.capacity_bytes
         tiling = self._tiling(run, routes, scope, budget, exchanged)
         place = LayerPlace(
             run=run, routes=routes, tiling=tiling, scope=scope, exchanged_bytes=exchanged, dtype=self._schedule.dtype,
             has_global_buffer=self._spec.global_buffer is not None, broadcast=self._spec.on_chip_path.broadcast,
         )  # fmt: skip
-        emitter = LayerEmitter(self._builder, self._device, place)
+        emitter = LayerEmitter(self._builder, self._device, place, self._prefetch, before)
         emitter.run()
         for piece in run.writes:
             self._store(piece, emitter)
@@ -154,14 +175,18 @@ class _Lowering:
         if self._device.global_buffer_bytes:
             staging = self._device.global_buffer_bytes - self._live.global_bytes
             staging -= exchanged_bytes * run.binding.cores + self._global_bytes_of(run)
+        windows = None
+        if self._prefetch is not None:
+            staging -= self._prefetch.shared.capacity_bytes
+            windows = (self._prefetch.local.capacity_bytes, self._prefetch.shared.capacity_bytes)
         box = tuple(hi - lo for lo, hi in run.box)
         part = run.binding.part_extents(box)
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
-        key = (layer.signature, box, part, run.binding.cores, ways, scope, budget, staging, self._schedule.dtype)
+        key = (layer.signature, box, part, run.binding.cores, ways, scope, budget, staging, windows, self._schedule.dtype)
         if key not in self._cache:
             request = TileRequest(
                 layer=layer, box=box, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,
-                budget_bytes=budget, staging_bytes=staging, dtype=self._schedule.dtype,
+                budget_bytes=budget, staging_bytes=staging, dtype=self._schedule.dtype, windows=windows,
             )  # fmt: skip
             try:
                 self._cache[key] = choose_tiling(request, self._device)

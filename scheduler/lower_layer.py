@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from hw_models import Buffer, MatrixCompute, Transfer, VectorCompute
 from scheduler.builder import ProgramBuilder
 from scheduler.device import Assignment, DsaDevice
+from scheduler.prefetch import Ahead, Burst, Prefetch
 from scheduler.schedule import LayerRun
 from scheduler.tiling import Route, Tiling, burst_bytes
 from scheduler.work import DEPTH, NestWork, TileWork
@@ -62,12 +63,19 @@ class _Staged:
 class LayerEmitter:
     """Writes one layer run into a program."""
 
-    def __init__(self, builder: ProgramBuilder, device: DsaDevice, place: LayerPlace) -> None:
+    def __init__(
+        self, builder: ProgramBuilder, device: DsaDevice, place: LayerPlace, prefetch: Prefetch | None,
+        before: tuple[int, ...],
+    ) -> None:  # fmt: skip
         self._builder = builder
         self._device = device
         self._place = place
         self._layer = place.run.layer
         self._operands = {name: _Operand() for name in place.tiling.loads}
+        self._prefetch = prefetch
+        self._before = before
+        """What has to end before anything here computes."""
+        self._ahead = {name: Ahead(*parts) for name, parts in place.tiling.ahead.items()}
         self._passed: list[int] = []
         """Last on-chip transfer of each tile that came through the global buffer."""
         self._staged = {name: _Staged(size) for name, size in place.tiling.staged.items()}
@@ -86,12 +94,14 @@ class LayerEmitter:
 
     def run(self) -> None:
         """Add all tiles, in the tiling's order."""
-        exchange = self._exchange()
+        exchange: list[int] | None = None
         last_depth = self._place.tiling.depth_steps - 1
         tiles, done = math.prod(self._place.tiling.counts), 0
         for position, extents, depth_step, depth in self._place.tiling.steps():
             work, jobs = self._work(extents, depth, last=depth_step == last_depth)
             loads = self._load(position, depth_step, work)
+            if exchange is None:  # behind the first loads, which need not wait for the layer before
+                exchange = self._exchange()
             self._compute(jobs, work, [*loads, *exchange], depth_step == 0, depth_step == last_depth)
             if depth_step == last_depth:
                 done += 1
@@ -153,27 +163,75 @@ class LayerEmitter:
                 changing.append(name)
         if not changing:
             return []
+        transfers = self._load_ahead([name for name in changing if name in self._ahead], work)
+        changing = [name for name in changing if name not in self._ahead]
+        if not changing:
+            return transfers
         waits = self._free_slots(changing)
         exclusive = [name for name in changing if not self._is_shared(name)]
         shared = [name for name in changing if self._is_shared(name)]
         kept = [load for name in changing if (load := self._from_global(name, work)) >= 0]
         passing = [name for name in changing if name not in self._place.tiling.staged]
         fetched, buffer = self._from_ddr(passing, work, waits)
-        transfers = []
+        moved = []
         if self._place.has_global_buffer:
             for names, one_for_all in ((exclusive, False), (shared, True)):
                 if names:
-                    transfers.append(self._to_cores(names, work, one_for_all, (*waits, *fetched, *kept)))
+                    moved.append(self._to_cores(names, work, one_for_all, (*waits, *fetched, *kept)))
             if fetched:
-                for transfer in transfers:
+                for transfer in moved:
                     self._builder.free(transfer, buffer)
-                self._passed.append(transfers[-1])
+                self._passed.append(moved[-1])
         else:
-            transfers = fetched
+            moved = fetched
         for name in changing:
-            self._last_transfer[name] = transfers[-1] if name in shared else transfers[0]
-            self._allocate_operand(name, transfers, work, name in shared)
+            owner = moved[-1] if name in shared else moved[0]
+            self._last_transfer[name] = owner
+            self._allocate_operand(name, owner, work, name in shared)
+        return [*transfers, *moved]
+
+    def _load_ahead(self, names: list[str], work: TileWork) -> list[int]:
+        """Bring the next versions of weights through the windows: they wait for room there and for the launch only."""
+        transfers = []
+        for name in names:
+            assert self._prefetch is not None
+            ahead, operand = self._ahead[name], self._operands[name]
+            if operand.buffer >= 0:
+                self._builder.free(operand.users[-1], operand.buffer)
+            if ahead.entry is not None:
+                ahead.entry.user = operand.users[-1]
+            size = math.ceil(work.operand_bytes[name])
+            ahead.entry, waits = self._prefetch.local.admit(size)
+            burst = self._burst(name, work)
+            shared = self._is_shared(name)
+            transfer = self._to_cores([name], work, shared, (*waits, burst.load))
+            burst.left -= 1
+            if not burst.left:
+                self._builder.free(transfer, burst.buffer)
+                burst.entry.user = transfer
+            operand.users.append(-1)
+            self._allocate_operand(name, transfer, work, shared)
+            transfers.append(transfer)
         return transfers
+
+    def _burst(self, name: str, work: TileWork) -> Burst:
+        """Return the DMA transfer that brings the operand's next version, adding it if the last one is used up."""
+        assert self._prefetch is not None
+        ahead, route = self._ahead[name], self._place.routes[name]
+        if ahead.burst is None or not ahead.burst.left:
+            size = math.ceil(work.operand_bytes[name]) * self._place.run.binding.cores // route.sharing
+            room = min(burst_bytes(self._device), self._prefetch.shared.capacity_bytes // (2 * len(self._ahead)))
+            versions = min(max(room // max(size, 1), 1), ahead.versions_left)
+            size = max(min(size * versions, ahead.bytes_left), 1)
+            entry, waits = self._prefetch.shared.admit(size)
+            label = f"{self._layer.sink.name} weights"
+            after = tuple(dict.fromkeys((*waits, self._prefetch.launch)))
+            load = self._transfer("dma_load", label, "ddr", "global_buffer", size, after)
+            buffer = self._builder.allocate(load, Buffer("global_buffer", size, label=name))
+            ahead.burst = Burst(load, buffer, entry, versions)
+            ahead.versions_left -= versions
+            ahead.bytes_left -= size
+        return ahead.burst
 
     def _is_shared(self, name: str) -> bool:
         return self._place.broadcast and self._place.routes[name].sharing > 1
@@ -243,11 +301,10 @@ class LayerEmitter:
         distinct = -(-sum(streamed.values()) * cores // sharing)
         return self._transfer("broadcast", label, "global_buffer", "local_buffer", distinct, after, sharing)
 
-    def _allocate_operand(self, name: str, transfers: list[int], work: TileWork, shared: bool) -> None:
+    def _allocate_operand(self, name: str, owner: int, work: TileWork, shared: bool) -> None:
         """Give the operand's new version its space in the local buffers."""
         route = self._place.routes[name]
         size = math.ceil(work.operand_bytes[name] * route.streamed)
-        owner = transfers[-1] if shared else transfers[0]
         cluster_wide = shared or not self._place.has_global_buffer
         if cluster_wide:
             size = size * self._device.cores_per_cluster
@@ -258,7 +315,7 @@ class LayerEmitter:
     ) -> None:
         """Add the tile's computation, one nest after the other; note it as the last user of every operand."""
         label = self._layer.sink.name
-        after = list(inputs)
+        after = [*inputs, *(self._before if self.first_compute < 0 else ())]
         if first and len(self._stored) >= _SLOTS and self._place.scope != "local_buffer":
             after.append(self._stored[-_SLOTS])
         done = -1
@@ -319,6 +376,9 @@ class LayerEmitter:
         for operand in self._operands.values():
             if operand.buffer >= 0 and operand.users:
                 self._builder.free(operand.users[-1], operand.buffer)
+        for name, ahead in self._ahead.items():
+            if ahead.entry is not None:
+                ahead.entry.user = self._operands[name].users[-1]
         for name, staged in self._staged.items():
             if staged.buffer >= 0:
                 self._builder.free(self._last_transfer[name], staged.buffer)

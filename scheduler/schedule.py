@@ -65,6 +65,8 @@ class Schedule:
     """In the order in which they are launched."""
     pieces: tuple[Piece, ...]
     policy: str = ""
+    overlaps_layers: bool = False
+    """Whether weights of later layers are fetched while earlier layers of the kernel compute."""
 
     @cached_property
     def kernels(self) -> int:

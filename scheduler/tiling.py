@@ -9,7 +9,7 @@ read once for them, in long bursts, however often their tiles go to the cores.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.device import ScheduleError, ScratchpadDevice
@@ -21,6 +21,8 @@ WORTHWHILE = 0.99
 """A change has to bring the estimate down to this share."""
 HIDDEN_COST = 0.1
 """Share of the faster stages' time that counts all the same: overlap is never perfect, and idle stages save energy."""
+EXPOSED_AHEAD = 0.5
+"""Share of the first load that counts for weights that are fetched ahead: the last layers' cannot be hidden."""
 MOST_CLIMBS = 12
 BURST_STARTUPS = 8
 """Operands that stay in the global buffer are fetched in bursts that last this many DMA start-ups."""
@@ -55,12 +57,16 @@ class Tiling:
     depth_extent: int
     loads: Mapping[str, int]
     """How often each streamed operand is loaded into the local buffer."""
+    ahead: Mapping[str, tuple[int, int]]
+    """Weights that are fetched ahead through the windows: how many versions a core gets, bytes for all cores."""
     staged: Mapping[str, int]
     """Operands from DDR that stay in the global buffer while the layer runs, with their bytes."""
     buffer_bytes: int
     """Local buffer that the tiles in flight take."""
     staging_bytes: int
     """Global buffer that staged operands, and two tiles of everything else on its way, take."""
+    window_bytes: tuple[int, int]
+    """Of the local and the global window: what the weights in flight take."""
     tile_bytes: int
     """Of one tile alone: its operands and its output once."""
     estimate_ps: float
@@ -79,6 +85,7 @@ class Tiling:
         return replace(
             self,
             loads={renamed[name]: times for name, times in self.loads.items()},
+            ahead={renamed[name]: parts for name, parts in self.ahead.items()},
             staged={renamed[name]: size for name, size in self.staged.items()},
         )
 
@@ -114,11 +121,28 @@ class TileRequest:
     staging_bytes: int
     """Global buffer that may hold operands and tiles passing through."""
     dtype: str
+    windows: tuple[int, int] | None = None
+    """Bytes of local and global buffer that weights are fetched ahead through; None: they are not."""
 
 
 def choose_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling:
-    """Return the best tiling found; raise ``TilingError`` when not even single elements fit."""
-    return _Search(request, device).run()
+    """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
+
+    Where the windows force small tiles, weights go around them if that is estimated to be faster.
+    """
+    if request.windows is None:
+        return _Search(request, device).run()
+    try:
+        through = _Search(request, device).run()
+    except TilingError:
+        return _Search(replace(request, windows=None), device).run()
+    if _tiles(through) <= MOST_TILES:
+        return through
+    try:
+        around = _Search(replace(request, windows=None), device).run()
+    except TilingError:
+        return through
+    return min(through, around, key=lambda tiling: tiling.estimate_ps)
 
 
 _Halvings = tuple[int, ...]
@@ -189,17 +213,39 @@ class _Search:
 
     def _fits(self, tiling: Tiling) -> bool:
         request = self._request
-        return tiling.buffer_bytes <= request.budget_bytes and tiling.staging_bytes <= request.staging_bytes
+        if tiling.buffer_bytes > request.budget_bytes or tiling.staging_bytes > request.staging_bytes:
+            return False
+        return request.windows is None or all(
+            used <= size for used, size in zip(tiling.window_bytes, request.windows, strict=True)
+        )
 
-    def _staging(self, work: TileWork, staged: Mapping[str, int]) -> int:
-        """Return the global buffer that the layer takes: staged operands, two tiles of everything else."""
+    def _ahead(
+        self, order: Sequence[int], counts: Sequence[int], steps: int, loads: Mapping[str, int]
+    ) -> dict[str, tuple[int, int]]:
+        """Return the weights that every core gets once, version by version: those can be fetched ahead."""
+        request = self._request
+        if request.windows is None:
+            return {}
+        trips = {**{dim: counts[dim] for dim in order}, DEPTH: steps}
+        tensors = request.layer.graph.tensors
+        found = {}
+        for name, times in loads.items():
+            versions = math.prod(trips[loop] for loop in self._depends.get(name, ()))
+            if tensors[name].role == "weight" and request.routes[name].from_ddr == 1.0 and versions == times:
+                found[name] = versions, self._distinct[name]
+        return found
+
+    def _cluster_bytes(self, name: str, work: TileWork) -> int:
+        """Return the bytes of an operand's tile that come from DDR for all cores together."""
+        route = self._request.routes[name]
+        return math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * self._request.cores // route.sharing
+
+    def _staging(self, work: TileWork, elsewhere: Container[str], staged: Mapping[str, int]) -> int:
+        """Return the global buffer that the layer takes: staged operands, two tiles of what has no place elsewhere."""
         if not self._has_global:
             return 0
-        request = self._request
         total = sum(staged.values())
-        for name, route in request.routes.items():
-            if name not in staged:
-                total += 2 * math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * request.cores // route.sharing
+        total += sum(2 * self._cluster_bytes(name, work) for name in self._request.routes if name not in elsewhere)
         return total + self._storing(work.output_bytes)
 
     def _storing(self, output_bytes: int) -> int:
@@ -245,13 +291,20 @@ class _Search:
         streamed = {name: math.ceil(work.operand_bytes[name] * request.routes[name].streamed) for name in loads}
         output = work.output_bytes if request.output_scope != "local_buffer" else 0
         tiles = math.prod(counts)
-        buffers = sum(size * (2 if loads[name] > 1 else 1) for name, size in streamed.items())
+        ahead = self._ahead(order, counts, steps, loads)
+        slots = {name: size * (2 if loads[name] > 1 else 1) for name, size in streamed.items()}
+        buffers = sum(size for name, size in slots.items() if name not in ahead)
         buffers += work.internal_bytes + output * (2 if tiles > 1 else 1)
-        staged = self._staged(loads, work, output)
+        staged = self._staged({n: t for n, t in loads.items() if n not in ahead}, work, output)
+        window = (
+            sum(slots[name] for name in ahead),
+            sum(2 * self._cluster_bytes(name, work) for name in ahead),
+        )
         return Tiling(
             part=request.part, tile=tile, order=order, depth=depth, depth_extent=self._depth_extent, loads=loads,
-            staged=staged, buffer_bytes=buffers, staging_bytes=self._staging(work, staged), tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
-            estimate_ps=self._estimate(work, loads, staged, tiles, steps),
+            ahead=ahead, staged=staged, buffer_bytes=buffers, staging_bytes=self._staging(work, {*staged, *ahead}, staged),
+            window_bytes=window, tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
+            estimate_ps=self._estimate(work, loads, staged, ahead, tiles, steps),
         )  # fmt: skip
 
     def _loads(self, order: Sequence[int], counts: Sequence[int], steps: int, work: TileWork) -> dict[str, int]:
@@ -272,10 +325,7 @@ class _Search:
             return {}
         request = self._request
         free = request.staging_bytes - self._storing(output_bytes)
-        passing = {
-            n: 2 * math.ceil(work.operand_bytes[n] * request.routes[n].from_ddr) * request.cores // request.routes[n].sharing
-            for n in loads
-        }
+        passing = {name: 2 * self._cluster_bytes(name, work) for name in loads}
         free -= sum(passing.values())
         staged = {}
         for name in sorted(loads, key=lambda n: (self._distinct[n], n)):
@@ -285,9 +335,10 @@ class _Search:
                 free += passing[name] - size
         return staged
 
-    def _estimate(
-        self, work: TileWork, loads: Mapping[str, int], staged: Mapping[str, int], tiles: int, steps: int
-    ) -> float:
+    def _estimate(  # noqa: PLR0913 - the parts of a tiling
+        self, work: TileWork, loads: Mapping[str, int], staged: Mapping[str, int], ahead: Container[str],
+        tiles: int, steps: int,
+    ) -> float:  # fmt: skip
         """Return the pipeline's time in picoseconds: slowest stage throughout, first load, last store."""
         request, device = self._request, self._device
         passes = tiles * steps
@@ -303,7 +354,8 @@ class _Search:
                 once = distinct * route.streamed / device.path_bytes_per_ps + device.path_startup_ps
                 path += distinct * times * route.streamed
                 path_starts += times
-            first_ps += once
+            exposed = EXPOSED_AHEAD if name in ahead else 1.0
+            first_ps += once * exposed
             if name in staged:
                 ddr += staged[name]
                 ddr_starts += max(staged[name] / burst_bytes(device), 1.0)
@@ -312,7 +364,7 @@ class _Search:
             elif route.from_ddr:
                 ddr += distinct * times * route.from_ddr
                 ddr_starts = max(ddr_starts, times)
-                first_ps += distinct * route.from_ddr / device.ddr_bytes_per_ps
+                first_ps += distinct * route.from_ddr / device.ddr_bytes_per_ps * exposed
         load_ps = ddr / device.ddr_bytes_per_ps + ddr_starts * device.dma_startup_ps
         store = work.output_bytes * request.cores
         stored = store_ps = 0.0

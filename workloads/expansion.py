@@ -17,11 +17,12 @@ def function_body(
 
     Tensors inside get names that begin with the node's.
     """
+    complete = _with_defaults(node, opset)
     inputs = [
         helper.make_value_info(name, types[name].proto) for name in dict.fromkeys(node.input) if name in types
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = helper.make_graph([node], "body", inputs, outputs)
+    graph = helper.make_graph([complete], "body", inputs, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         body = inliner.inline_selected_functions(model, [("", node.op_type)], inline_schema_functions=True)
@@ -31,6 +32,21 @@ def function_body(
     if not nodes or any(inner.op_type == node.op_type for inner in nodes):
         return None
     return _renamed(nodes, node, {})
+
+
+def _with_defaults(node: onnx.NodeProto, opset: int) -> onnx.NodeProto:
+    """Return ``node`` with the attributes that it leaves to their defaults, which a body may refer to."""
+    complete = onnx.NodeProto()
+    complete.CopyFrom(node)
+    try:
+        schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=opset, domain="")
+    except onnx.defs.SchemaError:
+        return complete
+    given = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.name:
+            complete.attribute.append(attribute.default_value)
+    return complete
 
 
 def branch_body(node: onnx.NodeProto, branch: onnx.GraphProto) -> list[onnx.NodeProto]:

@@ -71,7 +71,7 @@ class _Lowering:
             reason = NOT_TAKEN.get(kind, "has no loop nest")
             raise self._error(node, f"{reason}; cut the network before it")
         inputs = tuple(self.tensors[name] if name else None for name in node.input)
-        outputs = tuple(self._output(name, rule, inputs) if name else None for name in node.output)
+        outputs = tuple(self._output(name, rule, inputs) for name in node.output)
         values = self.walk.values
         constants = {t.name: values[t.name] for t in inputs if t is not None and t.name in values}
         name = self._unique(node_name(node))
@@ -88,8 +88,10 @@ class _Lowering:
         kept = tuple(dict.fromkeys(t.name for t in inputs if t is not None and t.name in read))
         return Op(name, kind, kept, tuple(t.name for t in written), nests, lowered.internals)
 
-    def _output(self, name: str, rule: OperatorRule, inputs: Sequence[Tensor | None]) -> Tensor:
-        typed = self.walk.types[name]
+    def _output(self, name: str, rule: OperatorRule, inputs: Sequence[Tensor | None]) -> Tensor | None:
+        typed = self.walk.types.get(name)
+        if typed is None:
+            return None
         return self._tensor(name, typed, "activation", _memory_order(rule.layout, typed.shape, inputs))
 
     def _error(self, node: onnx.NodeProto, text: str) -> WorkloadError:

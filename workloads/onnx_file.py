@@ -79,6 +79,15 @@ def parse_onnx(data: bytes, where: str) -> OnnxFile:
     opset = next(given, 0 if standard else newest)
     if not 1 <= opset <= newest:
         raise WorkloadError(f"{where}: uses opset {opset} of the ONNX operators; this reads 1 to {newest}")
+    try:
+        constants, names = _constants(model)
+    except (TypeError, ValueError) as error:
+        raise WorkloadError(f"{where}: is malformed ({error})") from error
+    return OnnxFile(where, model, constants, frozenset(names), opset)
+
+
+def _constants(model: onnx.ModelProto) -> tuple[dict[str, Array], set[str]]:
+    """Return the values of the small initializers, and the names of all weights."""
     stripped = next((entry.value for entry in model.metadata_props if entry.key == "weights"), "")
     constants: dict[str, Array] = {}
     names = set(stripped.split(",")) if stripped else set()
@@ -89,7 +98,7 @@ def parse_onnx(data: bytes, where: str) -> OnnxFile:
             constants[tensor.name] = value
     for sparse in model.graph.sparse_initializer:
         names.add(sparse.values.name)
-    return OnnxFile(where, model, constants, frozenset(names), opset)
+    return constants, names
 
 
 def tensor_value(tensor: TensorProto) -> Array | None:

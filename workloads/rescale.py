@@ -135,7 +135,8 @@ def rescaled_like(before: Shape, after: Shape, target_before: Shape) -> Shape:
 def broadcast_conflict(before: Sequence[Shape], after: Sequence[Shape], operand: int) -> Shape | None:
     """Return the shape that ``operand`` needs to broadcast with the others, None if it does.
 
-    A constant of length 384 in the file, met by activations of length 128 now, needs length 128.
+    A constant of length 384 in the file, met by activations of length 128 now, needs length 128; a square one
+    (a causal mask) follows in its other dimension too where nothing else says how long that is.
     """
     wanted = list(after[operand])
     for other, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -145,4 +146,9 @@ def broadcast_conflict(before: Sequence[Shape], after: Sequence[Shape], operand:
             mine = wanted[-back]
             if mine != new[-back] and mine != 1 and new[-back] != 1 and old[-back] == before[operand][-back]:
                 wanted[-back] = new[-back]
-    return tuple(wanted) if tuple(wanted) != after[operand] else None
+    changed = {after[operand][dim]: size for dim, size in enumerate(wanted) if size != after[operand][dim]}
+    for back in range(1, len(wanted) + 1):
+        alone = all(len(shape) < back or shape[-back] == 1 for n, shape in enumerate(after) if n != operand)
+        if alone and wanted[-back] in changed:
+            wanted[-back] = changed[wanted[-back]]
+    return tuple(wanted) if changed else None

@@ -19,6 +19,11 @@ from workloads.rescale import Change
 
 _LARGEST_TENSOR = 2**44
 """Elements; beyond it a shape is a mistake in the file."""
+_MALFORMED = (
+    ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError,
+    onnx.checker.ValidationError,
+)  # fmt: skip
+"""What the ONNX library and numpy raise for attributes and values that make no sense."""
 _DEEPEST = 8
 """Levels to which functions and branches are expanded."""
 
@@ -41,7 +46,12 @@ def walk_file(
     carry_over = CarryOver(known, before, change) if before and change else None
     walker = _Walker(file, known, carry_over)
     for node in _sorted_nodes(file, set(known.types)):
-        walker.visit(node)
+        try:
+            walker.visit(node)
+        except WorkloadError:
+            raise
+        except _MALFORMED as error:
+            raise known.error(node, f"is malformed: {type(error).__name__} {error}") from error
     return Walk(known.types, known.values, frozenset(known.weights), tuple(walker.nodes))
 
 
@@ -54,6 +64,8 @@ class _Walker:
         self._opsets = list(file.model.opset_import)
         self._known = known
         self._carry_over = carry_over
+        self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
+        self._wanted.update(entry.name for entry in file.model.graph.output)
         self._recorded = {} if carry_over else typed_values(file.model.graph.value_info)
 
     def visit(self, node: onnx.NodeProto, depth: int = 0) -> None:
@@ -76,6 +88,7 @@ class _Walker:
                 return
         body = self._body(node, kind) if kind not in (*RULES, *NOT_TAKEN) and depth < _DEEPEST else None
         if body is not None:
+            self._wanted.update(name for inner in body for name in reads_of(inner))
             for inner in body:
                 self.visit(inner, depth + 1)
             return
@@ -135,7 +148,9 @@ class _Walker:
             shapes = ", ".join(str(list(known.types[name].shape)) for name in node.input if name)
             text = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             raise known.error(node, f"does not fit its inputs {shapes}: {text}") from None
-        return {name: self._static(node, name, found.get(name)) for name in node.output if name}
+        named = [name for name in node.output if name]
+        typed = {name: self._static(node, name, found.get(name)) for name in named}
+        return {name: typing for name, typing in typed.items() if typing is not None}
 
     def _registered(self, node: onnx.NodeProto, kind: str, shapes: ShapeRule) -> dict[str, Typed]:
         context = self._known.context(node, kind, self._opset)
@@ -149,7 +164,8 @@ class _Walker:
             raise self._known.error(node, f"does not fit its inputs: {error}") from error
         return found
 
-    def _static(self, node: onnx.NodeProto, name: str, found: onnx.TypeProto | None) -> Typed:
+    def _static(self, node: onnx.NodeProto, name: str, found: onnx.TypeProto | None) -> Typed | None:
+        """Return the type found or recorded in the file; None if it is neither but nobody asks."""
         shown = "of unknown rank"
         if found is not None and found.HasField("tensor_type"):
             kind = found.tensor_type
@@ -163,6 +179,8 @@ class _Walker:
         recorded = self._recorded.get(name)
         if recorded is not None:
             return recorded
+        if name not in self._wanted:
+            return None
         raise self._known.error(
             node,
             f"writes {name!r}, whose shape {shown} is not known before the network runs;"

@@ -40,6 +40,8 @@ class GraphTurbo:
 
     order: Literal["best", "dfs", "bfs"] = "best"
     """``best`` takes whichever of both keeps fewer bytes alive between instances, ``dfs`` when they are equal."""
+    instruction_scheduling: bool = True
+    """Fetch the weights of later layers while earlier ones compute (section 4.4)."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
@@ -66,7 +68,7 @@ class GraphTurbo:
         instances = tuple(
             Instance(_name(plan, parts, number), parts.instances[number].group, tuple(runs[number])) for number in order
         )
-        return Schedule(graph, plan, dtype, instances, placed, self.name)
+        return Schedule(graph, plan, dtype, instances, placed, self.name, self.instruction_scheduling)
 
     def _grouped(self, graph: Graph, spec: ClusteredDsa, headroom: float) -> tuple[FusionPlan, list[Grouped]]:
         """Return the plan and, per group of the plan, what Algorithm 2 knows about it."""

@@ -235,6 +235,18 @@ class TestWaiting:
                 (second.label, ends[1]),
             }
 
+    def test_an_instant_is_over_when_nothing_more_happens_in_it(self) -> None:
+        result = run(
+            fetch("load", 10),
+            add("nothing", 0, after=(0,)),
+            replace(add("nothing again", 0, after=(1,)), unit="vector_core"),
+            replace(product("first", 64, 32, 5), after=(2,), allocates=(0,), frees=(0,)),
+            Launch(unit="launch", label="second", after=(0,), allocates=(1,), frees=(1,)),
+            buffers=(Buffer("local_buffer", 60, label="a"), Buffer("local_buffer", 60, label="b")),
+        )
+
+        assert timeline(result)[-2:] == [("first", 10, 15), ("second", 15, 22)]
+
     def test_double_buffering_overlaps_loading_and_computing(self) -> None:
         buffers = tuple(Buffer("local_buffer", 50, label=f"tile {n}") for n in range(3))
         one_after_the_other = tuple(Buffer("local_buffer", 60, label=f"tile {n}") for n in range(3))

@@ -1,8 +1,7 @@
 """Runs a one-operator model and asks, by changing inputs, what an output tile depends on."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,10 @@ from workloads import Graph, import_onnx
 from workloads.loopnest import Box, hull
 
 Array = NDArray[Any]
-Inputs = Mapping[str, Array]
+Mask = NDArray[np.bool_]
+_TRIES = 60
+_FEW = 3
+_NO_NUMBERS = "OSU"
 
 
 @dataclass(frozen=True)
@@ -25,26 +27,49 @@ class Case:
     model: ModelProto
     inputs: dict[str, Array]
     fixed: frozenset[str] = frozenset()
+    limits: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Half-open range of an input's values, where it is not the range that ``inputs`` has."""
 
     def graph(self) -> Graph:
-        """Import the model with its shapes pinned to the inputs and the fixed inputs as initializers."""
+        """Return the imported model: input shapes pinned, fixed inputs as initializers."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
         for entry in list(model.graph.input):
+            array = self.inputs[entry.name]
             if entry.name in self.fixed:
-                model.graph.initializer.append(numpy_helper.from_array(self.inputs[entry.name], entry.name))
+                model.graph.initializer.append(numpy_helper.from_array(array, entry.name))
                 model.graph.input.remove(entry)
-            elif entry.name in self.inputs:
-                array = self.inputs[entry.name]
+            else:
                 element = entry.type.tensor_type.elem_type
                 entry.CopyFrom(helper.make_tensor_value_info(entry.name, element, array.shape))
         return import_onnx(model.SerializeToString(), name=model.graph.node[0].op_type)
 
-    def run(self, inputs: Inputs) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the outputs by the ONNX reference implementation."""
         names = [entry.name for entry in self.model.graph.output]
         with np.errstate(all="ignore"):
             values = ReferenceEvaluator(self.model).run(None, dict(inputs))
         return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+
+    def redrawn(self, name: str, array: Array, where: Mask, rng: np.random.Generator) -> Array:
+        """Return ``array`` with the elements ``where`` replaced by others that are as legal."""
+        if array.dtype.kind == "b":
+            fresh: Array = rng.integers(2, size=array.shape).astype(bool)
+        elif array.dtype.kind == "c":
+            fresh = array * 1.5 + 0.25
+        elif array.dtype.kind in "iu":
+            limits = self.limits.get(name)
+            known = np.unique(array) if limits is None else np.arange(*limits)
+            fresh = rng.choice(known, size=array.shape)
+        else:
+            fresh = rng.uniform(*self.limits.get(name, _range(array)), size=array.shape)
+        return np.where(where, fresh.astype(array.dtype), array)
+
+
+def _range(array: Array) -> tuple[float, float]:
+    finite = array[np.isfinite(array)].astype(float)
+    lo, hi = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    return (lo, hi) if finite.size > _FEW else (lo - 2.0, hi + 2.0)
 
 
 def required(graph: Graph, output: str, tile: Box) -> dict[str, Box]:
@@ -54,8 +79,9 @@ def required(graph: Graph, output: str, tile: Box) -> dict[str, Box]:
         for nest in reversed(op.nests):
             wanted = regions.get(nest.write.tensor)
             ranges = None if wanted is None else nest.ranges_for(wanted)
-            for read in nest.reads if ranges is not None else ():
-                assert ranges is not None
+            if ranges is None:
+                continue
+            for read in nest.reads:
                 box = read.region(ranges)
                 if box is not None:
                     regions[read.tensor] = hull(regions.get(read.tensor), box)
@@ -73,88 +99,56 @@ def random_tile(shape: Sequence[int], rng: np.random.Generator) -> Box:
     return tuple(box)
 
 
-def inside(box: Box | None, shape: Sequence[int]) -> NDArray[np.bool_]:
-    """Return which elements of a tensor lie in ``box``."""
+def _slices(box: Box) -> tuple[slice, ...]:
+    return tuple(slice(lo, hi) for lo, hi in box)
+
+
+def _inside(box: Box | None, shape: Sequence[int]) -> Mask:
     mask = np.zeros(shape, bool)
     if box is not None:
-        mask[tuple(slice(lo, hi) for lo, hi in box)] = True
+        mask[_slices(box)] = True
     return mask
 
 
-def redrawn(array: Array, where: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    """Return ``array`` with the elements ``where`` replaced by others of the same kind."""
-    if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
-        fresh = rng.uniform(*_range(array), size=array.shape).astype(array.dtype)
-    elif array.dtype.kind == "c":
-        fresh = array * 1.5 + 0.25
-    elif array.dtype.kind == "b":
-        fresh = rng.random(array.shape) < 0.5
-    else:
-        values = np.unique(array)
-        fresh = rng.choice(values, size=array.shape).astype(array.dtype)
-    return np.where(where, fresh, array).astype(array.dtype)
-
-
-def _range(array: Array) -> tuple[float, float]:
-    finite = array[np.isfinite(array)].astype(float)
-    if finite.size == 0:
-        return 0.0, 1.0
-    lo, hi = float(finite.min()), float(finite.max())
-    return (lo, hi) if hi > lo else (lo - 0.5, hi + 0.5)
-
-
-def same(left: Array, right: Array) -> bool:
-    if left.dtype.kind in "fc" or left.dtype.name == "bfloat16":
-        wide = complex if left.dtype.kind == "c" else float
-        scale = float(
-            np.nanmax(np.abs(left.astype(wide)), initial=1e-6, where=np.isfinite(left.astype(wide)))
-        )
-        return bool(
-            np.allclose(left.astype(wide), right.astype(wide), rtol=1e-4, atol=1e-5 * scale, equal_nan=True)
-        )
-    return bool(np.array_equal(left, right))
+def _same(left: Array, right: Array) -> bool:
+    if left.dtype.kind in "biu":
+        return bool(np.array_equal(left, right))
+    wide = complex if left.dtype.kind == "c" else float
+    one, other = left.astype(wide), right.astype(wide)
+    scale = float(np.nanmax(np.abs(one), initial=1e-6, where=np.isfinite(one)))
+    return bool(np.allclose(one, other, rtol=1e-4, atol=1e-5 * scale, equal_nan=True))
 
 
 def leak(case: Case, graph: Graph, output: str, tile: Box, rng: np.random.Generator) -> str | None:
     """Return which input changes ``tile`` from outside its region, None if none does."""
     regions = required(graph, output, tile)
-    cut = tuple(slice(lo, hi) for lo, hi in tile)
-    before = case.run(case.inputs)[output][cut]
+    before = case.run(case.inputs)[output][_slices(tile)]
     for name, array in case.inputs.items():
-        if name in case.fixed or array.dtype.kind in "OSU":
+        outside = ~_inside(regions.get(name), array.shape)
+        if name in case.fixed or array.dtype.kind in _NO_NUMBERS or not outside.any():
             continue
-        outside = ~inside(regions.get(name), array.shape)
-        if not outside.any():
-            continue
-        changed = dict(case.inputs) | {name: redrawn(array, outside, rng)}
-        after = case.run(changed)[output]
-        if after.shape[: len(cut)] and not same(before, after[cut]):
-            return f"{name} outside {regions.get(name)}"
+        changed = case.inputs | {name: case.redrawn(name, array, outside, rng)}
+        if not _same(before, case.run(changed)[output][_slices(tile)]):
+            return f"{output}{tile} depends on {name} outside {regions.get(name)}"
     return None
 
 
-def dead(
-    case: Case, graph: Graph, output: str, tile: Box, rng: np.random.Generator, tries: int = 12
-) -> str | None:
+def idle(case: Case, graph: Graph, output: str, tile: Box, rng: np.random.Generator) -> str | None:
     """Return an input whose region, changed as a whole, never changes ``tile``; None if there is none."""
-    regions = required(graph, output, tile)
-    cut = tuple(slice(lo, hi) for lo, hi in tile)
-    for name, array in case.inputs.items():
-        box = regions.get(name)
-        if name in case.fixed or box is None or array.dtype.kind in "OSU":
+    for name, box in required(graph, output, tile).items():
+        if name not in case.inputs or name in case.fixed or case.inputs[name].dtype.kind in _NO_NUMBERS:
             continue
-        for _ in range(tries):
-            base = {
-                n: a if n in case.fixed else redrawn(a, np.ones(a.shape, bool), rng)
-                for n, a in case.inputs.items()
-            }
-            changed = base | {name: redrawn(base[name], inside(box, array.shape), rng)}
-            if not same(case.run(base)[output][cut], case.run(changed)[output][cut]):
-                break
-        else:
-            return f"{name} inside {box}"
+        mask = _inside(box, case.inputs[name].shape)
+        if not any(_matters(case, name, mask, output, tile, rng) for _ in range(_TRIES)):
+            return f"{output}{tile} does not depend on {name} inside {box}"
     return None
 
 
-def elements(shape: Sequence[int]) -> int:
-    return math.prod(shape)
+def _matters(case: Case, name: str, mask: Mask, output: str, tile: Box, rng: np.random.Generator) -> bool:
+    base = {
+        other: array if other in case.fixed else case.redrawn(other, array, np.ones(array.shape, bool), rng)
+        for other, array in case.inputs.items()
+    }
+    changed = base | {name: case.redrawn(name, base[name], mask, rng)}
+    one, other = case.run(base)[output], case.run(changed)[output]
+    return one.shape == other.shape and not _same(one[_slices(tile)], other[_slices(tile)])

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from workloads.loopnest import Access, Index, LoopNest, Operations
+from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from workloads.operators.access import all_of, anything, at, everything, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, operator
+from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _SAMPLES_PER_BIN = 4
@@ -70,7 +70,7 @@ def _axis(context: NodeContext, dim: int) -> _Axis | None:
     if transform == "asymmetric":
         return _Axis(small, large, step, Fraction(0))
     if transform == "pytorch_half_pixel" and large == 1:
-        return _Axis(small, large, step, Fraction(-1, 2))
+        return _Axis(small, large, Fraction(0), Fraction(0))
     offset = step / 2 - Fraction(1, 2)
     if transform == "half_pixel_symmetric":
         adjustment = Fraction(large) / (scale * small)
@@ -212,3 +212,21 @@ def _regions(context: NodeContext) -> Lowered:
     each = samples * _PER_SAMPLE if context.kind == "RoiAlign" else samples
     work = Operations(simple=each)
     return Lowered((LoopNest(context.kind, loops, tuple(reads), whole(output, positions), per_output=work),))
+
+
+def _grid_shape(context: NodeContext) -> list[tuple[Sequence[int], str]]:
+    size = context.constant(1)
+    if size is None:
+        raise UnsupportedOperatorError("the size of the grid is not known before the network runs")
+    batch, _, *pixels = (int(value) for value in size.reshape(-1))
+    return [((batch, *pixels, len(pixels)), context.input(0).dtype)]
+
+
+@operator("AffineGrid", layout="row_major", shapes=_grid_shape)
+def _affine_grid(context: NodeContext) -> Lowered:
+    """Multiply the matrix of each image with the homogeneous coordinates of every pixel."""
+    matrix, output = context.input(0), context.output
+    space, positions = space_loops(output)
+    loops = (*space, Loop("k", matrix.shape[2], reduction=True))
+    reads = (whole(matrix, (positions[0], positions[-1], len(space))),)
+    return Lowered((LoopNest("AffineGrid", loops, reads, whole(output, positions), Operations(macs=1)),))

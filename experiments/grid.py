@@ -1,0 +1,230 @@
+"""All that an experiment could ask for: its design points by number, and which of them it asks for."""
+
+import itertools
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from experiments.config import (
+    MOST_POINTS,
+    Experiment,
+    ExperimentError,
+    HardwareEntry,
+    Search,
+    WorkloadEntry,
+    read_schema,
+)
+from experiments.points import DesignPoint, Workload, policy_of
+from hw_models import AnyHardware, HardwareError, load_hardware, with_values
+from scheduler import Policy, ScheduleError
+from workloads import WorkloadError, load_network, zoo_entry
+
+_MOST_MACHINES_KEPT = 10_000
+_LONGEST_MACHINE_NAME = 80
+
+
+@dataclass(frozen=True)
+class Machines:
+    """One machine and the values to try on it."""
+
+    base: AnyHardware
+    sweep: Mapping[str, tuple[Any, ...]]
+
+    @property
+    def count(self) -> int:
+        """How many machines these are."""
+        return prod(map(len, self.sweep.values()))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Workloads x machines x policies. The policy changes fastest in their numbers, the network slowest."""
+
+    workloads: tuple[tuple[Workload, Mapping[str, str]], ...]
+    """Each with what is swept to get it (batch, sequence)."""
+    machines: tuple[Machines, ...]
+    policies: tuple[tuple[Policy, str], ...]
+    """Each with the file that defines it, if a file does."""
+    _built: dict[tuple[int, ...], AnyHardware] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def designs(self) -> int:
+        """How many pairs of a machine and a policy there are for each workload."""
+        return sum(machines.count for machines in self.machines) * len(self.policies)
+
+    @cached_property
+    def size(self) -> int:
+        """How many points there are."""
+        return self.designs * len(self.workloads)
+
+    def point(self, number: int) -> DesignPoint:
+        """Return the design point ``number``, counted from 0."""
+        position, number = divmod(number, self.designs)
+        place, which = divmod(number, len(self.policies))
+        family = 0
+        while place >= self.machines[family].count:
+            place -= self.machines[family].count
+            family += 1
+        digits = []
+        for values in reversed(tuple(self.machines[family].sweep.values())):
+            place, digit = divmod(place, len(values))
+            digits.append(digit)
+        return self._point(position, which, family, tuple(reversed(digits)))
+
+    def number(self, workload: int, policy: int, machines: int, values: Sequence[int]) -> int:
+        """Return the number of the point at these positions; ``values`` has one for every swept path."""
+        place = 0
+        for digit, tried in zip(values, self.machines[machines].sweep.values(), strict=True):
+            place = place * len(tried) + digit
+        place += sum(earlier.count for earlier in self.machines[:machines])
+        return workload * self.designs + place * len(self.policies) + policy
+
+    def _point(self, position: int, which: int, family: int, digits: tuple[int, ...]) -> DesignPoint:
+        workload, sizes = self.workloads[position]
+        policy, file = self.policies[which]
+        machines = self.machines[family]
+        settings = {path: tried[i] for (path, tried), i in zip(machines.sweep.items(), digits, strict=True)}
+        machine = self._built.get((family, *digits))
+        if machine is None:
+            machine = with_values(machines.base, settings) if settings else machines.base
+            if len(self._built) >= _MOST_MACHINES_KEPT:
+                self._built.clear()
+            self._built[family, *digits] = machine
+        return DesignPoint(
+            workload, machine, policy, {**sizes, **{k: str(v) for k, v in settings.items()}}, file
+        )
+
+    def chosen(self, search: Search) -> list[DesignPoint]:
+        """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
+        if search.budget is None or search.budget >= self.size:
+            return [self.point(number) for number in range(self.size)]
+        drawn = random.Random(search.seed)
+        numbers: set[int] = set()
+        if self.size <= MOST_POINTS**2:
+            numbers.update(drawn.sample(range(self.size), search.budget))
+        while len(numbers) < search.budget:
+            numbers.add(drawn.randrange(self.size))
+        return [self.point(number) for number in sorted(numbers)]
+
+
+def read_experiment(path: Path) -> tuple[Experiment, Grid]:
+    """Return the experiment in ``path`` and its grid; raise ``ExperimentError`` with what is wrong.
+
+    Networks, machines, policies and every swept value are checked before anything runs. Relative paths of
+    networks, machines and policies are relative to the file.
+    """
+    experiment = read_schema(path)
+    asked = _size(experiment)
+    if asked > MOST_POINTS and experiment.search.method == "grid":
+        sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
+        where = sweeps[0] if sweeps else "workloads"
+        raise ExperimentError(
+            f"{path}: {where}: asks for {asked} design points in all; at most {MOST_POINTS} are run"
+        )
+    policies = []
+    for position, entry in enumerate(experiment.policies):
+        ((name, options),) = entry.items()
+        with _at(path, f"policies.{position}"):
+            file = str(_beside(name, path)) if name.endswith(".py") else ""
+            policies.append((policy_of(file or name, options), file))
+    workloads: list[tuple[Workload, Mapping[str, str]]] = []
+    for position, workload in enumerate(experiment.workloads):
+        with _at(path, f"workloads.{position}"):
+            workloads += _workloads(workload, path)
+    machines = []
+    for position, machine in enumerate(experiment.hardware):
+        machines.append(_machines(machine, path, f"hardware.{position}"))
+    _tell_apart(workloads, path)
+    return experiment, Grid(tuple(workloads), _named_apart(machines, experiment.hardware), tuple(policies))
+
+
+def _size(experiment: Experiment) -> int:
+    sizes = sum(len(_listed(w.batch)) * len(_listed(w.sequence)) for w in experiment.workloads)
+    machines = sum(prod(map(len, entry.sweep.values())) for entry in experiment.hardware)
+    return sizes * machines * len(experiment.policies)
+
+
+@contextmanager
+def _at(path: Path, where: str) -> Iterator[None]:
+    """Say in which file and under which key something is wrong."""
+    try:
+        yield
+    except (HardwareError, ScheduleError, WorkloadError) as error:
+        raise ExperimentError(f"{path}: {where}: {error}") from error
+
+
+def _listed(value: int | list[int] | None) -> Sequence[int | None]:
+    return value if isinstance(value, list) else [value]
+
+
+def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dict[str, str]]]:
+    """Return the entry at every size it asks for; one from a file or at another length is tried first."""
+    model = entry.model
+    if model.endswith(".onnx"):
+        model = str(_beside(model, path))
+    else:
+        zoo_entry(model)
+    for batch, sequence in itertools.product(_listed(entry.batch), _listed(entry.sequence)):
+        if model.endswith(".onnx") or sequence is not None:
+            load_network(model, sequence=sequence, simplify=entry.simplify)
+        lists = {"batch": (entry.batch, batch), "sequence": (entry.sequence, sequence)}
+        swept = {name: str(one) for name, (several, one) in lists.items() if isinstance(several, list)}
+        yield Workload(model, batch, sequence, entry.dtype, entry.simplify), swept
+
+
+def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
+    """Return the base machine with its values set; every swept value is tried on it, to show mistakes."""
+    with _at(path, f"{where}.base"):
+        base = load_hardware(
+            str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base
+        )
+    with _at(path, f"{where}.set"):
+        base = with_values(base, entry.values) if entry.values else base
+    for swept, values in entry.sweep.items():
+        with _at(path, f"{where}.sweep.{swept}"):
+            if swept in ("name", "kind"):
+                raise HardwareError(
+                    "is no quantity; machines of other names and kinds are entries of their own"
+                )
+            for value in values:
+                with_values(base, {swept: value})
+    return Machines(base, {swept: tuple(values) for swept, values in entry.sweep.items()})
+
+
+def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: Path) -> None:
+    """Refuse two different networks that tables and reports would call the same."""
+    models: dict[str, str] = {}
+    for workload, _ in workloads:
+        first = models.setdefault(workload.label, workload.model)
+        if first != workload.model and ".onnx" in (Path(first).suffix, Path(workload.model).suffix):
+            raise ExperimentError(
+                f"{path}: workloads: {first} and {workload.model} are both called {workload.label!r}; "
+                "rename one file"
+            )
+
+
+def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry]) -> tuple[Machines, ...]:
+    """Return the machines, with the values that were set in the names of those that differ but in name."""
+    bases = [each.base for each in machines]
+    names = []
+    for position, (base, entry) in enumerate(zip(bases, entries, strict=True)):
+        label = base.name
+        if entry.values and any(other.name == label and other != base for other in bases):
+            values = ", ".join(f"{path}: {value}" for path, value in entry.values.items())
+            label = re.sub(r"[^\w .,:+()/-]", "-", f"{base.name} ({values})")
+        names.append(label if len(label) <= _LONGEST_MACHINE_NAME else f"{base.name[:70]} ({position + 1})")
+    return tuple(
+        each if each.base.name == name else Machines(with_values(each.base, {"name": name}), each.sweep)
+        for each, name in zip(machines, names, strict=True)
+    )
+
+
+def _beside(name: str, path: Path) -> Path:
+    """Return ``name`` as seen from the folder of the experiment file."""
+    return Path(name) if Path(name).is_absolute() else path.parent / name

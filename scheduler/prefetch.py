@@ -1,0 +1,83 @@
+"""Weights on their way ahead of the computation: through fixed windows in the global and the local buffers.
+
+GraphTurbo (section 4.4) fetches the weights of later layers while earlier ones compute, through "a small, fixed size of
+buffers". A window is such a buffer, used in turn: what comes in next waits for as much of the oldest as it needs room.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from scheduler.device import ScheduleError
+
+
+@dataclass(slots=True)
+class Entry:
+    """Bytes in a window; ``user`` is the last instruction that needs them, -1 while that is not known yet."""
+
+    size_bytes: int
+    user: int = -1
+
+
+class Window:
+    """A fixed number of bytes that versions of weights pass through, in order."""
+
+    def __init__(self, name: str, capacity_bytes: int) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._name = name
+        self._entries: deque[Entry] = deque()
+
+    def admit(self, size_bytes: int) -> tuple[Entry, list[int]]:
+        """Return the entry of ``size_bytes`` that come in now, and the instructions that have to end before.
+
+        Raises ``ScheduleError`` if what is in use leaves no room: the tiles were chosen too large.
+        """
+        entry = Entry(size_bytes)
+        used = size_bytes + sum(e.size_bytes for e in self._entries if e.user < 0)
+        if used > self.capacity_bytes:
+            raise ScheduleError(f"{self._name} holds {self.capacity_bytes} bytes; {used} are needed at once")
+        waits: list[int] = []
+        kept: deque[Entry] = deque()
+        full = False
+        for old in reversed(self._entries):
+            if old.user < 0:
+                kept.appendleft(old)
+            elif not full and used + old.size_bytes <= self.capacity_bytes:
+                used += old.size_bytes
+                kept.appendleft(old)
+            else:
+                full = True
+                waits.append(old.user)
+        kept.append(entry)
+        self._entries = kept
+        return entry, waits
+
+
+@dataclass(slots=True)
+class Prefetch:
+    """The windows of one program, and the launch of the kernel that is being written."""
+
+    local: Window
+    shared: Window
+    launch: int = -1
+
+
+@dataclass(slots=True)
+class Burst:
+    """What one DMA transfer brings of one operand: some versions in a row."""
+
+    load: int
+    buffer: int
+    entry: Entry
+    left: int
+    """Versions of it that have not been passed on yet."""
+
+
+@dataclass(slots=True)
+class Ahead:
+    """One operand that is fetched ahead: its current version in the local window, its current burst."""
+
+    versions_left: int
+    bytes_left: int
+    """For all cores together, in DDR."""
+    entry: Entry | None = None
+    burst: Burst | None = None

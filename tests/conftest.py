@@ -1,0 +1,43 @@
+"""What all tests share: golden texts, and Hypothesis without deadlines (machines of testers differ in speed)."""
+
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("dsascape", deadline=None)
+settings.load_profile("dsascape")
+
+
+class Golden(Protocol):
+    """Compares a text with the stored one."""
+
+    def __call__(self, name: str, text: str) -> None:
+        """Fail unless ``text`` is what ``golden/<name>.txt`` beside the test holds."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="store the texts of this run as the golden ones")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    folder = request.path.parent / "golden"
+    update = bool(request.config.getoption("--update-golden"))
+
+    def compare(name: str, text: str) -> None:
+        stored = folder / f"{name}.txt"
+        if update:
+            folder.mkdir(exist_ok=True)
+            stored.write_text(text + "\n", encoding="utf-8")
+        assert stored.is_file(), f"{_shown(stored)} is missing; pytest --update-golden stores it"
+        assert text + "\n" == stored.read_text(encoding="utf-8"), (
+            f"differs from {_shown(stored)}; if that is meant, pytest --update-golden stores it"
+        )
+
+    return compare
+
+
+def _shown(path: Path) -> str:
+    return "/".join(path.parts[-3:])

@@ -1,0 +1,265 @@
+"""What holds of every policy, on random networks and machines; a new policy is tested without being mentioned."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from numpy.typing import NDArray
+
+import fusion.plan
+from fusion.regions import required_regions
+from hw_models import (
+    AnyInstruction,
+    ClusteredDsa,
+    Launch,
+    MatrixCompute,
+    Program,
+    SimulationResult,
+    Transfer,
+    VectorCompute,
+    simulate,
+    unrolled,
+)
+from hw_models.quantities import PS_PER_S
+from scheduler import LayerRun, Schedule, ScheduleError, lower, make_policy, policy_types, violations
+from tests.graphs import Net, machine, machines, networks, pointwise_chains
+from workloads import Graph
+
+EXAMPLES = settings(max_examples=40)
+DTYPE = "fp16"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A network on a machine, all the way."""
+
+    graph: Graph
+    spec: ClusteredDsa
+    schedule: Schedule
+    program: Program
+    result: SimulationResult
+
+
+def run_of(policy: str, graph: Graph, spec: ClusteredDsa) -> Run:
+    """Return the run; a draw that the machine is too small for is not what the test is about."""
+    try:
+        schedule = make_policy(policy).schedule(graph, spec, DTYPE)
+        program = lower(schedule, spec, spec.clusters)
+    except ScheduleError:
+        assume(False)
+        raise
+    return Run(graph, spec, schedule, program, simulate(program, spec))
+
+
+def runs_of(schedule: Schedule) -> list[LayerRun]:
+    return [run for instance in schedule.instances for run in instance.runs]
+
+
+def by_run(run: Run) -> Iterator[tuple[LayerRun, list[AnyInstruction]]]:
+    """Yield every layer run with its instructions: they follow each other, under the name of the layer's sink."""
+    rest = list(run.program.instructions)
+    for instance in run.schedule.instances:
+        for layer_run in instance.runs:
+            while rest and isinstance(rest[0], Launch):
+                rest.pop(0)
+            own = []
+            while rest and rest[0].label.split()[0] == layer_run.layer.sink.name:
+                own.append(rest.pop(0))
+            yield layer_run, own
+    assert not rest
+
+
+def computed(run: Run) -> dict[str, int]:
+    """Return the products and the special operations of one cluster, by the cores that have a part of each layer."""
+    total = {"macs": 0, "special": 0}
+    for layer_run, instructions in by_run(run):
+        for instruction in instructions:
+            if isinstance(instruction, MatrixCompute | VectorCompute):
+                total["macs"] += instruction.macs * layer_run.binding.cores
+            if isinstance(instruction, VectorCompute):
+                total["special"] += instruction.special * layer_run.binding.cores
+    return total
+
+
+def held(schedule: Schedule, name: str, pieces: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which elements of a tensor the ``pieces`` hold."""
+    mask = np.zeros(schedule.graph.tensors[name].shape, bool)
+    for number in pieces:
+        piece = schedule.pieces[number]
+        assert piece.tensor == name
+        mask[tuple(slice(lo, hi) for lo, hi in piece.box)] = True
+    return mask
+
+
+def traffic(program: Program) -> dict[str, int]:
+    """Return the bytes that cross each kind of memory's port, from the instructions alone."""
+    total = {"local_buffer": 0, "global_buffer": 0, "ddr": 0}
+    for instruction in program.instructions:
+        members = program.multiplicity(instruction.unit)
+        if isinstance(instruction, Transfer):
+            total[instruction.source] += instruction.size_bytes * members
+            total[instruction.destination] += instruction.size_bytes * instruction.fan_out * members
+        elif not isinstance(instruction, Launch):
+            total["local_buffer"] += instruction.local_bytes * members
+    return total
+
+
+@pytest.mark.parametrize("policy", sorted(policy_types()))
+class TestEveryPolicy:
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_plan_is_a_partition_without_circles(self, policy: str, graph: Graph, spec: ClusteredDsa) -> None:
+        assert fusion.plan.violations(make_policy(policy).plan(graph, spec)) == []
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_schedule_is_legal(self, policy: str, graph: Graph, spec: ClusteredDsa) -> None:
+        schedule = make_policy(policy).schedule(graph, spec, DTYPE)
+
+        assert violations(schedule) == []
+        assert fusion.plan.violations(schedule.plan) == []
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_every_element_of_every_kernel_output_is_computed(
+        self, policy: str, graph: Graph, spec: ClusteredDsa
+    ) -> None:
+        schedule = make_policy(policy).schedule(graph, spec, DTYPE)
+        written: dict[str, tuple[int, ...]] = {}
+        for run in runs_of(schedule):
+            for piece in run.writes:
+                name = schedule.pieces[piece].tensor
+                written[name] = (*written.get(name, ()), piece)
+
+        for group in range(len(schedule.plan.groups)):
+            for name in schedule.plan.outputs(group):
+                if graph.tensors[name].role == "activation":
+                    assert held(schedule, name, written[name]).all(), name
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_every_layer_finds_what_it_reads_in_its_pieces(
+        self, policy: str, graph: Graph, spec: ClusteredDsa
+    ) -> None:
+        schedule = make_policy(policy).schedule(graph, spec, DTYPE)
+
+        for run in runs_of(schedule):
+            needs = required_regions(graph, run.layer.ops, {run.layer.sink.name: run.box})
+            for name in run.layer.inputs:
+                if graph.tensors[name].role == "activation" and name in needs:
+                    wanted = tuple(slice(lo, hi) for lo, hi in needs[name])
+                    assert held(schedule, name, run.reads[name])[wanted].all(), (run.layer.sink.name, name)
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_machine_runs_the_program_or_the_policy_says_what_is_too_small(
+        self, policy: str, graph: Graph, spec: ClusteredDsa
+    ) -> None:
+        schedule = make_policy(policy).schedule(graph, spec, DTYPE)
+        try:
+            program = lower(schedule, spec, spec.clusters)
+        except ScheduleError as error:
+            sinks = [run.layer.sink.name for run in runs_of(schedule)]
+            assert any(repr(sink) in str(error) for sink in sinks)
+            assert "local_buffer.capacity" in str(error) or "global_buffer.capacity" in str(error)
+        else:
+            assert simulate(program, spec).makespan_ps > 0
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_simulated_traffic_is_the_programs(self, policy: str, graph: Graph, spec: ClusteredDsa) -> None:
+        run = run_of(policy, graph, spec)
+
+        assert {name: size for name, size in traffic(run.program).items() if size} == {
+            name: size for name, size in run.result.traffic_bytes.items() if size
+        }
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_no_memory_holds_more_than_its_capacity(self, policy: str, graph: Graph, spec: ClusteredDsa) -> None:
+        peaks = run_of(policy, graph, spec).result.peak_occupancy_bytes
+
+        assert peaks["local_buffer"] <= spec.local_buffer.capacity_bytes
+        assert peaks["ddr"] <= spec.ddr.capacity_bytes
+        if spec.global_buffer is not None:
+            assert peaks["global_buffer"] <= spec.global_buffer.capacity_bytes
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_makespan_is_at_least_what_arithmetic_and_ddr_need(
+        self, policy: str, graph: Graph, spec: ClusteredDsa
+    ) -> None:
+        run = run_of(policy, graph, spec)
+        per_cycle = sum(max((*getattr(u, "macs_per_cycle", {}).values(), *getattr(u, "lanes", {}).values())) for u in
+                        spec.units.values())  # fmt: skip
+        peak = spec.cores * spec.clock_hz * per_cycle
+        macs = graph.operations.macs * spec.clusters
+        results = sum(graph.tensors[name].size_bytes for name in graph.outputs)
+        least_bytes = (graph.weight_bytes + results) * spec.clusters
+
+        assert run.result.makespan_ps >= macs / peak * PS_PER_S * 0.999999
+        assert run.result.traffic_bytes["ddr"] >= least_bytes
+        assert run.result.makespan_ps >= least_bytes / spec.ddr.sustained_bytes_per_s * PS_PER_S * 0.999999
+        assert run.result.makespan_ps >= run.schedule.kernels * spec.launch_ps
+
+    @EXAMPLES
+    @given(graph=networks(), spec=machines())
+    def test_nothing_is_computed_less_than_once(self, policy: str, graph: Graph, spec: ClusteredDsa) -> None:
+        run = run_of(policy, graph, spec)
+
+        assert computed(run)["macs"] >= graph.operations.macs
+        assert computed(run)["special"] >= graph.operations.special
+
+    @EXAMPLES
+    @given(graph=pointwise_chains(), spec=machines())
+    def test_nothing_is_computed_twice_without_halos(self, policy: str, graph: Graph, spec: ClusteredDsa) -> None:
+        run = run_of(policy, graph, spec)
+
+        assert computed(run) == {"macs": graph.operations.macs, "special": graph.operations.special}
+
+    @settings(max_examples=15)
+    @given(graph=networks(most_blocks=2), spec=machines())
+    def test_lockstep_and_unrolled_program_agree(self, policy: str, graph: Graph, spec: ClusteredDsa) -> None:
+        run = run_of(policy, graph, spec)
+        assume(len(run.program.instructions) * spec.cores < 10_000)
+        member_by_member = simulate(unrolled(run.program), spec)
+
+        assert member_by_member.traffic_bytes == run.result.traffic_bytes
+        assert member_by_member.makespan_ps == pytest.approx(run.result.makespan_ps, rel=1e-6)
+
+    def test_program_is_the_same_in_another_process(self, policy: str) -> None:
+        root = Path(__file__).parents[2]
+        command = [sys.executable, "-c", f"from tests.scheduler.test_every_policy import *; print(described({policy!r}))"]
+        texts = set()
+        for seed in ("1", "2"):
+            environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
+            done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
+            texts.add(done.stdout.strip())
+
+        assert texts == {described(policy)}
+
+
+def described(policy: str) -> str:
+    """Return a fingerprint of the schedule, the program and the trace of two networks."""
+    images = Net("images")
+    x = images.relu(images.conv(images.input(4, 4, 16, 16), 8, 3, 2))
+    x = images.relu(images.add(images.conv(images.relu(images.conv(x, 8)), 8), x))
+    pooled = images.gemm(images.flatten(images.global_pool(images.concat(x, images.conv(x, 4, 1)))), 10)
+    tokens = Net("tokens")
+    y = tokens.input(2, 16, 8)
+    scores = tokens.softmax(tokens.matmul(tokens.dense(y, 8), tokens.transpose(tokens.dense(y, 8), 0, 2, 1)))
+    mixed = tokens.layer_norm(tokens.add(tokens.matmul(scores, y), y))
+    spec = machine(local_buffer={"capacity": "4 KiB", "bandwidth": "128 GB/s"})
+    found = []
+    for graph in (images.graph(pooled, x), tokens.graph(mixed)):
+        run = run_of(policy, graph, spec)
+        trace = run.result.trace
+        found.append(f"{run.schedule}{run.program.instructions}{run.program.buffers}{trace.start_ps}{trace.end_ps}")
+    return hashlib.sha256("".join(found).encode()).hexdigest()

@@ -1,0 +1,24 @@
+"""The printed schedule of one tiny network per policy, as a text to read and to compare with."""
+
+import pytest
+
+from scheduler import make_policy, policy_types
+from tests.conftest import Golden
+from tests.graphs import Net, machine
+from workloads import Graph
+
+SPEC = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2})
+
+
+def residual_network() -> Graph:
+    """Return a down-sampling convolution, a residual block and a classifier, eight images of 8 x 8."""
+    net = Net("residual")
+    x = net.relu(net.conv(net.input(8, 4, 8, 8), 8, 3, 2))
+    y = net.conv(net.relu(net.conv(x, 8)), 8)
+    x = net.relu(net.add(y, x))
+    return net.graph(net.gemm(net.flatten(net.global_pool(x)), 10))
+
+
+@pytest.mark.parametrize("name", sorted(policy_types()))
+def test_the_printed_schedule_is_the_stored_one(name: str, golden: Golden) -> None:
+    golden(name, str(make_policy(name).schedule(residual_network(), SPEC, "fp16")))

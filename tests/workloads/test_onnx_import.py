@@ -1,0 +1,323 @@
+"""Any ONNX file imports, at any batch, or says in one message which file, which node and what to do."""
+
+import contextlib
+import os
+import pickle
+import random
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from workloads import Graph, WorkloadError, import_onnx, load_network, zoo_names
+from workloads.zoo import zoo_entry
+
+SEQUENCE_NETWORKS = ("bert-base", "bert-tiny", "tinybert", "distilbert", "mobilebert", "albert", "gpt2")
+FIXED_BATCH = ("faster-rcnn", "mask-rcnn", "faster-rcnn-raw", "mask-rcnn-raw")
+
+
+def model(
+    *nodes: NodeProto, inputs: dict[str, Any], outputs: tuple[str, ...] = ("y",), **known: Any
+) -> ModelProto:
+    """Return a model of ``nodes``; ``known`` are initializers."""
+    entries = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()
+    ]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in known.items()]
+    graph = helper.make_graph(nodes, "test", entries, results, constants)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("com.acme", 1)]
+    )
+
+
+def read(built: ModelProto, **options: Any) -> Graph:
+    return import_onnx(built.SerializeToString(), name="test", **options)
+
+
+def relu() -> ModelProto:
+    return model(helper.make_node("Relu", ["x"], ["y"], name="act"), inputs={"x": [2, 3]})
+
+
+class TestSizes:
+    @pytest.mark.parametrize("name", zoo_names())
+    def test_twice_the_batch_is_twice_the_work(self, name: str) -> None:
+        one = load_network(name)
+        if name in FIXED_BATCH:
+            pytest.skip("one image and its regions")
+        two = one.with_batch(2 * one.batch)
+
+        assert two.operations.macs == 2 * one.operations.macs
+        assert two.batch == 2 * one.batch
+        assert len(two.ops) == len(one.ops)
+        assert two.activation_bytes == pytest.approx(2 * one.activation_bytes, rel=0.02)
+
+    @pytest.mark.parametrize("name", SEQUENCE_NETWORKS)
+    def test_half_the_sequence_is_less_than_half_the_work(self, name: str) -> None:
+        whole = load_network(name)
+        length = next(t.shape[1] for t in whole.tensors.values() if t.role == "input")
+        half = load_network(name, sequence=length // 2)
+
+        assert half.operations.macs < whole.operations.macs / 2
+        assert half.operations.macs > whole.operations.macs / 4
+        assert len(half.ops) == len(whole.ops)
+
+    def test_the_lengths_of_bert_differ_in_the_square_of_attention(self) -> None:
+        """12 x (12 x 768^2 x n + 2 x 768 x n^2) multiply-accumulates."""
+        for name, n in (("bert-base-128", 128), ("bert-base-256", 256), ("bert-base-512", 512)):
+            assert load_network(name).operations.macs == pytest.approx(
+                12 * (12 * 768**2 * n + 2 * 768 * n**2), rel=1e-3
+            )
+
+    def test_batch_and_sequence_together(self) -> None:
+        graph = load_network("bert-tiny", batch=3, sequence=32)
+
+        assert graph.with_batch(6).operations.macs == 2 * graph.operations.macs
+        assert graph.operations.macs == 3 * load_network("bert-tiny", sequence=32).operations.macs
+
+    def test_an_open_batch_is_one_unless_asked(self) -> None:
+        built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": ["N", 3]})
+
+        assert read(built).tensors["y"].shape == (1, 3)
+        assert read(built, batch=5).tensors["y"].shape == (5, 3)
+        assert read(built).with_batch(7).tensors["y"].shape == (7, 3)
+
+    def test_an_open_size_elsewhere_is_refused(self) -> None:
+        built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": [1, 3, "H"]})
+
+        with pytest.raises(WorkloadError, match="test: input 'x' has an open size 'H' in dimension 2"):
+            read(built)
+
+    @pytest.mark.parametrize("option", ["batch", "sequence"])
+    def test_a_size_below_one_is_refused(self, option: str) -> None:
+        with pytest.raises(WorkloadError, match=f"{option} has 0; needs at least 1"):
+            read(relu(), **{option: 0})
+
+    def test_a_sequence_needs_tokens(self) -> None:
+        with pytest.raises(WorkloadError, match="no input of tokens"):
+            read(relu(), sequence=4)
+
+    def test_a_graph_travels_to_another_process(self) -> None:
+        graph = pickle.loads(pickle.dumps(load_network("squeezenet")))
+
+        assert graph.with_batch(4).operations.macs == 4 * graph.operations.macs
+
+
+class TestWhatIsFolded:
+    def test_shape_arithmetic_disappears(self) -> None:
+        built = model(
+            helper.make_node("Shape", ["x"], ["s"]),
+            helper.make_node("Gather", ["s", "zero"], ["n"]),
+            helper.make_node("Concat", ["n", "rest"], ["target"], axis=0),
+            helper.make_node("Reshape", ["x", "target"], ["y"]),
+            inputs={"x": [2, 3, 4]},
+            zero=np.array([0]),
+            rest=np.array([-1]),
+        )
+
+        assert [op.kind for op in read(built).ops] == ["Reshape"]
+        assert read(built, batch=5).tensors["y"].shape == (5, 12)
+
+    @pytest.mark.parametrize(("known", "kind"), [(True, "Relu"), (False, "Neg")])
+    def test_a_known_condition_leaves_its_branch(self, known: bool, kind: str) -> None:
+        def branch(op_type: str) -> onnx.GraphProto:
+            outputs = [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)]
+            return helper.make_graph([helper.make_node(op_type, ["x"], ["r"])], op_type, [], outputs)
+
+        node = helper.make_node("If", ["c"], ["y"], then_branch=branch("Relu"), else_branch=branch("Neg"))
+
+        assert [op.kind for op in read(model(node, inputs={"x": [2]}, c=np.array(known))).ops] == [kind]
+
+    def test_a_function_of_the_standard_is_written_out(self) -> None:
+        node = helper.make_node("CenterCropPad", ["x", "size"], ["y"], name="crop")
+        graph = read(model(node, inputs={"x": [6, 8]}, size=np.array([4, 10])))
+
+        assert graph.tensors["y"].shape == (4, 10)
+        assert {op.kind for op in graph.ops} <= {"Pad", "Slice"}
+        assert all(op.name.startswith("crop/") for op in graph.ops)
+
+    def test_outputs_nobody_reads_are_dropped_and_the_others_keep_their_place(self) -> None:
+        node = helper.make_node("Split", ["x", "sizes"], ["a", "b", "c"], axis=0)
+        graph = read(model(node, inputs={"x": [9]}, outputs=("c",), sizes=np.array([2, 3, 4])))
+
+        assert graph.ops[0].outputs == ("c",)
+        nest = graph.ops[0].nests[0]
+        assert nest.input_region(nest.reads[0], ((0, 1),)) == ((5, 6),)
+
+
+REFUSED: dict[str, tuple[Callable[[], ModelProto], str]] = {
+    "custom domain": (
+        lambda: model(
+            helper.make_node("Warp", ["x"], ["y"], name="w1", domain="com.acme"), inputs={"x": [2]}
+        ),
+        r"'w1' \(Warp\) is of the custom domain 'com.acme'.*register a loop nest for 'com.acme::Warp'",
+    ),
+    "unknown operator": (
+        lambda: model(helper.make_node("Warp", ["x"], ["y"], name="w1"), inputs={"x": [2]}),
+        r"'w1' \(Warp\) is not an operator of ONNX opset 18",
+    ),
+    "shape from data": (
+        lambda: model(helper.make_node("NonZero", ["x"], ["y"], name="nz"), inputs={"x": [2, 3]}),
+        r"'nz' \(NonZero\) writes 'y', whose shape \[2, '.*'\] is not known before the network runs; cut",
+    ),
+    "loop": (
+        lambda: model(
+            helper.make_node("Loop", ["", "", "x"], ["y"], name="l", body=relu().graph), inputs={"x": [2, 3]}
+        ),
+        r"'l' \(Loop\) is not taken: loops over sub-graphs",
+    ),
+    "unknown condition": (
+        lambda: model(
+            helper.make_node(
+                "If", ["x"], ["y"], name="i", then_branch=relu().graph, else_branch=relu().graph
+            ),
+            inputs={"x": [1]},
+        ),
+        r"'i' \(If\) has a condition that is not known",
+    ),
+    "cycle": (
+        lambda: model(
+            helper.make_node("Add", ["x", "b"], ["a"], name="one"),
+            helper.make_node("Relu", ["a"], ["b"], name="two"),
+            inputs={"x": [2]},
+            outputs=("a",),
+        ),
+        r"'one' \(Add\) reads 'b', which nothing before it writes: the graph has a cycle or a missing input",
+    ),
+    "wrong shape": (
+        lambda: model(
+            helper.make_node("MatMul", ["x", "w"], ["y"], name="m"), inputs={"x": [2, 3], "w": [4, 5]}
+        ),
+        r"'m' \(MatMul\) does not fit its inputs \[2, 3\], \[4, 5\]",
+    ),
+    "wrong channels": (
+        lambda: model(
+            helper.make_node("Conv", ["x", "w"], ["y"], name="c"),
+            inputs={"x": [1, 3, 8, 8], "w": [4, 5, 3, 3]},
+        ),
+        r"'c' \(Conv\).* (channels|fit)",
+    ),
+    "no operators": (lambda: model(inputs={"x": [2]}), "has no operators"),
+    "no inputs": (
+        lambda: model(helper.make_node("Relu", ["x"], ["y"]), inputs={}, x=np.ones(3)),
+        "has no inputs",
+    ),
+    "no output": (
+        lambda: model(helper.make_node("Relu", ["x"], ["z"]), inputs={"x": [2]}),
+        "no output depends on the inputs",
+    ),
+    "huge shape": (
+        lambda: model(
+            helper.make_node("Expand", ["x", "s"], ["y"], name="e"), inputs={"x": [1]}, s=np.array([2**50])
+        ),
+        r"'e' \(Expand\) writes 'y' of shape .* no machine holds",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_taken_says_which_file_which_node_and_why(name: str) -> None:
+    make, message = REFUSED[name]
+
+    with pytest.raises(WorkloadError, match=f"(?s)^test: .*{message}"):
+        read(make())
+
+
+class TestBrokenFiles:
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(WorkloadError, match=r"gone\.onnx: No such file"):
+            import_onnx(tmp_path / "gone.onnx")
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(WorkloadError, match="is not a file"):
+            import_onnx(tmp_path)
+
+    def test_a_truncated_file(self, tmp_path: Path) -> None:
+        (tmp_path / "cut.onnx").write_bytes(zoo_entry("squeezenet").read_bytes()[:-100])
+
+        with pytest.raises(WorkloadError, match=r"cut\.onnx: "):
+            import_onnx(tmp_path / "cut.onnx")
+
+    def test_random_bytes(self) -> None:
+        rng = random.Random(1)
+        for size in (0, 1, 10, 1000, 100_000):
+            with pytest.raises(WorkloadError, match=r"^model: "):
+                import_onnx(rng.randbytes(size))
+
+    @pytest.mark.parametrize("location", ["weights.bin", "../../../etc/passwd", "/etc/passwd"])
+    def test_weights_kept_outside_the_file_are_never_opened(self, location: str, tmp_path: Path) -> None:
+        """Only the shape of a weight matters, so a missing or hostile file beside the model is no concern."""
+        tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 4])
+        tensor.data_location = TensorProto.EXTERNAL
+        entry = tensor.external_data.add()
+        entry.key, entry.value = "location", location
+        built = model(helper.make_node("MatMul", ["x", "w"], ["y"]), inputs={"x": [2, 3]})
+        built.graph.initializer.append(tensor)
+        path = tmp_path / "model.onnx"
+        path.write_bytes(built.SerializeToString())
+
+        assert import_onnx(path).operations.macs == 2 * 3 * 4
+
+    def test_a_shape_kept_outside_the_file_is_refused_by_name(self) -> None:
+        tensor = TensorProto(name="s", data_type=TensorProto.INT64, dims=[1])
+        tensor.data_location = TensorProto.EXTERNAL
+        built = model(helper.make_node("Reshape", ["x", "s"], ["y"], name="r"), inputs={"x": [2, 3]})
+        built.graph.initializer.append(tensor)
+
+        with pytest.raises(WorkloadError, match=r"'r' \(Reshape\) .*not known"):
+            read(built)
+
+    def test_a_claim_of_two_gigabytes_costs_no_memory(self) -> None:
+        tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 2**28])
+        built = model(helper.make_node("MatMul", ["x", "w"], ["y"]), inputs={"x": [2, 3]})
+        built.graph.initializer.append(tensor)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+        assert read(built).operations.macs == 2 * 3 * 2**28
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+    def test_a_constant_that_would_unfold_to_gigabytes_stays_folded(self) -> None:
+        built = model(
+            helper.make_node("ConstantOfShape", ["s"], ["w"]),
+            helper.make_node("MatMul", ["x", "w"], ["y"]),
+            inputs={"x": [2, 3]},
+            s=np.array([3, 2**28]),
+        )
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+        assert read(built).operations.macs == 2 * 3 * 2**28
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+    @pytest.mark.parametrize("name", ["squeezenet", "bert-tiny", "shufflenet-v2-raw", "faster-rcnn"])
+    def test_flipped_bytes_import_or_are_refused(self, name: str) -> None:
+        data = zoo_entry(name).read_bytes()
+        rng = random.Random(name)
+        for _ in range(int(os.environ.get("FUZZ_ROUNDS", "40"))):
+            broken = bytearray(data)
+            for _ in range(rng.choice([1, 3, 20])):
+                broken[rng.randrange(len(broken))] = rng.randrange(256)
+            with contextlib.suppress(WorkloadError):
+                import_onnx(bytes(broken), batch=rng.choice([None, 2]))
+
+
+class TestNames:
+    def test_a_path_is_a_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "mine.onnx"
+        path.write_bytes(relu().SerializeToString())
+
+        assert load_network(str(path)).name == "mine"
+        assert load_network(path, batch=4).batch == 4
+
+    def test_the_zoo_gives_its_sequence(self) -> None:
+        graph = load_network("bert-base-256")
+
+        assert graph.tensors[graph.inputs[0]].shape == (1, 256)
+
+    def test_an_unknown_name_is_answered_with_near_ones(self) -> None:
+        with pytest.raises(WorkloadError, match="unknown model 'resnet5'; nearest: resnet50"):
+            load_network("resnet5")
