@@ -50,7 +50,7 @@ def _once(values: list[Any]) -> list[Any]:
 
 
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
-Name = Annotated[str, Field(min_length=1, max_length=256)]
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]*$")]
 Counts = Annotated[int | list[int] | None, BeforeValidator(_counts)]
 Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
 

@@ -5,8 +5,8 @@ questions, not choices. The objectives of the experiment are improved together; 
 remains. A budget is shared evenly between the workloads and counts distinct points, failed ones included.
 
 Deb, Pratap, Agarwal, Meyarivan: "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE
-Transactions on Evolutionary Computation 6(2), 2002, as Optuna has it. All genes are categorical, so no point off
-the grid is ever tried.
+Transactions on Evolutionary Computation 6(2), 2002, as Optuna has it. All genes are categorical: no point off the
+grid is ever tried.
 """
 
 from collections.abc import Callable, Mapping, Sequence

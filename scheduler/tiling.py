@@ -22,7 +22,10 @@ WORTHWHILE = 0.99
 HIDDEN_COST = 0.1
 """Share of the faster stages' time that counts all the same: overlap is never perfect, and idle stages save energy."""
 EXPOSED_AHEAD = 0.5
-"""Share of the first load that counts for weights that are fetched ahead: the last layers' cannot be hidden."""
+"""Share of the first load that counts for weights that are fetched ahead, since the last layers' cannot be hidden; and
+share of all loads that counts for what cannot be fetched ahead although there are windows."""
+AROUND = 0.8
+"""Weights go around the windows only if that brings the estimate down to this share: it does not see other layers."""
 MOST_CLIMBS = 12
 BURST_STARTUPS = 8
 """Operands that stay in the global buffer are fetched in bursts that last this many DMA start-ups."""
@@ -142,7 +145,7 @@ def choose_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling:
         around = _Search(replace(request, windows=None), device).run()
     except TilingError:
         return through
-    return min(through, around, key=lambda tiling: tiling.estimate_ps)
+    return around if around.estimate_ps < AROUND * through.estimate_ps else through
 
 
 _Halvings = tuple[int, ...]
@@ -356,6 +359,8 @@ class _Search:
                 path_starts += times
             exposed = EXPOSED_AHEAD if name in ahead else 1.0
             first_ps += once * exposed
+            if request.windows is not None and name not in ahead and route.from_ddr:
+                first_ps += EXPOSED_AHEAD * self._distinct[name] / device.ddr_bytes_per_ps
             if name in staged:
                 ddr += staged[name]
                 ddr_starts += max(staged[name] / burst_bytes(device), 1.0)

@@ -5,7 +5,7 @@ exchange for the most part, because its readers are bound to them differently, g
 does with mismatches.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusion.regions import required_regions
@@ -23,10 +23,16 @@ class Capacity:
 
     local_bytes: int
     global_bytes: int
+    uses_local: bool = True
+    """False keeps everything out of the local buffers, as the ablation's first variant does."""
 
 
-def place_pieces(runs: Sequence[LayerRun], pieces: Sequence[Piece], capacity: Capacity) -> tuple[Piece, ...]:
+def place_pieces(
+    runs: Sequence[LayerRun], pieces: Sequence[Piece], capacity: Capacity, shared_pieces: Container[int] = ()
+) -> tuple[Piece, ...]:
     """Return the pieces with their scopes. ``runs`` in the order in which they will run; earlier pieces choose first.
+
+    ``shared_pieces`` go to the global buffer if they fit there (Algorithm 4, l. 12).
 
     A piece in the local buffers takes its part of each core's for all its life, and at its readers also room for what
     cores fetch from each other.
@@ -50,11 +56,11 @@ def place_pieces(runs: Sequence[LayerRun], pieces: Sequence[Piece], capacity: Ca
             scopes[piece] = "ddr"  # a result of the network
             continue
         wanted = dict.fromkeys(life, stored.core_bytes)
-        if _fits(local, wanted, capacity.local_bytes) and _add_exchange(stored, readers[piece], wanted):
-            if _fits(local, wanted, capacity.local_bytes):
-                _take(local, wanted)
-                scopes[piece] = "local_buffer"
-                continue
+        near = capacity.uses_local and piece not in shared_pieces and _fits(local, wanted, capacity.local_bytes)
+        if near and _add_exchange(stored, readers[piece], wanted) and _fits(local, wanted, capacity.local_bytes):
+            _take(local, wanted)
+            scopes[piece] = "local_buffer"
+            continue
         whole = dict.fromkeys(life, stored.size_bytes)
         if _fits(shared, whole, capacity.global_bytes):
             _take(shared, whole)

@@ -1,11 +1,12 @@
 """GraphTurbo (OSDI '23): sub-graphs as large as the local buffers allow, run as instances that stay on chip.
 
 Steps, one file each in ``scheduler/graphturbo``: SplitInfo (Algorithm 1), grouping (Algorithm 2), instances and their
-order (Algorithm 3). Each layer is bound to cores by its own plain binding (section 3.4); outputs stay in the local
-buffers where they fit for as long as they live, else in the global buffer, else in DDR.
+order (Algorithm 3), core binding (Algorithm 4), placement; weights are fetched ahead while the program is lowered
+(section 4.4). The options switch steps off as the paper's Fig. 15 does.
 
-Departures: binding is not propagated between instances (Algorithm 4), layers do not overlap (section 4.4), and nothing
-is spilled once it has its place (section 4.3); the readings of Algorithm 1 are stated where it is implemented.
+Departures: nothing is spilled once it has its place (section 4.3 evicts the longest-lived tensor; here a tensor that
+would not fit for all its life goes further out at once), and layers overlap in their loads only: computation of one
+layer starts when the one before has ended. The readings of each algorithm are stated where it is implemented.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -15,18 +16,16 @@ from pydantic.dataclasses import dataclass
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from hw_models import ClusteredDsa
-from scheduler.assemble import layer_binding, stored
+from scheduler.graphturbo.bound import bind_instances
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
 from scheduler.graphturbo.ordering import breadth_first, depth_first, peak_live_bytes
 from scheduler.graphturbo.placement import Capacity, place_pieces
-from scheduler.schedule import Instance, LayerRun, Piece, Schedule
+from scheduler.schedule import Schedule
 from workloads.graph import Graph
-from workloads.loopnest import intersect
 
 _STAGING_SHARE = 0.5
 """Part of the global buffer that stays free for tiles on their way between DDR and the local buffers."""
-
 _HEADROOMS = (0.0, 0.15, 0.3)
 """Shares of the local buffers that grouping leaves free, tried in turn until nothing is spilled: halos that cores
 exchange, and parts that do not divide evenly, are not in Algorithm 1's footprint."""
@@ -38,10 +37,14 @@ class GraphTurbo:
 
     name: ClassVar[str] = "graphturbo"
 
+    outputs: Literal["local", "global"] = "local"
+    """Where outputs are kept as long as they fit: the local buffers, or (Fig. 15's first variant) the global one."""
+    instances: bool = True
+    """Split sub-graphs into instances (Fig. 15's third variant)."""
+    instruction_scheduling: bool = True
+    """Fetch the weights of later layers while earlier ones compute (section 4.4; Fig. 15's fourth variant)."""
     order: Literal["best", "dfs", "bfs"] = "best"
     """``best`` takes whichever of both keeps fewer bytes alive between instances, ``dfs`` when they are equal."""
-    instruction_scheduling: bool = True
-    """Fetch the weights of later layers while earlier ones compute (section 4.4)."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
@@ -61,18 +64,14 @@ class GraphTurbo:
 
     def _scheduled(self, graph: Graph, spec: ClusteredDsa, dtype: str, headroom: float) -> Schedule:
         plan, grouped = self._grouped(graph, spec, headroom)
-        parts = split_into_instances(plan, [g.split for g in grouped])
-        order = self._ordered(parts)
-        runs, pieces = _bound(graph, parts, order, spec.cores_per_cluster)
-        placed = place_pieces([run for number in order for run in runs[number]], pieces, _capacity(spec))
-        instances = tuple(
-            Instance(_name(plan, parts, number), parts.instances[number].group, tuple(runs[number])) for number in order
-        )
-        return Schedule(graph, plan, dtype, instances, placed, self.name, self.instruction_scheduling)
+        parts = split_into_instances(plan, [g.split if self.instances else None for g in grouped])
+        bound = bind_instances(graph, parts, self._ordered(parts), spec.cores_per_cluster)
+        placed = place_pieces(bound.runs, bound.pieces, self._capacity(spec), bound.shared)
+        return Schedule(graph, plan, dtype, bound.instances, placed, self.name, self.instruction_scheduling)
 
     def _grouped(self, graph: Graph, spec: ClusteredDsa, headroom: float) -> tuple[FusionPlan, list[Grouped]]:
         """Return the plan and, per group of the plan, what Algorithm 2 knows about it."""
-        local_bytes = int(spec.cores_per_cluster * _capacity(spec).local_bytes * (1 - headroom))
+        local_bytes = int(spec.cores_per_cluster * self._capacity(spec).local_bytes * (1 - headroom))
         found = group_subgraphs(graph, local_bytes, self.most_recompute)
         plan = plan_from_groups(graph, (Group(g.sub.ops, g.reason) for g in found))
         by_ops = {g.sub.ops: g for g in found}
@@ -87,12 +86,11 @@ class GraphTurbo:
             return deep
         return min(deep, visit, key=lambda order: peak_live_bytes(order, parts.producers, parts.output_bytes))
 
-
-def _capacity(spec: ClusteredDsa) -> Capacity:
-    """Return what pieces may take: the local buffer without its weight window, half the global buffer."""
-    window = int(spec.local_buffer.capacity_bytes * spec.local_buffer.weight_window)
-    shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
-    return Capacity(spec.local_buffer.capacity_bytes - window, shared)
+    def _capacity(self, spec: ClusteredDsa) -> Capacity:
+        """Return what pieces may take: the local buffer without its weight window, half the global buffer."""
+        window = int(spec.local_buffer.capacity_bytes * spec.local_buffer.weight_window)
+        shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
+        return Capacity(spec.local_buffer.capacity_bytes - window, shared, self.outputs == "local")
 
 
 def spilled_bytes(schedule: Schedule) -> int:
@@ -111,38 +109,3 @@ def off_chip_bytes(schedule: Schedule) -> int:
             for pieces in run.reads.values():
                 total += sum(schedule.pieces[p].size_bytes for p in pieces if schedule.pieces[p].scope == "ddr")
     return total + sum(p.size_bytes for p in schedule.pieces if p.scope == "ddr")
-
-
-def _name(plan: FusionPlan, parts: InstanceGraph, number: int) -> str:
-    instance = parts.instances[number]
-    first = plan.graph.ops[plan.groups[instance.group].ops[0]].name
-    return f"{first}..{len(plan.groups[instance.group].ops)} #{instance.index}"
-
-
-def _bound(
-    graph: Graph, parts: InstanceGraph, order: list[int], cores: int
-) -> tuple[dict[int, list[LayerRun]], list[Piece]]:
-    """Return the layer runs of every instance, bound to cores, and the pieces they write (all still in DDR)."""
-    pieces: list[Piece] = []
-    holding: dict[str, list[int]] = {}
-    runs: dict[int, list[LayerRun]] = {}
-    for number in order:
-        instance = parts.instances[number]
-        runs[number] = []
-        own: dict[str, int] = {}
-        for part in instance.parts:
-            binding = layer_binding(part.layer, part.box, cores)
-            reads = {}
-            for name, box in part.needs.items():
-                held = [own[name]] if name in own else holding.get(name, [])
-                reads[name] = tuple(p for p in held if intersect(pieces[p].box, box) is not None)
-            written = []
-            for name in part.layer.outputs:
-                if name in instance.writes:
-                    written.append(len(pieces))
-                    own[name] = len(pieces)
-                    pieces.append(stored(graph, name, instance.writes[name], "ddr", binding))
-            runs[number].append(LayerRun(part.layer, part.box, binding, reads, tuple(written)))
-        for name, piece in own.items():
-            holding.setdefault(name, []).append(piece)
-    return runs, pieces

@@ -1,0 +1,89 @@
+"""Algorithm 4: binding instances to cores so that what one core computes is what the same core reads next.
+
+Layer runs are visited from the last to the first. A run without a binding gets a plain one; its producers inherit it
+along the dimensions that match (`matched_dim`). A producer that two readers want bound differently keeps the first
+binding and goes to the global buffer, where every core can read it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.binding import Binding, plain_binding
+from scheduler.graphturbo.splitting import SubGraph
+from scheduler.work import Layer
+from workloads.loopnest import Box
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A layer run as Algorithm 4 sees it: what it computes, and which earlier runs it reads through which tensor."""
+
+    layer: Layer
+    box: Box
+    producers: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The outcome: a binding per run, and the runs whose outputs belong into the global buffer."""
+
+    bindings: tuple[Binding, ...]
+    mismatched: frozenset[int]
+
+
+def bind_runs(runs: Sequence[Reading], cores: int) -> Bound:
+    """Return bindings for ``runs``, which are in the order in which they execute (Algorithm 4)."""
+    bind: dict[int, Binding] = {}
+    mismatched: set[int] = set()
+    for number in range(len(runs) - 1, -1, -1):  # l. 1, 3
+        run = runs[number]
+        plain = plain_binding(_extents(run.box), run.layer.sink.order, cores)
+        inferred = bind.get(number)
+        if inferred is None or number in mismatched or plain.cores > inferred.cores:  # l. 4-5, 16
+            bind[number] = plain
+        for producer, tensor in run.producers:  # l. 8
+            wanted = infer_binding(run, bind[number], tensor, runs[producer], cores)
+            if wanted is None:  # l. 6-7
+                continue
+            if producer not in bind:
+                bind[producer] = wanted  # l. 9-10
+            elif bind[producer].factors != wanted.factors:
+                mismatched.add(producer)  # l. 11-12
+    return Bound(tuple(bind[number] for number in range(len(runs))), frozenset(mismatched))
+
+
+def infer_binding(run: Reading, binding: Binding, tensor: str, producer: Reading, cores: int) -> Binding | None:
+    """Return how ``producer`` has to be bound so that each core of ``run`` finds its part of ``tensor`` at home.
+
+    None where a bound dimension has no match in the tensor, or its extent does not divide.
+    """
+    sink = producer.layer.sink
+    if sink.name != tensor:
+        return None
+    extents = _extents(producer.box)
+    factors = [1] * len(extents)
+    for dim, factor in enumerate(binding.factors):
+        if factor == 1:
+            continue
+        matched = matches_of(run.layer, dim).get(tensor)
+        if matched is None or extents[matched] % factor:
+            return None
+        factors[matched] *= factor
+        if extents[matched] % factors[matched]:
+            return None
+    found = Binding(tuple(factors), sink.order)
+    return found if found.cores <= cores else None
+
+
+def matches_of(layer: Layer, dim: int) -> Mapping[str, int | None]:
+    """Return for each tensor of a layer the dimension that moves with dimension ``dim`` of its output."""
+
+    def compute() -> dict[str, int | None]:
+        sub = SubGraph(layer.graph, layer.ops)
+        return {name: matched for name, (matched, _) in sub.matches(dim).items()}
+
+    return layer.graph.derived(("matches", layer.ops, dim), compute)
+
+
+def _extents(box: Box) -> list[int]:
+    return [hi - lo for lo, hi in box]
