@@ -10,7 +10,7 @@ from experiments.points import DesignPoint, RunRecord, Workload
 from hw_models import AnyHardware, HardwareError, MatrixUnit, Program, SimulationResult, simulate
 from hw_models.clustered_dsa import DType
 from hw_models.quantities import PS_PER_S
-from scheduler import Policy, Schedule, TilingCache, lower, policy_label
+from scheduler import Policy, Schedule, ScheduleError, TilingCache, lower, policy_label
 from workloads import Graph, WorkloadError, load_network
 
 _PREFERRED: tuple[DType, ...] = ("fp16", "bf16", "fp32", "int8")
@@ -98,7 +98,7 @@ def run_graph(
 ) -> Outcome:
     """Return the outcome of one cluster's ``graph`` on ``job.clusters`` clusters."""
     started = time.perf_counter()
-    schedule = policy.schedule(graph, hardware, job.dtype)
+    schedule = _scheduled(graph, hardware, policy, job.dtype)
     program = lower(schedule, hardware, job.clusters, tilings)
     result = simulate(program, hardware)
     latency_s = result.makespan_ps / PS_PER_S
@@ -123,6 +123,18 @@ def run_graph(
         wall_s=time.perf_counter() - started,
     )
     return Outcome(record, schedule, program, result)
+
+
+def _scheduled(graph: Graph, hardware: AnyHardware, policy: Policy, dtype: str) -> Schedule:
+    """Return the policy's schedule; whatever goes wrong in somebody else's policy is a ``ScheduleError``."""
+    try:
+        return policy.schedule(graph, hardware, dtype)
+    except (WorkloadError, HardwareError, ScheduleError):
+        raise
+    except Exception as error:
+        if type(policy).__module__.startswith("scheduler."):
+            raise
+        raise ScheduleError(f"policy {policy.name} fails: {type(error).__name__}: {error}") from error
 
 
 def _rounded(shares: Mapping[str, float]) -> dict[str, float]:

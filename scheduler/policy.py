@@ -14,6 +14,7 @@ import pydantic
 from fusion.plan import FusionPlan
 from hw_models import ClusteredDsa
 from scheduler.device import ScheduleError
+from scheduler.policies.astitch import AStitch
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
 from scheduler.policies.unfused import Unfused
@@ -36,7 +37,7 @@ class Policy(Protocol):
         """Return the schedule of one cluster's share of the batch; raise ``ScheduleError`` if there is none."""
 
 
-BUILT_IN: Mapping[str, type[Any]] = {policy.name: policy for policy in (Unfused, FixedPattern, GraphTurbo)}
+BUILT_IN: Mapping[str, type[Any]] = {policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo)}
 
 
 def policy_types() -> dict[str, type[Any]]:

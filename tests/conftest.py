@@ -1,13 +1,24 @@
-"""What all tests share: golden texts, and Hypothesis without deadlines (machines of testers differ in speed)."""
+"""What all tests share: golden texts, Hypothesis without deadlines (testers' machines differ) and readable networks."""
 
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 from hypothesis import settings
+from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
+
+from workloads import Graph
 
 settings.register_profile("dsascape", deadline=None)
 settings.load_profile("dsascape")
+
+
+def _print_graph(graph: Graph, printer: RepresentationPrinter, cycle: bool) -> None:
+    del cycle
+    printer.text(f"<{graph}>")
+
+
+for_type_by_name("workloads.graph", "Graph", _print_graph)
 
 
 class Golden(Protocol):

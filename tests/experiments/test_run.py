@@ -1,5 +1,6 @@
 """A run computes every point once, keeps what it has through a kill, and gives the same figures however it is spread."""
 
+import json
 import os
 import signal
 import sqlite3
