@@ -1,10 +1,12 @@
 """How fast design points are computed: milliseconds and instructions per second, per network and policy.
 
 Run ``make bench``; ``--points N`` also times a sweep of N points of ResNet-50 over two processes. Every figure is the
-median processor time of five runs of a network that is loaded already, nothing cached between them; the sweep is wall time.
+median processor time of five runs of a network that is loaded already, nothing cached between them; the sweep is
+wall time.
 """
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -37,7 +39,7 @@ def time_point(network: str, policy_name: str) -> tuple[float, float, float, int
         times.append(time.process_time())
         simulate(program, spec)
         times.append(time.process_time())
-        plan, lowering, simulation = (1e3 * (b - a) for a, b in zip(times, times[1:], strict=False))
+        plan, lowering, simulation = (1e3 * (b - a) for a, b in itertools.pairwise(times))
         spent.append((plan, lowering, simulation))
         instructions = len(program.instructions)
     plan, lowering, simulation = (statistics.median(column) for column in zip(*spent, strict=True))
@@ -68,7 +70,10 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=0, metavar="N")
     parser.add_argument("--workers", type=int, default=2, metavar="N")
     arguments = parser.parse_args()
-    print(f"{'network':14} {'policy':14} {'plan':>8} {'lower':>8} {'simulate':>9} {'total':>8} {'instr':>7} {'instr/s':>9}")
+    print(
+        f"{'network':14} {'policy':14} {'plan':>8} {'lower':>8} {'simulate':>9} {'total':>8} {'instr':>7}"
+        f" {'instr/s':>9}"
+    )
     for network in NETWORKS:
         for policy in POLICIES:
             plan, lowering, simulation, count = time_point(network, policy)
@@ -81,7 +86,10 @@ def main() -> None:
     if arguments.points:
         seconds = time_sweep(arguments.points, arguments.workers)
         rate = arguments.points / seconds
-        print(f"sweep: {arguments.points} points of resnet50 in {seconds:.1f} s, {rate:.1f}/s, {arguments.workers} processes")
+        print(
+            f"sweep: {arguments.points} points of resnet50 in {seconds:.1f} s, {rate:.1f}/s,"
+            f" {arguments.workers} processes"
+        )
 
 
 if __name__ == "__main__":

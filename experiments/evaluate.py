@@ -64,6 +64,8 @@ def own_batch(model: str) -> int:
 
 def share_of_cluster(batch: int, clusters: int) -> tuple[int, int]:
     """Return (clusters in use, batch of each): as even as can be; a share that is not full is padded."""
+    if batch < 1:
+        raise WorkloadError(f"batch has {batch}; needs at least 1")
     share = -(-batch // min(batch, clusters))
     return -(-batch // share), share
 

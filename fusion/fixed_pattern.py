@@ -35,6 +35,15 @@ _KIND_OF_MAPPING = {
 }
 
 
+_REASONS = {
+    Kind.ELEMENTWISE: "elementwise operators do not go into a complex one",
+    Kind.BROADCAST: "elementwise operators do not go into a complex one",
+    Kind.INJECTIVE: "injective operators go into injective ones only",
+    Kind.REDUCTION: "a reduction ends its kernel",
+    Kind.COMPLEX: "the next operator is not elementwise, or has its complex operator already",
+}
+
+
 def kind_of(op: Op) -> Kind:
     """Return the kind of ``op``, derived from its loop nests."""
     kinds = [_KIND_OF_MAPPING[mapping_of(nest)] for nest in op.nests]
@@ -51,7 +60,9 @@ def _slides(op: Op) -> bool:
     """Whether some input dimension is addressed by a space loop and a reduction loop together: a window."""
     nest = op.nests[0]
     return any(
-        len({nest.loops[loop].reduction for loop, _ in index.terms}) > 1 for read in nest.reads for index in read.indices
+        len({nest.loops[loop].reduction for loop, _ in index.terms}) > 1
+        for read in nest.reads
+        for index in read.indices
     )
 
 
@@ -106,9 +117,7 @@ class _Fuser:
         self._post_dominators()
 
     def run(self) -> FusionPlan:
-        return plan_from_groups(
-            self._graph, (Group(tuple(sorted(c.members)), c.reason) for c in self.clusters())
-        )
+        return plan_from_groups(self._graph, (Group(tuple(sorted(c.members)), c.reason) for c in self.clusters()))
 
     def clusters(self) -> list[_Cluster]:
         for phase in (0, 1):
@@ -167,25 +176,23 @@ class _Fuser:
             return
         if self._cluster[parent] is cluster:
             return
-        path_kind = self._path_kind[op]
-        if cluster.kind is Kind.COMPLEX:
-            if phase == 0 and path_kind is Kind.ELEMENTWISE and self._path_allows(op, parent, Kind.BROADCAST, Kind.BROADCAST):
-                self._merge(op, parent)
-            else:
-                cluster.reason = "the next operator is not elementwise, or has its complex operator already"
-        elif cluster.kind <= Kind.BROADCAST:
+        if self._may_join(op, parent, phase):
+            self._merge(op, parent)
+        elif cluster.kind is not Kind.INJECTIVE or phase == 1:
+            cluster.reason = _REASONS[cluster.kind]
+
+    def _may_join(self, op: int, parent: int, phase: int) -> bool:
+        """Whether the operator's cluster goes into its post-dominator's, by the kind of the cluster."""
+        kind, path_kind = self._cluster[op].kind, self._path_kind[op]
+        if kind is Kind.COMPLEX:
+            elementwise = phase == 0 and path_kind is Kind.ELEMENTWISE
+            return elementwise and self._path_allows(op, parent, Kind.BROADCAST, Kind.BROADCAST)
+        if kind <= Kind.BROADCAST:
             into = path_kind <= Kind.INJECTIVE or path_kind is Kind.REDUCTION
-            if into and self._path_allows(op, parent, Kind.INJECTIVE, Kind.COMPLEX):
-                self._merge(op, parent)
-            else:
-                cluster.reason = "elementwise operators do not go into a complex one"
-        elif cluster.kind is Kind.INJECTIVE:
-            if phase == 1 and self._path_allows(op, parent, Kind.INJECTIVE, Kind.INJECTIVE):
-                self._merge(op, parent)
-            elif phase == 1:
-                cluster.reason = "injective operators go into injective ones only"
-        else:
-            cluster.reason = "a reduction ends its kernel"
+            return into and self._path_allows(op, parent, Kind.INJECTIVE, Kind.COMPLEX)
+        if kind is Kind.INJECTIVE:
+            return phase == 1 and self._path_allows(op, parent, Kind.INJECTIVE, Kind.INJECTIVE)
+        return False
 
     def _between(self, op: int, sink: int) -> list[int]:
         """Return the operators on all paths from ``op`` to ``sink``, without both."""

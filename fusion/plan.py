@@ -122,8 +122,8 @@ def violations(plan: FusionPlan) -> list[str]:
     found += [f"operator {op} ({graph.ops[op].name}) is in no group" for op in range(len(graph.ops)) if op not in seen]
     if found:
         return found
-    for position, op in enumerate(graph.ops):
-        for name in op.inputs:
+    for position, reader in enumerate(graph.ops):
+        for name in reader.inputs:
             producer = graph.producer.get(name)
             if producer is not None and seen[producer] > seen[position]:
                 found.append(f"group {seen[position]} reads {name!r} of group {seen[producer]}, which runs later")

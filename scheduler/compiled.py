@@ -39,7 +39,18 @@ class CompiledAccess:
 class CompiledNest:
     """One nest: its accesses, its share of executed iterations, what its loops are to a matrix engine."""
 
-    __slots__ = ("_counted", "_full", "_per_iteration", "_share", "_single", "contraction", "internal", "nest", "reads", "target")
+    __slots__ = (
+        "_counted",
+        "_full",
+        "_per_iteration",
+        "_share",
+        "_single",
+        "contraction",
+        "internal",
+        "nest",
+        "reads",
+        "target",
+    )
 
     def __init__(self, nest: LoopNest, internal: bool) -> None:
         self.nest = nest
@@ -49,7 +60,7 @@ class CompiledNest:
         self.contraction = mapping_of(nest) == "contraction"
         self._full = [loop.extent for loop in nest.loops]
         terms = [index.terms for index in nest.write.indices]
-        simple = all(len(t) == 1 and t[0][1] == 1 or not t for t in terms)
+        simple = all((len(t) == 1 and t[0][1] == 1) or not t for t in terms)
         self._single = [t[0][0] if t else -1 for t in terms] if simple else None
         self._counted = [position for position, loop in enumerate(nest.loops) if not loop.reduction]
         self._share = nest.executed_share if nest.per_iteration else Fraction(1)

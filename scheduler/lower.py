@@ -15,10 +15,12 @@ from hw_models.machine import dsa_machine
 from scheduler.binding import held_elsewhere, sample_cores
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
-from scheduler.lower_layer import LayerEmitter, LayerPlace
+from scheduler.emitting import LayerPlace
+from scheduler.lower_layer import LayerEmitter
 from scheduler.prefetch import Prefetch, Window
 from scheduler.schedule import LayerRun, Schedule, share_by_scope
-from scheduler.tiling import Route, TileRequest, Tiling, TilingError, choose_tiling
+from scheduler.tile_search import TilingError, choose_tiling
+from scheduler.tiling import Route, TileRequest, Tiling
 from workloads.loopnest import Box
 
 _BUDGET_STEPS = 64
@@ -106,7 +108,9 @@ class _Lowering:
         inputs = sum(graph.tensors[name].size_bytes for name in graph.inputs)
         size = graph.weight_bytes // self._clusters + inputs
         if size * self._clusters > self._spec.ddr.capacity_bytes:
-            raise ScheduleError(f"{graph.name}: weights and inputs need {size * self._clusters} bytes, ddr.capacity is less")
+            raise ScheduleError(
+                f"{graph.name}: weights and inputs need {size * self._clusters} bytes, ddr.capacity is less"
+            )
         self._builder.allocate(launch, Buffer("ddr", size, label="weights and inputs"))
 
     def _emit(self, run: LayerRun, before: tuple[int, ...]) -> None:
@@ -182,7 +186,18 @@ class _Lowering:
         box = tuple(hi - lo for lo, hi in run.box)
         part = run.binding.part_extents(box)
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
-        key = (layer.signature, box, part, run.binding.cores, ways, scope, budget, staging, windows, self._schedule.dtype)
+        key = (
+            layer.signature,
+            box,
+            part,
+            run.binding.cores,
+            ways,
+            scope,
+            budget,
+            staging,
+            windows,
+            self._schedule.dtype,
+        )
         if key not in self._cache:
             request = TileRequest(
                 layer=layer, box=box, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,

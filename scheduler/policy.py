@@ -45,7 +45,9 @@ def policy_types() -> dict[str, type[Any]]:
     found = dict(BUILT_IN)
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if entry.name in found:
-            raise ScheduleError(f"policy {entry.name!r} of {entry.value} has the name of {found[entry.name].__module__}")
+            raise ScheduleError(
+                f"policy {entry.name!r} of {entry.value} has the name of {found[entry.name].__module__}"
+            )
         found[entry.name] = entry.load()
     return found
 
@@ -95,11 +97,13 @@ def _from_file(path: Path) -> type[Any]:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - a user's file may fail in any way
+    except Exception as error:
         raise ScheduleError(f"policy file {str(path)!r} fails: {type(error).__name__}: {error}") from error
     found = list(_policies_in(module))
     if len(found) != 1:
-        raise ScheduleError(f"policy file {str(path)!r} defines {len(found)} policies; needs one class with name, plan, schedule")
+        raise ScheduleError(
+            f"policy file {str(path)!r} defines {len(found)} policies; needs one class with name, plan, schedule"
+        )
     return found[0]
 
 

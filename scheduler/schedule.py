@@ -101,9 +101,8 @@ def violations(schedule: Schedule) -> list[str]:
     for place, instance in enumerate(schedule.instances):
         for run in instance.runs:
             for name, pieces in run.reads.items():
-                for piece in pieces:
-                    if piece not in written:
-                        found.append(f"instance {instance.name!r} reads {name!r} before it is written")
+                early = [piece for piece in pieces if piece not in written]
+                found += [f"instance {instance.name!r} reads {name!r} before it is written" for _ in early]
             for piece in run.writes:
                 if piece in written:
                     found.append(f"piece {piece} is written by instances {written[piece]} and {place}")
@@ -113,7 +112,9 @@ def violations(schedule: Schedule) -> list[str]:
     for group in range(len(schedule.plan.groups)):
         for name in schedule.plan.outputs(group):
             if name in covered and covered[name] < schedule.graph.tensors[name].elements:
-                found.append(f"of {name!r} only {covered[name]} of {schedule.graph.tensors[name].elements} elements are computed")
+                found.append(
+                    f"of {name!r} only {covered[name]} of {schedule.graph.tensors[name].elements} elements are computed"
+                )
             if name not in covered and schedule.graph.tensors[name].role == "activation":
                 found.append(f"{name!r} is written by no instance")
     return found

@@ -217,4 +217,3 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
         else:
             roles.append("count")
     return tuple(roles)
-

@@ -1,6 +1,6 @@
 """The walk through a file's nodes: every tensor gets a static type, what is known beforehand is folded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -64,6 +64,9 @@ class _Walker:
         self._opsets = list(file.model.opset_import)
         self._known = known
         self._carry_over = carry_over
+        self._made: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
+        self._same: dict[str, str] = {}
+        """Weights that are computed like an earlier one."""
         self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
         self._wanted.update(entry.name for entry in file.model.graph.output)
         self._recorded = {} if carry_over else typed_values(file.model.graph.value_info)
@@ -71,6 +74,8 @@ class _Walker:
     def visit(self, node: onnx.NodeProto, depth: int = 0) -> None:
         """Learn the outputs of ``node``; keep it among ``nodes`` if it computes at run time."""
         known = self._known
+        if any(name in self._same for name in node.input):
+            node = self._reading(node)
         inputs = [name for name in node.input if name]
         kind = kind_of(node.domain, node.op_type)
         if kind in ("Shape", "Size") and inputs:
@@ -80,12 +85,8 @@ class _Walker:
             value = np.asarray(part if kind == "Shape" else np.prod(shape), np.int64)
             known.learn(node.output[0], value)
             return
-        if all(name in known.values for name in inputs) and "::" not in kind:
-            folded = fold(node, attributes_of(node), [known.values[name] for name in inputs], self._opset)
-            if folded is not None:
-                for name, value in zip(node.output, folded, strict=False):
-                    known.learn(name, value)
-                return
+        if self._folded(node, kind, inputs):
+            return
         body = self._body(node, kind) if kind not in (*RULES, *NOT_TAKEN) and depth < _DEEPEST else None
         if body is not None:
             self._wanted.update(name for inner in body for name in reads_of(inner))
@@ -93,6 +94,8 @@ class _Walker:
                 self.visit(inner, depth + 1)
             return
         constant = all(name in known.weights for name in inputs)
+        if constant and self._made_before(node):
+            return
         if self._carry_over is not None:
             node = self._carry_over(node)
         found = self._infer(node, kind)
@@ -104,6 +107,41 @@ class _Walker:
             known.weights.update(name for name in node.output if name)
         else:
             self.nodes.append(node)
+
+    def _folded(self, node: onnx.NodeProto, kind: str, inputs: Sequence[str]) -> bool:
+        """Whether the outputs of ``node`` could be computed and are known now."""
+        known = self._known
+        if "::" in kind or not all(name in known.values for name in inputs):
+            return False
+        results = fold(node, attributes_of(node), [known.values[name] for name in inputs], self._opset)
+        for name, value in zip(node.output, results or (), strict=False):
+            known.learn(name, value)
+        return results is not None
+
+    def _reading(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        changed = onnx.NodeProto()
+        changed.CopyFrom(node)
+        changed.input[:] = [self._same.get(name, name) for name in node.input]
+        return changed
+
+    def _made_before(self, node: onnx.NodeProto) -> bool:
+        """Whether the same operator on the same weights has been seen: a shared weight stays shared."""
+        attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
+        names: Sequence[str] = node.input
+        if node.op_type != "Identity":
+            key = (node.domain, node.op_type, tuple(node.input), attributes)
+            names = self._made.setdefault(key, node.output)
+        if names is node.output:
+            return False
+        for name, first in zip(node.output, names, strict=False):
+            if name in self._wanted and first not in self._known.types:
+                return False
+        for name, first in zip(node.output, names, strict=False):
+            if first in self._known.types:
+                self._same[name] = first
+                self._known.types[name] = self._known.types[first]
+                self._known.weights.add(name)
+        return True
 
     def _body(self, node: onnx.NodeProto, kind: str) -> list[onnx.NodeProto] | None:
         """Return the nodes that stand for ``node``, if there are such."""

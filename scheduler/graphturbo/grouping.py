@@ -83,7 +83,8 @@ class Grouper:
 
     def _straight(self) -> None:
         """Fig. 4a: a unique producer and its unique consumer."""
-        for first in list(self._nodes):
+        for start in list(self._nodes):
+            first = start
             while first in self._nodes and len(self._next[first]) == 1 and self._is_inner(first):
                 second = next(iter(self._next[first]))
                 if len(self._previous[second]) != 1 or not self._merge_pair(first, second):

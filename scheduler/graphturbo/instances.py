@@ -61,10 +61,9 @@ def split_into_instances(plan: FusionPlan, splits: Sequence[Split | None]) -> In
     graph = plan.graph
     instances: list[SubGraphInstance] = []
     writers: dict[str, list[int]] = {}
-    for group, split in enumerate(splits):
+    for group, wanted in enumerate(splits):
         layers = layers_by_pattern(graph, plan.groups[group].ops)
-        if len(layers) == 1:
-            split = None  # the tiles of a single layer are what its instances would be
+        split = wanted if len(layers) > 1 else None  # the tiles of a single layer are what its instances would be
         for index in range(1 if split is None else split.factor):
             instances.append(_instance(plan, group, layers, split, index))
             for name in instances[-1].writes:

@@ -47,7 +47,9 @@ def depth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -
     return order
 
 
-def peak_live_bytes(order: Sequence[int], producers: Mapping[int, frozenset[int]], output_bytes: Mapping[int, int]) -> int:
+def peak_live_bytes(
+    order: Sequence[int], producers: Mapping[int, frozenset[int]], output_bytes: Mapping[int, int]
+) -> int:
     """Return the most bytes of instance outputs that are alive at once when instances run in ``order``."""
     readers: dict[int, int] = {}
     for instance in order:

@@ -85,7 +85,9 @@ def _add_exchange(piece: Piece, readers: Sequence[tuple[int, LayerRun, str]], wa
         layer, element_bytes = run.layer, run.layer.graph.tensors[name].element_bytes
         most = 0
         for core in sample_cores(run.binding.cores):
-            need = required_regions(layer.graph, layer.ops, {layer.sink.name: run.binding.part(run.box, core)}).get(name)
+            need = required_regions(layer.graph, layer.ops, {layer.sink.name: run.binding.part(run.box, core)}).get(
+                name
+            )
             box = None if need is None else intersect(need, piece.box)
             if box is None:
                 continue

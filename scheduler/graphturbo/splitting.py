@@ -101,10 +101,10 @@ class SubGraph:
         """
         change = [0] * (len(self.ops) + 1)
         for root, size, begin, end in self._lifetimes:
-            if factor > 1 and matched is not None and matched.get(root, (None, False))[0] is not None:
-                size = -(-size // factor)
-            change[begin] += size
-            change[end + 1] -= size
+            reached = factor > 1 and matched is not None and matched.get(root, (None, False))[0] is not None
+            held = -(-size // factor) if reached else size
+            change[begin] += held
+            change[end + 1] -= held
         most = alive = 0
         for step in change:
             alive += step
@@ -199,9 +199,7 @@ def recompute_share(sub: SubGraph, matched: Mapping[str, tuple[int | None, bool]
     Zero at once where every tensor is cut cleanly; else counted for an inner instance through the access maps.
     """
     graph = sub.graph
-    clean = all(
-        name not in matched or matched[name][1] for position in sub.ops for name in graph.ops[position].outputs
-    )
+    clean = all(name not in matched or matched[name][1] for position in sub.ops for name in graph.ops[position].outputs)
     if clean:
         return 0.0
     output = graph.tensors[sub.output]

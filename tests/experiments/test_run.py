@@ -217,7 +217,7 @@ def test_a_failing_point_is_recorded_and_does_not_stop_the_rest(tmp_path: Path) 
     run_points([tiny(1), bad, tiny(2)], tmp_path, 1, lambda _, row: rows.append(row))
 
     stored = table(tmp_path)
-    assert [error is None for error in stored["error"]] == [True, False, True]
+    assert stored["error"].isna().tolist() == [True, False, True]
     assert "64" in str(stored["error"][1])
     assert stored["latency_s"].isna().tolist() == [False, True, False]
     assert (stored["batch"].tolist(), stored["kernels"].notna().tolist()) == ([4, 4, 4], [True, False, True])
@@ -237,7 +237,7 @@ def test_a_policy_from_a_file_that_raises_fails_its_own_points_only(tmp_path: Pa
     rows = table(tmp_path / "out")
     errors = {(row["policy"], row["clusters"]): row["error"] for row in rows.to_dict("records")}
     assert set(rows["policy"]) == {"faulty", "faulty(worst=9)"}
-    assert [place for place, error in errors.items() if error is not None] == [("faulty", "3")]
+    assert [place for place, error in errors.items() if isinstance(error, str)] == [("faulty", "3")]
     assert errors["faulty", "3"] == "policy faulty fails: IndexError: no such thing"
 
 
@@ -277,9 +277,7 @@ def test_another_process_with_another_hash_seed_gives_the_same_figures(policy: s
         for seed in ("1", "2")
     ]
 
-    first, second = (
-        {k: v for k, v in pd.read_json(o, typ="series").items() if k != "wall_s"} for o in outputs
-    )
+    first, second = ({**json.loads(output), "wall_s": 0} for output in outputs)
     assert first == second
 
 

@@ -1,0 +1,232 @@
+"""Operands on their way to the local buffers: tile by tile, two buffers each; weights ahead through the windows.
+
+A tile's operands come from DDR over DMA into the global buffer and from there over the on-chip path into the local
+buffers; what several cores need is broadcast where the machine can. Operands that stay in the global buffer for the
+layer are fetched once, in bursts.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from hw_models import Buffer
+from scheduler.emitting import SLOTS, Emitting
+from scheduler.prefetch import Ahead, Burst, Prefetch
+from scheduler.tiling import burst_bytes
+from scheduler.work import DEPTH, TileWork
+
+_DDR_TO_GLOBAL = ("ddr", "global_buffer")
+_GLOBAL_TO_LOCAL = ("global_buffer", "local_buffer")
+
+
+@dataclass(slots=True)
+class _Operand:
+    """The versions of one streamed operand so far."""
+
+    place: tuple[object, ...] | None = None
+    """Position of the tile that the current version belongs to."""
+    buffer: int = -1
+    users: list[int] = field(default_factory=list)
+    """For each version: the last instruction that uses it."""
+
+
+@dataclass(slots=True)
+class _Staged:
+    """An operand that stays in the global buffer: what has been fetched of it so far."""
+
+    left_bytes: int
+    buffer: int = -1
+    versions: dict[tuple[object, ...], int] = field(default_factory=dict)
+    """The DMA transfer that brought each version."""
+    ahead_bytes: int = 0
+    """Fetched beyond the versions used so far."""
+
+
+class OperandLoader:
+    """Writes the loads of one layer run."""
+
+    def __init__(self, emitting: Emitting, prefetch: Prefetch | None) -> None:
+        self._at = emitting
+        self._prefetch = prefetch
+        tiling = emitting.place.tiling
+        self._operands = {name: _Operand() for name in tiling.loads}
+        self._ahead = {name: Ahead(*parts) for name, parts in tiling.ahead.items()}
+        self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
+        self._passed: list[int] = []
+        """Last on-chip transfer of each tile that came through the global buffer."""
+        self._last_burst: dict[str, int] = {}
+        self._last_transfer: dict[str, int] = {}
+
+    def used_by(self, position: int) -> None:
+        """Note that the instruction at ``position`` uses the current version of every operand."""
+        for operand in self._operands.values():
+            if operand.users:
+                operand.users[-1] = position
+
+    def load(self, position: tuple[int, ...], depth_step: int, work: TileWork) -> list[int]:
+        """Bring the operands that change with this tile; return the transfers that the computation waits for."""
+        place = self._at.place
+        changing = []
+        for name, operand in self._operands.items():
+            depends = place.run.layer.dependencies.get(name, frozenset())
+            version = tuple(where for dim, where in enumerate(position) if dim in depends)
+            if DEPTH in depends:
+                version = (*version, depth_step)
+            if version != operand.place:
+                operand.place = version
+                changing.append(name)
+        if not changing:
+            return []
+        transfers = self._load_ahead([name for name in changing if name in self._ahead], work)
+        changing = [name for name in changing if name not in self._ahead]
+        if not changing:
+            return transfers
+        waits = self._free_slots(changing)
+        exclusive = [name for name in changing if not self._is_shared(name)]
+        shared = [name for name in changing if self._is_shared(name)]
+        kept = [load for name in changing if (load := self._from_global(name, work)) >= 0]
+        passing = [name for name in changing if name not in place.tiling.staged]
+        fetched, buffer = self._from_ddr(passing, work, waits)
+        moved = []
+        if place.has_global_buffer:
+            for names, one_for_all in ((exclusive, False), (shared, True)):
+                if names:
+                    moved.append(self._to_cores(names, work, one_for_all, (*waits, *fetched, *kept)))
+            if fetched:
+                for transfer in moved:
+                    self._at.builder.free(transfer, buffer)
+                self._passed.append(moved[-1])
+        else:
+            moved = fetched
+        for name in changing:
+            owner = moved[-1] if name in shared else moved[0]
+            self._last_transfer[name] = owner
+            self._allocate_operand(name, owner, work, name in shared)
+        return [*transfers, *moved]
+
+    def _load_ahead(self, names: list[str], work: TileWork) -> list[int]:
+        """Bring the next versions of weights through the windows: they wait for room there and for the launch only."""
+        transfers = []
+        for name in names:
+            assert self._prefetch is not None
+            ahead, operand = self._ahead[name], self._operands[name]
+            if operand.buffer >= 0:
+                self._at.builder.free(operand.users[-1], operand.buffer)
+            if ahead.entry is not None:
+                ahead.entry.user = operand.users[-1]
+            size = math.ceil(work.operand_bytes[name])
+            ahead.entry, waits = self._prefetch.local.admit(size)
+            burst = self._burst(name, work)
+            shared = self._is_shared(name)
+            transfer = self._to_cores([name], work, shared, (*waits, burst.load))
+            burst.left -= 1
+            if not burst.left:
+                self._at.builder.free(transfer, burst.buffer)
+                burst.entry.user = transfer
+            operand.users.append(-1)
+            self._allocate_operand(name, transfer, work, shared)
+            transfers.append(transfer)
+        return transfers
+
+    def _burst(self, name: str, work: TileWork) -> Burst:
+        """Return the DMA transfer that brings the operand's next version, adding it if the last one is used up."""
+        assert self._prefetch is not None
+        ahead, route = self._ahead[name], self._at.place.routes[name]
+        if ahead.burst is None or not ahead.burst.left:
+            size = math.ceil(work.operand_bytes[name]) * self._at.place.run.binding.cores // route.sharing
+            room = min(burst_bytes(self._at.device), self._prefetch.shared.capacity_bytes // (2 * len(self._ahead)))
+            versions = min(max(room // max(size, 1), 1), ahead.versions_left)
+            size = max(min(size * versions, ahead.bytes_left), 1)
+            entry, waits = self._prefetch.shared.admit(size)
+            after = dict.fromkeys((*waits, self._prefetch.launch))
+            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, after)
+            buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
+            ahead.burst = Burst(load, buffer, entry, versions)
+            ahead.versions_left -= versions
+            ahead.bytes_left -= size
+        return ahead.burst
+
+    def _is_shared(self, name: str) -> bool:
+        return self._at.place.broadcast and self._at.place.routes[name].sharing > 1
+
+    def _free_slots(self, changing: list[str]) -> tuple[int, ...]:
+        """Return the last uses of the versions whose slots are filled now, and end the current versions' lives."""
+        waits: dict[int, None] = {}
+        for name in changing:
+            operand = self._operands[name]
+            if operand.buffer >= 0:
+                self._at.builder.free(operand.users[-1], operand.buffer)
+            if len(operand.users) >= SLOTS:
+                waits[operand.users[-SLOTS]] = None
+            operand.users.append(-1)
+        return tuple(waits)
+
+    def _from_ddr(self, names: list[str], work: TileWork, waits: tuple[int, ...]) -> tuple[list[int], int]:
+        """Fetch what lies in DDR: into the global buffer, or straight into the local ones where there is none."""
+        cores = self._at.place.run.binding.cores
+        size = 0
+        for name in names:
+            route = self._at.place.routes[name]
+            size += math.ceil(work.operand_bytes[name] * route.from_ddr * cores / route.sharing)
+        if not size:
+            return [], -1
+        if not self._at.place.has_global_buffer:
+            fan_out = max(self._at.place.routes[name].sharing for name in names) if len(names) == 1 else 1
+            return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
+        slot = self._passed[-SLOTS:][:1] if len(self._passed) >= SLOTS else []
+        load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
+        return [load], self._at.builder.allocate(load, Buffer("global_buffer", size, label=f"{self._at.label} load"))
+
+    def _from_global(self, name: str, work: TileWork) -> int:
+        """Return the DMA burst that brings a staged operand's current version, a new one if need be; else -1."""
+        staged = self._staged.get(name)
+        if staged is None:
+            return -1
+        place = self._operands[name].place
+        assert place is not None
+        if place in staged.versions:
+            return staged.versions[place]
+        route = self._at.place.routes[name]
+        size = math.ceil(work.operand_bytes[name] * route.from_ddr) * self._at.place.run.binding.cores // route.sharing
+        if staged.ahead_bytes < size and staged.left_bytes:
+            fetched = min(max(burst_bytes(self._at.device), size - staged.ahead_bytes), staged.left_bytes)
+            load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)
+            if staged.buffer < 0:
+                whole = self._at.place.tiling.staged[name]
+                staged.buffer = self._at.builder.allocate(load, Buffer("global_buffer", whole, label=name))
+            staged.left_bytes -= fetched
+            staged.ahead_bytes += fetched
+            self._last_burst[name] = load
+        staged.ahead_bytes = max(staged.ahead_bytes - size, 0)
+        staged.versions[place] = self._last_burst[name]
+        return staged.versions[place]
+
+    def _to_cores(self, names: list[str], work: TileWork, one_for_all: bool, after: tuple[int, ...]) -> int:
+        """Move operands from the global buffer to the cores: each its own part, or one read for all that share it."""
+        streamed = {name: math.ceil(work.operand_bytes[name] * self._at.place.routes[name].streamed) for name in names}
+        if not one_for_all:
+            return self._at.transfer("path_load", "tile", _GLOBAL_TO_LOCAL, sum(streamed.values()), after)
+        cores = self._at.place.run.binding.cores
+        sharing = min(self._at.place.routes[name].sharing for name in names)
+        distinct = -(-sum(streamed.values()) * cores // sharing)
+        return self._at.transfer("broadcast", "weights", _GLOBAL_TO_LOCAL, distinct, after, sharing)
+
+    def _allocate_operand(self, name: str, owner: int, work: TileWork, shared: bool) -> None:
+        """Give the operand's new version its space in the local buffers."""
+        route = self._at.place.routes[name]
+        size = math.ceil(work.operand_bytes[name] * route.streamed)
+        cluster_wide = shared or not self._at.place.has_global_buffer
+        if cluster_wide:
+            size = size * self._at.device.cores_per_cluster
+        self._operands[name].buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size, label=name))
+
+    def release(self) -> None:
+        """End the lives of the last versions."""
+        for operand in self._operands.values():
+            if operand.buffer >= 0 and operand.users:
+                self._at.builder.free(operand.users[-1], operand.buffer)
+        for name, ahead in self._ahead.items():
+            if ahead.entry is not None:
+                ahead.entry.user = self._operands[name].users[-1]
+        for name, staged in self._staged.items():
+            if staged.buffer >= 0:
+                self._at.builder.free(self._last_transfer[name], staged.buffer)

@@ -1,0 +1,63 @@
+"""Finished tiles on their way out: to the global buffer, and in bursts to DDR."""
+
+from hw_models import Buffer
+from scheduler.emitting import SLOTS, Emitting
+from scheduler.tiling import burst_bytes
+from scheduler.work import TileWork
+
+
+class OutputStorer:
+    """Writes the stores of one layer run."""
+
+    def __init__(self, emitting: Emitting) -> None:
+        self._at = emitting
+        self._stored: list[int] = []
+        """Last instruction that takes each output tile out of the local buffer."""
+        self._gathered: list[tuple[int, int, int]] = []
+        """Output tiles in the global buffer that no burst has taken yet: transfer, buffer, bytes."""
+        self._sent: list[int] = []
+        """Bursts to DDR."""
+        self.first_path_store = -1
+        self.first_dma_store = -1
+
+    def slot(self) -> tuple[int, ...]:
+        """Return what has to end before another output tile has room."""
+        return tuple(self._stored[-SLOTS:][:1]) if len(self._stored) >= SLOTS else ()
+
+    def store(self, work: TileWork, computed: int, output: int, *, final: bool) -> None:
+        """Take the tile ``computed`` last, in buffer ``output``, where it belongs; gather tiles for DDR to bursts."""
+        at, scope = self._at, self._at.place.scope
+        if scope == "local_buffer":
+            return
+        size, cores = work.output_bytes, at.place.run.binding.cores
+        if not at.place.has_global_buffer:
+            sent = at.transfer("dma_store", "store", ("local_buffer", "ddr"), size * cores, (computed,))
+            at.builder.free(sent, output)
+            self._stored.append(sent)
+            self._note_burst(sent)
+            return
+        moved = at.transfer("path_store", "store", ("local_buffer", "global_buffer"), size, (computed,))
+        at.builder.free(moved, output)
+        self._stored.append(moved)
+        self.first_path_store = moved if self.first_path_store < 0 else self.first_path_store
+        if scope == "ddr":
+            if not self._gathered and len(self._sent) >= SLOTS:
+                at.builder.wait(moved, (self._sent[-SLOTS],))
+            buffer = at.builder.allocate(moved, Buffer("global_buffer", size, label=f"{at.label} store"))
+            self._gathered.append((moved, buffer, size * cores))
+            if final or sum(size for _, _, size in self._gathered) >= burst_bytes(at.device):
+                self._send()
+
+    def _send(self) -> None:
+        """Write the gathered tiles to DDR in one burst."""
+        total = sum(size for _, _, size in self._gathered)
+        sources = [moved for moved, _, _ in self._gathered]
+        sent = self._at.transfer("dma_store", "store", ("global_buffer", "ddr"), total, sources)
+        for _, buffer, _ in self._gathered:
+            self._at.builder.free(sent, buffer)
+        self._gathered = []
+        self._note_burst(sent)
+
+    def _note_burst(self, sent: int) -> None:
+        self._sent.append(sent)
+        self.first_dma_store = sent if self.first_dma_store < 0 else self.first_dma_store

@@ -1,0 +1,134 @@
+"""An architect's reading of real networks: no figure beats the machine it was simulated on."""
+
+from functools import cache
+
+import pytest
+
+from experiments.evaluate import Outcome, evaluate
+from experiments.points import DesignPoint, Workload
+from hw_models import load_hardware, preset_names, simulate, with_values
+from scheduler import ScheduleError, lower, make_policy, policy_types
+from workloads import load_network
+
+NETWORKS = {"mobilenet-v2": 4, "bert-tiny": 4, "dcgan": 8}
+POLICIES = tuple(sorted(policy_types()))
+EVERY_POINT = [(n, p, h) for n in NETWORKS for p in POLICIES for h in preset_names()]
+
+
+@cache
+def outcome(network: str, policy: str, hardware: str, batch: int) -> Outcome | None:
+    """The outcome, or None where the network does not fit the machine."""
+    try:
+        return evaluate(DesignPoint(Workload(network, batch), load_hardware(hardware), make_policy(policy)))
+    except ScheduleError:
+        return None
+
+
+@pytest.mark.parametrize(("network", "policy", "hardware"), EVERY_POINT)
+class TestEveryPoint:
+    @pytest.fixture
+    def point(self, network: str, policy: str, hardware: str) -> Outcome:
+        found = outcome(network, policy, hardware, NETWORKS[network])
+        if found is None:
+            pytest.skip("does not fit")
+        return found
+
+    def test_nothing_computes_faster_than_the_peak(self, point: Outcome, network: str, hardware: str) -> None:
+        machine = load_hardware(hardware)
+        macs = load_network(network).operations.macs * point.record.batch
+
+        assert point.record.latency_s >= macs / machine.peak_macs_per_s(point.record.dtype)
+
+    def test_nothing_moves_faster_than_the_memory(self, point: Outcome, hardware: str) -> None:
+        bandwidth = load_hardware(hardware).ddr.bandwidth_bytes_per_s
+
+        assert point.record.latency_s >= point.record.traffic_bytes["ddr"] / bandwidth
+
+    def test_every_weight_and_input_is_read_and_every_output_written(self, point: Outcome, network: str) -> None:
+        graph = load_network(network).with_dtype(point.record.dtype)
+        outputs = sum(graph.tensors[name].size_bytes for name in graph.outputs)
+
+        assert point.record.traffic_bytes["ddr"] >= outputs * point.record.batch
+
+    def test_nothing_is_more_than_fully_used(self, point: Outcome) -> None:
+        assert all(0 <= share <= 1 for share in point.record.utilisation.values())
+        assert any(share > 0 for share in point.record.utilisation.values())
+
+    def test_nothing_holds_more_than_its_capacity(self, point: Outcome, hardware: str) -> None:
+        machine = load_hardware(hardware)
+        shared = machine.global_buffer.capacity_bytes if machine.global_buffer else 0
+        capacities = {"local_buffer": machine.local_buffer.capacity_bytes, "global_buffer": shared}
+
+        for memory, capacity in capacities.items():
+            assert point.record.peak_occupancy_bytes.get(memory, 0) <= capacity
+
+    def test_figures_agree_with_each_other(self, point: Outcome) -> None:
+        record = point.record
+
+        assert record.throughput_per_s == pytest.approx(record.batch / record.latency_s)
+        assert record.energy_j == pytest.approx(sum(point.result.energy_pj.values()) * 1e-12)
+        assert all(energy >= 0 for energy in point.result.energy_pj.values())
+        assert sum(point.result.critical_ps.values()) == pytest.approx(point.result.makespan_ps, rel=1e-6)
+        assert record.bottleneck in point.result.critical_ps
+        assert sum(record.tensor_scopes.values()) >= 1
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_most_presets_run_every_network(network: str) -> None:
+    ran = [h for h in preset_names() if all(outcome(network, p, h, NETWORKS[network]) for p in POLICIES)]
+
+    assert {"stcp920", "stcp920_paper"} <= set(ran)
+
+
+def test_graphturbo_spares_ddr_on_resnet50() -> None:
+    whole = outcome("resnet50", "graphturbo", "stcp920", 16)
+    layered = outcome("resnet50", "fixed-pattern", "stcp920", 16)
+
+    assert whole is not None
+    assert layered is not None
+    assert whole.record.traffic_bytes["ddr"] < layered.record.traffic_bytes["ddr"] / 2
+    assert whole.record.latency_s < layered.record.latency_s
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_fusing_followers_never_adds_traffic(network: str) -> None:
+    fused = outcome(network, "fixed-pattern", "stcp920", NETWORKS[network])
+    apart = outcome(network, "unfused", "stcp920", NETWORKS[network])
+
+    assert fused is not None
+    assert apart is not None
+    assert fused.record.kernels <= apart.record.kernels
+    assert fused.record.traffic_bytes["ddr"] <= apart.record.traffic_bytes["ddr"]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_more_bandwidth_does_not_slow_a_fixed_schedule(network: str) -> None:
+    machine = load_hardware("stcp920")
+    graph = load_network(network, batch=1).with_dtype("fp16")
+    program = lower(make_policy("fixed-pattern").schedule(graph, machine, "fp16"), machine, 4)
+    spans = [
+        simulate(program, with_values(machine, {"ddr.bandwidth": f"{gigabytes} GB/s"})).makespan_ps
+        for gigabytes in (30, 60, 120, 240, 480)
+    ]
+
+    assert spans == sorted(spans, reverse=True)
+
+
+def test_more_clusters_share_a_batch() -> None:
+    machine = load_hardware("stcp920")
+    latencies = []
+    for clusters in (1, 2, 4):
+        changed = with_values(machine, {"clusters": clusters})
+        point = DesignPoint(Workload("mobilenet-v2", 8), changed, make_policy("graphturbo"))
+        latencies.append(evaluate(point).record.latency_s)
+
+    assert latencies == sorted(latencies, reverse=True)
+
+
+def test_a_batch_that_does_not_divide_is_padded() -> None:
+    point = DesignPoint(Workload("bert-tiny", 5), load_hardware("stcp920"), make_policy("fixed-pattern"))
+    padded = DesignPoint(Workload("bert-tiny", 6), load_hardware("stcp920"), make_policy("fixed-pattern"))
+    uneven, even = evaluate(point).record, evaluate(padded).record
+
+    assert (uneven.batch, uneven.latency_s) == (5, even.latency_s)
+    assert uneven.throughput_per_s < even.throughput_per_s
