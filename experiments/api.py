@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.evaluate import Job, Outcome, check_dtype, default_dtype, run_graph, share_of_cluster
+from experiments.decompose import run_decomposed
+from experiments.evaluate import check_dtype, default_dtype, share_of_cluster
+from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload, policy_of
 from experiments.run import run_points
 from experiments.store import read_results
@@ -37,7 +39,7 @@ def simulate(
     clusters, share = share_of_cluster(batch, machine.clusters)
     dtype = check_dtype(dtype or default_dtype(machine), machine)
     cast = graph.with_batch(share).with_dtype(dtype)
-    return run_graph(cast, machine, chosen, Job(graph.name, batch, clusters, dtype))
+    return run_decomposed(cast, machine, chosen, Job(graph.name, batch, clusters, dtype))
 
 
 def sweep(

@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from experiments.answers import Answer, Console, table
 from experiments.evaluate import Outcome, evaluate
+from experiments.job import scheduled
 from experiments.points import DesignPoint, Workload, policy_of
 from fusion import unfused_intermediate_bytes
 from hw_models import load_hardware, with_values, write_perfetto
@@ -46,9 +47,7 @@ def _point(arguments: argparse.Namespace) -> DesignPoint:
     spec = load_hardware(arguments.hardware)
     settings = _assignments(getattr(arguments, "set", []), "--set")
     spec = with_values(spec, settings) if settings else spec
-    workload = Workload(
-        arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify
-    )
+    workload = Workload(arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify)
     return DesignPoint(workload, spec, _policy(arguments))
 
 
@@ -82,11 +81,7 @@ def _show_outcome(outcome: Outcome) -> None:
         for name, size in record.traffic_bytes.items()
     ]  # fmt: skip
     table("Memories", ("memory", "traffic", "peak occupancy", "bandwidth used", "outputs kept"), memories)()
-    units = [
-        (name, f"{share:.1%}")
-        for name, share in record.utilisation.items()
-        if name not in record.traffic_bytes
-    ]
+    units = [(name, f"{share:.1%}") for name, share in record.utilisation.items() if name not in record.traffic_bytes]
     table("Units", ("unit", "busy"), units)()
 
 
@@ -99,7 +94,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     if arguments.dtype is not None:
         graph = graph.with_dtype(arguments.dtype)
     policy = _policy(arguments)
-    schedule = policy.schedule(graph, spec, arguments.dtype or "fp32")
+    schedule = scheduled(graph, spec, policy, arguments.dtype or "fp32")
     plan = schedule.plan
     after = Operations()
     for instance in schedule.instances:

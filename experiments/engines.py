@@ -76,7 +76,7 @@ class DaskCluster:
         waiting = iter(points)
         first = self._submitted(compute, islice(waiting, _IN_FLIGHT_ON_CLUSTER))
         running = dict(first)
-        done = self._distributed.as_completed(list(running))
+        done = self._distributed.as_completed(list(running), loop=self._client.loop)
         for future in done:
             try:
                 row: Row = future.result()

@@ -1,29 +1,27 @@
 """From a design point to its figures: the one flow, graph to plan to schedule to program to trace."""
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import get_args
 
-from experiments.points import DesignPoint, RunRecord, Workload
-from hw_models import AnyHardware, HardwareError, MatrixUnit, Program, SimulationResult, simulate
+from experiments.decompose import run_decomposed
+from experiments.job import Job, Outcome
+from experiments.points import DesignPoint, Workload
+from hw_models import AnyHardware, HardwareError, MatrixUnit
 from hw_models.clustered_dsa import DType
-from hw_models.quantities import PS_PER_S
-from scheduler import Policy, Schedule, ScheduleError, TilingCache, lower, policy_label
+from scheduler import TilingCache
 from workloads import Graph, WorkloadError, load_network
 
+__all__ = [
+    "Outcome",
+    "check_dtype",
+    "default_dtype",
+    "evaluate",
+    "machine_dtypes",
+    "own_batch",
+    "share_of_cluster",
+]
+
 _PREFERRED: tuple[DType, ...] = ("fp16", "bf16", "fp32", "int8")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A design point with everything that was made on the way."""
-
-    record: RunRecord
-    schedule: Schedule
-    program: Program
-    result: SimulationResult
 
 
 def default_dtype(hardware: AnyHardware) -> str:
@@ -82,62 +80,5 @@ def evaluate(point: DesignPoint, tilings: TilingCache | None = None) -> Outcome:
     batch = workload.batch if workload.batch is not None else own_batch(workload.model)
     clusters, share = share_of_cluster(batch, hardware.clusters)
     graph = _network(workload, share, dtype)
-    return run_graph(graph, hardware, point.policy, Job(workload.label, batch, clusters, dtype), tilings)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is run where: names and sizes that the record states."""
-
-    label: str
-    batch: int
-    clusters: int
-    dtype: str
-
-
-def run_graph(
-    graph: Graph, hardware: AnyHardware, policy: Policy, job: Job, tilings: TilingCache | None = None
-) -> Outcome:
-    """Return the outcome of one cluster's ``graph`` on ``job.clusters`` clusters."""
-    started = time.perf_counter()
-    schedule = _scheduled(graph, hardware, policy, job.dtype)
-    program = lower(schedule, hardware, job.clusters, tilings)
-    result = simulate(program, hardware)
-    latency_s = result.makespan_ps / PS_PER_S
-    if not latency_s:
-        raise WorkloadError(f"{graph.name}: there is nothing to compute")
-    record = RunRecord(
-        model=job.label,
-        hardware=hardware.name,
-        policy=policy_label(policy),
-        batch=job.batch,
-        dtype=job.dtype,
-        latency_s=latency_s,
-        throughput_per_s=job.batch / latency_s,
-        energy_j=result.energy_j,
-        kernels=schedule.kernels,
-        traffic_bytes=dict(result.traffic_bytes),
-        utilisation=_rounded(result.utilisation),
-        peak_occupancy_bytes=dict(result.peak_occupancy_bytes),
-        tensor_scopes=dict(schedule.tensor_scopes),
-        bottleneck=result.bottleneck,
-        simulated_events=result.simulated_events,
-        wall_s=time.perf_counter() - started,
-    )
-    return Outcome(record, schedule, program, result)
-
-
-def _scheduled(graph: Graph, hardware: AnyHardware, policy: Policy, dtype: str) -> Schedule:
-    """Return the policy's schedule; whatever goes wrong in somebody else's policy is a ``ScheduleError``."""
-    try:
-        return policy.schedule(graph, hardware, dtype)
-    except (WorkloadError, HardwareError, ScheduleError):
-        raise
-    except Exception as error:
-        if type(policy).__module__.startswith("scheduler."):
-            raise
-        raise ScheduleError(f"policy {policy.name} fails: {type(error).__name__}: {error}") from error
-
-
-def _rounded(shares: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(share, 9) for name, share in shares.items()}
+    job = Job(workload.label, batch, clusters, dtype)
+    return run_decomposed(graph, hardware, point.policy, job, tilings)

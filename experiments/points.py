@@ -15,6 +15,7 @@ from scheduler import Policy, ScheduleError, make_policy, policy_label
 from workloads import zoo_entry
 
 _DECIDES_FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
+_DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py")
 
 Figure = float | int | str | None
 
@@ -94,9 +95,7 @@ def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
     try:
         return make_policy(name, options)
     except SystemExit as stop:
-        raise ScheduleError(
-            f"policy file {name!r} exits with {stop.code!r}; needs to define a policy"
-        ) from stop
+        raise ScheduleError(f"policy file {name!r} exits with {stop.code!r}; needs to define a policy") from stop
 
 
 @cache
@@ -108,7 +107,8 @@ def code_hash() -> str:
         folder = Path(spec.origin).parent if spec is not None and spec.origin else Path()
         for file in sorted(folder.rglob("*.py")):
             digest.update(f"{package}/{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes())
-    digest.update((Path(__file__).parent / "evaluate.py").read_bytes())
+    for name in _DECIDES_FIGURES_HERE:
+        digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()
 
 

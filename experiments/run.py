@@ -1,7 +1,6 @@
 """Running many design points: resumable, figures on disk as soon as they are known, none twice."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments.engines import Engine, Row, open_engine
@@ -59,24 +58,13 @@ class Runner:
         return self._store.rows([point.key for point in points])
 
 
-@contextmanager
-def open_runner(folder: Path, engine: Engine, on_point: OnPoint | None = None) -> Iterator[Runner]:
-    """Return what computes points on ``engine`` and keeps their rows in ``folder``."""
-    with ResultStore(folder) as store:
-        yield Runner(store, engine, on_point)
-
-
-def run_points(
-    points: Sequence[DesignPoint], folder: Path, workers: int = 0, on_point: OnPoint | None = None
-) -> int:
+def run_points(points: Sequence[DesignPoint], folder: Path, workers: int = 0, on_point: OnPoint | None = None) -> int:
     """Compute the points that ``folder`` does not have yet; return how many those were.
 
     ``workers`` processes (one per core by default); with one, everything happens in this process. Rows are
     stored as they come, so that a run that is killed goes on where it was.
     """
-    with (
-        open_engine(min(workers, len(points)) if workers else 0) as engine,
-        open_runner(folder, engine, on_point) as runner,
-    ):
+    with open_engine(min(workers, len(points)) if workers else 0) as engine, ResultStore(folder) as store:
+        runner = Runner(store, engine, on_point)
         runner.rows(points)
         return runner.computed

@@ -20,8 +20,9 @@ from experiments.config import Experiment
 from experiments.engines import EngineError, Row, open_engine
 from experiments.grid import Grid, read_experiment
 from experiments.points import DesignPoint
-from experiments.run import OnPoint, Runner, open_runner
+from experiments.run import OnPoint, Runner
 from experiments.search import nsga2
+from experiments.store import ResultStore
 from experiments.study import rewrite_report, write_report
 
 _MOST_FAILURES_SHOWN = 5
@@ -37,21 +38,18 @@ def run(arguments: argparse.Namespace) -> Answer:
     planned = grid.size if budget is None else min(budget, grid.size)
     failed: list[Row] = []
     with (
-        open_engine(
-            min(arguments.workers, planned) if arguments.workers else 0, arguments.scheduler
-        ) as engine,
+        open_engine(min(arguments.workers, planned) if arguments.workers else 0, arguments.scheduler) as engine,
+        ResultStore(folder) as store,
         _progress(planned, failed) as on_point,
-        open_runner(folder, engine, on_point) as runner,
     ):
+        runner = Runner(store, engine, on_point)
         points = _computed(experiment, grid, runner)
     report_path = write_report(experiment, points, folder)
     data = {
         "experiment": experiment.name, "points": len(points), "computed": runner.computed,
         "failed": len(failed), "folder": str(folder), "report": str(report_path),
     }  # fmt: skip
-    reasons = [
-        f"  {row['model']} under {row['policy']}: {row['error']}" for row in failed[:_MOST_FAILURES_SHOWN]
-    ]
+    reasons = [f"  {row['model']} under {row['policy']}: {row['error']}" for row in failed[:_MOST_FAILURES_SHOWN]]
     summary = f"{len(points)} design points, {runner.computed} computed now, {len(failed)} failed"
     return Answer(data, lambda: say(f"{summary}; {report_path}", *reasons))
 

@@ -9,8 +9,9 @@ is one kernel; every tensor stays in the local buffers if it fits there for as l
 (the global buffer only stages). The paper says no more about the reproduction; AStitch itself targets GPUs.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
@@ -31,6 +32,9 @@ class AStitch:
     """Keep tensors on chip where they fit, without splitting into instances."""
 
     name: ClassVar[str] = "astitch"
+
+    batches_per_cluster: PositiveInt | Literal["best"] | None = None
+    """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (GraphTurbo, section 5.1)."""
 
     def plan(self, graph: Graph, spec: ClusteredDsa) -> FusionPlan:
         found = group_subgraphs(graph, _UNBOUNDED, 0.0)

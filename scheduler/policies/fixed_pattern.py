@@ -1,7 +1,8 @@
 """TVM's fixed fusion patterns, layer by layer through DDR: what the papers compare with as "TVM" on a DSA."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.fixed_pattern import fixed_pattern_plan
@@ -18,6 +19,9 @@ class FixedPattern:
     """One complex operator with its followers a kernel; tiles overlap inside a kernel, kernels do not."""
 
     name: ClassVar[str] = "fixed-pattern"
+
+    batches_per_cluster: PositiveInt | Literal["best"] | None = None
+    """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (GraphTurbo, section 5.1)."""
 
     def plan(self, graph: Graph, spec: ClusteredDsa) -> FusionPlan:
         return fixed_pattern_plan(graph)

@@ -11,7 +11,7 @@ layer starts when the one before has ended. The readings of each algorithm are s
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
@@ -37,6 +37,8 @@ class GraphTurbo:
 
     name: ClassVar[str] = "graphturbo"
 
+    batches_per_cluster: PositiveInt | Literal["best"] | None = None
+    """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (section 5.1)."""
     outputs: Literal["local", "global"] = "local"
     """Where outputs are kept as long as they fit: the local buffers, or (Fig. 15's first variant) the global one."""
     instances: bool = True

@@ -134,8 +134,7 @@ def test_a_policy_file_that_changes_makes_new_points(tmp_path: Path) -> None:
 
 def test_a_random_search_draws_distinct_points_and_the_same_ones_again(tmp_path: Path) -> None:
     text = (
-        sweeping("clusters", f"[{', '.join(map(str, range(1, 101)))}]")
-        + "search: {method: random, budget: 9, seed: 3}"
+        sweeping("clusters", f"[{', '.join(map(str, range(1, 101)))}]") + "search: {method: random, budget: 9, seed: 3}"
     )
     points = points_of(tmp_path, text)
 
@@ -205,9 +204,7 @@ def huge() -> str:
         "clusters": "",
         "cores_per_cluster": "",
     }
-    sweeps = (
-        f"{path}: [{', '.join(f'{i}{unit}' for i in range(1, 1001))}]" for path, unit in thousand.items()
-    )
+    sweeps = (f"{path}: [{', '.join(f'{i}{unit}' for i in range(1, 1001))}]" for path, unit in thousand.items())
     return f"workloads: [bert-tiny]\nhardware: {{base: stcp920, sweep: {{{', '.join(sweeps)}}}}}\npolicies: [unfused]\n"
 
 

@@ -1,0 +1,1 @@
+"""Experiments that reproduce papers: files to run, the papers' figures, and tables that put ours beside them."""

@@ -1,0 +1,251 @@
+"""GraphTurbo's evaluation, ours beside the paper's.
+
+``python -m experiments.papers.graphturbo_tables RESULTS [OUT.md]``: RESULTS holds one folder per experiment file of
+``experiments/papers/graphturbo``, as ``dsascape run`` leaves it. Missing folders leave their table out. Nothing here
+computes a figure; it reads results and the paper's numbers.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.store import StoreError, read_results
+from hw_models.yaml_file import read_yaml
+
+FOLDER = Path(__file__).parent / "graphturbo"
+TVM_RESULTS = ("table2-tvm-1", "table2-tvm-2", "table2-tvm-4", "table2-tvm-64")
+MISSING = "n/a"
+_THOUSAND = 1000
+_MEMORIES = {"ddr": "DDR", "global_buffer": "LLB", "local_buffer": "L1"}
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table; numbers are rounded to three digits, None is "n/a"."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return MISSING
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:.3g}"
+    return str(value)
+
+
+def relative(ours: float | None, paper: float | None) -> str:
+    """Return by how much ours differs from the paper's: "+12 %"."""
+    if not ours or not paper:
+        return MISSING
+    return f"{(ours / paper - 1) * 100:+.0f} %"
+
+
+class Results:
+    """The stored rows of one or several experiments; empty where nothing was run."""
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        frames = []
+        for name in names:
+            try:
+                frames.append(read_results(folder / name))
+            except StoreError:
+                continue
+        self.frame = pd.concat(frames) if frames else pd.DataFrame(columns=["model", "policy", "batch"])
+
+    def __bool__(self) -> bool:
+        return len(self.frame) > 0
+
+    def figure(self, column: str, model: str, batch: int, policy: str) -> float | None:
+        """Return one figure, None if that point was not run or failed."""
+        rows = self.frame
+        chosen = rows[(rows["model"] == model) & (rows["batch"] == batch) & rows["policy"].str.startswith(policy)]
+        if chosen.empty or column not in chosen or pd.isna(chosen.iloc[0][column]):
+            return None
+        return float(chosen.iloc[0][column])
+
+
+def geometric_mean(values: Iterable[float | None]) -> float | None:
+    """Return the geometric mean of what is there."""
+    logs = [math.log(value) for value in values if value]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def table1(paper: Mapping[str, Any], results: Results) -> str:
+    """Return BERT-128 under different batches."""
+    rows = []
+    for batch, per_cluster, per_s, milliseconds in paper["table1"]:
+        tvm = results.figure("throughput_per_s", "bert-base-128", batch, "fixed-pattern")
+        mine = results.figure("throughput_per_s", "bert-base-128", batch, "graphturbo")
+        by_latency = 1e3 * batch / milliseconds
+        rows.append(
+            (batch, per_cluster, per_s, by_latency, tvm, relative(tvm, per_s), relative(tvm, by_latency), mine)
+        )
+    columns = (
+        "batch", "batches/cluster (TVM)", "TVM, paper's throughput [1/s]", "batch ÷ paper's latency [1/s]",
+        "fixed-pattern [1/s]", "to the first", "to the second", "graphturbo [1/s]",
+    )  # fmt: skip
+    return markdown(columns, rows)
+
+
+def table2(paper: Mapping[str, Any], tvm: Results, rest: Results) -> str:
+    """Return the ten networks: throughput under TVM's schedule, and the speed-ups over it (Fig. 14)."""
+    rows, over_tvm, over_astitch = [], [], []
+    for label, network in paper["networks"].items():
+        model, batch = network["model"], network["batch"]
+        base = tvm.figure("throughput_per_s", model, batch, "fixed-pattern")
+        astitch = rest.figure("throughput_per_s", model, batch, "astitch")
+        graphturbo = rest.figure("throughput_per_s", model, batch, "graphturbo")
+        speedup = graphturbo / base if graphturbo and base else None
+        over_tvm.append(speedup)
+        over_astitch.append(graphturbo / astitch if graphturbo and astitch else None)
+        stitched = astitch / base if astitch and base else None
+        rows.append(
+            (label, model, batch, network["tvm_per_s"], base, relative(base, network["tvm_per_s"]), stitched, speedup)
+        )
+    columns = (
+        "", "network", "batch", "TVM, paper [1/s]", "fixed-pattern, ours [1/s]", "difference", "astitch ÷ fixed-pattern",
+        "graphturbo ÷ fixed-pattern",
+    )  # fmt: skip
+    means = paper["mean_speedup"]
+    summary = markdown(
+        ("mean speed-up of graphturbo", "paper", "ours (geometric)", "difference"),
+        [
+            ("over TVM", means["graphturbo_over_tvm"], geometric_mean(over_tvm),
+             relative(geometric_mean(over_tvm), means["graphturbo_over_tvm"])),
+            ("over AStitch", means["graphturbo_over_astitch"], geometric_mean(over_astitch),
+             relative(geometric_mean(over_astitch), means["graphturbo_over_astitch"])),
+            ("over TVM, ResNet-50 alone", paper["resnet50_speedup"], over_tvm[0],
+             relative(over_tvm[0], paper["resnet50_speedup"])),
+        ],
+    )  # fmt: skip
+    return markdown(columns, rows) + "\n\n" + summary
+
+
+def table3(paper: Mapping[str, Any], tvm: Results, rest: Results) -> str:
+    """Return how many outputs are kept in which memory."""
+    rows = []
+    for label, network in paper["networks"].items():
+        model, batch = network["model"], network["batch"]
+        printed = paper["table3"].get(label)
+        for memory, name in _MEMORIES.items():
+            column = f"tensor_scopes.{memory}"
+            paper_tvm, _, paper_turbo = printed[memory] if printed else (None, None, None)
+            base = tvm.figure(column, model, batch, "fixed-pattern")
+            mine = rest.figure(column, model, batch, "graphturbo")
+            rows.append((label, model, name, paper_tvm, _whole(base), paper_turbo, _whole(mine)))
+    columns = ("", "network", "memory", "TVM, paper", "fixed-pattern", "GraphTurbo, paper", "graphturbo")
+    return markdown(columns, rows)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+VARIANTS = (
+    ("outputs in LLB", "outputs=global"),
+    ("outputs in L1", "instances=false"),
+    ("+ instances", "instruction_scheduling=false"),
+    ("+ instruction scheduling", ""),
+)
+
+
+def figure15(paper: Mapping[str, Any], tvm: Results, results: Results) -> str:
+    """Return the ablation: speed-up of each variant over fixed-pattern."""
+    rows = []
+    columns_of: dict[str, list[float | None]] = {name: [] for name, _ in VARIANTS}
+    for label, network in paper["networks"].items():
+        model, batch = network["model"], network["batch"]
+        base = tvm.figure("throughput_per_s", model, batch, "fixed-pattern")
+        row: list[object] = [label, model]
+        for name, _ in VARIANTS:
+            ours = _variant(results, model, batch, name)
+            speedup = ours / base if ours and base else None
+            columns_of[name].append(speedup)
+            row.append(speedup)
+        rows.append(row)
+    rows.append(["", "geometric mean", *(geometric_mean(values) for values in columns_of.values())])
+    return markdown(("", "network", *(name for name, _ in VARIANTS)), rows)
+
+
+def _variant(results: Results, model: str, batch: int, variant: str) -> float | None:
+    """Return the throughput of the policy whose options are this variant's."""
+    wanted = dict(VARIANTS)[variant]
+    frame = results.frame
+    rows = frame[(frame["model"] == model) & (frame["batch"] == batch)]
+    for _, row in rows.iterrows():
+        options = str(row["policy"])
+        first = next((mark for _, mark in VARIANTS[:3] if mark in options), "")
+        if first == wanted and pd.notna(row.get("throughput_per_s")):
+            return float(row["throughput_per_s"])
+    return None
+
+
+def figure16(results: Results) -> str:
+    """Return utilisation of vector and matrix engine over the batch per cluster."""
+    rows = []
+    for _, row in results.frame.sort_values(["model", "dtype", "batch"]).iterrows():
+        used = [100 * float(row[f"utilisation.{unit}"]) for unit in ("vector", "matrix")]
+        rows.append((row["model"], row["dtype"], int(row["batch"]) // 4, *used, float(row["throughput_per_s"])))
+    return markdown(("network", "dtype", "batches/cluster", "VME busy [%]", "MME busy [%]", "throughput [1/s]"), rows)
+
+
+def table4(paper: Mapping[str, Any], rest: Results) -> str:
+    """Return the paper's compilation time beside our time to plan, lower and simulate."""
+    rows = []
+    for label, network in paper["networks"].items():
+        ours = [rest.figure("wall_s", network["model"], network["batch"], p) for p in ("astitch", "graphturbo")]
+        rows.append((label, network["model"], *paper["table4"][label][1:], *ours))
+    columns = ("", "network", "AStitch, paper [s]", "GraphTurbo, paper [s]", "astitch [s]", "graphturbo [s]")
+    return markdown(columns, rows)
+
+
+def page(results_folder: Path) -> str:
+    """Return the whole page as Markdown."""
+    paper = read_yaml(FOLDER / "paper.yaml")
+    tvm = Results(results_folder, TVM_RESULTS)
+    rest = Results(results_folder, ["table2"])
+    parts = [(FOLDER / "introduction.md").read_text(encoding="utf-8").rstrip()]
+    sections = (
+        (
+            "Table 1: BERT-128 under different batch sizes",
+            Results(results_folder, ["table1"]),
+            lambda r: table1(paper, r),
+        ),
+        ("Table 2 and Fig. 14: the ten networks", rest, lambda r: table2(paper, tvm, r)),
+        ("Table 3: where outputs are kept", rest, lambda r: table3(paper, tvm, r)),
+        (
+            "Fig. 15: what each step contributes",
+            Results(results_folder, ["fig15"]),
+            lambda r: figure15(paper, tvm, r),
+        ),
+        ("Fig. 16: utilisation over the batch", Results(results_folder, ["fig16"]), figure16),
+        ("Table 4: planning time", rest, lambda r: table4(paper, r)),
+    )
+    for title, results, make in sections:
+        if results:
+            parts.append(f"## {title}\n\n{make(results)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page to standard output or a file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("out", type=Path, nargs="?")
+    arguments = parser.parse_args(argv)
+    text = page(arguments.results)
+    if arguments.out is None:
+        sys.stdout.write(text)
+    else:
+        arguments.out.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,316 @@
+"""The command line is a contract: commands, keys, exit codes, one message for a mistake."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.cli import main
+from experiments.version import __version__
+from hw_models import preset_names
+from scheduler import policy_types
+from workloads import zoo_names
+
+MEMORIES = {"local_buffer", "global_buffer", "ddr"}
+SIMULATE_KEYS = [
+    "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j", "kernels",
+    "traffic_bytes", "utilisation", "peak_occupancy_bytes", "tensor_scopes", "bottleneck", "simulated_events",
+    "wall_s",
+]  # fmt: skip
+FUSE_KEYS = {
+    "model", "policy", "operators", "kernels", "intermediate_bytes_before", "intermediate_bytes_after",
+    "flops_before", "flops_after", "groups",
+}  # fmt: skip
+ON_STCP920 = ["--hardware", "stcp920", "--batch", "4"]
+TINY = ["simulate", "bert-tiny", *ON_STCP920, "--policy", "fixed-pattern"]
+STUDY = """# Does a larger buffer help?
+workloads: [{model: bert-tiny, batch: 4}]
+hardware: {base: stcp920, sweep: {local_buffer.capacity: [512 KiB, 1.25 MiB]}}
+policies: [fixed-pattern, graphturbo]
+"""
+
+
+class Terminal:
+    """Runs commands and keeps what they print."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.err = ""
+
+    def out(self, *argv: str, code: int = 0) -> str:
+        assert main(argv) == code
+        captured = self._capsys.readouterr()
+        self.err = captured.err
+        return captured.out
+
+    def json(self, *argv: str) -> Any:
+        """What ``--json`` prints: one line, one object."""
+        text = self.out(*argv, "--json")
+        assert text.count("\n") == 1
+        return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+    def refused(self, *argv: str) -> str:
+        """The one message of a mistake."""
+        assert self.out(*argv, code=2) == ""
+        assert self.err.count("dsascape: ") == 1
+        assert self.err.startswith("dsascape: ")
+        assert "Traceback" not in self.err
+        return self.err
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capsys)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of ``STUDY``; the experiment file is gone."""
+    place = tmp_path_factory.mktemp("study")
+    (place / "study.yaml").write_text(STUDY)
+    assert main(["run", str(place / "study.yaml"), "--out", str(place / "out"), "--workers", "1"]) == 0
+    (place / "study.yaml").unlink()
+    return place / "out"
+
+
+class TestCatalogue:
+    def test_models(self, terminal: Terminal) -> None:
+        listed = terminal.json("models")["models"]
+
+        assert [entry["name"] for entry in listed] == list(zoo_names())
+        assert all(entry["operators"] > 0 and entry["gflop"] > 0 for entry in listed)
+
+    def test_one_model(self, terminal: Terminal) -> None:
+        found = terminal.json("models", "bert-tiny")
+
+        assert found["model"] == "bert-tiny"
+        assert sum(kind["flops_share"] for kind in found["kinds"]) == pytest.approx(1)
+        assert "MatMul" in terminal.out("models", "bert-tiny")
+
+    def test_hardware(self, terminal: Terminal) -> None:
+        listed = terminal.json("hardware")["hardware"]
+
+        assert [entry["name"] for entry in listed] == list(preset_names())
+        assert "stcp920" in terminal.out("hardware")
+
+    def test_one_machine(self, terminal: Terminal) -> None:
+        assert terminal.json("hardware", "stcp920")["name"] == "stcp920"
+        assert "local_buffer.capacity" in terminal.out("hardware", "stcp920")
+
+    def test_policies(self, terminal: Terminal) -> None:
+        listed = terminal.json("policies")["policies"]
+
+        assert {entry["name"] for entry in listed} == set(policy_types())
+        assert all(entry["what"] for entry in listed)
+        assert "graphturbo" in terminal.out("policies")
+
+
+class TestSimulate:
+    @pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "graphturbo"])
+    def test_json_has_the_promised_keys(self, policy: str, terminal: Terminal) -> None:
+        found = terminal.json("simulate", "bert-tiny", *ON_STCP920, "--policy", policy)
+
+        assert list(found) == SIMULATE_KEYS
+        assert (found["model"], found["hardware"], found["policy"]) == ("bert-tiny", "stcp920", policy)
+        assert (found["batch"], found["dtype"]) == (4, "fp16")
+        assert set(found["traffic_bytes"]) == set(found["peak_occupancy_bytes"]) == MEMORIES
+        assert set(found["tensor_scopes"]) <= MEMORIES
+        assert all(0 <= share <= 1 for share in found["utilisation"].values())
+        assert found["throughput_per_s"] == pytest.approx(4 / found["latency_s"])
+
+    def test_people_get_tables(self, terminal: Terminal) -> None:
+        shown = terminal.out(*TINY)
+
+        assert "bert-tiny, batch 4, fp16 on stcp920 under fixed-pattern" in shown
+        assert "bound by" in shown
+        assert "ddr" in shown
+
+    def test_set_changes_the_machine(self, terminal: Terminal) -> None:
+        slow = terminal.json(*TINY, "--set", "ddr.bandwidth=1 GB/s")
+
+        assert slow["latency_s"] > terminal.json(*TINY)["latency_s"]
+
+    def test_option_changes_the_policy(self, terminal: Terminal) -> None:
+        found = terminal.json(*TINY[:-1], "graphturbo", "--option", "order=bfs")
+        assert found["policy"] == "graphturbo(order=bfs)"
+
+    def test_dtype_and_sequence(self, terminal: Terminal) -> None:
+        found = terminal.json(*TINY, "--dtype", "int8", "--sequence", "64")
+        assert (found["model"], found["dtype"]) == ("bert-tiny-64", "int8")
+
+    def test_a_trace_is_json_that_perfetto_opens(self, terminal: Terminal, tmp_path: Path) -> None:
+        terminal.json(*TINY, "--trace", str(tmp_path / "trace.json"))
+        events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+        spans = [event for event in events if event["ph"] == "X"]
+        assert spans
+        assert all({"name", "ts", "dur", "pid", "tid"} <= set(event) for event in spans)
+
+    def test_a_path_is_a_model_and_a_spec_is_a_machine(self, terminal: Terminal, tmp_path: Path) -> None:
+        from_zoo = terminal.json(*TINY)
+        machine = tmp_path / "machine.yaml"
+        machine.write_text((Path(__file__).resolve().parents[2] / "hw_models/presets/stcp920.yaml").read_text())
+        found = terminal.json("simulate", "bert-tiny", "--batch", "4", "--hardware", str(machine), *TINY[-2:])
+
+        assert {**found, "wall_s": 0} == {**from_zoo, "wall_s": 0}
+
+
+class TestFuse:
+    @pytest.mark.parametrize("policy", sorted(policy_types()))
+    def test_json_has_the_promised_keys(self, policy: str, terminal: Terminal) -> None:
+        found = terminal.json("fuse", "bert-tiny", "--policy", policy)
+
+        assert set(found) == FUSE_KEYS
+        names = [name for group in found["groups"] for name in group]
+        assert len(names) == len(set(names)) == found["operators"]
+        assert found["kernels"] <= len(found["groups"]) <= found["operators"]
+        assert found["intermediate_bytes_after"] <= found["intermediate_bytes_before"]
+        assert found["flops_after"] >= found["flops_before"] > 0
+
+    def test_people_get_reasons(self, terminal: Terminal) -> None:
+        assert "why it ends" in terminal.out("fuse", "bert-tiny", "--policy", "fixed-pattern")
+
+
+class TestRunAndReport:
+    def test_run_leaves_table_csv_and_page(self, folder: Path) -> None:
+        assert {"results.sqlite", "results.csv", "report.html"} <= {entry.name for entry in folder.iterdir()}
+
+    def test_run_answers_in_json(self, terminal: Terminal, tmp_path: Path) -> None:
+        (tmp_path / "study.yaml").write_text(STUDY.replace("[fixed-pattern, graphturbo]", "[unfused]"))
+        found = terminal.json("run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "o"), "--workers", "1")
+
+        assert (found["experiment"], found["points"], found["computed"], found["failed"]) == ("study", 2, 2, 0)
+        assert Path(found["report"]).is_file()
+
+    def test_without_out_the_folder_is_named_after_the_study(
+        self, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("study.yaml").write_text("name: my study\n" + STUDY.replace("[fixed-pattern, graphturbo]", "[unfused]"))
+
+        assert "2 design points, 2 computed now, 0 failed" in terminal.out("run", "study.yaml", "--workers", "1")
+        assert Path("out/my study/report.html").is_file()
+
+    def test_report_writes_the_same_page_without_the_experiment_file(self, terminal: Terminal, folder: Path) -> None:
+        page, csv = folder / "report.html", folder / "results.csv"
+        before, table = without_clock(page.read_text()), csv.read_text()
+        page.unlink()
+        csv.unlink()
+
+        assert terminal.out("report", str(folder)).strip() == str(page), "the path on one line, however long"
+        assert without_clock(page.read_text()) == before
+        assert csv.read_text() == table
+        assert terminal.json("report", str(folder)) == {"report": str(page)}
+
+    def test_report_of_a_folder_that_is_none(self, terminal: Terminal, tmp_path: Path) -> None:
+        assert "is not the folder of a finished run" in terminal.refused("report", str(tmp_path))
+
+    def test_report_of_damaged_notes(self, terminal: Terminal, tmp_path: Path) -> None:
+        for name in ("experiment.json", "timelines.json"):
+            (tmp_path / name).write_text("[]")
+        assert "damaged" in terminal.refused("report", str(tmp_path))
+
+    def test_a_file_in_place_of_the_folder(self, terminal: Terminal, tmp_path: Path) -> None:
+        (tmp_path / "study.yaml").write_text(STUDY)
+        message = terminal.refused("run", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "study.yaml"))
+        assert "study.yaml" in message
+        assert (tmp_path / "study.yaml").read_text() == STUDY
+
+
+def without_clock(page: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "", page)
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("argv", "texts"),
+        [
+            ([], ["COMMAND"]),
+            (["fly"], ["'fly'", "simulate"]),
+            (["simulate"], ["MODEL, --hardware, --policy"]),
+            (["simulate", "bert-tiny", "--policy", "unfused"], ["--hardware"]),
+            ([*TINY, "--fast"], ["--fast"]),
+            ([*TINY, "--batch", "0"], ["--batch", "'0'", "whole number from 1"]),
+            ([*TINY, "--batch", "many"], ["--batch", "'many'"]),
+            ([*TINY, "--dtype", "fp7"], ["'fp7'", "fp16"]),
+            ([*TINY, "--dtype", "bf16"], ["stcp920 does not compute bf16"]),
+            ([*TINY, "--set", "clusters"], ["--set", "NAME=VALUE"]),
+            ([*TINY, "--set", "cluster=2"], ["cluster", "did you mean clusters?"]),
+            ([*TINY, "--set", "local_buffer.capacity=512"], ["local_buffer.capacity", "no unit"]),
+            ([*TINY, "--option", "foo=1"], ["fixed-pattern", "foo"]),
+            ([*TINY, "--trace", "/nowhere/at/all.json"], ["/nowhere/at/all.json"]),
+            ([*TINY[:-1], "graphturb"], ["'graphturb'", "nearest: graphturbo"]),
+            ([*TINY[:-1], "nothere.py"], ["nothere.py", "not there"]),
+            (["simulate", "resnet51", *TINY[2:]], ["'resnet51'", "nearest: resnet50"]),
+            (["simulate", "nosuch.onnx", *TINY[2:]], ["nosuch.onnx", "No such file"]),
+            (["simulate", "empty.onnx", *TINY[2:]], ["empty.onnx"]),
+            (["simulate", "page.onnx", *TINY[2:]], ["page.onnx", "not an ONNX model"]),
+            (["simulate", "folder.onnx", *TINY[2:]], ["folder.onnx", "is not a file"]),
+            (["simulate", "folder", *TINY[2:]], ["'folder'", ".onnx"]),
+            (["simulate", "dcgan", *TINY[2:], "--sequence", "8"], ["dcgan", "sequence"]),
+            (["simulate", "bert-tiny", "--hardware", "stcp92", "--policy", "unfused"], ["did you mean stcp920?"]),
+            (["simulate", "bert-tiny", "--hardware", "no.yaml", "--policy", "unfused"], ["no.yaml: no such file"]),
+            (["fuse", "bert-tiny", "--policy", "nothing"], ["'nothing'"]),
+            (["fuse", "bert-tiny", "--policy", "unfused", "--dtype", "fp7"], ["'fp7'"]),
+            (["models", "resnet51"], ["'resnet51'"]),
+            (["hardware", "stcp92"], ["stcp92"]),
+            (["run", "nothere.yaml"], ["nothere.yaml: no such file"]),
+            (["run", "folder"], ["folder: is a directory"]),
+            (["report", "nothere"], ["nothere"]),
+        ],
+    )
+    def test_end_with_two_and_one_message(
+        self, argv: list[str], texts: list[str], terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Path("empty.onnx").touch()
+        Path("page.onnx").write_text("<!DOCTYPE html><html><body>404</body></html>")
+        Path("folder.onnx").mkdir()
+        Path("folder").mkdir()
+
+        message = terminal.refused(*argv)
+        assert all(text in message for text in texts), message
+
+    @pytest.mark.parametrize("argv", [["simulate"], [*TINY, "--dtype", "fp7"], ["report", "nothere"]])
+    def test_are_one_object_with_json(self, argv: list[str], terminal: Terminal) -> None:
+        found = json.loads(terminal.out(*argv, "--json", code=2))
+
+        assert list(found) == ["error"]
+        assert found["error"] in terminal.err
+
+    def test_a_policy_file_that_raises_while_it_plans(self, terminal: Terminal, tmp_path: Path) -> None:
+        (tmp_path / "broken.py").write_text(
+            "from dataclasses import dataclass\n"
+            "from scheduler.policies.unfused import Unfused\n\n"
+            "@dataclass(frozen=True)\nclass Broken(Unfused):\n"
+            '    name: str = "broken"\n\n'
+            "    def schedule(self, graph, spec, dtype):\n        return graph.nothing\n"
+        )
+        for command in (["simulate", "bert-tiny", "--hardware", "stcp920"], ["fuse", "bert-tiny"]):
+            message = terminal.refused(*command, "--policy", str(tmp_path / "broken.py"))
+            assert "policy broken fails: AttributeError" in message
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["simulate", "--help"], ["run", "--help"]])
+def test_help_and_version_end_with_zero(argv: list[str], terminal: Terminal) -> None:
+    shown = terminal.out(*argv)
+    assert shown == f"dsascape {__version__}\n" if argv == ["--version"] else shown.startswith("usage: dsascape")
+
+
+def test_a_reader_that_goes_is_no_crash() -> None:
+    program = "from experiments.cli import entry_point; entry_point()"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    for argv in (["hardware", "stcp920", "--json"], ["hardware", "stcp920"]):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, *argv], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait() == 141
