@@ -65,9 +65,7 @@ def sweep(
         settings = dict(zip(axes, combination, strict=True))
         spec = with_values(machine, settings) if settings else machine
         swept = {path: str(value) for path, value in settings.items()}
-        points += [
-            DesignPoint(Workload(network, batch), spec, policy, swept, file) for policy, file in chosen
-        ]
+        points += [DesignPoint(Workload(network, batch), spec, policy, swept, file) for policy, file in chosen]
     with TemporaryDirectory() as temporary:
         place = Path(temporary if folder is None else folder)
         run_points(points, place, workers)

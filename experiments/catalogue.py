@@ -58,9 +58,7 @@ def _one_model(name: str) -> Answer:
     ]
     rows = [(d["kind"], d["count"], f"{d['flops_share']:.2%}", f"{d['bytes_share']:.2%}") for d in data]
     title = f"{graph.name}: {len(graph.ops)} operators, {flops / 1e9:.3g} GFLOP at batch {graph.batch}"
-    return Answer(
-        {"model": graph.name, "kinds": data}, table(title, ("operator", "count", "FLOPs", "bytes"), rows)
-    )
+    return Answer({"model": graph.name, "kinds": data}, table(title, ("operator", "count", "FLOPs", "bytes"), rows))
 
 
 def hardware(arguments: argparse.Namespace) -> Answer:
@@ -88,9 +86,7 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         local = format_bytes(spec.local_buffer.capacity_bytes)
         shared = "none" if spec.global_buffer is None else format_bytes(spec.global_buffer.capacity_bytes)
         shape = f"{spec.clusters} x {spec.cores_per_cluster}"
-        rows.append(
-            (name, shape, f"{tera:.4g} ({dtype})", local, shared, spec.ddr.bandwidth_bytes_per_s / 1e9)
-        )
+        rows.append((name, shape, f"{tera:.4g} ({dtype})", local, shared, spec.ddr.bandwidth_bytes_per_s / 1e9))
     columns = ("name", "clusters x cores", "peak TOP/s", "local buffer", "global buffer", "DDR (GB/s)")
     return Answer({"hardware": found}, table("Machines", columns, rows))
 

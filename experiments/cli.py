@@ -40,9 +40,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    main = _Parser(
-        prog="dsascape", description="Design-space explorer for machines that run neural networks."
-    )
+    main = _Parser(prog="dsascape", description="Design-space explorer for machines that run neural networks.")
     main.add_argument("--version", action="version", version=f"dsascape {__version__}")
     main.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
     subparsers = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -63,31 +61,21 @@ def parser() -> argparse.ArgumentParser:
     simulate = add("simulate", commands.simulate, "simulate one network on one machine")
     _network_options(simulate)
     simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
-    simulate.add_argument(
-        "--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file"
-    )
-    simulate.add_argument(
-        "--option", action="append", default=[], metavar="K=V", help="an option of the policy"
-    )
-    simulate.add_argument(
-        "--set", action="append", default=[], metavar="A.B=V", help="change a value of the machine"
-    )
+    simulate.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
+    simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help="change a value of the machine")
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 
     fuse = add("fuse", commands.fuse, "a policy's plan and its figures")
     _network_options(fuse)
     fuse.add_argument("--policy", required=True, metavar="P")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
-    fuse.add_argument(
-        "--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)"
-    )
+    fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
 
     run = add("run", runs.run, "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
-    run.add_argument(
-        "--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)"
-    )
+    run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
     run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="who computes")
     run.add_argument("--scheduler", metavar="ADDRESS", help="of the dask cluster, such as tcp://host:8786")
 
@@ -101,9 +89,7 @@ def _network_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("model", metavar="MODEL", help="a network of the zoo, or a path to an .onnx file")
     sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
-    sub.add_argument(
-        "--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)"
-    )
+    sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
     sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
 
 

@@ -35,9 +35,7 @@ def _counts(value: Any) -> Any:
     """Refuse what is neither a count nor a list of counts, in one message for both."""
     wrong = [each for each in (value if isinstance(value, list) else [value]) if not _is_count(each)]
     if value is not None and (wrong or value == []):
-        raise ValueError(
-            f"has {shown(wrong[0] if wrong else value)}; needs whole numbers from 1 to {LARGEST_COUNT}"
-        )
+        raise ValueError(f"has {shown(wrong[0] if wrong else value)}; needs whole numbers from 1 to {LARGEST_COUNT}")
     return value
 
 
@@ -74,9 +72,7 @@ class HardwareEntry(BaseModel):
 
     base: Name
     values: dict[Name, Scalar] = Field(default_factory=dict, alias="set")
-    sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(
-        default_factory=dict
-    )
+    sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(default_factory=dict)
 
     @pydantic.model_validator(mode="after")
     def _sets_or_sweeps(self) -> "HardwareEntry":
@@ -100,9 +96,7 @@ class Search(BaseModel):
     @pydantic.model_validator(mode="after")
     def _budget_unless_grid(self) -> "Search":
         if (self.method == "grid") != (self.budget is None):
-            raise ValueError(
-                f"method {self.method} {'takes no' if self.method == 'grid' else 'needs a'} budget"
-            )
+            raise ValueError(f"method {self.method} {'takes no' if self.method == 'grid' else 'needs a'} budget")
         return self
 
 
@@ -128,9 +122,7 @@ class Experiment(BaseModel):
     workloads: Annotated[list[WorkloadEntry], Field(min_length=1, max_length=1000)]
     hardware: Annotated[list[HardwareEntry], Field(min_length=1, max_length=1000)]
     policies: Annotated[list[dict[Name, dict[Name, Any]]], Field(min_length=1, max_length=1000)]
-    objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = [
-        "latency_s"
-    ]
+    objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = ["latency_s"]
     """What is shown against each other, and what ``nsga2`` improves."""
     search: Search = Search()
     question: str = ""
@@ -149,9 +141,7 @@ class Experiment(BaseModel):
     @classmethod
     def _names_are_policies(cls, value: Any) -> Any:
         return (
-            [{entry: {}} if isinstance(entry, str) else entry for entry in value]
-            if isinstance(value, list)
-            else value
+            [{entry: {}} if isinstance(entry, str) else entry for entry in value] if isinstance(value, list) else value
         )
 
     @field_validator("policies")

@@ -59,9 +59,7 @@ class Processes:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(future), future.result()
         except BrokenProcessPool as error:
-            text = (
-                "a worker process died, perhaps for want of memory; rows so far are kept; try fewer --workers"
-            )
+            text = "a worker process died, perhaps for want of memory; rows so far are kept; try fewer --workers"
             raise EngineError(text) from error
 
 
@@ -86,17 +84,13 @@ class DaskCluster:
                 self._distributed.CancelledError,
                 self._distributed.KilledWorker,
             ) as error:
-                raise EngineError(
-                    f"the dask cluster lost a point: {type(error).__name__}: {error}"
-                ) from error
+                raise EngineError(f"the dask cluster lost a point: {type(error).__name__}: {error}") from error
             yield running.pop(future), row
             for another, point in self._submitted(compute, islice(waiting, 1)):
                 running[another] = point
                 done.add(another)
 
-    def _submitted(
-        self, compute: Compute, points: Iterable[DesignPoint]
-    ) -> Iterator[tuple[Any, DesignPoint]]:
+    def _submitted(self, compute: Compute, points: Iterable[DesignPoint]) -> Iterator[tuple[Any, DesignPoint]]:
         for point in points:
             yield self._client.submit(compute, point, key=f"dsascape-{point.key}", pure=False), point
 
@@ -139,15 +133,11 @@ def _dask_cluster(scheduler: str) -> Iterator[Engine]:
     try:
         distributed = importlib.import_module("dask.distributed")
     except ImportError as error:
-        raise EngineError(
-            "--engine dask needs dask: python -m pip install 'dsascape[distributed]'"
-        ) from error
+        raise EngineError("--engine dask needs dask: python -m pip install 'dsascape[distributed]'") from error
     try:
         client = distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        raise EngineError(
-            f"--scheduler has {scheduler!r}, where no dask scheduler answers ({error})"
-        ) from error
+        raise EngineError(f"--scheduler has {scheduler!r}, where no dask scheduler answers ({error})") from error
     try:
         yield DaskCluster(distributed, client)
     finally:

@@ -96,9 +96,7 @@ class Grid:
             if len(self._built) >= _MOST_MACHINES_KEPT:
                 self._built.clear()
             self._built[family, *digits] = machine
-        return DesignPoint(
-            workload, machine, policy, {**sizes, **{k: str(v) for k, v in settings.items()}}, file
-        )
+        return DesignPoint(workload, machine, policy, {**sizes, **{k: str(v) for k, v in settings.items()}}, file)
 
     def chosen(self, search: Search) -> list[DesignPoint]:
         """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
@@ -124,9 +122,7 @@ def read_experiment(path: Path) -> tuple[Experiment, Grid]:
     if asked > MOST_POINTS and experiment.search.method == "grid":
         sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
         where = sweeps[0] if sweeps else "workloads"
-        raise ExperimentError(
-            f"{path}: {where}: asks for {asked} design points in all; at most {MOST_POINTS} are run"
-        )
+        raise ExperimentError(f"{path}: {where}: asks for {asked} design points in all; at most {MOST_POINTS} are run")
     policies = []
     for position, entry in enumerate(experiment.policies):
         ((name, options),) = entry.items()
@@ -181,17 +177,13 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
 def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
     """Return the base machine with its values set; every swept value is tried on it, to show mistakes."""
     with _at(path, f"{where}.base"):
-        base = load_hardware(
-            str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base
-        )
+        base = load_hardware(str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base)
     with _at(path, f"{where}.set"):
         base = with_values(base, entry.values) if entry.values else base
     for swept, values in entry.sweep.items():
         with _at(path, f"{where}.sweep.{swept}"):
             if swept in ("name", "kind"):
-                raise HardwareError(
-                    "is no quantity; machines of other names and kinds are entries of their own"
-                )
+                raise HardwareError("is no quantity; machines of other names and kinds are entries of their own")
             for value in values:
                 with_values(base, {swept: value})
     return Machines(base, {swept: tuple(values) for swept, values in entry.sweep.items()})
@@ -204,8 +196,7 @@ def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: P
         first = models.setdefault(workload.label, workload.model)
         if first != workload.model and ".onnx" in (Path(first).suffix, Path(workload.model).suffix):
             raise ExperimentError(
-                f"{path}: workloads: {first} and {workload.model} are both called {workload.label!r}; "
-                "rename one file"
+                f"{path}: workloads: {first} and {workload.model} are both called {workload.label!r}; rename one file"
             )
 
 

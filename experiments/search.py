@@ -62,9 +62,7 @@ def _evolved(
         # A whole generation is asked for before anything is told: its order of arrival does not matter.
         trials = [study.ask() for _ in range(population)]
         numbers = [_number(grid, workload, trial) for trial in trials]
-        fresh = list(dict.fromkeys(number for number in numbers if number not in known))[
-            : budget - len(known)
-        ]
+        fresh = list(dict.fromkeys(number for number in numbers if number not in known))[: budget - len(known)]
         for number, row in zip(fresh, rows([grid.point(number) for number in fresh]), strict=True):
             known[number] = costs(row, objectives)
         idle = 0 if fresh else idle + 1

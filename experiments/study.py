@@ -94,9 +94,7 @@ def _hardware_rows(machine: AnyHardware, experiment: Experiment) -> list[tuple[s
     """Return the machine's values by dotted path; swept ones are in the report's own table."""
     data = machine.model_dump(by_alias=True)
     swept = {path for entry in experiment.hardware for path in entry.sweep}
-    return [
-        (path, "swept" if path in swept else readable(str(_at(data, path)))) for path in known_paths(machine)
-    ]
+    return [(path, "swept" if path in swept else readable(str(_at(data, path)))) for path in known_paths(machine)]
 
 
 def _at(data: Any, path: str) -> Any:

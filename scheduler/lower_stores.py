@@ -2,7 +2,6 @@
 
 from hw_models import Buffer
 from scheduler.emitting import SLOTS, Emitting
-from scheduler.tiling import burst_bytes
 from scheduler.work import TileWork
 
 
@@ -45,7 +44,7 @@ class OutputStorer:
                 at.builder.wait(moved, (self._sent[-SLOTS],))
             buffer = at.builder.allocate(moved, Buffer("global_buffer", size, label=f"{at.label} store"))
             self._gathered.append((moved, buffer, size * cores))
-            if final or sum(size for _, _, size in self._gathered) >= burst_bytes(at.device):
+            if final or sum(size for _, _, size in self._gathered) >= at.place.tiling.store_burst_bytes:
                 self._send()
 
     def _send(self) -> None:

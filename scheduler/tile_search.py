@@ -22,6 +22,8 @@ WORTHWHILE = 0.99
 """A change has to bring the estimate down to this share."""
 AROUND = 0.8
 """Weights go around the windows only if that brings the estimate down to this share: it does not see other layers."""
+_BURSTS_AT_LEAST = 8
+"""Bursts of output tiles that the free part of the global buffer holds: they shrink where it is small."""
 MOST_CLIMBS = 12
 
 
@@ -68,6 +70,7 @@ class _Search:
             name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_ddr) for name, route in request.routes.items()
         }
         self._found: dict[_Halvings, Tiling] = {}
+        self._burst = min(burst_bytes(device), max(request.staging_bytes // _BURSTS_AT_LEAST, 1))
         self._has_global = device.global_buffer_bytes > 0
 
     def _candidate_orders(self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -157,7 +160,7 @@ class _Search:
         if self._request.output_scope != "ddr":
             return 0
         tile = output_bytes * self._request.cores
-        return 2 * (burst_bytes(self._device) // tile * tile + tile) if tile < burst_bytes(self._device) else 2 * tile
+        return 2 * (self._burst // tile * tile + tile) if tile < self._burst else 2 * tile
 
     def _halved(self, halvings: _Halvings) -> Iterator[_Halvings]:
         for place, limit in enumerate(self._limits):
@@ -209,7 +212,7 @@ class _Search:
         return Tiling(
             part=request.part, tile=tile, order=order, depth=depth, depth_extent=self._depth_extent, loads=loads,
             ahead=ahead, staged=staged, buffer_bytes=buffers, staging_bytes=staging,
-            window_bytes=window, tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
+            window_bytes=window, store_burst_bytes=self._burst, tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
             estimate_ps=estimate_ps(request, choice, self._device),
         )  # fmt: skip
 

@@ -46,6 +46,8 @@ class Tiling:
     """Global buffer that staged operands, and two tiles of everything else on its way, take."""
     window_bytes: tuple[int, int]
     """Of the local and the global window: what the weights in flight take."""
+    store_burst_bytes: int
+    """Output tiles gather in the global buffer to bursts of this size before they go to DDR."""
     tile_bytes: int
     """Of one tile alone: its operands and its output once."""
     estimate_ps: float

@@ -74,13 +74,27 @@ class Layer:
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Tensors that are read outside the layer, the sink first."""
-        graph, inside = self.graph, set(self.ops)
+        inside = set(self.ops)
         found = {self.sink.name: None}
         for position in self.ops:
-            for name in graph.ops[position].outputs:
-                if name in graph.outputs or any(reader not in inside for reader in graph.consumers[name]):
-                    found[name] = None
+            op = self.graph.ops[position]
+            if not op.is_view:
+                found.update((name, None) for name in op.outputs if self._leaves(name, inside))
         return tuple(found)
+
+    def _leaves(self, name: str, inside: set[int]) -> bool:
+        """Whether a tensor, or a view of it, is read by an operator outside or is a result of the network."""
+        graph = self.graph
+        if name in graph.outputs:
+            return True
+        for reader in graph.consumers[name]:
+            op = graph.ops[reader]
+            if op.is_view:
+                if any(self._leaves(alias, inside) for alias in op.outputs):
+                    return True
+            elif reader not in inside:
+                return True
+        return False
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from workloads.cache import cached
 from workloads.graph import Graph
-from workloads.onnx_import import import_onnx
+from workloads.onnx_file import parse_onnx, read_bytes
+from workloads.onnx_import import ImportOptions, graph_from_file
 from workloads.zoo import zoo_entry
 
 
@@ -15,13 +17,24 @@ def load_network(
     ``batch`` and ``sequence`` default to the zoo's entry or to the sizes in the file. Raises
     ``WorkloadError`` for an unknown name (with the nearest ones) and for a file that cannot be taken.
     """
-    if Path(name_or_path).suffix == ".onnx":
-        return import_onnx(Path(name_or_path), batch=batch, sequence=sequence, simplify=simplify)
+    path = Path(name_or_path)
+    if path.suffix == ".onnx":
+        options = ImportOptions(batch, sequence, simplify)
+        content = read_bytes(path)
+        return cached(content, str(path), options, lambda: _imported(content, path.stem, str(path), options))
     entry = zoo_entry(str(name_or_path))
-    return import_onnx(
-        entry.read_bytes(),
-        name=entry.name,
+    options = ImportOptions(
         batch=entry.default_batch if batch is None else batch,
         sequence=entry.sequence if sequence is None else sequence,
         simplify=simplify,
     )
+    return cached(
+        entry.path.read_bytes(),
+        entry.name,
+        options,
+        lambda: _imported(entry.read_bytes(), entry.name, entry.name, options),
+    )
+
+
+def _imported(content: bytes, name: str, where: str, options: ImportOptions) -> Graph:
+    return graph_from_file(parse_onnx(content, where), name, options)

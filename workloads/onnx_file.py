@@ -45,18 +45,22 @@ class OnnxFile:
     opset: int
 
 
-def read_onnx(path: Path) -> OnnxFile:
-    """Return the model in ``path``; raise ``WorkloadError`` if it is not one."""
+def read_bytes(path: Path) -> bytes:
+    """Return the content of the file ``path``; raise ``WorkloadError`` if it cannot be had."""
     try:
         size = path.stat().st_size
         if not path.is_file():
             raise WorkloadError(f"{path}: is not a file")
         if size > LARGEST_FILE_BYTES:
             raise WorkloadError(f"{path}: has {size} bytes; an ONNX file holds at most {LARGEST_FILE_BYTES}")
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror or error}") from error
-    return parse_onnx(data, str(path))
+
+
+def read_onnx(path: Path) -> OnnxFile:
+    """Return the model in ``path``; raise ``WorkloadError`` if it is not one."""
+    return parse_onnx(read_bytes(path), str(path))
 
 
 def parse_onnx(data: bytes, where: str) -> OnnxFile:

@@ -1,5 +1,6 @@
 """From an ONNX file to a Graph: shapes made static, shape arithmetic folded, every operator a loop nest."""
 
+import zlib
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -28,16 +29,17 @@ class ImportOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reimport:
+class Reimport:
     """Rebuilds the network from its file at another batch size; pickles as the bytes of the stripped file."""
 
-    data: bytes
+    packed: bytes
+    """The file without the values of its large weights, compressed."""
     where: str
     name: str
     options: ImportOptions
 
     def __call__(self, batch: int) -> Graph:
-        file = parse_onnx(self.data, self.where)
+        file = parse_onnx(zlib.decompress(self.packed), self.where)
         return graph_from_file(file, self.name, replace(self.options, batch=batch))
 
 
@@ -73,7 +75,7 @@ def graph_from_file(file: OnnxFile, name: str, options: ImportOptions) -> Graph:
         walk = walk_file(file, wanted, before=walk, change=change)
     if options.simplify:
         walk = simplified(walk, [entry.name for entry in file.model.graph.output])
-    rebuild = _Reimport(_stripped(file), file.where, name, options)
+    rebuild = Reimport(zlib.compress(_stripped(file), 1), file.where, name, options)
     return build_graph(file, name, walk, tuple(own), batch or own_batch, rebuild)
 
 

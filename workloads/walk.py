@@ -13,7 +13,7 @@ from workloads.expansion import branch_body, function_body, reads_of
 from workloads.graph import WorkloadError
 from workloads.known import Known, Typed, Walk, attributes_of, node_name, typed_values
 from workloads.onnx_file import ELEMENTS, OnnxFile
-from workloads.operators import NOT_TAKEN, RULES, kind_of
+from workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
 from workloads.operators.registry import ShapeRule
 from workloads.rescale import Change
 
@@ -159,6 +159,8 @@ class _Walker:
     def _infer(self, node: onnx.NodeProto, kind: str) -> dict[str, Typed]:
         """Return the types of the node's outputs: by the ONNX standard's rule or the registered one."""
         known = self._known
+        if "::" in kind and kind not in RULES:
+            load_extensions()
         rule = RULES.get(kind)
         if rule is not None and rule.shapes is not None:
             return self._registered(node, kind, rule.shapes)

@@ -1,4 +1,4 @@
-"""A run computes every point once, keeps what it has through a kill, and gives the same figures however it is spread."""
+"""A run computes every point once, keeps what it has through a kill, and has the same figures however it is spread."""
 
 import json
 import os
@@ -17,10 +17,10 @@ import pandas as pd
 import pytest
 
 from experiments.cli import main
-from experiments.engines import EngineError, open_engine
+from experiments.engines import EngineError, Row, open_engine
 from experiments.grid import read_experiment
 from experiments.points import DesignPoint, RunRecord, Workload
-from experiments.run import Row, Runner, row_of, run_points
+from experiments.run import Runner, row_of, run_points
 from experiments.store import ALWAYS, ResultStore, StoreError, read_results, write_csv
 from hw_models import load_hardware, with_values
 from scheduler import make_policy

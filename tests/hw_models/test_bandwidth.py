@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 import simpy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hw_models.bandwidth import Flow, SharedBandwidth, max_min_rates, whole_ps
@@ -68,6 +68,7 @@ class TestMaxMinRates:
 
         assert max_min_rates([idle, flow(9, 0)], [3])[0][idle] == 0
 
+    @settings(deadline=None)
     @given(shared_ports())
     def test_no_port_is_above_its_capacity_and_nobody_above_its_demand(
         self, drawn: tuple[list[Flow], list[float]]
@@ -81,6 +82,7 @@ class TestMaxMinRates:
         for port, capacity in enumerate(capacities):
             assert _load(port, rates) <= capacity * (1 + TOLERANCE)
 
+    @settings(deadline=None)
     @given(shared_ports())
     def test_nobody_can_get_more_unless_somebody_with_no_more_gets_less(
         self, drawn: tuple[list[Flow], list[float]]
@@ -104,6 +106,7 @@ class TestMaxMinRates:
             ]
             assert limits[each] in full
 
+    @settings(deadline=None)
     @given(shared_ports(), st.randoms())
     def test_the_order_of_flows_does_not_matter(
         self, drawn: tuple[list[Flow], list[float]], random: Random
@@ -190,6 +193,7 @@ class TestSharedBandwidth:
         assert timeline.run() == [("both", 200), ("other", 200)]
         assert timeline.flows["both"].longest_limit == "memory1"
 
+    @settings(deadline=None)
     @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 400)), min_size=1, max_size=8))
     def test_a_busy_memory_moves_at_its_bandwidth(self, wishes: list[tuple[int, int]]) -> None:
         timeline = Timeline()

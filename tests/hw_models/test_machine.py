@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hw_models import (
@@ -445,6 +445,7 @@ class TestProducts:
     ) -> None:
         assert run(product("mm", rows, columns, depth, count)).makespan_ps == time_ps
 
+    @settings(deadline=None)
     @given(st.integers(1, 300), st.integers(1, 300), st.integers(1, 300))
     def test_no_tile_beats_the_peak_and_full_ones_reach_it(self, rows: int, columns: int, depth: int) -> None:
         unit = SPEC.units["matrix"]
@@ -570,6 +571,7 @@ class TestDescription:
         with pytest.raises(HardwareError, match=r"energy\.mac has fp16; needs int8 too, which units\.matrix"):
             load_hardware(mine)
 
+    @settings(deadline=None)
     @given(st.integers(0, 10**12), st.integers(1, 10**12))
     def test_a_transfer_takes_whole_picoseconds_rounded_up(self, size_bytes: int, rate: int) -> None:
         time_ps = ceil_ps(size_bytes, rate)

@@ -166,6 +166,7 @@ def instructions_of(draw: st.DrawFn, unit: str, shared: str, cores: int) -> AnyI
     )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(cases())
 def test_every_instruction_runs_once_after_what_it_waits_for(case: Case) -> None:
     trace = case.run().trace
@@ -176,6 +177,7 @@ def test_every_instruction_runs_once_after_what_it_waits_for(case: Case) -> None
         assert all(trace.end_ps[b] <= trace.start_ps[position] for b in instruction.after)
 
 
+@settings(deadline=None)
 @given(cases())
 def test_a_queue_is_served_in_order_and_never_beyond_its_servers(case: Case) -> None:
     trace = case.run().trace
@@ -190,6 +192,7 @@ def test_a_queue_is_served_in_order_and_never_beyond_its_servers(case: Case) -> 
             assert under_way <= unit.servers
 
 
+@settings(deadline=None)
 @given(cases())
 def test_an_instruction_starts_the_moment_that_the_one_that_released_it_ends(case: Case) -> None:
     trace = case.run().trace
@@ -199,7 +202,7 @@ def test_an_instruction_starts_the_moment_that_the_one_that_released_it_ends(cas
         assert cause != position
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_bytes_moved_are_those_that_the_program_says(case: Case) -> None:
     expected: dict[str, int] = dict.fromkeys(case.machine.memories, 0)
@@ -218,7 +221,7 @@ def test_bytes_moved_are_those_that_the_program_says(case: Case) -> None:
         assert result.energy_pj[memory] == pytest.approx(size * getattr(case.spec.energy, memory))
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_occupancy_follows_the_trace_and_never_exceeds_capacity(case: Case) -> None:
     result = case.run()
@@ -260,6 +263,7 @@ def _changes(case: Case, result: SimulationResult) -> dict[str, list[tuple[int, 
     return changes
 
 
+@settings(deadline=None)
 @given(cases())
 def test_the_makespan_is_at_least_every_bound(case: Case) -> None:
     result = case.run()
@@ -279,6 +283,7 @@ def test_the_makespan_is_at_least_every_bound(case: Case) -> None:
         assert result.makespan_ps + 1 >= size / bandwidth * PS_PER_S
 
 
+@settings(deadline=None)
 @given(cases())
 def test_the_critical_path_explains_the_whole_makespan(case: Case) -> None:
     result = case.run()
@@ -288,6 +293,7 @@ def test_the_critical_path_explains_the_whole_makespan(case: Case) -> None:
     assert set(result.critical_ps) <= known
 
 
+@settings(deadline=None)
 @given(cases())
 def test_utilisation_is_a_share(case: Case) -> None:
     result = case.run()
@@ -296,7 +302,7 @@ def test_utilisation_is_a_share(case: Case) -> None:
     assert all(0 <= share <= 1 for share in result.utilisation.values())
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_members_in_lockstep_do_what_each_of_them_does(case: Case) -> None:
     try:

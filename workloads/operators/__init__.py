@@ -23,6 +23,7 @@ from workloads.operators.registry import (
     OperatorRule,
     UnsupportedOperatorError,
     kind_of,
+    load_extensions,
     operator,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "elementwise",
     "indexing",
     "kind_of",
+    "load_extensions",
     "matrix",
     "normalisation",
     "operator",

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
 from typing import Any, Literal
 
 import numpy as np
@@ -128,6 +130,7 @@ _SEQUENCES = "sequences and optional values have no static shape; export the net
 _UNROLL = "loops over sub-graphs are not taken; export the network unrolled"
 NOT_TAKEN: Mapping[str, str] = {
     "Loop": _UNROLL, "Scan": _UNROLL, "SequenceMap": _UNROLL,
+    "LinearAttention": "the standard defines it by a loop over time",
     "SequenceAt": _SEQUENCES, "SequenceConstruct": _SEQUENCES, "SequenceEmpty": _SEQUENCES,
     "SequenceErase": _SEQUENCES, "SequenceInsert": _SEQUENCES, "SequenceLength": _SEQUENCES,
     "SplitToSequence": _SEQUENCES, "ConcatFromSequence": _SEQUENCES, "Optional": _SEQUENCES,
@@ -159,6 +162,13 @@ def operator(
         return build
 
     return register
+
+
+@lru_cache(maxsize=1)
+def load_extensions() -> None:
+    """Import the modules that installed packages name in the entry points ``dsascape.operators``."""
+    for entry in entry_points(group="dsascape.operators"):
+        entry.load()
 
 
 def kind_of(domain: str, op_type: str) -> str:

@@ -1,0 +1,55 @@
+"""The list of the ONNX operators and what becomes of each: ``python -m workloads.operators.document``."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+
+from workloads.operators import NOT_TAKEN, RULES
+
+_SPECIAL = {
+    "Constant": "computed on import",
+    "Shape": "computed on import: shapes are static",
+    "Size": "computed on import: shapes are static",
+    "HannWindow": "computed on import, if its size is known",
+    "HammingWindow": "computed on import, if its size is known",
+    "BlackmanWindow": "computed on import, if its size is known",
+    "MelWeightMatrix": "computed on import, if its sizes are known",
+    "If": "replaced by its branch, if the condition is known",
+}
+_FROM_THE_FILE = frozenset({"NonMaxSuppression", "NonZero", "Compress", "Unique", "Range"})
+
+
+def standard_operators() -> dict[str, bool]:
+    """Return the operators of the default domain, deprecated ones aside, and whether others define them."""
+    schemas: Sequence[Any] = onnx.defs.get_all_schemas()
+    latest = {schema.name: schema for schema in schemas if schema.domain == "" and not schema.deprecated}
+    return {
+        name: schema.has_function or schema.has_context_dependent_function
+        for name, schema in sorted(latest.items())
+    }
+
+
+def fate_of(kind: str, *, is_function: bool) -> str:
+    """Return what the importer makes of an operator."""
+    if kind in RULES:
+        module = RULES[kind].build.__module__.rpartition(".")[2]
+        limit = ", if the file or known inputs say how much it writes" if kind in _FROM_THE_FILE else ""
+        return f"loop nests ({module}){limit}"
+    if is_function and kind not in (*_SPECIAL, *NOT_TAKEN):
+        return "replaced by the operators that the standard defines it by"
+    return _SPECIAL.get(kind) or f"not taken: {NOT_TAKEN.get(kind, 'nobody has written its loop nest')}"
+
+
+def markdown() -> str:
+    """Return the list as a table."""
+    rows = [
+        f"| {kind} | {fate_of(kind, is_function=function)} |"
+        for kind, function in standard_operators().items()
+    ]
+    return "\n".join(["| operator | what becomes of it |", "|---|---|", *rows]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())
