@@ -52,6 +52,8 @@ def kind_of(op: Op) -> Kind:
             return Kind.COMPLEX
         if kinds[0] is Kind.ELEMENTWISE and _broadcasts(op):
             return Kind.BROADCAST
+        if kinds[0] is Kind.INJECTIVE and _scales(op):
+            return Kind.BROADCAST
         return kinds[0]
     return Kind.INJECTIVE if max(kinds) <= Kind.INJECTIVE else Kind.OPAQUE
 
@@ -64,6 +66,17 @@ def _slides(op: Op) -> bool:
         for read in nest.reads
         for index in read.indices
     )
+
+
+def _scales(op: Op) -> bool:
+    """Whether one operand lies as the output does, the others along some of its dimensions: batch normalisation."""
+    nest = op.nests[0]
+    written = nest.write.indices
+    if not any(read.indices == written and read.shape == nest.write.shape for read in nest.reads):
+        return False
+    moving = [[index for index in read.indices if index.terms or index.offset] for read in nest.reads]
+    places = [[written.index(index) if index in written else -1 for index in indices] for indices in moving]
+    return all(-1 not in place and place == sorted(place) for place in places)
 
 
 def _broadcasts(op: Op) -> bool:

@@ -1,0 +1,51 @@
+"""A window lets in what it has room for, and says what has to end before the rest comes in."""
+
+import pytest
+
+from scheduler.device import ScheduleError
+from scheduler.prefetch import Window
+
+
+def test_two_halves_fit_without_waiting() -> None:
+    window = Window("window", 100)
+
+    first, waits_of_first = window.admit(50)
+    first.user = 7
+    _, waits_of_second = window.admit(50)
+
+    assert (waits_of_first, waits_of_second) == ([], [])
+
+
+def test_the_third_half_waits_for_the_user_of_the_first() -> None:
+    window = Window("window", 100)
+    for user in (7, 8):
+        entry, _ = window.admit(50)
+        entry.user = user
+
+    assert window.admit(50)[1] == [7]
+
+
+def test_a_large_version_waits_for_all_that_it_replaces() -> None:
+    window = Window("window", 100)
+    for user in (1, 2, 3, 4):
+        entry, _ = window.admit(25)
+        entry.user = user
+
+    assert sorted(window.admit(75)[1]) == [1, 2, 3]
+
+
+def test_what_is_in_use_keeps_its_room() -> None:
+    window = Window("window", 100)
+    window.admit(40)  # no user yet: still in use
+    older, _ = window.admit(30)
+    older.user = 5
+
+    assert window.admit(60)[1] == [5]
+
+
+def test_more_in_use_than_there_is_room_is_refused_by_name() -> None:
+    window = Window("the local buffer's weight window", 100)
+    window.admit(60)
+
+    with pytest.raises(ScheduleError, match="weight window holds 100 bytes; 120 are needed at once"):
+        window.admit(60)
