@@ -67,7 +67,8 @@ class FusionPlan:
     @cached_property
     def intermediate_bytes(self) -> int:
         """Bytes of the tensors that kernels hand to each other or to the outside."""
-        names = {name for group in range(len(self.groups)) for name in self.outputs(group)}
+        kernels = (group for group in range(len(self.groups)) if self.is_kernel(group))
+        names = {name for group in kernels for name in self.outputs(group)}
         return sum(self.graph.tensors[name].size_bytes for name in names)
 
     @property

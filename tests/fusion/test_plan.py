@@ -138,9 +138,7 @@ def test_intermediate_bytes_count_each_tensor_that_leaves_its_kernel_once() -> N
 def test_a_plan_prints_its_kernels_and_why_they_end() -> None:
     plan = plan_from_groups(diamond(), [Group((0,), "two readers"), Group((1,)), Group((2, 3), "the end")])
 
-    assert str(plan) == (
-        "plan of diamond: 3 kernels\n  [conv1]  # two readers\n  [conv2]\n  [conv3, add1]  # the end"
-    )
+    assert str(plan) == ("plan of diamond: 3 kernels\n  [conv1]  # two readers\n  [conv2]\n  [conv3, add1]  # the end")
 
 
 def test_a_plan_knows_the_group_of_every_operator() -> None:

@@ -137,9 +137,7 @@ class TestEveryPolicy:
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
-    def test_schedule_is_legal(
-        self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
-    ) -> None:
+    def test_schedule_is_legal(self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa) -> None:
         schedule = data.draw(policies(name)).schedule(graph, spec, DTYPE)
 
         assert violations(schedule) == []
@@ -278,9 +276,7 @@ class TestEveryPolicy:
         texts = set()
         for seed in ("1", "2"):
             environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
-            done = subprocess.run(
-                command, cwd=root, env=environment, capture_output=True, text=True, check=True
-            )
+            done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
             texts.add(done.stdout.strip())
 
         assert texts == {described(name)}
@@ -301,7 +297,5 @@ def described(name: str) -> str:
     for graph in (images.graph(pooled, x), tokens.graph(mixed)):
         run = run_of(make_policy(name), graph, spec)
         trace = run.result.trace
-        found.append(
-            f"{run.schedule}{run.program.instructions}{run.program.buffers}{trace.start_ps}{trace.end_ps}"
-        )
+        found.append(f"{run.schedule}{run.program.instructions}{run.program.buffers}{trace.start_ps}{trace.end_ps}")
     return hashlib.sha256("".join(found).encode()).hexdigest()

@@ -1,0 +1,143 @@
+"""Policies come from a table, from installed packages and from a user's own file; mistakes are named."""
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+
+from scheduler import Policy, ScheduleError, make_policy, policy_label, policy_types
+from tests.graphs import Net, machine
+from workloads import Graph
+
+OWN_POLICY = '''
+"""Everything in one kernel."""
+from typing import ClassVar
+
+from pydantic.dataclasses import dataclass
+
+from fusion.plan import Group, plan_from_groups
+from scheduler.assemble import through_ddr
+from scheduler.layers import layers_by_pattern
+
+
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
+class OneKernel:
+    name: ClassVar[str] = "one-kernel"
+    depth: int = 3
+
+    def plan(self, graph, spec):
+        return plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+    def schedule(self, graph, spec, dtype):
+        return through_ddr(self.plan(graph, spec), spec.cores_per_cluster, dtype, layers_by_pattern, self.name)
+'''
+
+
+def network() -> Graph:
+    net = Net()
+    return net.graph(net.relu(net.conv(net.input(2, 4, 8, 8), 8)))
+
+
+def own_file(folder: Path, text: str) -> str:
+    file = folder / "mine.py"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize("name", sorted(policy_types()))
+def test_every_policy_of_the_table_has_the_name_it_stands_under(name: str) -> None:
+    policy = make_policy(name)
+
+    assert isinstance(policy, Policy)
+    assert policy.name == name
+    assert policy_label(policy) == name
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones_and_the_nearest() -> None:
+    with pytest.raises(ScheduleError, match="unknown policy 'grafturbo'; nearest: graphturbo; known: ") as refused:
+        make_policy("grafturbo")
+
+    assert str(refused.value).endswith(", ".join(sorted(policy_types())))
+
+
+def test_a_policy_that_is_like_none_is_refused_without_a_guess() -> None:
+    with pytest.raises(ScheduleError, match="unknown policy 'zzz'; known: "):
+        make_policy("zzz")
+
+
+def test_an_unknown_option_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ScheduleError, match=r"policy graphturbo: option ordr: .*it has the options: .*order"):
+        make_policy("graphturbo", {"ordr": "dfs"})
+
+
+def test_a_policy_without_options_says_so() -> None:
+    with pytest.raises(ScheduleError, match=r"policy unfused: option slices: .*it has the options: none"):
+        make_policy("unfused", {"slices": 2})
+
+
+def test_a_value_that_an_option_does_not_take_is_refused() -> None:
+    with pytest.raises(ScheduleError, match=r"policy graphturbo: option order: .*'best', 'dfs' or 'bfs'"):
+        make_policy("graphturbo", {"order": "random"})
+
+
+def test_a_label_names_the_options_that_differ_from_their_defaults() -> None:
+    policy = make_policy("graphturbo", {"order": "bfs", "instances": False, "most_recompute": 0.25})
+
+    assert policy_label(policy) == "graphturbo(instances=false,order=bfs)"
+
+
+def test_a_policy_comes_from_a_users_own_file(tmp_path: Path) -> None:
+    policy = make_policy(own_file(tmp_path, OWN_POLICY), {"depth": 5})
+
+    assert policy_label(policy) == "one-kernel(depth=5)"
+    assert policy.schedule(network(), machine(), "fp16").kernels == 1
+
+
+def test_options_of_a_users_own_policy_are_checked_too(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match=r"option width: .*it has the options: .*depth"):
+        make_policy(own_file(tmp_path, OWN_POLICY), {"width": 5})
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match=r"policy file '.*nothing\.py' is not there"):
+        make_policy(str(tmp_path / "nothing.py"))
+
+
+@pytest.mark.parametrize(("text", "count"), [("x = 1\n", 0), (OWN_POLICY + "\n\nclass Two(OneKernel):\n    pass\n", 2)])
+def test_a_file_has_to_define_one_policy(tmp_path: Path, text: str, count: int) -> None:
+    with pytest.raises(ScheduleError, match=rf"mine\.py' defines {count} policies; needs one class"):
+        make_policy(own_file(tmp_path, text))
+
+
+def test_a_file_that_fails_says_how(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match=r"mine\.py' fails: ZeroDivisionError: division by zero"):
+        make_policy(own_file(tmp_path, "1 / 0\n"))
+
+
+def test_a_file_with_a_syntax_error_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match=r"mine\.py' fails: SyntaxError"):
+        make_policy(own_file(tmp_path, "def\n"))
+
+
+class TestInstalledPackages:
+    @staticmethod
+    def offer(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        entry = importlib.metadata.EntryPoint(name, "scheduler.policies.unfused:Unfused", "dsascape.policies")
+
+        def entry_points(*, group: str) -> importlib.metadata.EntryPoints:
+            return importlib.metadata.EntryPoints([entry] if group == "dsascape.policies" else [])
+
+        monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+
+    def test_offer_policies(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.offer(monkeypatch, "theirs")
+
+        assert policy_types()["theirs"] is policy_types()["unfused"]
+
+    def test_may_not_take_a_name_that_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.offer(monkeypatch, "graphturbo")
+
+        with pytest.raises(
+            ScheduleError, match="scheduler.policies.unfused:Unfused has the name of scheduler.policies.gra"
+        ):
+            policy_types()
