@@ -1,5 +1,6 @@
 """What a policy is, and the table of those that come along."""
 
+import dataclasses
 import difflib
 import importlib.metadata
 import importlib.util
@@ -58,22 +59,26 @@ def make_policy(name: str, options: Mapping[str, object] | None = None) -> Polic
     Raises ``ScheduleError`` for an unknown policy or option.
     """
     chosen = _from_file(Path(name)) if name.endswith(".py") else _from_table(name)
+    fields = [field.name for field in dataclasses.fields(chosen)]
+    known = ", ".join(fields) or "none"
+    for option in options or {}:
+        if option not in fields:
+            raise ScheduleError(f"policy {name}: option {option}: is unknown; it has the options: {known}")
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(options or {}))  # type: ignore[no-any-return]
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        fields = ", ".join(chosen.__dataclass_fields__) or "none"
         where = ".".join(map(str, first["loc"]))
-        raise ScheduleError(f"policy {name}: option {where}: {first['msg']}; it has the options: {fields}") from error
+        raise ScheduleError(f"policy {name}: option {where}: {first['msg']}; it has the options: {known}") from error
 
 
 def policy_label(policy: Policy) -> str:
     """Return the policy's name, with the options that differ from their defaults: ``graphturbo(order=bfs)``."""
     changed = []
-    for name, declared in type(policy).__dataclass_fields__.items():  # type: ignore[attr-defined]
-        value = getattr(policy, name)
-        if value != declared.default:
-            changed.append(f"{name}={str(value).lower() if isinstance(value, bool) else value}")
+    for field in dataclasses.fields(policy):  # type: ignore[arg-type]
+        value = getattr(policy, field.name)
+        if value != field.default:
+            changed.append(f"{field.name}={str(value).lower() if isinstance(value, bool) else value}")
     return f"{policy.name}({','.join(changed)})" if changed else policy.name
 
 

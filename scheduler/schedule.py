@@ -1,9 +1,12 @@
 """A schedule: sub-graph instances in order, the layers of each, and where every tensor lives."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+import numpy as np
 
 from fusion.plan import FusionPlan
 from scheduler.binding import Binding
@@ -97,7 +100,7 @@ def violations(schedule: Schedule) -> list[str]:
     """Return what is broken: parts of outputs that no instance computes, reads before writes. Empty if nothing is."""
     found: list[str] = []
     written: dict[int, int] = {}
-    covered: dict[str, int] = {}
+    boxes: dict[str, list[Box]] = {}
     for place, instance in enumerate(schedule.instances):
         for run in instance.runs:
             for name, pieces in run.reads.items():
@@ -108,7 +111,8 @@ def violations(schedule: Schedule) -> list[str]:
                     found.append(f"piece {piece} is written by instances {written[piece]} and {place}")
                 written[piece] = place
                 stored = schedule.pieces[piece]
-                covered[stored.tensor] = covered.get(stored.tensor, 0) + box_volume(stored.box)
+                boxes.setdefault(stored.tensor, []).append(stored.box)
+    covered = {name: union_volume(parts) for name, parts in boxes.items()}
     for group in range(len(schedule.plan.groups)):
         for name in schedule.plan.outputs(group):
             if name in covered and covered[name] < schedule.graph.tensors[name].elements:
@@ -118,6 +122,17 @@ def violations(schedule: Schedule) -> list[str]:
             if name not in covered and schedule.graph.tensors[name].role == "activation":
                 found.append(f"{name!r} is written by no instance")
     return found
+
+
+def union_volume(boxes: Sequence[Box]) -> int:
+    """Return how many elements at least one of ``boxes`` holds."""
+    edges = [sorted({edge for box in boxes for edge in box[dim]}) for dim in range(len(boxes[0]))]
+    sizes = [np.diff(line) for line in edges]
+    grid = np.zeros([len(line) for line in sizes], dtype=bool)
+    for box in boxes:
+        grid[tuple(slice(line.index(lo), line.index(hi)) for line, (lo, hi) in zip(edges, box, strict=True))] = True
+    weights = functools.reduce(np.multiply.outer, sizes, np.ones((), dtype=np.int64))
+    return int((grid * weights).sum())
 
 
 def share_by_scope(schedule_pieces: tuple[Piece, ...], pieces: tuple[int, ...], need: Box | None) -> dict[str, float]:

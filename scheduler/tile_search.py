@@ -212,7 +212,8 @@ class _Search:
         return Tiling(
             part=request.part, tile=tile, order=order, depth=depth, depth_extent=self._depth_extent, loads=loads,
             ahead=ahead, staged=staged, buffer_bytes=buffers, staging_bytes=staging,
-            window_bytes=window, store_burst_bytes=self._burst, tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
+            window_bytes=window, store_burst_bytes=self._burst,
+            tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
             estimate_ps=estimate_ps(request, choice, self._device),
         )  # fmt: skip
 

@@ -169,7 +169,8 @@ class TestFuse:
         names = [name for group in found["groups"] for name in group]
         assert len(names) == len(set(names)) == found["operators"]
         assert found["kernels"] <= len(found["groups"]) <= found["operators"]
-        assert found["intermediate_bytes_after"] < found["intermediate_bytes_before"]
+        before, after = found["intermediate_bytes_before"], found["intermediate_bytes_after"]
+        assert after == before if policy == "unfused" else after < before
         assert found["flops_after"] >= found["flops_before"] > 0
 
     def test_people_get_reasons(self, terminal: Terminal) -> None:

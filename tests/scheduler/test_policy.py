@@ -137,7 +137,5 @@ class TestInstalledPackages:
     def test_may_not_take_a_name_that_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offer(monkeypatch, "graphturbo")
 
-        with pytest.raises(
-            ScheduleError, match="scheduler.policies.unfused:Unfused has the name of scheduler.policies.gra"
-        ):
+        with pytest.raises(ScheduleError, match=r"unfused:Unfused has the name of scheduler\.policies\.graphturbo"):
             policy_types()

@@ -1,0 +1,161 @@
+"""Algorithm 2: sub-graphs grow along straight, diamond and branch patterns as far as the local buffers allow."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fusion.plan
+from fusion.fixed_pattern import fixed_pattern_plan
+from fusion.plan import Group, plan_from_groups
+from scheduler.graphturbo.grouping import Grouped, group_subgraphs, tensors_inside
+from tests.graphs import Net, networks
+from workloads import Graph
+
+KIB = 1024
+ROOMY = 2**40
+MOST_RECOMPUTE = 0.25
+
+
+def grouped(graph: Graph, local_bytes: int) -> list[Grouped]:
+    return group_subgraphs(graph, local_bytes, MOST_RECOMPUTE)
+
+
+def operators(graph: Graph, local_bytes: int) -> list[list[str]]:
+    return [[graph.ops[op].name for op in group.sub.ops] for group in grouped(graph, local_bytes)]
+
+
+def factors(graph: Graph, local_bytes: int) -> list[int | None]:
+    return [None if group.split is None else group.split.factor for group in grouped(graph, local_bytes)]
+
+
+def blocks() -> Graph:
+    """Return Fig. 2's convolution block and identity block, behind a first activation."""
+    net = Net("blocks")
+    x = net.relu(net.input(8, 4, 16, 16))
+    left = net.conv(net.relu(net.conv(net.relu(net.conv(x, 4, 1)), 4)), 8, 1)
+    x = net.relu(net.add(left, net.conv(x, 8, 1)))
+    left = net.conv(net.relu(net.conv(net.relu(net.conv(x, 4, 1)), 4)), 8, 1)
+    return net.graph(net.relu(net.add(left, x)))
+
+
+def stages() -> Graph:
+    """Return Fig. 3a's four stages: each halves the bytes of an image."""
+    net = Net("stages")
+    x = net.input(8, 2, 64, 64)
+    for channels in (4, 8, 16, 32):
+        x = net.relu(net.conv(net.relu(net.conv(x, channels, 3, 2)), channels))
+    return net.graph(x)
+
+
+class TestFigure5:
+    def test_convolution_block_and_identity_block_become_one_sub_graph(self) -> None:
+        graph = blocks()
+
+        assert [len(group) for group in operators(graph, ROOMY)] == [len(graph.ops)]
+        assert factors(graph, ROOMY) == [1]
+
+    @pytest.mark.parametrize(("local_bytes", "factor"), [(64 * KIB, 1), (32 * KIB, 2), (16 * KIB, 4), (8 * KIB, 8)])
+    def test_a_smaller_buffer_makes_more_instances_of_the_same_sub_graph(self, local_bytes: int, factor: int) -> None:
+        assert factors(blocks(), local_bytes) == [factor]
+
+    def test_a_buffer_that_holds_no_image_keeps_the_blocks_apart(self) -> None:
+        assert len(grouped(blocks(), 4 * KIB)) > 1
+
+
+class TestFigure3:
+    def test_down_sampling_stages_stay_apart_and_run_as_eight_four_two_and_one_instances(self) -> None:
+        assert operators(stages(), 16 * KIB) == [
+            ["conv1", "relu1"],
+            ["conv2", "relu2", "conv3", "relu3"],
+            ["conv4", "relu4", "conv5", "relu5"],
+            ["conv6", "relu6", "conv7", "relu7", "conv8", "relu8"],
+        ]
+        assert factors(stages(), 16 * KIB) == [8, 4, 2, 1]
+
+    def test_they_say_that_their_followers_are_split_less(self) -> None:
+        assert [group.reason for group in grouped(stages(), 16 * KIB)] == [
+            "its splitting factor 8 exceeds its follower's 4",
+            "its splitting factor 4 exceeds its follower's 2",
+            "its splitting factor 2 exceeds its follower's 1",
+            "nothing follows",
+        ]
+
+    def test_with_room_for_all_they_are_one_sub_graph(self) -> None:
+        assert factors(stages(), ROOMY) == [1]
+
+
+class TestPatterns:
+    def test_straight_a_producer_and_its_only_consumer(self) -> None:
+        net = Net()
+        graph = net.graph(net.conv(net.conv(net.input(2, 4, 8, 8), 4), 4))
+
+        assert operators(graph, ROOMY) == [["conv1", "conv2"]]
+
+    def test_diamond_all_paths_between_one_entry_and_one_exit(self) -> None:
+        net = Net()
+        x = net.conv(net.input(2, 4, 8, 8), 4)
+        left, right = net.conv(x, 4), net.conv(x, 4, 1)
+        graph = net.graph(net.pool(net.concat(left, right)), net.pool(x))
+
+        assert ["conv2", "conv3", "concat1", "maxpool1"] in operators(graph, ROOMY)
+
+    def test_branch_an_exit_takes_the_producers_that_lead_nowhere_else(self) -> None:
+        net = Net()
+        x, y = net.conv(net.input(2, 4, 8, 8), 4), net.conv(net.input(2, 4, 8, 8), 4)
+        graph = net.graph(net.concat(x, y), net.pool(y))
+
+        assert operators(graph, ROOMY) == [["conv2"], ["conv1", "concat1"], ["maxpool1"]]
+
+    def test_a_result_of_the_network_goes_into_no_follower(self) -> None:
+        net = Net()
+        x = net.conv(net.input(2, 4, 8, 8), 4)
+        graph = net.graph(x, net.conv(x, 4))
+
+        assert operators(graph, ROOMY) == [["conv1"], ["conv2"]]
+
+
+def test_weights_that_every_instance_would_load_again_keep_products_apart() -> None:
+    net = Net()
+    x = net.input(8, 4, 64)
+    graph = net.graph(net.dense(net.dense(x, 256), 64))
+    heavier_than_its_tensors = 2 * 64 * 256 * 2 > 2 * 8 * 4 * 256 * 2
+
+    assert heavier_than_its_tensors
+    assert operators(graph, ROOMY) == [["matmul1", "matmul2"]]
+    assert operators(graph, 8 * KIB) == [["matmul1"], ["matmul2"]]
+
+
+def test_tensors_of_fused_loop_nests_take_no_room() -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.bias(net.conv(net.relu(net.conv(net.input(2, 4, 8, 8), 4)), 4))))
+
+    assert tensors_inside(fixed_pattern_plan(graph)) == {"conv1", "conv2", "add1"}
+
+
+@settings(max_examples=80)
+@given(data=st.data(), graph=networks(most_blocks=4))
+def test_merging_never_makes_sub_graphs_wait_for_each_other(data: st.DataObject, graph: Graph) -> None:
+    local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB, ROOMY]))
+    plan = plan_from_groups(graph, (Group(group.sub.ops, group.reason) for group in grouped(graph, local_bytes)))
+
+    assert fusion.plan.violations(plan) == []
+
+
+@settings(max_examples=60)
+@given(data=st.data(), graph=networks(most_blocks=4))
+def test_instances_of_every_sub_graph_fit_or_there_are_none(data: st.DataObject, graph: Graph) -> None:
+    local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB]))
+
+    for group in grouped(graph, local_bytes):
+        if group.split is not None:
+            matched = group.sub.matches(group.split.dim)
+            assert group.sub.peak_bytes(matched, group.split.factor) <= local_bytes
+        else:
+            assert group.sub.peak_bytes() > local_bytes
+
+
+@settings(max_examples=60)
+@given(graph=networks(most_blocks=4))
+def test_sub_graphs_are_made_of_whole_layers(graph: Graph) -> None:
+    for layer in fixed_pattern_plan(graph).groups:
+        assert sum(set(layer.ops) <= set(group.sub.ops) for group in grouped(graph, 4 * KIB)) == 1

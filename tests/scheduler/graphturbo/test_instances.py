@@ -1,0 +1,140 @@
+"""Sub-graphs become instances: what each computes and reads, and which edges between them are left."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusion.plan import FusionPlan, Group
+from fusion.unfused import unfused_plan
+from scheduler.graphturbo.grouping import group_subgraphs
+from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
+from scheduler.graphturbo.splitting import Split
+from tests.graphs import Net, networks
+from workloads import Graph
+from workloads.loopnest import box_volume
+
+BATCH, ROWS = 0, 2
+
+
+def pyramid() -> InstanceGraph:
+    """Return Fig. 6: four stages of two convolutions each as eight, four, two and one instances."""
+    net = Net("pyramid")
+    x = net.input(8, 2, 16, 16)
+    for _ in range(4):
+        x = net.conv(net.conv(x, 2, 3, 2), 2)
+    plan = FusionPlan(net.graph(x), tuple(Group((2 * stage, 2 * stage + 1)) for stage in range(4)))
+    return split_into_instances(plan, [Split(2, factor, BATCH, 0) for factor in (8, 4, 2, 1)])
+
+
+def bands() -> InstanceGraph:
+    """Return two sub-graphs of two 3 x 3 convolutions each, cut into four bands of rows."""
+    net = Net("bands")
+    x = net.input(1, 2, 16, 16)
+    for _ in range(4):
+        x = net.conv(x, 2)
+    plan = FusionPlan(net.graph(x), (Group((0, 1)), Group((2, 3))))
+    return split_into_instances(plan, [Split(2, 4, ROWS, 1), Split(2, 4, ROWS, 1)])
+
+
+class TestFigure6:
+    def test_stages_have_eight_four_two_and_one_instances(self) -> None:
+        groups = [instance.group for instance in pyramid().instances]
+
+        assert groups == [0] * 8 + [1] * 4 + [2] * 2 + [3]
+
+    def test_only_the_black_edges_are_left(self) -> None:
+        producers = pyramid().producers
+        a, b, c, d = range(8), range(8, 12), range(12, 14), 14
+
+        assert all(producers[instance] == frozenset() for instance in a)
+        assert [producers[instance] for instance in b] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+        assert [producers[instance] for instance in c] == [{8, 9}, {10, 11}]
+        assert producers[d] == {12, 13}
+
+    def test_an_instance_hands_on_its_images(self) -> None:
+        found = pyramid()
+        image_bytes = [2 * size * size * 2 for size in (8, 4, 2)]
+
+        assert found.output_bytes[0] == image_bytes[0]
+        assert found.output_bytes[8] == 2 * image_bytes[1]
+        assert found.output_bytes[12] == 4 * image_bytes[2]
+        assert found.output_bytes[14] == 0  # a result that no instance reads
+
+
+class TestBands:
+    def test_an_instance_uses_its_neighbours_rows(self) -> None:
+        producers = bands().producers
+
+        assert [producers[instance] for instance in range(4, 8)] == [{0, 1}, {0, 1, 2}, {1, 2, 3}, {2, 3}]
+
+    def test_an_instance_computes_the_halo_between_its_layers_itself(self) -> None:
+        second = bands().instances[1]
+
+        assert [part.box[ROWS] for part in second.parts] == [(3, 9), (4, 8)]
+        assert second.parts[0].needs["in1"][ROWS] == (2, 10)
+        assert second.writes["conv2"][ROWS] == (4, 8)
+
+    def test_an_instance_reads_what_it_does_not_make_itself(self) -> None:
+        assert list(bands().instances[5].reads) == ["conv2"]
+
+
+def test_a_sub_graph_of_one_layer_is_not_split() -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.conv(net.input(8, 4, 8, 8), 4)))
+    plan = FusionPlan(graph, (Group((0, 1)),))
+
+    assert len(split_into_instances(plan, [Split(2, 8, BATCH, 0)]).instances) == 1
+
+
+def test_a_sub_graph_without_a_split_is_one_instance() -> None:
+    net = Net()
+    plan = unfused_plan(net.graph(net.conv(net.conv(net.input(8, 4, 8, 8), 4), 4)))
+
+    assert [i.group for i in split_into_instances(plan, [None, None]).instances] == [0, 1]
+
+
+def drawn_instances(graph: Graph, local_bytes: int) -> tuple[FusionPlan, InstanceGraph]:
+    groups = group_subgraphs(graph, local_bytes, 1.0)
+    plan = FusionPlan(graph, tuple(Group(group.sub.ops) for group in groups))
+    return plan, split_into_instances(plan, [group.split for group in groups])
+
+
+@pytest.mark.parametrize("local_bytes", [512, 2048, 16384])
+@settings(max_examples=25)
+@given(graph=networks())
+def test_instances_together_compute_every_output_of_their_sub_graph(local_bytes: int, graph: Graph) -> None:
+    plan, found = drawn_instances(graph, local_bytes)
+
+    for group in range(len(plan.groups)):
+        for name in plan.outputs(group):
+            mask = np.zeros(graph.tensors[name].shape, bool)
+            for instance in found.instances:
+                if name in instance.writes:
+                    mask[tuple(slice(lo, hi) for lo, hi in instance.writes[name])] = True
+            assert mask.all() or graph.tensors[name].role != "activation", name
+
+
+@settings(max_examples=40)
+@given(data=st.data(), graph=networks())
+def test_an_instance_needs_nothing_of_instances_that_it_has_no_edge_to(data: st.DataObject, graph: Graph) -> None:
+    _, found = drawn_instances(graph, data.draw(st.sampled_from([512, 2048, 16384])))
+
+    for number, instance in enumerate(found.instances):
+        for name, boxes in instance.reads.items():
+            mask = np.zeros(graph.tensors[name].shape, bool)
+            for producer in found.producers[number]:
+                if name in found.instances[producer].writes:
+                    mask[tuple(slice(lo, hi) for lo, hi in found.instances[producer].writes[name])] = True
+            if graph.tensors[name].role == "activation":
+                assert all(mask[tuple(slice(lo, hi) for lo, hi in box)].all() for box in boxes), name
+
+
+@settings(max_examples=40)
+@given(graph=networks())
+def test_what_an_instance_hands_on_is_no_more_than_it_writes(graph: Graph) -> None:
+    _, found = drawn_instances(graph, 2048)
+
+    for number, instance in enumerate(found.instances):
+        written = sum(box_volume(box) * graph.tensors[name].element_bytes for name, box in instance.writes.items())
+        assert found.output_bytes[number] <= written

@@ -1,0 +1,202 @@
+"""Algorithm 1 and equation (1): where a sub-graph may be cut, into how many instances, and what that repeats."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.graphturbo.splitting import Split, SubGraph, best_split, recompute_share, split_factors, split_info
+from tests.graphs import Net, networks
+from workloads import Graph
+
+NO_RECOMPUTE = 0.0
+
+
+def relu_chain(batch: int = 8) -> SubGraph:
+    """Return two activations over ``batch`` x 4 x 4 x 4; each tensor has 128 bytes an image."""
+    net = Net("chain")
+    return whole(net.graph(net.unary("Tanh", net.relu(net.input(batch, 4, 4, 4)))))
+
+
+def two_convolutions(batch: int = 1, size: int = 16) -> SubGraph:
+    net = Net("convolutions")
+    return whole(net.graph(net.conv(net.conv(net.input(batch, 4, size, size), 4), 4)))
+
+
+def whole(graph: Graph) -> SubGraph:
+    return SubGraph(graph, tuple(range(len(graph.ops))))
+
+
+@pytest.mark.parametrize(
+    ("extent", "factors"),
+    [(1, [1]), (2, [1, 2]), (3, [1]), (4, [1, 2, 4]), (6, [1, 2]), (8, [1, 2, 4, 8]), (9, [1, 9]), (12, [1, 2, 4, 12]),
+     (16, [1, 2, 4, 8, 16]), (28, [1, 2, 4, 14, 28]), (32, [1, 2, 4, 8, 16, 32])],
+)  # fmt: skip
+def test_v_is_1_2_4_then_8_and_beyond_where_it_divides(extent: int, factors: list[int]) -> None:
+    assert split_factors(extent) == factors
+
+
+class TestByHand:
+    """The chain holds two tensors of 1024 bytes at a time."""
+
+    def test_what_fits_is_not_split(self) -> None:
+        assert split_info(relu_chain(), 2048, NO_RECOMPUTE) == (Split(2, 1, 0, 0),)
+
+    def test_a_byte_less_makes_two_instances_along_each_dimension_that_divides(self) -> None:
+        assert split_info(relu_chain(), 2047, NO_RECOMPUTE) == (
+            Split(2, 2, 0, 0),
+            Split(2, 2, 2, 1),
+            Split(2, 2, 3, 2),
+            Split(2, 2, 1, 3),
+        )
+
+    def test_the_least_factor_that_fits_is_taken(self) -> None:
+        factors = {split.dim: split.factor for split in split_info(relu_chain(), 512, NO_RECOMPUTE)}
+
+        assert factors == {0: 4, 1: 4, 2: 4, 3: 4}
+
+    def test_a_dimension_that_is_too_short_is_left_out(self) -> None:
+        assert [split.dim for split in split_info(relu_chain(), 256, NO_RECOMPUTE)] == [0]
+
+    def test_what_fits_in_no_way_has_no_split(self) -> None:
+        assert split_info(relu_chain(), 255, NO_RECOMPUTE) == ()
+        assert best_split(()) is None
+
+    def test_tensors_that_the_dimension_does_not_reach_stay_whole(self) -> None:
+        net = Net()
+        sub = whole(net.graph(net.dense(net.relu(net.input(4, 8)), 8)))
+        tensor_bytes = 4 * 8 * 2
+
+        assert sub.peak_bytes(sub.matches(0), 4) == 2 * tensor_bytes // 4
+        assert sub.peak_bytes(sub.matches(1), 4) == 2 * tensor_bytes
+
+
+class TestEquation1:
+    def test_more_operators_come_first(self) -> None:
+        assert best_split([Split(2, 2, 0, 0), Split(3, 16, 1, 3)]) == Split(3, 16, 1, 3)
+
+    def test_then_fewer_instances(self) -> None:
+        assert best_split([Split(3, 4, 0, 0), Split(3, 2, 1, 3)]) == Split(3, 2, 1, 3)
+
+    def test_then_the_outer_dimension(self) -> None:
+        assert best_split([Split(3, 4, 1, 3), Split(3, 4, 2, 1)]) == Split(3, 4, 2, 1)
+
+    @given(
+        st.lists(
+            st.builds(Split, st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1
+        )
+    )
+    def test_the_best_is_the_lexicographic_maximum(self, splits: list[Split]) -> None:
+        found = best_split(splits)
+
+        assert found is not None
+        assert (found.ops, -found.factor, -found.depth) == max((s.ops, -s.factor, -s.depth) for s in splits)
+
+
+class TestRecomputation:
+    def test_images_of_a_batch_share_nothing(self) -> None:
+        sub = two_convolutions(batch=4)
+
+        assert recompute_share(sub, sub.matches(0), 0, 4) == 0.0
+
+    def test_four_bands_of_rows_repeat_a_row_on_each_side_in_the_first_convolution(self) -> None:
+        sub = two_convolutions()
+        once, split = 16 + 16, 4 * (4 + 6)
+
+        assert recompute_share(sub, sub.matches(2), 2, 4) == pytest.approx(split / once - 1)
+
+    @pytest.mark.parametrize(("factor", "share"), [(2, (2 * (8 + 10)) / 32 - 1), (8, (8 * (2 + 4)) / 32 - 1)])
+    def test_more_bands_repeat_more(self, factor: int, share: float) -> None:
+        sub = two_convolutions()
+
+        assert recompute_share(sub, sub.matches(2), 2, factor) == pytest.approx(share)
+
+    def test_one_convolution_alone_repeats_nothing(self) -> None:
+        net = Net()
+        sub = whole(net.graph(net.conv(net.input(1, 4, 16, 16), 4)))
+
+        assert recompute_share(sub, sub.matches(2), 2, 4) == 0.0
+
+    def test_channels_repeat_the_whole_first_convolution(self) -> None:
+        sub = two_convolutions()
+
+        assert recompute_share(sub, sub.matches(1), 1, 4) == pytest.approx((16 + 4 * 16) / 32 - 1)
+
+    def test_splits_that_repeat_too_much_are_left_out(self) -> None:
+        sub = two_convolutions()
+        tight = sub.peak_bytes() // 2
+
+        assert {split.dim for split in split_info(sub, tight, 0.1)} < {
+            split.dim for split in split_info(sub, tight, 0.2)
+        }
+        assert all(
+            recompute_share(sub, sub.matches(s.dim), s.dim, s.factor) <= 0.2 for s in split_info(sub, tight, 0.2)
+        )
+
+
+class TestMatches:
+    def test_a_window_moves_along_but_does_not_cut_cleanly(self) -> None:
+        matched = two_convolutions(batch=2).matches(2)
+
+        assert matched["conv2"] == (2, True)
+        assert matched["conv1"] == (2, False)
+        assert matched["in1"] == (2, False)
+        assert matched["w2"][0] is None
+
+    def test_a_transpose_turns_the_dimension(self) -> None:
+        net = Net()
+        sub = whole(net.graph(net.transpose(net.relu(net.input(2, 3, 4)), 2, 0, 1)))
+
+        assert {dim: sub.matches(dim)["relu1"] for dim in range(3)} == {0: (2, True), 1: (0, True), 2: (1, True)}
+
+
+def peak_by_looking(sub: SubGraph, fraction: dict[str, int]) -> int:
+    """Return the peak by asking at every operator which stored tensors are there or still needed."""
+    graph, storage = sub.graph, sub.graph.storage
+    touched = []
+    for position in sub.ops:
+        op = graph.ops[position]
+        names = {storage[name] for name in (*op.inputs, *op.outputs) if graph.tensors[storage[name]].role != "weight"}
+        touched.append(names)
+    made = {storage[name]: step for step, p in enumerate(sub.ops) for name in reversed(graph.ops[p].outputs)
+            if storage[name] == name}  # fmt: skip
+    most = 0
+    for step in range(len(sub.ops)):
+        there = {n for names in touched for n in names if made.get(n, 0) <= step}
+        needed = {n for names in touched[step:] for n in names} | {storage[sub.output]}
+        sizes = (-(-graph.tensors[n].size_bytes // fraction.get(n, 1)) for n in there & needed)
+        most = max(most, sum(sizes))
+    return most
+
+
+@settings(max_examples=60)
+@given(graph=networks())
+def test_the_peak_is_what_looking_at_every_operator_gives(graph: Graph) -> None:
+    assert whole(graph).peak_bytes() == peak_by_looking(whole(graph), {})
+
+
+@settings(max_examples=60)
+@given(data=st.data(), graph=networks())
+def test_an_instance_holds_its_share_of_what_the_dimension_reaches(data: st.DataObject, graph: Graph) -> None:
+    sub = whole(graph)
+    dim = data.draw(st.sampled_from(range(len(graph.tensors[sub.output].shape))))
+    factor = data.draw(st.sampled_from([2, 4, 8]))
+    matched = sub.matches(dim)
+    fraction = {name: factor for name, (where, _) in matched.items() if where is not None}
+
+    assert sub.peak_bytes(matched, factor) == peak_by_looking(sub, fraction)
+
+
+@settings(max_examples=60)
+@given(data=st.data(), graph=networks())
+def test_every_split_fits_divides_and_repeats_no_more_than_allowed(data: st.DataObject, graph: Graph) -> None:
+    sub = whole(graph)
+    local_bytes = data.draw(st.integers(1, sub.peak_bytes()))
+    most = data.draw(st.sampled_from([0.0, 0.25, 2.0]))
+
+    for split in split_info(sub, local_bytes, most):
+        matched = sub.matches(split.dim)
+        assert sub.peak_bytes(matched, split.factor) <= local_bytes
+        assert graph.tensors[sub.output].shape[split.dim] % split.factor == 0
+        assert graph.tensors[sub.output].order[split.depth] == split.dim
+        assert 1 <= split.ops <= len(graph.ops)
+        assert split.factor == 1 or recompute_share(sub, matched, split.dim, split.factor) <= most
