@@ -1,20 +1,26 @@
 """The commands that list what there is: networks, machines, policies."""
 
 import argparse
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from experiments.answers import Answer, table
+from experiments.report.kinds import kinds_picture
 from hw_models import known_paths, load_hardware, preset_names
 from hw_models.quantities import format_bytes, readable
 from scheduler import policy_types
-from workloads import load_network, zoo_names
+from workloads import WorkloadError, load_network, zoo_names
+from workloads.summary import summarise, summarise_kinds
 from workloads.zoo import zoo_entry
 
 
 def models(arguments: argparse.Namespace) -> Answer:
     """List the zoo, or one network's operators by kind."""
     if arguments.name is not None:
-        return _one_model(arguments.name)
+        return _one_model(arguments.name, arguments.picture)
+    if arguments.picture is not None:
+        raise WorkloadError("models: --picture draws one network; name it")
     found: list[dict[str, Any]] = []
     for name in zoo_names():
         entry = zoo_entry(name)
@@ -35,30 +41,17 @@ def models(arguments: argparse.Namespace) -> Answer:
     return Answer({"models": found}, table("Networks", columns, rows))
 
 
-def _one_model(name: str) -> Answer:
+def _one_model(name: str, picture: Path | None) -> Answer:
+    """Return one network's operators by kind; draw them into ``picture``."""
     graph = load_network(name)
-    kinds: dict[str, list[int]] = {}
-    for op in graph.ops:
-        counts = kinds.setdefault(op.kind, [0, 0, 0])
-        counts[0] += 1
-        counts[1] += op.operations.flops
-        counts[2] += sum(graph.tensors[output].size_bytes for output in op.outputs)
-    flops = max(graph.operations.flops, 1)
-    size = max(graph.activation_bytes, 1)
-    data = [
-        {
-            "kind": kind,
-            "count": n,
-            "flops": f,
-            "flops_share": f / flops,
-            "output_bytes": b,
-            "bytes_share": b / size,
-        }
-        for kind, (n, f, b) in sorted(kinds.items(), key=lambda item: (-item[1][1], item[0]))
-    ]
-    rows = [(d["kind"], d["count"], f"{d['flops_share']:.2%}", f"{d['bytes_share']:.2%}") for d in data]
-    title = f"{graph.name}: {len(graph.ops)} operators, {flops / 1e9:.3g} GFLOP at batch {graph.batch}"
-    return Answer({"model": graph.name, "kinds": data}, table(title, ("operator", "count", "FLOPs", "bytes"), rows))
+    kinds = summarise_kinds(graph)
+    total = summarise(graph)
+    title = f"{graph.name}: {total.operators} operators, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"
+    if picture is not None:
+        picture.write_text(kinds_picture(title, kinds), encoding="utf-8")
+    rows = [(k.kind, k.operators, f"{k.flops_share:.2%}", f"{k.bytes_share:.2%}") for k in kinds]
+    data = {**asdict(total), "kinds": [asdict(kind) for kind in kinds]}
+    return Answer(data, table(title, ("operator", "count", "FLOPs", "bytes touched"), rows))
 
 
 def hardware(arguments: argparse.Namespace) -> Answer:

@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
 
     models = add("models", catalogue.models, "the networks that come along")
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
+    models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
     add("hardware", catalogue.hardware, "the machines that come along").add_argument(
         "name", nargs="?", metavar="H", help="one machine: all its values"
     )

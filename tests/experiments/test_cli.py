@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -90,6 +91,16 @@ class TestCatalogue:
 
         assert found["model"] == "bert-tiny"
         assert sum(kind["flops_share"] for kind in found["kinds"]) == pytest.approx(1)
+
+    def test_a_network_can_be_drawn(self, terminal: Terminal, tmp_path: Path) -> None:
+        picture = tmp_path / "kinds.svg"
+
+        terminal.out("models", "mobilenet-v2", "--picture", str(picture))
+
+        drawn = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+        words = "".join(drawn.itertext())
+        assert "Conv × 52" in words
+        assert "share of the network [%]" in words
         assert "MatMul" in terminal.out("models", "bert-tiny")
 
     def test_hardware(self, terminal: Terminal) -> None:

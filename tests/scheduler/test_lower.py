@@ -1,0 +1,139 @@
+"""A program spends time, traffic and energy on what the schedule says, and on nothing else."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from fusion.regions import required_regions
+from hw_models import Buffer, ClusteredDsa, Launch, Transfer, simulate
+from scheduler import LayerRun, Schedule, ScheduleError, TilingCache, lower, make_policy
+from tests.graphs import Net, machine
+from workloads import Graph
+from workloads.loopnest import box_volume, intersect
+
+
+def indivisible() -> Graph:
+    """Return a pointwise convolution whose output no two cores can share in equal parts."""
+    net = Net("indivisible")
+    return net.graph(net.conv(net.input(1, 5, 7, 7), 5, 1))
+
+
+def two_convolutions(size: int) -> Graph:
+    net = Net("two")
+    return net.graph(net.conv(net.conv(net.input(1, 4, size, size), 4), 4))
+
+
+def channel(startup: str) -> Mapping[str, str]:
+    return {"bandwidth": "16 GB/s", "startup": startup}
+
+
+class TestCoresWithoutAPart:
+    @pytest.mark.parametrize("cores", [2, 4, 8])
+    def test_draw_no_energy(self, cores: int) -> None:
+        schedules = {
+            n: make_policy("unfused").schedule(indivisible(), machine(cores_per_cluster=n), "fp16") for n in (1, cores)
+        }
+        energy = {}
+        for count, schedule in schedules.items():
+            spec = machine(cores_per_cluster=count)
+            assert schedule.instances[0].runs[0].binding.cores == 1
+            energy[count] = simulate(lower(schedule, spec, 1), spec).energy_pj
+
+        assert energy[cores]["macs"] == energy[1]["macs"]
+        assert energy[cores]["local_buffer"] == energy[1]["local_buffer"]
+
+    @pytest.mark.parametrize("cores", [2, 4, 8])
+    def test_move_no_bytes(self, cores: int) -> None:
+        traffic = {}
+        for count in (1, cores):
+            spec = machine(cores_per_cluster=count)
+            schedule = make_policy("unfused").schedule(indivisible(), spec, "fp16")
+            traffic[count] = dict(simulate(lower(schedule, spec, 1), spec).traffic_bytes)
+
+        assert traffic[cores] == traffic[1]
+
+
+def test_a_long_dma_start_up_makes_no_network_too_large() -> None:
+    slow = {"load": channel("5 us"), "store": channel("5 us")}
+    spec = machine(dma=slow, global_buffer={"capacity": "64 KiB", "bandwidth": "64 GB/s"})
+    schedule = make_policy("unfused").schedule(indivisible(), spec, "fp16")
+
+    assert simulate(lower(schedule, spec, 1), spec).makespan_ps > 0
+
+
+def exchanged_bytes(schedule: Schedule, run: LayerRun) -> int:
+    """Return the most bytes that any core lacks of the run's inputs in the local buffers, counted for every core."""
+    most = 0
+    for core in range(run.binding.cores):
+        part = {run.layer.sink.name: run.binding.part(run.box, core)}
+        needs = required_regions(schedule.graph, run.layer.ops, part)
+        lacking = 0
+        for name, held in run.reads.items():
+            for piece in (schedule.pieces[number] for number in held):
+                wanted = intersect(needs[name], piece.box)
+                mine = intersect(needs[name], piece.binding.part(piece.box, core))
+                assert wanted is not None
+                lacking += box_volume(wanted) - (0 if mine is None else box_volume(mine))
+        most = max(most, lacking * 2)
+    return most
+
+
+@pytest.mark.parametrize(("cores", "size", "factors"), [(4, 8, (4, 1)), (9, 15, (3, 3)), (16, 28, (4, 4))])
+def test_a_core_fetches_the_halo_that_its_neighbours_hold(cores: int, size: int, factors: tuple[int, int]) -> None:
+    spec = machine(cores_per_cluster=cores)
+    schedule = make_policy("graphturbo").schedule(two_convolutions(size), spec, "fp16")
+    second = schedule.instances[0].runs[1]
+    fetched = [
+        i.size_bytes
+        for i in lower(schedule, spec, 1).instructions
+        if isinstance(i, Transfer) and i.unit == "path_load" and i.label == "conv2 exchange"
+    ]
+
+    assert second.binding.factors == (1, 1, *factors)
+    assert schedule.pieces[0].scope == "local_buffer"
+    assert fetched == [exchanged_bytes(schedule, second)]
+
+
+def test_every_kernel_is_launched_once_and_waits_for_the_one_before() -> None:
+    spec = machine()
+    schedule = make_policy("unfused").schedule(two_convolutions(8), spec, "fp16")
+    program = lower(schedule, spec, 1)
+    launches = [p for p, i in enumerate(program.instructions) if isinstance(i, Launch)]
+
+    assert [program.instructions[p].label for p in launches] == ["conv1", "conv2"]
+    result = simulate(program, spec)
+    assert result.trace.start_ps[launches[1]] == max(result.trace.end_ps[: launches[1]])
+
+
+def test_weights_and_inputs_lie_in_ddr_from_the_start() -> None:
+    spec, graph = machine(), two_convolutions(8)
+    program = lower(make_policy("unfused").schedule(graph, spec, "fp16"), spec, 1)
+    inputs = graph.tensors["in1"].size_bytes
+
+    first = program.instructions[0]
+    assert [program.buffers[b] for b in first.allocates] == [
+        Buffer("ddr", graph.weight_bytes + inputs, label="weights and inputs")
+    ]
+
+
+def test_a_network_that_ddr_cannot_hold_is_refused() -> None:
+    spec = machine(ddr={"capacity": "1 KiB", "bandwidth": "16 GB/s", "efficiency": 1.0})
+    schedule = make_policy("unfused").schedule(two_convolutions(16), spec, "fp16")
+
+    with pytest.raises(ScheduleError, match=r"two: weights and inputs need \d+ bytes, ddr.capacity is less"):
+        lower(schedule, spec, 1)
+
+
+@pytest.mark.parametrize("policy", ["unfused", "fixed-pattern", "graphturbo"])
+def test_a_cache_of_tilings_changes_nothing(policy: str) -> None:
+    net = Net()
+    x = net.input(4, 4, 8, 8)
+    for _ in range(4):
+        x = net.relu(net.conv(x, 4))
+    spec: ClusteredDsa = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s"})
+    schedule = make_policy(policy).schedule(net.graph(x), spec, "fp16")
+    cache: TilingCache = {}
+    first = lower(schedule, spec, 1, cache)
+
+    assert cache
+    assert lower(schedule, spec, 1, cache).instructions == first.instructions == lower(schedule, spec, 1).instructions
