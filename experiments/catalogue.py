@@ -50,7 +50,7 @@ def _one_model(name: str, picture: Path | None) -> Answer:
     if picture is not None:
         picture.write_text(kinds_picture(title, kinds), encoding="utf-8")
     rows = [(k.kind, k.operators, f"{k.flops_share:.2%}", f"{k.bytes_share:.2%}") for k in kinds]
-    data = {**asdict(total), "kinds": [asdict(kind) for kind in kinds]}
+    data = {"model": graph.name, **asdict(total), "kinds": [asdict(kind) for kind in kinds]}
     return Answer(data, table(title, ("operator", "count", "FLOPs", "bytes touched"), rows))
 
 

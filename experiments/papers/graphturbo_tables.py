@@ -109,8 +109,8 @@ def table2(paper: Mapping[str, Any], tvm: Results, rest: Results) -> str:
             (label, model, batch, network["tvm_per_s"], base, relative(base, network["tvm_per_s"]), stitched, speedup)
         )
     columns = (
-        "", "network", "batch", "TVM, paper [1/s]", "fixed-pattern, ours [1/s]", "difference", "astitch ÷ fixed-pattern",
-        "graphturbo ÷ fixed-pattern",
+        "", "network", "batch", "TVM, paper [1/s]", "fixed-pattern, ours [1/s]", "difference",
+        "astitch ÷ fixed-pattern", "graphturbo ÷ fixed-pattern",
     )  # fmt: skip
     means = paper["mean_speedup"]
     summary = markdown(

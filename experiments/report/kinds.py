@@ -14,6 +14,7 @@ from experiments.report.canvas import (
     to_svg,
 )
 from experiments.report.page import TEMPLATES
+from experiments.report.words import TIMES
 from workloads.summary import KindSummary
 
 _MOST_KINDS = 16
@@ -44,7 +45,7 @@ def kinds_picture(title: str, kinds: Sequence[KindSummary]) -> str:
         axes.barh(places, shares, _HALF, color=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0)
         for place, share in zip(places, shares, strict=True):
             axes.annotate(f"{share:.1f}", (share, place), (4, 0), textcoords="offset points", va="center", color=INK)
-    axes.set_yticks(range(len(rows)), [f"{clipped(kind, 24)} × {count}" for kind, count, _, _ in rows])
+    axes.set_yticks(range(len(rows)), [f"{clipped(kind, 24)} {TIMES}{count}" for kind, count, _, _ in rows])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from experiments.cli import main
+from experiments.report.words import TIMES
 from experiments.version import __version__
 from hw_models import preset_names
 from scheduler import policy_types
@@ -99,7 +100,7 @@ class TestCatalogue:
 
         drawn = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
         words = "".join(drawn.itertext())
-        assert "Conv × 52" in words
+        assert f"Conv {TIMES}52" in words
         assert "share of the network [%]" in words
         assert "MatMul" in terminal.out("models", "bert-tiny")
 
