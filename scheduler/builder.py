@@ -1,15 +1,18 @@
 """Writing a program: instructions that still take waits and buffers while others are added behind them."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from hw_models import AnyInstruction, Buffer, Program
 from hw_models.program import Scope
 
+Make = Callable[..., AnyInstruction]
+"""An instruction that lacks only its ``after``, ``allocates`` and ``frees``."""
+
 
 @dataclass(slots=True)
 class _Draft:
-    instruction: AnyInstruction
+    make: Make
     after: dict[int, None]
     allocates: list[int] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
@@ -26,10 +29,10 @@ class ProgramBuilder:
     def __len__(self) -> int:
         return len(self._drafts)
 
-    def add(self, instruction: AnyInstruction, after: Iterable[int] = ()) -> int:
+    def add(self, make: Make, after: Iterable[int] = ()) -> int:
         """Append an instruction; return its position."""
         waits = dict.fromkeys(after)
-        self._drafts.append(_Draft(instruction, waits))
+        self._drafts.append(_Draft(make, waits))
         self._followed.update(waits)
         return len(self._drafts) - 1
 
@@ -64,7 +67,7 @@ class ProgramBuilder:
     def build(self, clusters: int, cores: int, scopes: dict[str, Scope]) -> Program:
         """Return the program."""
         instructions = tuple(
-            replace(d.instruction, after=tuple(d.after), allocates=tuple(d.allocates), frees=tuple(d.frees))
+            d.make(after=tuple(d.after), allocates=tuple(d.allocates), frees=tuple(d.frees))
             for d in self._drafts
         )
         return Program(instructions, tuple(self._buffers), clusters, cores, scopes)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from hw_models import Transfer
 from scheduler.builder import ProgramBuilder
@@ -48,7 +49,8 @@ class Emitting:
         """Add a transfer along ``path`` (source, destination); return its position."""
         label = f"{self.label} {what}"
         source, destination = path
-        move = Transfer(
-            unit=unit, label=label, source=source, destination=destination, size_bytes=size_bytes, fan_out=fan_out
-        )
+        move = partial(
+            Transfer,
+            unit=unit, label=label, source=source, destination=destination, size_bytes=size_bytes, fan_out=fan_out,
+        )  # fmt: skip
         return self.builder.add(move, after)

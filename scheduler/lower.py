@@ -8,17 +8,18 @@ ahead as their windows reach, but not before the kernel's launch.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from fusion.regions import required_regions
 from hw_models import Buffer, ClusteredDsa, Launch, Program
 from hw_models.machine import dsa_machine
-from scheduler.binding import held_elsewhere, sample_cores
+from scheduler.binding import held_elsewhere
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
 from scheduler.emitting import LayerPlace
 from scheduler.lower_layer import LayerEmitter
 from scheduler.prefetch import Prefetch, Window
-from scheduler.schedule import LayerRun, Schedule, share_by_scope
+from scheduler.schedule import LayerRun, Schedule, sample_needs, share_by_scope
 from scheduler.tile_search import TilingError, choose_tiling
 from scheduler.tiling import Route, TileRequest, Tiling
 from workloads.loopnest import Box
@@ -86,7 +87,7 @@ class _Lowering:
         for instance in self._schedule.instances:
             if not instance.runs:
                 continue
-            launch = builder.add(Launch(unit="launch", label=instance.name), before)
+            launch = builder.add(partial(Launch, unit="launch", label=instance.name), before)
             if not before:
                 self._hold_network(launch)
             before = (launch,)
@@ -142,8 +143,7 @@ class _Lowering:
         resident = {name: held for name, held in resident.items() if held}
         if not resident:
             return need, 0
-        parts = {core: run.binding.part(run.box, core) for core in sample_cores(run.binding.cores)}
-        needs = {c: required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for c, part in parts.items()}
+        needs = sample_needs(run)
         exchanged = 0
         for name, held in resident.items():
             elements = held_elsewhere({c: n.get(name) for c, n in needs.items()}, [(p.box, p.binding) for p in held])

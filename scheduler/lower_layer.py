@@ -6,10 +6,11 @@ until the tile before the last has been stored.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 
 from hw_models import Buffer, MatrixCompute, VectorCompute
-from scheduler.builder import ProgramBuilder
+from scheduler.builder import Make, ProgramBuilder
 from scheduler.device import Assignment, DsaDevice
 from scheduler.emitting import Emitting, LayerPlace
 from scheduler.lower_loads import OperandLoader
@@ -31,7 +32,7 @@ class LayerEmitter:
         self._loader = OperandLoader(self._at, prefetch)
         self._storer = OutputStorer(self._at)
         self._before = before
-        self._works: dict[tuple[object, ...], tuple[TileWork, list[Job]]] = {}
+        self._works: dict[tuple[object, ...], tuple[TileWork, list[Make]]] = {}
         self._exchanged: int | None = None
         self._output = -1
         self.first_compute = -1
@@ -66,7 +67,7 @@ class LayerEmitter:
         if self._exchanged is not None:
             self._at.builder.free(last, self._exchanged)
 
-    def _work(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Job]]:
+    def _work(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Make]]:
         """Return a tile's work and its jobs; before the last pass over the depth only the products are done."""
         key = (extents, depth, last)
         if key not in self._works:
@@ -75,7 +76,7 @@ class LayerEmitter:
             jobs = self._at.device.assign(work, self._at.place.dtype)
             if not last:
                 jobs = [job for job in jobs if job.work.nest is layer.contraction]
-            self._works[key] = work, merged(jobs, work)
+            self._works[key] = work, [_maker(job, self._at.label) for job in merged(jobs, work)]
         return self._works[key]
 
     def _exchange(self) -> list[int]:
@@ -97,7 +98,7 @@ class LayerEmitter:
         self._exchanged = at.builder.allocate(fetch, Buffer("local_buffer", size, label=f"{at.label} exchange"))
         return [fetch]
 
-    def _compute(self, jobs: Sequence[Job], work: TileWork, inputs: list[int], *, first: bool) -> int:
+    def _compute(self, jobs: Sequence[Make], work: TileWork, inputs: list[int], *, first: bool) -> int:
         """Add the tile's computation, one nest after the other; return its last instruction.
 
         The first pass over the depth allocates the output tile, unless the output stays where it is computed.
@@ -109,7 +110,7 @@ class LayerEmitter:
             after.extend(self._storer.slot())
         done = -1
         for number, job in enumerate(jobs):
-            done = at.builder.add(replace(job, label=at.label), after)
+            done = at.builder.add(job, after)
             after = [done]
             if self.first_compute < 0:
                 self.first_compute = done
@@ -141,6 +142,13 @@ def merged(jobs: Sequence[Assignment], work: TileWork) -> list[Job]:
         else:
             found.append(job)
     return found
+
+
+def _maker(job: Job, label: str) -> Make:
+    """Return what makes ``job`` once it is known what it waits for."""
+    open_fields = ("after", "allocates", "frees", "label")
+    given = {f.name: getattr(job, f.name) for f in fields(job) if f.name not in open_fields}
+    return partial(type(job), label=label, **given)
 
 
 def _local_bytes(nest: NestWork, work: TileWork, place: int, jobs: Sequence[Assignment]) -> int:

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from fusion.plan import FusionPlan
-from scheduler.binding import Binding
+from fusion.regions import required_regions
+from scheduler.binding import Binding, sample_cores
 from scheduler.work import Layer
 from workloads.graph import Graph
 from workloads.loopnest import Box, box_volume, full_box, intersect
@@ -46,6 +47,17 @@ class LayerRun:
     """Pieces that hold what is read of each activation; network inputs and weights are not listed, they are in DDR."""
     writes: tuple[int, ...]
     """Pieces written: the layer's outputs in order."""
+
+
+def sample_needs(run: LayerRun) -> Mapping[int, Mapping[str, Box]]:
+    """Return for a few cores, which stand for all, the box of every tensor that the core's part of ``run`` needs."""
+    layer, binding = run.layer, run.binding
+
+    def compute() -> dict[int, dict[str, Box]]:
+        parts = {core: binding.part(run.box, core) for core in sample_cores(binding.cores)}
+        return {c: required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for c, part in parts.items()}
+
+    return layer.graph.derived(("needs", layer.ops, run.box, binding), compute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,7 @@ class Golden(Protocol):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden", action="store_true", help="store the texts of this run as the golden ones"
-    )
+    parser.addoption("--update-golden", action="store_true", help="store the texts of this run as the golden ones")
 
 
 @pytest.fixture

@@ -69,16 +69,12 @@ class Net:
     def bias(self, x: str) -> str:
         """Add a weight along the channels of images, along the last dimension of anything else."""
         shape = self.shape[x]
-        return self.add(
-            x, self.weight(shape[1], 1, 1) if len(shape) == IMAGE_RANK else self.weight(shape[-1])
-        )
+        return self.add(x, self.weight(shape[1], 1, 1) if len(shape) == IMAGE_RANK else self.weight(shape[-1]))
 
     def _slid(self, x: str, kernel: int, stride: int, pad: int) -> tuple[int, ...]:
         return tuple((size + 2 * pad - kernel) // stride + 1 for size in self.shape[x][2:])
 
-    def conv(
-        self, x: str, channels: int, kernel: int = 3, stride: int = 1, *, groups: int = 1, pad: int = -1
-    ) -> str:
+    def conv(self, x: str, channels: int, kernel: int = 3, stride: int = 1, *, groups: int = 1, pad: int = -1) -> str:
         """Add a convolution; ``pad`` is half the kernel unless given."""
         pad = kernel // 2 if pad < 0 else pad
         batch, inner = self.shape[x][:2]
@@ -119,9 +115,7 @@ class Net:
 
     def layer_norm(self, x: str) -> str:
         width = self.shape[x][-1]
-        return self.op(
-            "LayerNormalization", [x, self.weight(width), self.weight(width)], self.shape[x], axis=-1
-        )
+        return self.op("LayerNormalization", [x, self.weight(width), self.weight(width)], self.shape[x], axis=-1)
 
     def reduce_mean(self, x: str, axis: int) -> str:
         shape = self.shape[x]
@@ -145,9 +139,7 @@ class Net:
 
     def graph(self, *outputs: str, dtype: str = "fp16") -> Graph:
         """Return the network with those outputs."""
-        results = [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shape[name]) for name in outputs
-        ]
+        results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shape[name]) for name in outputs]
         body = helper.make_graph(self._nodes, self._name, self._inputs, results, self._weights)
         model = helper.make_model(body, opset_imports=[helper.make_opsetid("", 18)])
         return import_onnx(model.SerializeToString(), name=self._name).with_dtype(dtype)
@@ -182,9 +174,7 @@ def _down_sampling(net: Net, draw: st.DrawFn, x: str) -> str:
 
 
 def _diamond(net: Net, draw: st.DrawFn, x: str) -> str:
-    paths = [
-        net.conv(x, draw(CHANNELS), draw(st.sampled_from([1, 3]))) for _ in range(draw(st.integers(2, 3)))
-    ]
+    paths = [net.conv(x, draw(CHANNELS), draw(st.sampled_from([1, 3]))) for _ in range(draw(st.integers(2, 3)))]
     return net.concat(*(net.relu(path) for path in paths))
 
 
@@ -248,11 +238,7 @@ def networks(draw: st.DrawFn, most_blocks: int = 3) -> Graph:
     """Draw a network of a few blocks over images or tokens; sometimes a tensor on the way is a result as well."""
     net = Net("drawn")
     batch, image = draw(st.integers(1, 4)), draw(st.booleans())
-    x = (
-        net.input(batch, draw(CHANNELS), *[draw(st.integers(5, 12))] * 2)
-        if image
-        else _tokens(net, draw, batch)
-    )
+    x = net.input(batch, draw(CHANNELS), *[draw(st.integers(5, 12))] * 2) if image else _tokens(net, draw, batch)
     ends = []
     blocks = IMAGE_BLOCKS if image else TOKEN_BLOCKS
     for _ in range(draw(st.integers(1, most_blocks))):

@@ -8,9 +8,8 @@ does with mismatches.
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fusion.regions import required_regions
-from scheduler.binding import held_elsewhere, sample_cores
-from scheduler.schedule import BufferScope, LayerRun, Piece
+from scheduler.binding import held_elsewhere
+from scheduler.schedule import BufferScope, LayerRun, Piece, sample_needs
 from workloads.loopnest import box_volume, intersect
 
 _MOST_EXCHANGED = 0.5
@@ -82,12 +81,10 @@ def _take(used: list[int], wanted: Mapping[int, int]) -> None:
 def _add_exchange(piece: Piece, readers: Sequence[tuple[int, LayerRun, str]], wanted: dict[int, int]) -> bool:
     """Add to ``wanted`` what cores fetch from each other at each reader; False if that is the larger part."""
     for step, run, name in readers:
-        layer, element_bytes = run.layer, run.layer.graph.tensors[name].element_bytes
+        element_bytes = run.layer.graph.tensors[name].element_bytes
         most = 0
-        for core in sample_cores(run.binding.cores):
-            need = required_regions(layer.graph, layer.ops, {layer.sink.name: run.binding.part(run.box, core)}).get(
-                name
-            )
+        for core, needs in sample_needs(run).items():
+            need = needs.get(name)
             box = None if need is None else intersect(need, piece.box)
             if box is None:
                 continue

@@ -11,9 +11,9 @@ SPEC = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s", "weig
 
 
 def residual_network() -> Graph:
-    """Return a down-sampling convolution, a residual block and a classifier, eight images of 8 x 8."""
+    """Return a down-sampling convolution, a residual block and a classifier, eight images of 16 x 16."""
     net = Net("residual")
-    x = net.relu(net.conv(net.input(8, 4, 8, 8), 8, 3, 2))
+    x = net.relu(net.conv(net.input(8, 4, 16, 16), 8, 3, 2))
     y = net.conv(net.relu(net.conv(x, 8)), 8)
     x = net.relu(net.add(y, x))
     return net.graph(net.gemm(net.flatten(net.global_pool(x)), 10))

@@ -17,7 +17,7 @@ from scheduler.tiling import Route, TileRequest, Tiling
 from scheduler.work import Layer
 from tests.graphs import Net, machine, machines, networks
 
-WITHIN = 2.0
+WITHIN = 3.0
 """How much slower than the best of all tiles, by estimate, the chosen ones may be: the search is greedy."""
 
 

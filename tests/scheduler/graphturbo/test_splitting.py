@@ -121,6 +121,12 @@ class TestRecomputation:
 
         assert recompute_share(sub, sub.matches(1), 1, 4) == pytest.approx((16 + 4 * 16) / 32 - 1)
 
+    def test_a_softmax_whose_axis_is_cut_is_computed_by_every_instance(self) -> None:
+        net = Net()
+        sub = whole(net.graph(net.transpose(net.softmax(net.input(1, 4, 8)), 0, 2, 1)))
+
+        assert recompute_share(sub, sub.matches(1), 1, 4) == pytest.approx(4 - 1)
+
     def test_splits_that_repeat_too_much_are_left_out(self) -> None:
         sub = two_convolutions()
         tight = sub.peak_bytes() // 2
