@@ -17,7 +17,7 @@ def energy_pj(program: Program, spec: ClusteredDsa, makespan_ps: int) -> dict[st
     per_mac = {str(dtype): energy for dtype, energy in spec.energy.mac.items()}
     spent = dict.fromkeys(("macs", "vector", *per_byte, "static"), 0.0)
     for instruction in program.instructions:
-        times = program.multiplicity(instruction.unit)
+        times = program.members_of(instruction)
         if isinstance(instruction, Transfer):
             source, destination = base_name(instruction.source), base_name(instruction.destination)
             spent[source] += times * instruction.size_bytes * per_byte[source]

@@ -38,6 +38,8 @@ class Instruction:
     """Buffers that get their space when this instruction starts."""
     frees: tuple[int, ...] = ()
     """Buffers that this instruction is done with; space returns when all that list the buffer have ended."""
+    active_cores: int = 0
+    """On a core's unit: how many cores of a cluster, the first ones, take part; 0 means all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +150,12 @@ class Program:
         """Return how many members run the queue of ``unit``."""
         return self.clusters * (self.cores if self.scopes[unit] == "core" else 1)
 
+    def members_of(self, instruction: Instruction) -> int:
+        """Return how many members take part in ``instruction``."""
+        if self.scopes[instruction.unit] == "cluster" or not instruction.active_cores:
+            return self.multiplicity(instruction.unit)
+        return self.clusters * min(instruction.active_cores, self.cores)
+
     def __str__(self) -> str:
         lines = [f"program clusters={self.clusters} cores={self.cores}"]
         for position, instruction in enumerate(self.instructions):
@@ -193,7 +201,7 @@ class _Unroller:
         program = self._program
         scopes: dict[str, Scope] = {}
         for position, instruction in enumerate(program.instructions):
-            for cluster, core in self._places(instruction.unit):
+            for cluster, core in self._places(instruction):
                 place = _place(cluster, core)
                 unit = f"{instruction.unit}[{place}]"
                 scopes[unit] = "cluster"
@@ -204,6 +212,7 @@ class _Unroller:
                     after=after,
                     allocates=tuple(self._allocated(instruction, cluster, core)),
                     frees=tuple(self._freed(instruction, cluster, core)),
+                    active_cores=0,
                 )
                 if isinstance(changed, Transfer):
                     changed = replace(
@@ -215,22 +224,25 @@ class _Unroller:
                 self._instructions.append(changed)
         return Program(tuple(self._instructions), tuple(self._buffers), 1, 1, scopes, self._groups)
 
-    def _places(self, unit: str) -> Iterator[tuple[int, int | None]]:
+    def _places(self, instruction: Instruction) -> Iterator[tuple[int, int | None]]:
         for cluster in range(self._program.clusters):
-            if self._program.scopes[unit] == "cluster":
+            if self._program.scopes[instruction.unit] == "cluster":
                 yield cluster, None
             else:
-                yield from ((cluster, core) for core in range(self._program.cores))
+                yield from ((cluster, core) for core in self._active(instruction))
+
+    def _active(self, instruction: Instruction) -> range:
+        return range(min(instruction.active_cores or self._program.cores, self._program.cores))
 
     def _waits(self, instruction: Instruction, cluster: int, core: int | None) -> Iterator[int]:
         for before in instruction.after:
-            scope = self._program.scopes[self._program.instructions[before].unit]
-            if scope == "cluster":
+            earlier = self._program.instructions[before]
+            if self._program.scopes[earlier.unit] == "cluster":
                 yield self._copies[before, _place(cluster, None)]
-            elif core is None:
-                yield from (self._copies[before, _place(cluster, c)] for c in range(self._program.cores))
-            else:
+            elif core is not None and core in self._active(earlier):
                 yield self._copies[before, _place(cluster, core)]
+            else:  # a cluster's unit, or a core that did not take part, waits for all that did
+                yield from (self._copies[before, _place(cluster, c)] for c in self._active(earlier))
 
     def _memory(self, memory: str, cluster: int, core: int | None) -> str:
         """Return the member of ``memory`` at a place, or a name for all that a cluster's unit fills."""
@@ -257,7 +269,7 @@ class _Unroller:
                 yield from own or shared or ()
             else:
                 for other in range(self._program.cores):
-                    yield from self._buffer_copies[buffer, _place(cluster, other)]
+                    yield from self._buffer_copies.get((buffer, _place(cluster, other)), ())
 
 
 def _place(cluster: int, core: int | None) -> str:

@@ -134,12 +134,12 @@ class _Run:
         env, program = self._env, self._program
         kind = base_name(name)
         serve = self._machine.units[kind].serve
-        members = program.multiplicity(name)
         waited = self._waited_ps.setdefault(kind, {})
         previous = STARTED_BY_NOBODY
         while queue:
             position = queue.popleft()
             instruction = program.instructions[position]
+            members = program.members_of(instruction)
             asked_ps = int(env.now)
             cause = previous
             if self._pending[position]:
@@ -150,7 +150,7 @@ class _Run:
                 waited[who] = waited.get(who, 0) + (int(env.now) - asked_ps) * members
             if instruction.allocates:
                 asked_ps = int(env.now)
-                wishes = [wish for b in instruction.allocates for wish in self._extent_of(b, members)]
+                wishes = [wish for b in instruction.allocates for wish in self._extent_of(b, instruction)]
                 freed_by = yield self._space.ask(position, wishes)
                 if env.now > asked_ps:
                     cause = freed_by
@@ -170,7 +170,8 @@ class _Run:
                 yield finished
                 self._limits[position] = flow.longest_limit
                 for port, weight in loads:
-                    self._traffic[port] += weight * service.bytes_moved * self._ports.copies[port]
+                    moved = weight * service.bytes_moved * self._ports.copies[port]
+                    self._traffic[port] += moved * self._taking_part(instruction, port)
             self._end_ps[position] = end_ps = int(env.now)
             self._busy_ps[kind] = self._busy_ps.get(kind, 0) + (end_ps - start_ps) * members
             self._finish(position, instruction)
@@ -225,16 +226,25 @@ class _Run:
                 name = self._own_memory(instruction)
             ports = self._members_of(name)
             for port in ports:
-                loads[port] = loads.get(port, 0.0) + times * members / (self._ports.copies[port] * len(ports))
+                share = members / (self._ports.copies[port] * len(ports) * self._taking_part(instruction, port))
+                loads[port] = loads.get(port, 0.0) + times * share
         return tuple(loads.items())
 
-    def _extent_of(self, buffer: int, members: int) -> list[tuple[int, int, int]]:
+    def _taking_part(self, instruction: AnyInstruction, port: int) -> float:
+        """Return the share of a memory's copies that have a part in it: local buffers of idle cores have none."""
+        if not instruction.active_cores or self._ports.names[port] != "local_buffer":
+            return 1.0
+        return self._program.members_of(instruction) / self._program.multiplicity(instruction.unit)
+
+    def _extent_of(self, buffer: int, instruction: AnyInstruction) -> list[tuple[int, int, int]]:
         """Return ``buffer`` with each memory that it takes, and the bytes that it takes in one copy of it."""
         wanted = self._program.buffers[buffer]
         extents = []
         ports = self._members_of(wanted.memory)
         for port in ports:
             copies = self._ports.copies[port] * len(ports)
+            own = self._ports.names[port] == "local_buffer"  # as much as a core that takes part needs
+            members = self._program.multiplicity(instruction.unit) if own else self._program.members_of(instruction)
             size = -(-wanted.size_bytes * wanted.fan_out * members // copies)
             space = self._space.spaces[port]
             if size > space.capacity_bytes:

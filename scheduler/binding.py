@@ -53,9 +53,12 @@ def plain_binding(extents: Sequence[int], order: Sequence[int], cores: int) -> B
     return Binding(tuple(factors), tuple(order))
 
 
-def sample_cores(cores: int) -> tuple[int, ...]:
-    """Return the cores at both ends and one inside: with equal parts, every other is like one of them."""
-    return tuple(dict.fromkeys((0, cores // 2, cores - 1)))
+def sample_cores(binding: Binding) -> tuple[int, ...]:
+    """Return the cores at both ends and one inside along every dimension: with equal parts, they stand for all."""
+    inside = 0
+    for dim in binding.order:
+        inside = inside * binding.factors[dim] + binding.factors[dim] // 2
+    return tuple(dict.fromkeys((0, inside, binding.cores - 1)))
 
 
 def held_elsewhere(needs: Mapping[int, Box | None], pieces: Sequence[tuple[Box, Binding]]) -> int:

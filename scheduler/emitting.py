@@ -43,6 +43,11 @@ class Emitting:
         """Name of the layer in instructions."""
         return self.place.run.layer.sink.name
 
+    @property
+    def active_cores(self) -> int:
+        """Cores that have a part of the layer."""
+        return self.place.run.binding.cores
+
     def transfer(
         self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
     ) -> int:
@@ -52,5 +57,6 @@ class Emitting:
         move = partial(
             Transfer,
             unit=unit, label=label, source=source, destination=destination, size_bytes=size_bytes, fan_out=fan_out,
+            active_cores=self.active_cores,
         )  # fmt: skip
         return self.builder.add(move, after)

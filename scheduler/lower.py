@@ -228,7 +228,7 @@ class _Lowering:
             first, size = emitter.first_compute, stored.core_bytes
             live.local_bytes += size
         elif stored.scope == "global_buffer":
-            first, size = emitter.first_path_store, -(-stored.size_bytes // self._device.cores_per_cluster)
+            first, size = emitter.first_path_store, -(-stored.size_bytes // emitter.active_cores)
             live.global_bytes += stored.size_bytes
         else:
             first, size = emitter.first_dma_store, stored.size_bytes

@@ -38,6 +38,11 @@ class LayerEmitter:
         self.first_compute = -1
 
     @property
+    def active_cores(self) -> int:
+        """Cores that have a part of the layer."""
+        return self._at.active_cores
+
+    @property
     def first_path_store(self) -> int:
         """Position of the first transfer of outputs into the global buffer."""
         return self._storer.first_path_store
@@ -76,7 +81,7 @@ class LayerEmitter:
             jobs = self._at.device.assign(work, self._at.place.dtype)
             if not last:
                 jobs = [job for job in jobs if job.work.nest is layer.contraction]
-            self._works[key] = work, [_maker(job, self._at.label) for job in merged(jobs, work)]
+            self._works[key] = work, [_maker(job, self._at) for job in merged(jobs, work)]
         return self._works[key]
 
     def _exchange(self) -> list[int]:
@@ -144,11 +149,11 @@ def merged(jobs: Sequence[Assignment], work: TileWork) -> list[Job]:
     return found
 
 
-def _maker(job: Job, label: str) -> Make:
+def _maker(job: Job, at: Emitting) -> Make:
     """Return what makes ``job`` once it is known what it waits for."""
-    open_fields = ("after", "allocates", "frees", "label")
+    open_fields = ("after", "allocates", "frees", "label", "active_cores")
     given = {f.name: getattr(job, f.name) for f in fields(job) if f.name not in open_fields}
-    return partial(type(job), label=label, **given)
+    return partial(type(job), label=at.label, active_cores=at.active_cores, **given)
 
 
 def _local_bytes(nest: NestWork, work: TileWork, place: int, jobs: Sequence[Assignment]) -> int:

@@ -54,7 +54,7 @@ def sample_needs(run: LayerRun) -> Mapping[int, Mapping[str, Box]]:
     layer, binding = run.layer, run.binding
 
     def compute() -> dict[int, dict[str, Box]]:
-        parts = {core: binding.part(run.box, core) for core in sample_cores(binding.cores)}
+        parts = {core: binding.part(run.box, core) for core in sample_cores(binding)}
         return {c: required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for c, part in parts.items()}
 
     return layer.graph.derived(("needs", layer.ops, run.box, binding), compute)

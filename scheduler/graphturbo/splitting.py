@@ -139,7 +139,7 @@ def _followed(nest: LoopNest, dim: int | None, clean: bool) -> list[tuple[str, i
             continue
         matched = nest.matched_dim(read, dim)
         if matched is None:
-            result.append((read.tensor, None, clean))
+            result.append((read.tensor, None, False))  # every instance needs it whole
             continue
         index = read.indices[matched]
         written = nest.write.indices[dim]
@@ -199,8 +199,8 @@ def recompute_share(sub: SubGraph, matched: Mapping[str, tuple[int | None, bool]
     Zero at once where every tensor is cut cleanly; else counted for an inner instance through the access maps.
     """
     graph = sub.graph
-    clean = all(name not in matched or matched[name][1] for position in sub.ops for name in graph.ops[position].outputs)
-    if clean:
+    written = (nest.write.tensor for position in sub.ops for nest in graph.ops[position].nests)
+    if all(matched[name][1] for name in written if name in matched):
         return 0.0
     output = graph.tensors[sub.output]
     tile = tuple(-(-size // factor) if d == dim else size for d, size in enumerate(output.shape))

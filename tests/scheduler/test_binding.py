@@ -130,6 +130,9 @@ class TestHeldElsewhere:
         assert held_elsewhere(needs, pieces) == worst
 
 
-@pytest.mark.parametrize(("cores", "sample"), [(1, (0,)), (2, (0, 1)), (3, (0, 1, 2)), (8, (0, 4, 7))])
-def test_both_ends_and_one_core_inside_stand_for_all(cores: int, sample: tuple[int, ...]) -> None:
-    assert sample_cores(cores) == sample
+@pytest.mark.parametrize(
+    ("factors", "sample"),
+    [((1, 1), (0,)), ((2, 1), (0, 1)), ((3, 1), (0, 1, 2)), ((8, 1), (0, 4, 7)), ((4, 4), (0, 10, 15))],
+)
+def test_both_ends_and_one_core_inside_stand_for_all(factors: tuple[int, int], sample: tuple[int, ...]) -> None:
+    assert sample_cores(Binding(factors, (0, 1))) == sample

@@ -6,7 +6,7 @@ import pytest
 
 from fusion.regions import required_regions
 from hw_models import Buffer, ClusteredDsa, Launch, Transfer, simulate
-from scheduler import LayerRun, Schedule, ScheduleError, TilingCache, lower, make_policy
+from scheduler import LayerRun, Schedule, ScheduleError, TilingCache, lower, make_policy, policy_types
 from tests.graphs import Net, machine
 from workloads import Graph
 from workloads.loopnest import box_volume, intersect
@@ -92,6 +92,17 @@ def test_a_core_fetches_the_halo_that_its_neighbours_hold(cores: int, size: int,
     assert second.binding.factors == (1, 1, *factors)
     assert schedule.pieces[0].scope == "local_buffer"
     assert fetched == [exchanged_bytes(schedule, second)]
+
+
+@pytest.mark.parametrize("policy", sorted(policy_types()))
+def test_a_result_that_is_read_again_reaches_ddr_all_the_same(policy: str) -> None:
+    net = Net()
+    x = net.conv(net.input(1, 4, 8, 8), 4)
+    graph, spec = net.graph(net.conv(x, 4), x), machine()
+    program = lower(make_policy(policy).schedule(graph, spec, "fp16"), spec, 1)
+    stored = sum(i.size_bytes for i in program.instructions if isinstance(i, Transfer) and i.destination == "ddr")
+
+    assert stored == sum(graph.tensors[name].size_bytes for name in graph.outputs)
 
 
 def test_every_kernel_is_launched_once_and_waits_for_the_one_before() -> None:
