@@ -46,13 +46,14 @@ def place_pieces(
             for piece in held:
                 end[piece] = step
                 readers.setdefault(piece, []).append((step, run, name))
+    results = {run.layer.graph.storage[name] for run in runs[:1] for name in run.layer.graph.outputs}
     local = [0] * len(runs)
     shared = [0] * len(runs)
     scopes: dict[int, BufferScope] = {}
     for piece in sorted(begin, key=lambda p: (begin[p], p)):
         stored, life = pieces[piece], range(begin[piece], end[piece] + 1)
-        if piece not in readers:
-            scopes[piece] = "ddr"  # a result of the network
+        if piece not in readers or stored.tensor in results:
+            scopes[piece] = "ddr"  # results of the network leave, also where they are read again
             continue
         wanted = dict.fromkeys(life, stored.core_bytes)
         near = capacity.uses_local and piece not in shared_pieces and _fits(local, wanted, capacity.local_bytes)
