@@ -72,8 +72,8 @@ def exchanged_bytes(schedule: Schedule, run: LayerRun) -> int:
             for piece in (schedule.pieces[number] for number in held):
                 wanted = intersect(needs[name], piece.box)
                 mine = intersect(needs[name], piece.binding.part(piece.box, core))
-                assert wanted is not None
-                lacking += box_volume(wanted) - (0 if mine is None else box_volume(mine))
+                if wanted is not None and piece.scope == "local_buffer":
+                    lacking += box_volume(wanted) - (0 if mine is None else box_volume(mine))
         most = max(most, lacking * 2)
     return most
 
@@ -92,6 +92,26 @@ def test_a_core_fetches_the_halo_that_its_neighbours_hold(cores: int, size: int,
     assert second.binding.factors == (1, 1, *factors)
     assert schedule.pieces[0].scope == "local_buffer"
     assert fetched == [exchanged_bytes(schedule, second)]
+
+
+def test_a_core_fetches_what_lies_in_another_instances_piece() -> None:
+    net = Net("halves")
+    x = net.input(1, 4, 11, 11)
+    x = net.concat(net.relu(net.conv(x, 16)), net.relu(net.conv(x, 16)))
+    graph = net.graph(net.gemm(net.flatten(net.global_pool(x)), 6))
+    local = {"capacity": "2 KiB", "bandwidth": "100 GB/s", "weight_window": 0.4}
+    spec = machine(cores_per_cluster=8, local_buffer=local)
+    schedule = make_policy("graphturbo").schedule(graph, spec, "fp16")
+    pool = next(r for i in schedule.instances for r in i.runs if r.layer.sink.name == "globalaveragepool1")
+    near = [p for held in pool.reads.values() for p in held if schedule.pieces[p].scope == "local_buffer"]
+    fetched = [
+        i.size_bytes
+        for i in lower(schedule, spec, 1).instructions
+        if isinstance(i, Transfer) and i.unit == "path_load" and i.label == "globalaveragepool1 exchange"
+    ]
+
+    assert near
+    assert fetched == [exchanged_bytes(schedule, pool)]
 
 
 @pytest.mark.parametrize("policy", sorted(policy_types()))
