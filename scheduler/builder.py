@@ -67,7 +67,6 @@ class ProgramBuilder:
     def build(self, clusters: int, cores: int, scopes: dict[str, Scope]) -> Program:
         """Return the program."""
         instructions = tuple(
-            d.make(after=tuple(d.after), allocates=tuple(d.allocates), frees=tuple(d.frees))
-            for d in self._drafts
+            d.make(after=tuple(d.after), allocates=tuple(d.allocates), frees=tuple(d.frees)) for d in self._drafts
         )
         return Program(instructions, tuple(self._buffers), clusters, cores, scopes)

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 from hw_models import ClusteredDsa, HardwareError, MatrixCompute, MatrixUnit, VectorCompute, compute_ps
 from hw_models.quantities import PS_PER_S
 from scheduler.work import NestWork, TileWork
-from workloads.loopnest import Operations
+from workloads.loopnest import LoopNest, Operations
 
 
 class ScheduleError(ValueError):
@@ -65,6 +65,8 @@ class DsaDevice:
 
     spec: ClusteredDsa
     clusters: int
+    _chosen: dict[int, tuple[LoopNest, str]] = field(default_factory=dict, compare=False, repr=False)
+    """The unit of each nest seen so far, by identity: chosen on its first tile, kept for the others."""
 
     @property
     def cores_per_cluster(self) -> int:
@@ -119,32 +121,38 @@ class DsaDevice:
 
     def assign(self, work: TileWork, dtype: str) -> list["Assignment"]:
         """Return, per nest that does something, the unit that is done with it first and the work in its terms."""
-        return [found for nest in work.nests if (found := self._fastest(nest, dtype)) is not None]
+        return [self._fastest(nest, dtype) for nest in work.nests]
 
-    def _fastest(self, work: NestWork, dtype: str) -> "Assignment | None":
-        operations = work.operations
-        shape = work.matrix_shape if operations.macs else None
-        best: Assignment | None = None
+    def _fastest(self, work: NestWork, dtype: str) -> "Assignment":
+        chosen = self._chosen.get(id(work.nest))
+        if chosen is not None:
+            return self._assignment(work, chosen[1], dtype)
+        found: list[Assignment] = []
         refusals = []
         for name, unit in self.spec.units.items():
-            job: MatrixCompute | VectorCompute
-            if isinstance(unit, MatrixUnit):
-                if shape is None or not any(known == dtype for known in unit.macs_per_cycle):
-                    continue
-                rows, columns, depth, count = shape
-                job = MatrixCompute(unit=name, dtype=dtype, rows=rows, columns=columns, depth=depth, count=count)
-            else:
-                job = vector_job(name, dtype, work, operations)
+            if isinstance(unit, MatrixUnit) and (not work.is_product or dtype not in map(str, unit.macs_per_cycle)):
+                continue
             try:
-                duration = compute_ps(self.spec, name, unit, job)
+                found.append(self._assignment(work, name, dtype))
             except HardwareError as error:
                 refusals.append(str(error))
-                continue
-            if best is None or duration < best.duration_ps:
-                best = Assignment(work, name, job, duration)
-        if best is None:
+        if not found:
             raise ScheduleError("; ".join(refusals) or f"{self.spec.name}: no unit computes {dtype}")
+        best = min(found, key=lambda assigned: assigned.duration_ps)
+        self._chosen[id(work.nest)] = work.nest, best.unit
         return best
+
+    def _assignment(self, work: NestWork, name: str, dtype: str) -> "Assignment":
+        """Return the nest's tile on the unit ``name``."""
+        unit = self.spec.units[name]
+        job: MatrixCompute | VectorCompute
+        if isinstance(unit, MatrixUnit):
+            assert work.matrix_shape is not None
+            rows, columns, depth, count = work.matrix_shape
+            job = MatrixCompute(unit=name, dtype=dtype, rows=rows, columns=columns, depth=depth, count=count)
+        else:
+            job = vector_job(name, dtype, work, work.operations)
+        return Assignment(work, name, job, compute_ps(self.spec, name, unit, job))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ schedule overlaps layers, only the computation and its activations wait for the 
 ahead as their windows reach, but not before the kernel's launch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from fusion.regions import required_regions
 from hw_models import Buffer, ClusteredDsa, Launch, Program
 from hw_models.machine import dsa_machine
 from scheduler.binding import held_elsewhere
@@ -19,7 +18,7 @@ from scheduler.device import DsaDevice, ScheduleError
 from scheduler.emitting import LayerPlace
 from scheduler.lower_layer import LayerEmitter
 from scheduler.prefetch import Prefetch, Window
-from scheduler.schedule import LayerRun, Schedule, sample_needs, share_by_scope
+from scheduler.schedule import LayerRun, Schedule, core_needs, share_by_scope, whole_needs
 from scheduler.tile_search import TilingError, choose_tiling
 from scheduler.tiling import Route, TileRequest, Tiling
 from workloads.loopnest import Box
@@ -133,24 +132,24 @@ class _Lowering:
         for piece in run.writes:
             self._store(piece, emitter)
 
-    def _needs(self, run: LayerRun) -> tuple[dict[str, Box], int]:
+    def _needs(self, run: LayerRun) -> tuple[Mapping[str, Box], int]:
         """Return the box of every operand that the whole run needs, and the bytes that a core fetches from others."""
         layer, pieces = run.layer, self._schedule.pieces
-        need = required_regions(layer.graph, layer.ops, {layer.sink.name: run.box})
+        need = whole_needs(run)
         resident = {
             name: [pieces[p] for p in held if pieces[p].scope == "local_buffer"] for name, held in run.reads.items()
         }
         resident = {name: held for name, held in resident.items() if held}
         if not resident:
             return need, 0
-        needs = sample_needs(run)
+        needs = core_needs(run, pieces)
         exchanged = 0
         for name, held in resident.items():
             elements = held_elsewhere({c: n.get(name) for c, n in needs.items()}, [(p.box, p.binding) for p in held])
             exchanged += elements * layer.graph.tensors[name].element_bytes
         return need, exchanged
 
-    def _routes(self, run: LayerRun, need: dict[str, Box]) -> dict[str, Route]:
+    def _routes(self, run: LayerRun, need: Mapping[str, Box]) -> dict[str, Route]:
         """Return the operands that have to be brought to the local buffers, and how."""
         layer, routes = run.layer, {}
         for name in layer.inputs:

@@ -49,15 +49,29 @@ class LayerRun:
     """Pieces written: the layer's outputs in order."""
 
 
-def sample_needs(run: LayerRun) -> Mapping[int, Mapping[str, Box]]:
-    """Return for a few cores, which stand for all, the box of every tensor that the core's part of ``run`` needs."""
-    layer, binding = run.layer, run.binding
+def whole_needs(run: LayerRun) -> Mapping[str, Box]:
+    """Return the box of every tensor that ``run`` needs on all cores together."""
+    layer = run.layer
+    return layer.graph.derived(
+        ("needs", layer.ops, run.box), lambda: required_regions(layer.graph, layer.ops, {layer.sink.name: run.box})
+    )
+
+
+def core_needs(run: LayerRun, pieces: Sequence[Piece]) -> Mapping[int, Mapping[str, Box]]:
+    """Return by core the box of every tensor that the core's part of ``run`` needs.
+
+    A few cores stand for all where every operand lies in one piece of just the box that the run needs: parts are
+    alike then. Else every core is looked at.
+    """
+    layer, binding, needs = run.layer, run.binding, whole_needs(run)
+    aligned = all(len(held) == 1 and pieces[held[0]].box == needs.get(name) for name, held in run.reads.items())
+    cores = sample_cores(binding) if aligned else tuple(range(binding.cores))
 
     def compute() -> dict[int, dict[str, Box]]:
-        parts = {core: binding.part(run.box, core) for core in sample_cores(binding)}
+        parts = {core: binding.part(run.box, core) for core in cores}
         return {c: required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for c, part in parts.items()}
 
-    return layer.graph.derived(("needs", layer.ops, run.box, binding), compute)
+    return layer.graph.derived(("core needs", layer.ops, run.box, binding, cores), compute)
 
 
 @dataclass(frozen=True, slots=True)

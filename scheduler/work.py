@@ -34,6 +34,11 @@ class NestWork:
     operations: Operations
 
     @property
+    def is_product(self) -> bool:
+        """Whether a matrix engine can do it."""
+        return self.roles is not None and bool(self.operations.macs)
+
+    @property
     def matrix_shape(self) -> tuple[int, int, int, int] | None:
         """Rows, columns, depth and count of the tile's products; None if the nest is no product of two operands."""
         if self.roles is None:

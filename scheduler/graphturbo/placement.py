@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.binding import held_elsewhere
-from scheduler.schedule import BufferScope, LayerRun, Piece, sample_needs
+from scheduler.schedule import BufferScope, LayerRun, Piece, core_needs
 from workloads.loopnest import box_volume, intersect
 
 _MOST_EXCHANGED = 0.5
@@ -57,7 +57,8 @@ def place_pieces(
             continue
         wanted = dict.fromkeys(life, stored.core_bytes)
         near = capacity.uses_local and piece not in shared_pieces and _fits(local, wanted, capacity.local_bytes)
-        if near and _add_exchange(stored, readers[piece], wanted) and _fits(local, wanted, capacity.local_bytes):
+        near = near and _add_exchange(stored, readers[piece], pieces, wanted)
+        if near and _fits(local, wanted, capacity.local_bytes):
             _take(local, wanted)
             scopes[piece] = "local_buffer"
             continue
@@ -79,12 +80,14 @@ def _take(used: list[int], wanted: Mapping[int, int]) -> None:
         used[step] += size
 
 
-def _add_exchange(piece: Piece, readers: Sequence[tuple[int, LayerRun, str]], wanted: dict[int, int]) -> bool:
+def _add_exchange(
+    piece: Piece, readers: Sequence[tuple[int, LayerRun, str]], pieces: Sequence[Piece], wanted: dict[int, int]
+) -> bool:
     """Add to ``wanted`` what cores fetch from each other at each reader; False if that is the larger part."""
     for step, run, name in readers:
         element_bytes = run.layer.graph.tensors[name].element_bytes
         most = 0
-        for core, needs in sample_needs(run).items():
+        for core, needs in core_needs(run, pieces).items():
             need = needs.get(name)
             box = None if need is None else intersect(need, piece.box)
             if box is None:

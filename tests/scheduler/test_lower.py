@@ -1,6 +1,7 @@
 """A program spends time, traffic and energy on what the schedule says, and on nothing else."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -100,17 +101,20 @@ def test_a_core_fetches_what_lies_in_another_instances_piece() -> None:
     x = net.concat(net.relu(net.conv(x, 16)), net.relu(net.conv(x, 16)))
     graph = net.graph(net.gemm(net.flatten(net.global_pool(x)), 6))
     local = {"capacity": "2 KiB", "bandwidth": "100 GB/s", "weight_window": 0.4}
-    spec = machine(cores_per_cluster=8, local_buffer=local)
-    schedule = make_policy("graphturbo").schedule(graph, spec, "fp16")
+    small = machine(cores_per_cluster=8, local_buffer=local)
+    schedule = make_policy("graphturbo").schedule(graph, small, "fp16")
     pool = next(r for i in schedule.instances for r in i.runs if r.layer.sink.name == "globalaveragepool1")
-    near = [p for held in pool.reads.values() for p in held if schedule.pieces[p].scope == "local_buffer"]
+    read = {p for held in pool.reads.values() for p in held}
+    near = tuple(replace(p, scope="local_buffer") if n in read else p for n, p in enumerate(schedule.pieces))
+    schedule = replace(schedule, pieces=near)
+    large = machine(cores_per_cluster=8, local_buffer={**local, "capacity": "64 KiB"})
     fetched = [
         i.size_bytes
-        for i in lower(schedule, spec, 1).instructions
+        for i in lower(schedule, large, 1).instructions
         if isinstance(i, Transfer) and i.unit == "path_load" and i.label == "globalaveragepool1 exchange"
     ]
 
-    assert near
+    assert len(read) > 1
     assert fetched == [exchanged_bytes(schedule, pool)]
 
 
