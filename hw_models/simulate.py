@@ -6,7 +6,6 @@ memories. Members that do the same are one process with a multiplicity: their fl
 memory. That is exact as long as they stay in step: unless they compete for the last space of one memory.
 """
 
-import gc
 import math
 from collections import deque
 from collections.abc import Generator
@@ -18,6 +17,7 @@ from hw_models.bandwidth import Flow, SharedBandwidth
 from hw_models.clustered_dsa import ClusteredDsa
 from hw_models.energy import energy_pj
 from hw_models.machine import Machine, check_program, dsa_machine
+from hw_models.pause import collector_paused
 from hw_models.program import AnyInstruction, Program, ProgramError, Transfer, base_name
 from hw_models.quantities import PS_PER_S, format_bytes
 from hw_models.space import SharedSpace, Space
@@ -328,11 +328,6 @@ def simulate(program: Program, spec: ClusteredDsa) -> SimulationResult:
     machine = dsa_machine(spec)
     check_program(program, machine)
     run = _Run(program, machine)
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_paused():
         trace = run.run()
-    finally:
-        if collecting:
-            gc.enable()
     return run.result(trace, energy_pj(program, spec, trace.makespan_ps))

@@ -12,6 +12,7 @@ from functools import partial
 
 from hw_models import Buffer, ClusteredDsa, Launch, Program
 from hw_models.machine import dsa_machine
+from hw_models.pause import collector_paused
 from scheduler.binding import held_elsewhere
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
@@ -40,7 +41,8 @@ def lower(schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCa
     Raises ``ScheduleError`` when a layer's smallest tile does not fit or DDR cannot hold the network. ``cache`` keeps
     tilings between calls for the same machine.
     """
-    return _Lowering(schedule, spec, clusters, {} if cache is None else cache).run()
+    with collector_paused():
+        return _Lowering(schedule, spec, clusters, {} if cache is None else cache).run()
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hw_models import Buffer
 from scheduler.emitting import SLOTS, Emitting
-from scheduler.prefetch import Ahead, Burst, Prefetch
+from scheduler.prefetch import Ahead, Burst, Entry, Prefetch
 from scheduler.tiling import burst_bytes
 from scheduler.work import DEPTH, TileWork
 
@@ -105,45 +105,61 @@ class OperandLoader:
 
     def _load_ahead(self, names: list[str], work: TileWork) -> list[int]:
         """Bring the next versions of weights through the windows: they wait for room there and for the launch only."""
-        transfers = []
+        if not names:
+            return []
+        assert self._prefetch is not None
+        waits: dict[int, None] = {}
         for name in names:
-            assert self._prefetch is not None
             ahead, operand = self._ahead[name], self._operands[name]
             if operand.buffer >= 0:
                 self._at.builder.free(operand.users[-1], operand.buffer)
             if ahead.entry is not None:
                 ahead.entry.user = operand.users[-1]
-            size = math.ceil(work.operand_bytes[name])
-            ahead.entry, waits = self._prefetch.local.admit(size)
-            burst = self._burst(name, work)
-            shared = self._is_shared(name)
-            transfer = self._to_cores([name], work, shared, (*waits, burst.load))
-            burst.left -= 1
-            if not burst.left:
-                self._at.builder.free(transfer, burst.buffer)
-                burst.entry.user = transfer
+            ahead.entry, room = self._prefetch.local.admit(math.ceil(work.operand_bytes[name]))
+            waits.update(dict.fromkeys(room))
             operand.users.append(-1)
-            self._allocate_operand(name, transfer, work, shared)
-            transfers.append(transfer)
+        bursts = self._bursts(names, work)
+        transfers = []
+        for shared in (False, True):
+            alike = [name for name in names if self._is_shared(name) is shared]
+            if alike:
+                loads = (bursts[name].load for name in alike)
+                transfers.append(self._to_cores(alike, work, shared, tuple(dict.fromkeys((*waits, *loads)))))
+            for name in alike:
+                self._allocate_operand(name, transfers[-1], work, shared)
+                bursts[name].left -= 1
+                if not bursts[name].left:
+                    self._at.builder.free(transfers[-1], bursts[name].buffer)
+                    bursts[name].entry.user = transfers[-1]
         return transfers
 
-    def _burst(self, name: str, work: TileWork) -> Burst:
-        """Return the DMA transfer that brings the operand's next version, adding it if the last one is used up."""
+    def _bursts(self, names: list[str], work: TileWork) -> dict[str, Burst]:
+        """Return what brings the operands' next versions; for all that are used up, one new DMA transfer."""
         assert self._prefetch is not None
-        ahead, route = self._ahead[name], self._at.place.routes[name]
-        if ahead.burst is None or not ahead.burst.left:
+        wanted: dict[str, tuple[int, int, Entry]] = {}
+        after = {self._prefetch.launch: None}
+        for name in names:
+            ahead, route = self._ahead[name], self._at.place.routes[name]
+            if ahead.burst is not None and ahead.burst.left:
+                continue
             size = math.ceil(work.operand_bytes[name]) * self._at.place.run.binding.cores // route.sharing
             room = min(burst_bytes(self._at.device), self._prefetch.shared.capacity_bytes // (2 * len(self._ahead)))
             versions = min(max(room // max(size, 1), 1), ahead.versions_left)
             size = max(min(size * versions, ahead.bytes_left), 1)
             entry, waits = self._prefetch.shared.admit(size)
-            after = dict.fromkeys((*waits, self._prefetch.launch))
-            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, after)
-            buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
-            ahead.burst = Burst(load, buffer, entry, versions)
-            ahead.versions_left -= versions
-            ahead.bytes_left -= size
-        return ahead.burst
+            after.update(dict.fromkeys(waits))
+            wanted[name] = size, versions, entry
+        if wanted:
+            total = sum(size for size, _, _ in wanted.values())
+            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, total, after)
+            for name, (size, versions, entry) in wanted.items():
+                buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
+                ahead = self._ahead[name]
+                ahead.burst = Burst(load, buffer, entry, versions)
+                ahead.versions_left -= versions
+                ahead.bytes_left -= size
+        found = ((name, self._ahead[name].burst) for name in names)
+        return {name: burst for name, burst in found if burst is not None}
 
     def _is_shared(self, name: str) -> bool:
         return self._at.place.broadcast and self._at.place.routes[name].sharing > 1
