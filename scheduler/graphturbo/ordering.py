@@ -1,4 +1,4 @@
-"""Algorithm 3: the order of sub-graph instances, breadth-first or depth-first."""
+"""Algorithm 3: sub-graph instances breadth-first or depth-first; beside it, heaviest first."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,6 +44,28 @@ def depth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -
                 if consumer in unvisited:
                     del unvisited[consumer]
                     ready.append(consumer)
+    return order
+
+
+def heaviest_first(
+    visit: Sequence[int], producers: Mapping[int, frozenset[int]], output_bytes: Mapping[int, int]
+) -> list[int]:
+    """Return the instances so that of those that are ready the one with the heaviest footprint is next.
+
+    The paper names this heuristic without details (section 6). Read here: the footprint is what an instance reads and
+    what it writes; of equals, the first in ``visit``.
+    """
+    footprint = {i: output_bytes[i] + sum(output_bytes[producer] for producer in producers[i]) for i in visit}
+    order: list[int] = []
+    done: set[int] = set()
+    waiting = sorted(visit, key=lambda instance: -footprint[instance])
+    while waiting:
+        chosen = next((instance for instance in waiting if producers[instance] <= done), None)
+        if chosen is None:
+            raise ValueError(f"instances {sorted(waiting)[:5]} wait for each other in a circle")
+        waiting.remove(chosen)
+        order.append(chosen)
+        done.add(chosen)
     return order
 
 

@@ -9,6 +9,7 @@ would not fit for all its life goes further out at once), and layers overlap in 
 layer starts when the one before has ended. The readings of each algorithm are stated where it is implemented.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
@@ -17,9 +18,10 @@ from pydantic.dataclasses import dataclass
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from hw_models import ClusteredDsa
 from scheduler.graphturbo.bound import bind_instances
+from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
-from scheduler.graphturbo.ordering import breadth_first, depth_first, peak_live_bytes
+from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
 from scheduler.graphturbo.placement import Capacity, place_pieces
 from scheduler.schedule import Schedule
 from workloads.graph import Graph
@@ -45,8 +47,11 @@ class GraphTurbo:
     """Split sub-graphs into instances (Fig. 15's third variant)."""
     instruction_scheduling: bool = True
     """Fetch the weights of later layers while earlier ones compute (section 4.4; Fig. 15's fourth variant)."""
-    order: Literal["best", "dfs", "bfs"] = "best"
-    """``best`` takes whichever of both keeps fewer bytes alive between instances, ``dfs`` when they are equal."""
+    order: Literal["best", "dfs", "bfs", "heaviest", "exact"] = "best"
+    """``best`` takes whichever of ``dfs`` and ``bfs`` keeps fewer bytes alive between instances, ``dfs`` when they are
+    equal. Not in the paper: ``heaviest`` footprint first; ``exact``, the order that keeps the fewest alive (CP-SAT)."""
+    order_effort_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    """Deterministic solver seconds for ``exact``, which then takes the best order found."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
@@ -64,9 +69,14 @@ class GraphTurbo:
         assert best is not None
         return best
 
+    def instance_graph(self, graph: Graph, spec: ClusteredDsa) -> InstanceGraph:
+        """Return the instances that are to be ordered, when grouping has the whole of the local buffers."""
+        plan, grouped = self._grouped(graph, spec, _HEADROOMS[0])
+        return self._split(plan, grouped)
+
     def _scheduled(self, graph: Graph, spec: ClusteredDsa, dtype: str, headroom: float) -> Schedule:
         plan, grouped = self._grouped(graph, spec, headroom)
-        parts = split_into_instances(plan, [g.split if self.instances else None for g in grouped])
+        parts = self._split(plan, grouped)
         bound = bind_instances(graph, parts, self._ordered(parts), spec.cores_per_cluster)
         placed = place_pieces(bound.runs, bound.pieces, self._capacity(spec), bound.shared)
         return Schedule(graph, plan, dtype, bound.instances, placed, self.name, self.instruction_scheduling)
@@ -79,14 +89,23 @@ class GraphTurbo:
         by_ops = {g.sub.ops: g for g in found}
         return plan, [by_ops[group.ops] for group in plan.groups]
 
-    def _ordered(self, parts: InstanceGraph) -> list[int]:
-        visit = breadth_first(range(len(parts.instances)), parts.producers)
+    def _split(self, plan: FusionPlan, grouped: Sequence[Grouped]) -> InstanceGraph:
+        return split_into_instances(plan, [g.split if self.instances else None for g in grouped])
+
+    def _ordered(self, parts: InstanceGraph) -> Sequence[int]:
+        producers, output_bytes = parts.producers, parts.output_bytes
+        wide = breadth_first(range(len(parts.instances)), producers)
         if self.order == "bfs":
-            return visit
-        deep = depth_first(visit, parts.producers)
+            return wide
+        if self.order == "heaviest":
+            return heaviest_first(wide, producers, output_bytes)
+        deep = depth_first(wide, producers)
         if self.order == "dfs":
             return deep
-        return min(deep, visit, key=lambda order: peak_live_bytes(order, parts.producers, parts.output_bytes))
+        best = min(deep, wide, key=lambda order: peak_live_bytes(order, producers, output_bytes))
+        if self.order == "exact":
+            return exact_order(best, producers, output_bytes, self.order_effort_s).order
+        return best
 
     def _capacity(self, spec: ClusteredDsa) -> Capacity:
         """Return what pieces may take: the local buffer without its weight window, half the global buffer."""
