@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from hw_models import ClusteredDsa
+from hw_models.quantities import PS_PER_S
 from scheduler.graphturbo.bound import bind_instances
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs
@@ -108,10 +109,15 @@ class GraphTurbo:
         return best
 
     def _capacity(self, spec: ClusteredDsa) -> Capacity:
-        """Return what pieces may take: the local buffer without its weight window, half the global buffer."""
-        window = int(spec.local_buffer.capacity_bytes * spec.local_buffer.weight_window)
+        """Return what pieces may take: half the global buffer; the local one but for weights and room for a tile.
+
+        The tile is one whose load takes as long as its start-up, because smaller ones mostly wait; it has at most half.
+        """
+        path, buffer = spec.on_chip_path, spec.local_buffer
+        tile_bytes = int(path.startup_ps * path.bandwidth_bytes_per_s // PS_PER_S)
+        room = buffer.capacity_bytes - int(buffer.capacity_bytes * buffer.weight_window)
         shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
-        return Capacity(spec.local_buffer.capacity_bytes - window, shared, self.outputs == "local")
+        return Capacity(room - min(tile_bytes, room // 2), shared, self.outputs == "local")
 
 
 def spilled_bytes(schedule: Schedule) -> int:
