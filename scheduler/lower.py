@@ -13,19 +13,22 @@ from functools import partial
 from hw_models import Buffer, ClusteredDsa, Launch, Program
 from hw_models.machine import dsa_machine
 from hw_models.pause import collector_paused
+from scheduler.allocation import Block, gaps
 from scheduler.binding import held_elsewhere
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
 from scheduler.emitting import LayerPlace
 from scheduler.lower_layer import LayerEmitter
 from scheduler.prefetch import Prefetch, Window
-from scheduler.schedule import LayerRun, Schedule, core_needs, share_by_scope, whole_needs
+from scheduler.schedule import BufferScope, LayerRun, Schedule, core_needs, share_by_scope, whole_needs
 from scheduler.tile_search import TilingError, choose_tiling
 from scheduler.tiling import Route, TileRequest, Tiling
 from workloads.loopnest import Box
 
 _BUDGET_STEPS = 64
 """Budgets are rounded down to this share of the local buffer, so that like layers find like tiles."""
+_MOST_GAPS = 3
+"""Gaps between pieces that tiles use; more of them fit little more, and make alike layers differ."""
 
 LOCAL_WINDOW = 0.6
 """Share of the local buffer's weight window that weights fetched ahead pass through; tiles take the rest."""
@@ -47,11 +50,28 @@ def lower(schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCa
 
 @dataclass(slots=True)
 class _Live:
-    """Buffers of the pieces that are stored at the moment."""
+    """Buffers and addresses of the pieces that are stored at the moment."""
 
     buffers: dict[int, int] = field(default_factory=dict)
-    local_bytes: int = 0
-    global_bytes: int = 0
+    local: dict[int, Block] = field(default_factory=dict)
+    shared: dict[int, Block] = field(default_factory=dict)
+
+    def of(self, scope: BufferScope) -> dict[int, Block]:
+        """Return the blocks in an on-chip memory, by piece."""
+        return self.local if scope == "local_buffer" else self.shared
+
+
+def _free_gaps(blocks: Iterable[Block], capacity_bytes: int, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
+    """Return the largest gaps between ``blocks`` when ``beside_bytes`` have taken the smallest that holds them.
+
+    They are rounded down to multiples of ``step_bytes``, if they are more than two of them.
+    """
+    free = sorted(gap.size_bytes for gap in gaps(blocks, capacity_bytes)) or [0]
+    if beside_bytes:
+        taken = next((n for n, size in enumerate(free) if size >= beside_bytes), -1)
+        free[taken] -= beside_bytes
+    free = [size // step_bytes * step_bytes if size > 2 * step_bytes else size for size in free]
+    return tuple(sorted(free, reverse=True)[:_MOST_GAPS])
 
 
 class _Lowering:
@@ -77,7 +97,7 @@ class _Lowering:
     def _last_uses(self) -> dict[int, int]:
         """Return for each piece that is read the running number of the last run that does."""
         last = {}
-        for number, run in enumerate(run for instance in self._schedule.instances for run in instance.runs):
+        for number, run in enumerate(self._schedule.runs):
             for pieces in run.reads.values():
                 for piece in pieces:
                     last[piece] = number
@@ -118,13 +138,10 @@ class _Lowering:
     def _emit(self, run: LayerRun, before: tuple[int, ...]) -> None:
         need, exchanged = self._needs(run)
         routes = self._routes(run, need)
-        local = [p for p in run.writes if self._schedule.pieces[p].scope == "local_buffer"]
-        resident = self._live.local_bytes + exchanged + sum(self._schedule.pieces[p].core_bytes for p in local)
+        for piece in run.writes:
+            self._hold(piece)
         scope = self._schedule.pieces[run.writes[0]].scope
-        budget = self._spec.local_buffer.capacity_bytes - resident
-        if self._prefetch is not None:
-            budget -= self._prefetch.local.capacity_bytes
-        tiling = self._tiling(run, routes, scope, budget, exchanged)
+        tiling = self._tiling(run, routes, scope, exchanged)
         place = LayerPlace(
             run=run, routes=routes, tiling=tiling, scope=scope, exchanged_bytes=exchanged, dtype=self._schedule.dtype,
             has_global_buffer=self._spec.global_buffer is not None, broadcast=self._spec.on_chip_path.broadcast,
@@ -170,20 +187,17 @@ class _Lowering:
                 routes[name] = route
         return routes
 
-    def _tiling(
-        self, run: LayerRun, routes: dict[str, Route], scope: str, budget_bytes: int, exchanged_bytes: int
-    ) -> Tiling:
+    def _tiling(self, run: LayerRun, routes: dict[str, Route], scope: str, exchanged_bytes: int) -> Tiling:
+        """Return the tiles of a run: their buffers lie in the gaps that the pieces and the windows leave."""
         layer = run.layer
-        step = max(self._spec.local_buffer.capacity_bytes // _BUDGET_STEPS, 1)
-        budget = budget_bytes // step * step if budget_bytes > 2 * step else budget_bytes
-        staging = 0
-        if self._device.global_buffer_bytes:
-            staging = self._device.global_buffer_bytes - self._live.global_bytes
-            staging -= exchanged_bytes * run.binding.cores + self._global_bytes_of(run)
         windows = None
+        local_bytes, shared_bytes = self._spec.local_buffer.capacity_bytes, self._device.global_buffer_bytes
         if self._prefetch is not None:
-            staging -= self._prefetch.shared.capacity_bytes
             windows = (self._prefetch.local.capacity_bytes, self._prefetch.shared.capacity_bytes)
+            local_bytes, shared_bytes = local_bytes - windows[0], shared_bytes - windows[1]
+        step = max(self._spec.local_buffer.capacity_bytes // _BUDGET_STEPS, 1)
+        budget = _free_gaps(self._live.local.values(), local_bytes, exchanged_bytes, step)
+        staging = _free_gaps(self._live.shared.values(), shared_bytes, exchanged_bytes * run.binding.cores, 1)
         box = tuple(hi - lo for lo, hi in run.box)
         part = run.binding.part_extents(box)
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
@@ -202,18 +216,13 @@ class _Lowering:
         if key not in self._cache:
             request = TileRequest(
                 layer=layer, box=box, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,
-                budget_bytes=budget, staging_bytes=staging, dtype=self._schedule.dtype, windows=windows,
+                local_gaps=budget, shared_gaps=staging, dtype=self._schedule.dtype, windows=windows,
             )  # fmt: skip
             try:
                 self._cache[key] = choose_tiling(request, self._device)
             except TilingError as error:
                 raise ScheduleError(f"{self._schedule.graph.name}: {error}") from error
         return self._renamed(self._cache[key], routes)
-
-    def _global_bytes_of(self, run: LayerRun) -> int:
-        """Return what the run's own output takes in the global buffer."""
-        pieces = (self._schedule.pieces[piece] for piece in run.writes)
-        return sum(piece.size_bytes for piece in pieces if piece.scope == "global_buffer")
 
     @staticmethod
     def _renamed(tiling: Tiling, routes: dict[str, Route]) -> Tiling:
@@ -222,18 +231,25 @@ class _Lowering:
             return tiling
         return tiling.with_names(tuple(routes))
 
+    def _hold(self, number: int) -> None:
+        """Let a piece have its place from now on; raise ``ScheduleError`` if the schedule gives it none."""
+        piece = self._schedule.pieces[number]
+        if piece.scope == "ddr":
+            return
+        if piece.address is None:
+            raise ScheduleError(f"{self._schedule.graph.name}: {piece.tensor!r} has no address in the {piece.scope}")
+        self._live.of(piece.scope)[number] = Block(piece.address, piece.place_bytes)
+
     def _store(self, piece: int, emitter: LayerEmitter) -> None:
         """Let the run's first writing instruction allocate the piece."""
-        stored, live = self._schedule.pieces[piece], self._live
+        stored = self._schedule.pieces[piece]
         if stored.scope == "local_buffer":
             first, size = emitter.first_compute, stored.core_bytes
-            live.local_bytes += size
         elif stored.scope == "global_buffer":
             first, size = emitter.first_path_store, -(-stored.size_bytes // emitter.active_cores)
-            live.global_bytes += stored.size_bytes
         else:
             first, size = emitter.first_dma_store, stored.size_bytes
-        live.buffers[piece] = self._builder.allocate(first, Buffer(stored.scope, size, label=stored.tensor))
+        self._live.buffers[piece] = self._builder.allocate(first, Buffer(stored.scope, size, label=stored.tensor))
 
     def _release(self, run: LayerRun, number: int, exits: Iterable[int]) -> None:
         """Free the pieces that no later run reads."""
@@ -245,7 +261,5 @@ class _Lowering:
             buffer = self._live.buffers.pop(piece)
             for position in exits:
                 self._builder.free(position, buffer)
-            if stored.scope == "local_buffer":
-                self._live.local_bytes -= stored.core_bytes
-            elif stored.scope == "global_buffer":
-                self._live.global_bytes -= stored.size_bytes
+            if stored.scope != "ddr":
+                del self._live.of(stored.scope)[piece]

@@ -29,11 +29,18 @@ class Piece:
     """How it is spread over the cores' local buffers (if that is its scope)."""
     size_bytes: int
     """Of the whole piece, on one cluster."""
+    address: int | None = None
+    """Where it begins in the memory of its scope, the same in every core's; None in DDR, which is large."""
 
     @property
     def core_bytes(self) -> int:
         """Of one core's part."""
         return -(-self.size_bytes // self.binding.cores)
+
+    @property
+    def place_bytes(self) -> int:
+        """What it takes from its address on."""
+        return self.core_bytes if self.scope == "local_buffer" else self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,15 @@ def core_needs(run: LayerRun, pieces: Sequence[Piece]) -> Mapping[int, Mapping[s
     return layer.graph.derived(("core needs", layer.ops, run.box, binding, cores), compute)
 
 
+def lifetimes(runs: Sequence[LayerRun]) -> dict[int, range]:
+    """Return for each piece the steps, positions in ``runs``, from where it is written to where it is last read."""
+    first = {piece: step for step, run in enumerate(runs) for piece in run.writes}
+    last = dict(first)
+    for step, run in enumerate(runs):
+        last.update((piece, step) for held in run.reads.values() for piece in held)
+    return {piece: range(begin, last[piece] + 1) for piece, begin in first.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One launch of a kernel: a sub-graph, or one part of it along a dimension of its output."""
@@ -96,6 +112,11 @@ class Schedule:
     policy: str = ""
     overlaps_layers: bool = False
     """Whether weights of later layers are fetched while earlier layers of the kernel compute."""
+
+    @cached_property
+    def runs(self) -> tuple[LayerRun, ...]:
+        """All layer runs in the order in which they execute."""
+        return tuple(run for instance in self.instances for run in instance.runs)
 
     @cached_property
     def kernels(self) -> int:
@@ -123,8 +144,11 @@ class Schedule:
 
 
 def violations(schedule: Schedule) -> list[str]:
-    """Return what is broken: parts of outputs that no instance computes, reads before writes. Empty if nothing is."""
-    found: list[str] = []
+    """Return what is broken; empty if nothing is.
+
+    Parts of outputs that no instance computes, reads before writes, pieces that lie on each other.
+    """
+    found = _overlapping(schedule)
     written: dict[int, int] = {}
     boxes: dict[str, list[Box]] = {}
     for place, instance in enumerate(schedule.instances):
@@ -147,6 +171,23 @@ def violations(schedule: Schedule) -> list[str]:
                 )
             if name not in covered and schedule.graph.tensors[name].role == "activation":
                 found.append(f"{name!r} is written by no instance")
+    return found
+
+
+def _overlapping(schedule: Schedule) -> list[str]:
+    """Return the pieces that hold the same bytes of the same memory at the same step."""
+    lives = lifetimes(schedule.runs)
+    alive: list[int] = []
+    found = []
+    for number in sorted((p for p in lives if schedule.pieces[p].address is not None), key=lambda p: lives[p].start):
+        piece = schedule.pieces[number]
+        begin = piece.address or 0
+        alive = [p for p in alive if lives[number].start in lives[p]]
+        for other in (schedule.pieces[p] for p in alive):
+            start = other.address or 0
+            if other.scope == piece.scope and start < begin + piece.place_bytes and begin < start + other.place_bytes:
+                found.append(f"{piece.tensor!r} and {other.tensor!r} overlap in the {piece.scope} at {begin}")
+        alive.append(number)
     return found
 
 

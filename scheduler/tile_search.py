@@ -11,6 +11,7 @@ import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from scheduler.allocation import fit
 from scheduler.device import ScheduleError, ScratchpadDevice
 from scheduler.tile_estimate import Choice, estimate_ps
 from scheduler.tiling import TileRequest, Tiling, burst_bytes
@@ -70,7 +71,8 @@ class _Search:
             name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_ddr) for name, route in request.routes.items()
         }
         self._found: dict[_Halvings, Tiling] = {}
-        self._burst = min(burst_bytes(device), max(request.staging_bytes // _BURSTS_AT_LEAST, 1))
+        self._staging_room = sum(request.shared_gaps)
+        self._burst = min(burst_bytes(device), max(self._staging_room // _BURSTS_AT_LEAST, 1))
         self._has_global = device.global_buffer_bytes > 0
 
     def _candidate_orders(self, order: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -106,7 +108,7 @@ class _Search:
         request = self._request
         return TilingError(
             f"layer {request.layer.sink.name!r}: its smallest tile needs {tiling.buffer_bytes} bytes of local buffer"
-            f" and {tiling.staging_bytes} of global buffer; {request.budget_bytes} and {request.staging_bytes} are"
+            f" and {tiling.staging_bytes} of global buffer; {sum(request.local_gaps)} and {self._staging_room} are"
             " free: raise local_buffer.capacity or global_buffer.capacity"
         )
 
@@ -120,7 +122,7 @@ class _Search:
 
     def _fits(self, tiling: Tiling) -> bool:
         request = self._request
-        if tiling.buffer_bytes > request.budget_bytes or tiling.staging_bytes > request.staging_bytes:
+        if not (fit(tiling.buffers, request.local_gaps) and fit(tiling.staging, request.shared_gaps)):
             return False
         return request.windows is None or all(
             used <= size for used, size in zip(tiling.window_bytes, request.windows, strict=True)
@@ -147,13 +149,16 @@ class _Search:
         route = self._request.routes[name]
         return math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * self._request.cores // route.sharing
 
-    def _staging(self, work: TileWork, elsewhere: Container[str], staged: Mapping[str, int]) -> int:
-        """Return the global buffer that the layer takes: staged operands, two tiles of what has no place elsewhere."""
+    def _staging(self, work: TileWork, elsewhere: Container[str], staged: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the layer's buffers in the global buffer: staged operands, two tiles of what has no place elsewhere.
+
+        What is loaded together lies together; so do the output tiles of a burst.
+        """
         if not self._has_global:
-            return 0
-        total = sum(staged.values())
-        total += sum(2 * self._cluster_bytes(name, work) for name in self._request.routes if name not in elsewhere)
-        return total + self._storing(work.output_bytes)
+            return ()
+        passing = sum(self._cluster_bytes(name, work) for name in self._request.routes if name not in elsewhere)
+        storing = self._storing(work.output_bytes) // 2
+        return (*staged.values(), passing, passing, storing, storing)
 
     def _storing(self, output_bytes: int) -> int:
         """Return the global buffer that output tiles on their way to DDR take: one burst collects, one leaves."""
@@ -169,8 +174,8 @@ class _Search:
 
     def _doubled(self, halvings: _Halvings) -> Iterator[_Halvings]:
         for place, times in enumerate(halvings):
-            if times:
-                yield (*halvings[:place], times - 1, *halvings[place + 1 :])
+            for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: an operand may stay from there on only
+                yield (*halvings[:place], fewer, *halvings[place + 1 :])
 
     def _neighbours(self, halvings: _Halvings, *, trades: bool) -> Iterator[_Halvings]:
         yield from self._halved(halvings)
@@ -200,8 +205,8 @@ class _Search:
         tiles = math.prod(counts)
         ahead = self._ahead(order, counts, steps, loads)
         slots = {name: size * (2 if loads[name] > 1 else 1) for name, size in streamed.items()}
-        buffers = sum(size for name, size in slots.items() if name not in ahead)
-        buffers += work.internal_bytes + output * (2 if tiles > 1 else 1)
+        buffers = [streamed[name] for name in slots if name not in ahead for _ in range(2 if loads[name] > 1 else 1)]
+        buffers += [output + work.internal_bytes, *([output] if tiles > 1 else [])]
         staged = self._staged({n: t for n, t in loads.items() if n not in ahead}, work, output)
         window = (
             sum(slots[name] for name in ahead),
@@ -211,7 +216,7 @@ class _Search:
         staging = self._staging(work, {*staged, *ahead}, staged)
         return Tiling(
             part=request.part, tile=tile, order=order, depth=depth, depth_extent=self._depth_extent, loads=loads,
-            ahead=ahead, staged=staged, buffer_bytes=buffers, staging_bytes=staging,
+            ahead=ahead, staged=staged, buffers=tuple(buffers), staging=staging,
             window_bytes=window, store_burst_bytes=self._burst,
             tile_bytes=sum(streamed.values()) + work.internal_bytes + output,
             estimate_ps=estimate_ps(request, choice, self._device),
@@ -233,16 +238,14 @@ class _Search:
         """Return the operands from DDR that the global buffer holds as a whole, smallest first, and their bytes."""
         if not self._has_global:
             return {}
-        request = self._request
-        free = request.staging_bytes - self._storing(output_bytes)
-        passing = {name: 2 * self._cluster_bytes(name, work) for name in loads}
-        free -= sum(passing.values())
-        staged = {}
+        staged: dict[str, int] = {}
+        storing = self._storing(output_bytes) // 2
         for name in sorted(loads, key=lambda n: (self._distinct[n], n)):
             size = self._distinct[name]
-            if loads[name] > 1 and size and size <= free + passing[name]:
-                staged[name] = size
-                free += passing[name] - size
+            if loads[name] > 1 and size:
+                passing = sum(self._cluster_bytes(other, work) for other in loads if other not in (*staged, name))
+                if fit((*staged.values(), size, passing, passing, storing, storing), self._request.shared_gaps):
+                    staged[name] = size
         return staged
 
 

@@ -40,10 +40,10 @@ class Tiling:
     """Weights that are fetched ahead through the windows: how many versions a core gets, bytes for all cores."""
     staged: Mapping[str, int]
     """Operands from DDR that stay in the global buffer while the layer runs, with their bytes."""
-    buffer_bytes: int
-    """Local buffer that the tiles in flight take."""
-    staging_bytes: int
-    """Global buffer that staged operands, and two tiles of everything else on its way, take."""
+    buffers: tuple[int, ...]
+    """Bytes of each buffer in the local buffer that the tiles in flight take."""
+    staging: tuple[int, ...]
+    """The same of the global buffer: staged operands, and two tiles of everything else on its way."""
     window_bytes: tuple[int, int]
     """Of the local and the global window: what the weights in flight take."""
     store_burst_bytes: int
@@ -55,6 +55,16 @@ class Tiling:
     @property
     def counts(self) -> tuple[int, ...]:
         return tuple(-(-whole // part) for whole, part in zip(self.part, self.tile, strict=True))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Local buffer that the tiles in flight take."""
+        return sum(self.buffers)
+
+    @property
+    def staging_bytes(self) -> int:
+        """Global buffer that operands and output tiles on their way take."""
+        return sum(self.staging)
 
     @property
     def depth_steps(self) -> int:
@@ -98,9 +108,10 @@ class TileRequest:
     routes: Mapping[str, Route]
     """Per streamed operand; operands that are resident in the local buffer are not listed."""
     output_scope: str
-    budget_bytes: int
-    staging_bytes: int
-    """Global buffer that may hold operands and tiles passing through."""
+    local_gaps: tuple[int, ...]
+    """Free bytes of the local buffer in a row, the largest gap first."""
+    shared_gaps: tuple[int, ...]
+    """The same of the global buffer, for operands and tiles passing through."""
     dtype: str
     windows: tuple[int, int] | None = None
     """Bytes of local and global buffer that weights are fetched ahead through; None: they are not."""

@@ -45,6 +45,6 @@ class AStitch:
         parts = split_into_instances(plan, [None] * len(plan.groups))
         bound = bind_instances(graph, parts, range(len(parts.instances)), spec.cores_per_cluster)
         window = int(spec.local_buffer.capacity_bytes * spec.local_buffer.weight_window)
-        capacity = Capacity(spec.local_buffer.capacity_bytes - window, 0)
+        capacity = Capacity(spec.local_buffer.capacity_bytes - window, 0, spills_longest=False)
         placed = place_pieces(bound.runs, bound.pieces, capacity)
         return Schedule(graph, plan, dtype, bound.instances, placed, self.name)

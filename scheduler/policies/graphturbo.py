@@ -4,9 +4,8 @@ Steps, one file each in ``scheduler/graphturbo``: SplitInfo (Algorithm 1), group
 order (Algorithm 3), core binding (Algorithm 4), placement; weights are fetched ahead while the program is lowered
 (section 4.4). The options switch steps off as the paper's Fig. 15 does.
 
-Departures: nothing is spilled once it has its place (section 4.3 evicts the longest-lived tensor; here a tensor that
-would not fit for all its life goes further out at once), and layers overlap in their loads only: computation of one
-layer starts when the one before has ended. The readings of each algorithm are stated where it is implemented.
+Departure: layers overlap in their loads only: computation of one layer starts when the one before has ended. The
+readings of each algorithm are stated where it is implemented.
 """
 
 from collections.abc import Sequence
@@ -53,6 +52,9 @@ class GraphTurbo:
     equal. Not in the paper: ``heaviest`` footprint first; ``exact``, the order that keeps the fewest alive (CP-SAT)."""
     order_effort_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """Deterministic solver seconds for ``exact``, which then takes the best order found."""
+    spill: Literal["longest", "latest"] = "longest"
+    """What leaves a buffer that is full: the tensor with the longest life (section 4.3), or, not in the paper, the one
+    written last, which stays out of the way of those that are read often."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
@@ -117,13 +119,12 @@ class GraphTurbo:
         tile_bytes = int(path.startup_ps * path.bandwidth_bytes_per_s // PS_PER_S)
         room = buffer.capacity_bytes - int(buffer.capacity_bytes * buffer.weight_window)
         shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
-        return Capacity(room - min(tile_bytes, room // 2), shared, self.outputs == "local")
+        return Capacity(room - min(tile_bytes, room // 2), shared, self.outputs == "local", self.spill == "longest")
 
 
 def spilled_bytes(schedule: Schedule) -> int:
     """Return the bytes of activations that go to DDR although they are read again."""
-    runs = (run for instance in schedule.instances for run in instance.runs)
-    read = {piece for run in runs for pieces in run.reads.values() for piece in pieces}
+    read = {piece for run in schedule.runs for pieces in run.reads.values() for piece in pieces}
     return sum(p.size_bytes for n, p in enumerate(schedule.pieces) if p.scope == "ddr" and n in read)
 
 

@@ -75,7 +75,7 @@ def run_of(policy: Policy, graph: Graph, spec: ClusteredDsa) -> Run:
 
 
 def runs_of(schedule: Schedule) -> list[LayerRun]:
-    return [run for instance in schedule.instances for run in instance.runs]
+    return list(schedule.runs)
 
 
 def computed(run: Run) -> dict[str, int]:

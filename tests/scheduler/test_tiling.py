@@ -55,8 +55,8 @@ def cases(draw: st.DrawFn) -> Case:
         cores=cores,
         routes={name: Route(1.0, 0.0, draw(st.sampled_from([1, cores]))) for name in layer.inputs},
         output_scope=draw(st.sampled_from(["ddr", "local_buffer"])),
-        budget_bytes=draw(st.sampled_from([64, 512, 4096, 65536])),
-        staging_bytes=device.global_buffer_bytes,
+        local_gaps=(draw(st.sampled_from([64, 512, 4096, 65536])),),
+        shared_gaps=(device.global_buffer_bytes,),
         dtype="fp16",
         windows=None,
     )
@@ -71,8 +71,8 @@ def by_hand(channels: int, budget_bytes: int) -> TileRequest:
     routes = {name: Route(1.0, 0.0, 1) for name in layer.inputs}
     shape = layer.sink.shape
     return TileRequest(
-        layer=layer, box=shape, part=shape, cores=1, routes=routes, output_scope="ddr", budget_bytes=budget_bytes,
-        staging_bytes=2**20, dtype="fp16", windows=None,
+        layer=layer, box=shape, part=shape, cores=1, routes=routes, output_scope="ddr", local_gaps=(budget_bytes,),
+        shared_gaps=(2**20,), dtype="fp16", windows=None,
     )  # fmt: skip
 
 
@@ -112,9 +112,9 @@ def test_tiles_in_flight_fit_the_space_there_is(case: Case) -> None:
     leaving = work.output_bytes * min(tiles, 2) if request.output_scope != "local_buffer" else 0
     needed = sum(versions[name] * work.operand_bytes[name] for name in versions) + work.internal_bytes + leaving
 
-    assert needed == tiling.buffer_bytes <= request.budget_bytes
+    assert needed == tiling.buffer_bytes <= request.local_gaps[0]
     if case.device.global_buffer_bytes:
-        assert tiling.staging_bytes <= request.staging_bytes
+        assert tiling.staging_bytes <= request.shared_gaps[0]
 
 
 @settings(max_examples=80)

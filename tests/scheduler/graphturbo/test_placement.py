@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fusion.regions import required_regions
 from hw_models import ClusteredDsa
-from scheduler import LayerRun, Schedule, make_policy
+from scheduler import LayerRun, Piece, Schedule, make_policy, violations
 from scheduler.graphturbo.placement import Capacity, place_pieces
 from tests.graphs import Net, machine, machines, networks
 from workloads import Graph
@@ -28,7 +28,7 @@ def chain(length: int = 3) -> Schedule:
 
 
 def runs_of(schedule: Schedule) -> list[LayerRun]:
-    return [run for instance in schedule.instances for run in instance.runs]
+    return list(schedule.runs)
 
 
 def scopes(schedule: Schedule, capacity: Capacity, shared: tuple[int, ...] = ()) -> list[str]:
@@ -43,7 +43,7 @@ class TestChain:
 
     def test_two_pieces_alive_at_once_need_room_for_both(self) -> None:
         assert scopes(chain(4), Capacity(512, 0)) == ["local_buffer"] * 3 + ["ddr"]
-        assert scopes(chain(4), Capacity(511, 0)) == ["local_buffer", "ddr", "local_buffer", "ddr"]
+        assert scopes(chain(4), Capacity(511, 0)) == ["local_buffer", "ddr", "local_buffer", "ddr"]  # lives are equal
 
     def test_what_does_not_fit_goes_to_the_global_buffer(self) -> None:
         assert scopes(chain(4), Capacity(511, 1024)) == ["local_buffer", "global_buffer", "local_buffer", "ddr"]
@@ -56,6 +56,55 @@ class TestChain:
 
     def test_local_buffers_can_be_left_out(self) -> None:
         assert scopes(chain(), replace(ROOMY, uses_local=False)) == ["global_buffer", "global_buffer", "ddr"]
+
+
+class TestSpilling:
+    """Fig. 12: in (d) four tensors are alive where three fit; out1 lives across seven computation tasks."""
+
+    @staticmethod
+    def placed(capacity: Capacity) -> dict[str, Piece]:
+        net = Net("fig12")
+        in1 = net.relu(net.input(4, 16))
+        out1 = net.relu(in1)
+        out2 = net.unary("Neg", in1)  # the last reader of in1
+        out3 = net.relu(out2)
+        out4 = net.add(out2, out3)  # (d): out1, out2 and out3 are alive, out4 comes
+        out5 = net.relu(out4)
+        out6 = net.relu(out5)
+        out7 = net.relu(net.add(out6, out1))
+        schedule = make_policy("unfused").schedule(net.graph(out7), machine(), "fp16")
+        pieces = place_pieces(runs_of(schedule), schedule.pieces, capacity)
+        assert violations(replace(schedule, pieces=pieces)) == []
+        names = {"in1": in1, "out1": out1, "out2": out2, "out3": out3, "out4": out4, "out5": out5, "out6": out6}
+        return {name: next(p for p in pieces if p.tensor == tensor) for name, tensor in names.items()}
+
+    TENSOR_BYTES = 4 * 16 * 2
+    THREE = 3 * TENSOR_BYTES // 4
+    """Room for three tensors in the local buffers of four cores."""
+
+    def test_the_tensor_with_the_longest_life_goes_to_the_global_buffer(self) -> None:
+        placed = self.placed(Capacity(self.THREE, self.TENSOR_BYTES))
+
+        assert {name for name, piece in placed.items() if piece.scope != "local_buffer"} == {"out1"}
+        assert placed["out1"].scope == "global_buffer"
+
+    def test_it_goes_to_ddr_where_the_global_buffer_has_no_room_either(self) -> None:
+        assert self.placed(Capacity(self.THREE, self.TENSOR_BYTES - 1))["out1"].scope == "ddr"
+
+    def test_with_room_for_four_nothing_is_spilled(self) -> None:
+        placed = self.placed(Capacity(4 * self.THREE // 3, 0))
+
+        assert {piece.scope for piece in placed.values()} == {"local_buffer"}
+
+    def test_the_space_of_a_released_tensor_is_used_again(self) -> None:
+        placed = self.placed(Capacity(self.THREE, self.TENSOR_BYTES))
+
+        assert placed["out3"].address == placed["in1"].address
+
+    def test_the_one_that_comes_last_goes_where_that_is_asked_for(self) -> None:
+        placed = self.placed(Capacity(self.THREE, self.TENSOR_BYTES, spills_longest=False))
+
+        assert {name for name, piece in placed.items() if piece.scope != "local_buffer"} == {"out4"}
 
 
 def test_a_piece_that_another_binding_would_mostly_exchange_goes_to_the_global_buffer() -> None:

@@ -1,0 +1,131 @@
+"""Addresses in a memory: what stays in it from step to step, what is spilled, and which gaps are left.
+
+A buffer lies at one address for all its life, so that what is free may be too scattered for another one, as in a real
+memory. All lives are known before anything runs, and so the addresses are chosen for all buffers together.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Bytes that ``owner`` wants for the steps of its ``life``, and beside them some more at single steps."""
+
+    owner: int
+    size_bytes: int
+    life: range
+    beside: Mapping[int, int] = field(default_factory=dict)
+    """By step: bytes of another buffer that is there for that step only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes from ``address`` on."""
+
+    address: int
+    size_bytes: int
+
+
+def gaps(blocks: Iterable[Block], capacity_bytes: int) -> Iterator[Block]:
+    """Yield what ``blocks`` leave free, from the lowest address on."""
+    free = 0
+    for block in sorted(blocks, key=lambda b: b.address):
+        if block.address > free:
+            yield Block(free, block.address - free)
+        free = max(free, block.address + block.size_bytes)
+    if free < capacity_bytes:
+        yield Block(free, capacity_bytes - free)
+
+
+def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
+    """Return whether buffers of ``sizes`` find room in gaps of ``free`` bytes, the largest first, each in one gap.
+
+    The largest buffer takes the smallest gap that holds it, and so on; where that fails a cleverer packing might not.
+    """
+    total = sum(sizes)
+    if not free or total > sum(free):
+        return total == 0
+    if total <= free[0]:
+        return True
+    left = list(free)
+    for size in sorted(sizes, reverse=True):
+        room = min((room for room in left if room >= size), default=-1)
+        if room < 0:
+            return False
+        left[left.index(room)] -= size
+    return True
+
+
+def without_spilled(wishes: Iterable[Wish], capacity_bytes: int, *, longest: bool = True) -> list[Wish]:
+    """Return the wishes that are granted when what is too much at a step is spilled, for all its life (Fig. 12).
+
+    It is the longest-lived of all that are alive then (GraphTurbo, section 4.3), the latest of equals; or, if not
+    ``longest``, the one that comes last.
+    """
+    coming: dict[int, list[Wish]] = {}
+    beside: dict[int, dict[int, int]] = {}
+    for wish in wishes:
+        coming.setdefault(wish.life.start, []).append(wish)
+        for step, size_bytes in wish.beside.items():
+            beside.setdefault(step, {})[wish.owner] = size_bytes
+    alive: dict[int, Wish] = {}
+    kept: dict[int, Wish] = {}
+    for step in sorted({*coming, *beside}):
+        alive = {owner: wish for owner, wish in alive.items() if step in wish.life}
+        for wish in coming.get(step, ()):
+            alive[wish.owner] = kept[wish.owner] = wish
+        extra = beside.get(step, {})
+        while sum(w.size_bytes + extra.get(owner, 0) for owner, w in alive.items()) > capacity_bytes:
+            victim = max(alive, key=lambda owner: (_rank(alive[owner], longest=longest), owner))
+            del alive[victim], kept[victim]
+    return list(kept.values())
+
+
+def _rank(wish: Wish, *, longest: bool) -> tuple[int, int]:
+    return (len(wish.life) if longest else 0, wish.life.start)
+
+
+def addresses(wishes: Sequence[Wish], capacity_bytes: int) -> dict[int, int]:
+    """Return the address of every wish that finds a gap; of a few orders, the one that leaves out the fewest bytes.
+
+    An owner's further buffers count: it finds its place with all of them or not at all.
+    """
+    orders = (
+        sorted(wishes, key=lambda w: (-w.size_bytes, w.life.start, w.owner)),
+        sorted(wishes, key=lambda w: (-len(w.life), -w.size_bytes, w.owner)),
+        sorted(wishes, key=lambda w: (w.life.start, -len(w.life), w.owner)),
+    )
+    best: dict[int, int] = {}
+    least = sum(wish.size_bytes for wish in wishes) + 1
+    for order in orders:
+        found = _in_order(order, capacity_bytes)
+        missing = sum(wish.size_bytes for wish in wishes if wish.owner not in found)
+        if missing < least:
+            best, least = found, missing
+        if not least:
+            break
+    return best
+
+
+def _in_order(wishes: Iterable[Wish], capacity_bytes: int) -> dict[int, int]:
+    """Return the addresses when one wish after the other takes the smallest gap that is free for all its life."""
+    held: dict[int, list[Block]] = {}
+    found: dict[int, int] = {}
+    for wish in wishes:
+        parts = [(wish.life, wish.size_bytes), *((range(s, s + 1), size) for s, size in sorted(wish.beside.items()))]
+        taken: list[tuple[range, Block]] = []
+        for life, size_bytes in parts:
+            there = [block for step in life for block in held.get(step, ())]
+            there += [block for other, block in taken if set(other) & set(life)]
+            rooms = [gap for gap in gaps(there, capacity_bytes) if gap.size_bytes >= size_bytes]
+            if not rooms:
+                break
+            smallest = min(rooms, key=lambda gap: (gap.size_bytes, gap.address))
+            taken.append((life, Block(smallest.address, size_bytes)))
+        else:
+            found[wish.owner] = taken[0][1].address
+            for life, block in taken:
+                for step in life:
+                    held.setdefault(step, []).append(block)
+    return found
