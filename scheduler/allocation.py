@@ -38,23 +38,30 @@ def gaps(blocks: Iterable[Block], capacity_bytes: int) -> Iterator[Block]:
         yield Block(free, capacity_bytes - free)
 
 
-def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
-    """Return whether buffers of ``sizes`` find room in gaps of ``free`` bytes, the largest first, each in one gap.
+def put(sizes: Sequence[int], free: Iterable[Block]) -> list[Block] | None:
+    """Return a block for each of ``sizes`` in the gaps ``free``; None if one finds no gap for itself.
 
-    The largest buffer takes the smallest gap that holds it, and so on; where that fails a cleverer packing might not.
+    The largest takes the smallest gap that holds it, and so on; where that fails a cleverer packing might not.
     """
+    rooms = list(free)
+    found = {}
+    for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], n)):
+        place = min((n for n, r in enumerate(rooms) if r.size_bytes >= sizes[number]), default=-1,
+                    key=lambda n: rooms[n].size_bytes)  # fmt: skip
+        if place < 0:
+            return None
+        room = rooms[place]
+        found[number] = Block(room.address, sizes[number])
+        rooms[place] = Block(room.address + sizes[number], room.size_bytes - sizes[number])
+    return [found[number] for number in range(len(sizes))]
+
+
+def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
+    """Return whether buffers of ``sizes`` find room in gaps of ``free`` bytes, the largest first, each in one gap."""
     total = sum(sizes)
     if not free or total > sum(free):
         return total == 0
-    if total <= free[0]:
-        return True
-    left = list(free)
-    for size in sorted(sizes, reverse=True):
-        room = min((room for room in left if room >= size), default=-1)
-        if room < 0:
-            return False
-        left[left.index(room)] -= size
-    return True
+    return total <= free[0] or put(sizes, [Block(0, size) for size in free]) is not None
 
 
 def without_spilled(wishes: Iterable[Wish], capacity_bytes: int, *, longest: bool = True) -> list[Wish]:
@@ -86,10 +93,11 @@ def _rank(wish: Wish, *, longest: bool) -> tuple[int, int]:
     return (len(wish.life) if longest else 0, wish.life.start)
 
 
-def addresses(wishes: Sequence[Wish], capacity_bytes: int) -> dict[int, int]:
+def addresses(wishes: Sequence[Wish], capacity_bytes: int, apart_steps: int = 0) -> dict[int, int]:
     """Return the address of every wish that finds a gap; of a few orders, the one that leaves out the fewest bytes.
 
-    An owner's further buffers count: it finds its place with all of them or not at all.
+    An owner's further buffers count: it finds its place with all of them or not at all. Where there is room, a buffer
+    keeps away from those that ended up to ``apart_steps`` before it, so that it need not wait for their last use.
     """
     orders = (
         sorted(wishes, key=lambda w: (-w.size_bytes, w.life.start, w.owner)),
@@ -98,27 +106,36 @@ def addresses(wishes: Sequence[Wish], capacity_bytes: int) -> dict[int, int]:
     )
     best: dict[int, int] = {}
     least = sum(wish.size_bytes for wish in wishes) + 1
-    for order in orders:
-        found = _in_order(order, capacity_bytes)
-        missing = sum(wish.size_bytes for wish in wishes if wish.owner not in found)
-        if missing < least:
-            best, least = found, missing
-        if not least:
-            break
+    for apart in dict.fromkeys((apart_steps, 0)):
+        for order in orders:
+            found = _in_order(order, capacity_bytes, apart)
+            missing = sum(wish.size_bytes for wish in wishes if wish.owner not in found)
+            if missing < least:
+                best, least = found, missing
+            if not least:
+                return best
     return best
 
 
-def _in_order(wishes: Iterable[Wish], capacity_bytes: int) -> dict[int, int]:
-    """Return the addresses when one wish after the other takes the smallest gap that is free for all its life."""
+def _in_order(wishes: Iterable[Wish], capacity_bytes: int, apart_steps: int) -> dict[int, int]:
+    """Return the addresses when one wish after the other takes the smallest gap that is free for all its life.
+
+    A gap that is also free ``apart_steps`` before and after goes before all others.
+    """
     held: dict[int, list[Block]] = {}
     found: dict[int, int] = {}
     for wish in wishes:
         parts = [(wish.life, wish.size_bytes), *((range(s, s + 1), size) for s, size in sorted(wish.beside.items()))]
         taken: list[tuple[range, Block]] = []
         for life, size_bytes in parts:
-            there = [block for step in life for block in held.get(step, ())]
-            there += [block for other, block in taken if set(other) & set(life)]
-            rooms = [gap for gap in gaps(there, capacity_bytes) if gap.size_bytes >= size_bytes]
+            rooms: list[Block] = []
+            for more in dict.fromkeys((apart_steps, 0)):
+                steps = range(life.start - more, life.stop + more)
+                there = [block for step in steps for block in held.get(step, ())]
+                there += [block for other, block in taken if set(other) & set(steps)]
+                rooms = [gap for gap in gaps(there, capacity_bytes) if gap.size_bytes >= size_bytes]
+                if rooms:
+                    break
             if not rooms:
                 break
             smallest = min(rooms, key=lambda gap: (gap.size_bytes, gap.address))

@@ -1,10 +1,11 @@
 """Writing a program: instructions that still take waits and buffers while others are added behind them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hw_models import AnyInstruction, Buffer, Program
 from hw_models.program import Scope
+from scheduler.instruction_order import Job, begin_order
 
 Make = Callable[..., AnyInstruction]
 """An instruction that lacks only its ``after``, ``allocates`` and ``frees``."""
@@ -13,6 +14,9 @@ Make = Callable[..., AnyInstruction]
 @dataclass(slots=True)
 class _Draft:
     make: Make
+    unit: str
+    layer: int
+    duration_ps: int
     after: dict[int, None]
     allocates: list[int] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
@@ -24,15 +28,21 @@ class ProgramBuilder:
     def __init__(self) -> None:
         self._drafts: list[_Draft] = []
         self._buffers: list[Buffer] = []
+        self._allocated_by: list[int] = []
         self._followed: set[int] = set()
+        self._layer = 0
 
     def __len__(self) -> int:
         return len(self._drafts)
 
-    def add(self, make: Make, after: Iterable[int] = ()) -> int:
-        """Append an instruction; return its position."""
+    def begin_layer(self) -> None:
+        """Let the instructions that follow belong to another layer."""
+        self._layer += 1
+
+    def add(self, make: Make, unit: str, after: Iterable[int] = (), duration_ps: int = 0) -> int:
+        """Append an instruction on ``unit`` that takes ``duration_ps`` if nobody is in its way; return its position."""
         waits = dict.fromkeys(after)
-        self._drafts.append(_Draft(make, waits))
+        self._drafts.append(_Draft(make, unit, self._layer, duration_ps, waits))
         self._followed.update(waits)
         return len(self._drafts) - 1
 
@@ -46,6 +56,7 @@ class ProgramBuilder:
     def allocate(self, position: int, buffer: Buffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
         self._buffers.append(buffer)
+        self._allocated_by.append(position)
         self._drafts[position].allocates.append(len(self._buffers) - 1)
         return len(self._buffers) - 1
 
@@ -64,9 +75,20 @@ class ProgramBuilder:
         """Return the instructions from ``first`` on for which nothing waits yet."""
         return tuple(p for p in range(first, len(self._drafts)) if p not in self._followed)
 
-    def build(self, clusters: int, cores: int, scopes: dict[str, Scope]) -> Program:
-        """Return the program."""
+    def build(self, clusters: int, cores: int, scopes: dict[str, Scope], *, interleaved: bool) -> Program:
+        """Return the program; where layers are ``interleaved``, units get what is ready first."""
+        order: Sequence[int] = self._begin_order() if interleaved else range(len(self._drafts))
+        place = {position: new for new, position in enumerate(order)}
+        drafts = (self._drafts[position] for position in order)
         instructions = tuple(
-            d.make(after=tuple(d.after), allocates=tuple(d.allocates), frees=tuple(d.frees)) for d in self._drafts
+            d.make(after=tuple([place[p] for p in d.after]), allocates=tuple(d.allocates), frees=tuple(d.frees))
+            for d in drafts
         )
         return Program(instructions, tuple(self._buffers), clusters, cores, scopes)
+
+    def _begin_order(self) -> list[int]:
+        jobs = []
+        for position, draft in enumerate(self._drafts):
+            allocated = {self._allocated_by[buffer] for buffer in draft.frees} - {position}
+            jobs.append(Job(draft.unit, draft.layer, draft.duration_ps, draft.after, allocated))
+        return begin_order(jobs)

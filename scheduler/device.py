@@ -113,6 +113,14 @@ class DsaDevice:
     def path_startup_ps(self) -> int:
         return self.spec.on_chip_path.startup_ps
 
+    def transfer_ps(self, unit: str, size_bytes: int) -> int:
+        """Return the time of one transfer on ``unit`` when all clusters load and nothing else is in its way."""
+        if unit.startswith("dma"):
+            channel = self.spec.dma.store if unit == "dma_store" else self.spec.dma.load
+            return channel.startup_ps + int(size_bytes / self.ddr_bytes_per_ps)
+        path = self.spec.on_chip_path
+        return path.startup_ps + int(size_bytes * PS_PER_S / path.bandwidth_bytes_per_s)
+
     def compute_ps(self, work: TileWork, dtype: str) -> dict[str, int]:
         spent: dict[str, int] = {}
         for assigned in self.assign(work, dtype):

@@ -7,29 +7,27 @@ ahead as their windows reach, but not before the kernel's launch.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 from hw_models import Buffer, ClusteredDsa, Launch, Program
 from hw_models.machine import dsa_machine
 from hw_models.pause import collector_paused
-from scheduler.allocation import Block, gaps
 from scheduler.binding import held_elsewhere
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
 from scheduler.emitting import LayerPlace
 from scheduler.lower_layer import LayerEmitter
+from scheduler.occupancy import MOST_OPEN, Blocks, Occupancy, OpenRun
+from scheduler.overlap import TileWaits
 from scheduler.prefetch import Prefetch, Window
-from scheduler.schedule import BufferScope, LayerRun, Schedule, core_needs, share_by_scope, whole_needs
+from scheduler.schedule import LayerRun, Schedule, core_needs, share_by_scope, whole_needs
 from scheduler.tile_search import TilingError, choose_tiling
 from scheduler.tiling import Route, TileRequest, Tiling
+from scheduler.work import DEPTH
 from workloads.loopnest import Box
 
 _BUDGET_STEPS = 64
 """Budgets are rounded down to this share of the local buffer, so that like layers find like tiles."""
-_MOST_GAPS = 3
-"""Gaps between pieces that tiles use; more of them fit little more, and make alike layers differ."""
-
 LOCAL_WINDOW = 0.6
 """Share of the local buffer's weight window that weights fetched ahead pass through; tiles take the rest."""
 GLOBAL_WINDOW = 0.25
@@ -48,32 +46,6 @@ def lower(schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCa
         return _Lowering(schedule, spec, clusters, {} if cache is None else cache).run()
 
 
-@dataclass(slots=True)
-class _Live:
-    """Buffers and addresses of the pieces that are stored at the moment."""
-
-    buffers: dict[int, int] = field(default_factory=dict)
-    local: dict[int, Block] = field(default_factory=dict)
-    shared: dict[int, Block] = field(default_factory=dict)
-
-    def of(self, scope: BufferScope) -> dict[int, Block]:
-        """Return the blocks in an on-chip memory, by piece."""
-        return self.local if scope == "local_buffer" else self.shared
-
-
-def _free_gaps(blocks: Iterable[Block], capacity_bytes: int, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
-    """Return the largest gaps between ``blocks`` when ``beside_bytes`` have taken the smallest that holds them.
-
-    They are rounded down to multiples of ``step_bytes``, if they are more than two of them.
-    """
-    free = sorted(gap.size_bytes for gap in gaps(blocks, capacity_bytes)) or [0]
-    if beside_bytes:
-        taken = next((n for n, size in enumerate(free) if size >= beside_bytes), -1)
-        free[taken] -= beside_bytes
-    free = [size // step_bytes * step_bytes if size > 2 * step_bytes else size for size in free]
-    return tuple(sorted(free, reverse=True)[:_MOST_GAPS])
-
-
 class _Lowering:
     def __init__(self, schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCache) -> None:
         self._schedule = schedule
@@ -81,9 +53,18 @@ class _Lowering:
         self._clusters = clusters
         self._device = DsaDevice(spec, clusters)
         self._builder = ProgramBuilder()
-        self._live = _Live()
         self._cache = cache
         self._prefetch = self._windows() if schedule.overlaps_layers else None
+        local_bytes, shared_bytes = spec.local_buffer.capacity_bytes, self._device.global_buffer_bytes
+        if self._prefetch is not None:
+            local_bytes -= self._prefetch.local.capacity_bytes
+            shared_bytes -= self._prefetch.shared.capacity_bytes
+        self._occupancy = Occupancy({"local_buffer": local_bytes, "global_buffer": shared_bytes})
+        self._buffers: dict[int, int] = {}
+        """Of the pieces that are stored at the moment."""
+        self._open: list[OpenRun] = []
+        self._entry: tuple[int, ...] = ()
+        """What the next run has to wait for if none is open."""
         self._last_use = self._last_uses()
 
     def _windows(self) -> Prefetch | None:
@@ -104,25 +85,32 @@ class _Lowering:
         return last
 
     def run(self) -> Program:
-        builder, before, number = self._builder, tuple[int, ...](), 0
+        builder, number = self._builder, 0
         for instance in self._schedule.instances:
             if not instance.runs:
                 continue
-            launch = builder.add(partial(Launch, unit="launch", label=instance.name), before)
-            if not before:
+            builder.begin_layer()
+            launch = builder.add(
+                partial(Launch, unit="launch", label=instance.name), "launch", self._ended(self._open),
+                self._spec.launch_ps,
+            )  # fmt: skip
+            if not number:
                 self._hold_network(launch)
-            before = (launch,)
+            self._open, self._entry = [], (launch,)
             if self._prefetch is not None:
                 self._prefetch.launch = launch
             for layer_run in instance.runs:
-                first = len(builder)
-                self._emit(layer_run, before)
-                builder.enter(first, before)
-                before = builder.exits(first)
-                self._release(layer_run, number, before)
+                self._emit(layer_run)
+                self._release(layer_run, number)
                 number += 1
         scopes = dsa_machine(self._spec).scopes
-        return builder.build(self._clusters, self._device.cores_per_cluster, scopes)
+        cores, interleaved = self._device.cores_per_cluster, self._prefetch is not None
+        return builder.build(self._clusters, cores, scopes, interleaved=interleaved)
+
+    @staticmethod
+    def _ended(runs: Iterable[OpenRun]) -> tuple[int, ...]:
+        """Return the instructions that end ``runs``."""
+        return tuple(dict.fromkeys(position for one in runs for position in one.exits))
 
     def _hold_network(self, launch: int) -> None:
         """Let weights and network inputs take their place in DDR."""
@@ -135,21 +123,56 @@ class _Lowering:
             )
         self._builder.allocate(launch, Buffer("ddr", size, label="weights and inputs"))
 
-    def _emit(self, run: LayerRun, before: tuple[int, ...]) -> None:
+    def _emit(self, run: LayerRun) -> None:
         need, exchanged = self._needs(run)
         routes = self._routes(run, need)
         for piece in run.writes:
             self._hold(piece)
         scope = self._schedule.pieces[run.writes[0]].scope
         tiling = self._tiling(run, routes, scope, exchanged)
+        opened = self._opened(run, tiling, routes, exchanged)
+        writers = {piece: one for one in self._open for piece in one.run.writes}
+        waits = TileWaits(run, tiling, writers, self._schedule.pieces)
         place = LayerPlace(
             run=run, routes=routes, tiling=tiling, scope=scope, exchanged_bytes=exchanged, dtype=self._schedule.dtype,
             has_global_buffer=self._spec.global_buffer is not None, broadcast=self._spec.on_chip_path.broadcast,
         )  # fmt: skip
-        emitter = LayerEmitter(self._builder, self._device, place, self._prefetch, before)
+        first = len(self._builder)
+        self._builder.begin_layer()
+        emitter = LayerEmitter(self._builder, self._device, place, self._prefetch, opened.entry, waits)
         emitter.run()
         for piece in run.writes:
             self._store(piece, emitter)
+        self._builder.enter(first, opened.entry)
+        opened.exits, opened.done = self._builder.exits(first), emitter.done
+        self._open.append(opened)
+
+    def _opened(self, run: LayerRun, tiling: Tiling, routes: Mapping[str, Route], exchanged_bytes: int) -> OpenRun:
+        """Decide which of the open runs may go on while ``run`` begins; the others will have ended."""
+        pieces = self._schedule.pieces
+        fetched = {  # what is streamed or exchanged is fetched in one go: its writers have to have ended
+            p for name, held in run.reads.items() for p in held
+            if name in routes or (exchanged_bytes and pieces[p].scope == "local_buffer")
+        }  # fmt: skip
+        staged = exchanged_bytes * run.binding.cores
+        sizes = {"local_buffer": (*tiling.buffers, exchanged_bytes), "global_buffer": (*tiling.staging, staged)}
+        own: Blocks = {"local_buffer": [], "global_buffer": []}
+        for piece in run.writes:
+            if pieces[piece].scope != "ddr":
+                own[pieces[piece].scope].append(self._occupancy.block(piece, pieces[piece]))
+        ended = len(self._open) - MOST_OPEN if self._schedule.overlaps_layers else len(self._open)
+        for place, one in enumerate(self._open):
+            if fetched.intersection(one.run.writes):
+                ended = max(ended, place + 1)
+        ended = max(ended, 0)
+        blocks = self._occupancy.beside(self._open[ended:], own, sizes)
+        while blocks is None and ended < len(self._open):
+            ended += 1
+            blocks = self._occupancy.beside(self._open[ended:], own, sizes)
+        if ended:
+            self._entry = self._ended(self._open[:ended])
+            self._open = self._open[ended:]
+        return OpenRun(run, tiling, self._entry, blocks or self._occupancy.everything())
 
     def _needs(self, run: LayerRun) -> tuple[Mapping[str, Box], int]:
         """Return the box of every operand that the whole run needs, and the bytes that a core fetches from others."""
@@ -176,7 +199,7 @@ class _Lowering:
                 continue
             spread = 1
             for dim in layer.dependencies.get(name, ()):
-                spread *= run.binding.factors[dim]
+                spread *= run.binding.factors[dim] if dim != DEPTH else 1
             sharing = max(run.binding.cores // spread, 1)
             if name not in run.reads:
                 routes[name] = Route(1.0, 0.0, sharing)
@@ -191,13 +214,14 @@ class _Lowering:
         """Return the tiles of a run: their buffers lie in the gaps that the pieces and the windows leave."""
         layer = run.layer
         windows = None
-        local_bytes, shared_bytes = self._spec.local_buffer.capacity_bytes, self._device.global_buffer_bytes
         if self._prefetch is not None:
             windows = (self._prefetch.local.capacity_bytes, self._prefetch.shared.capacity_bytes)
-            local_bytes, shared_bytes = local_bytes - windows[0], shared_bytes - windows[1]
         step = max(self._spec.local_buffer.capacity_bytes // _BUDGET_STEPS, 1)
-        budget = _free_gaps(self._live.local.values(), local_bytes, exchanged_bytes, step)
-        staging = _free_gaps(self._live.shared.values(), shared_bytes, exchanged_bytes * run.binding.cores, 1)
+        budget = self._occupancy.free_gaps("local_buffer", exchanged_bytes, step)
+        staging = self._occupancy.free_gaps("global_buffer", exchanged_bytes * run.binding.cores, 1)
+        tensors = layer.graph.tensors
+        streamed = any(tensors[name].role != "weight" for name in routes)
+        overlaps = self._schedule.overlaps_layers and not streamed and not exchanged_bytes
         box = tuple(hi - lo for lo, hi in run.box)
         part = run.binding.part_extents(box)
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
@@ -211,12 +235,14 @@ class _Lowering:
             budget,
             staging,
             windows,
+            overlaps,
             self._schedule.dtype,
         )
         if key not in self._cache:
             request = TileRequest(
                 layer=layer, box=box, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,
                 local_gaps=budget, shared_gaps=staging, dtype=self._schedule.dtype, windows=windows,
+                overlaps=overlaps,
             )  # fmt: skip
             try:
                 self._cache[key] = choose_tiling(request, self._device)
@@ -238,7 +264,7 @@ class _Lowering:
             return
         if piece.address is None:
             raise ScheduleError(f"{self._schedule.graph.name}: {piece.tensor!r} has no address in the {piece.scope}")
-        self._live.of(piece.scope)[number] = Block(piece.address, piece.place_bytes)
+        self._occupancy.hold(number, piece)
 
     def _store(self, piece: int, emitter: LayerEmitter) -> None:
         """Let the run's first writing instruction allocate the piece."""
@@ -249,17 +275,17 @@ class _Lowering:
             first, size = emitter.first_path_store, -(-stored.size_bytes // emitter.active_cores)
         else:
             first, size = emitter.first_dma_store, stored.size_bytes
-        self._live.buffers[piece] = self._builder.allocate(first, Buffer(stored.scope, size, label=stored.tensor))
+        self._buffers[piece] = self._builder.allocate(first, Buffer(stored.scope, size, label=stored.tensor))
 
-    def _release(self, run: LayerRun, number: int, exits: Iterable[int]) -> None:
-        """Free the pieces that no later run reads."""
-        ending = dict.fromkeys(piece for pieces in run.reads.values() for piece in pieces)
-        for piece in ending:
-            if self._last_use[piece] != number or piece not in self._live.buffers:
+    def _release(self, run: LayerRun, number: int) -> None:
+        """Free the pieces that no later run reads, once all that may still read them have ended."""
+        for piece in dict.fromkeys(piece for pieces in run.reads.values() for piece in pieces):
+            if self._last_use[piece] != number or piece not in self._buffers:
                 continue
+            readers = [one for one in self._open if any(piece in held for held in one.run.reads.values())]
+            for position in self._ended(readers):
+                self._builder.free(position, self._buffers[piece])
+            del self._buffers[piece]
             stored = self._schedule.pieces[piece]
-            buffer = self._live.buffers.pop(piece)
-            for position in exits:
-                self._builder.free(position, buffer)
             if stored.scope != "ddr":
-                del self._live.of(stored.scope)[piece]
+                self._open[-1].blocks[stored.scope].append(self._occupancy.release(piece, stored))

@@ -6,7 +6,7 @@ until the tile before the last has been stored.
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from hw_models import Buffer, MatrixCompute, VectorCompute
@@ -15,27 +15,43 @@ from scheduler.device import Assignment, DsaDevice
 from scheduler.emitting import Emitting, LayerPlace
 from scheduler.lower_loads import OperandLoader
 from scheduler.lower_stores import OutputStorer
+from scheduler.overlap import TileWaits
 from scheduler.prefetch import Prefetch
 from scheduler.work import NestWork, TileWork
 
 Job = MatrixCompute | VectorCompute
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A part of a tile's computation: what makes its instruction, where it runs, how long."""
+
+    make: Make
+    unit: str
+    duration_ps: int
+
+
 class LayerEmitter:
-    """Writes one layer run into a program. ``before``: what has to end before anything here computes."""
+    """Writes one layer run into a program.
+
+    ``before``: what has to end before anything here computes; ``waits``: what else each tile waits for.
+    """
 
     def __init__(
         self, builder: ProgramBuilder, device: DsaDevice, place: LayerPlace, prefetch: Prefetch | None,
-        before: tuple[int, ...],
+        before: tuple[int, ...], waits: TileWaits,
     ) -> None:  # fmt: skip
         self._at = Emitting(builder, device, place)
         self._loader = OperandLoader(self._at, prefetch)
         self._storer = OutputStorer(self._at)
         self._before = before
-        self._works: dict[tuple[object, ...], tuple[TileWork, list[Make]]] = {}
+        self._waits = waits
+        self._works: dict[tuple[object, ...], tuple[TileWork, list[Planned]]] = {}
         self._exchanged: int | None = None
         self._output = -1
         self.first_compute = -1
+        self.done: list[int] = []
+        """By tile: the instruction that completes it."""
 
     @property
     def active_cores(self) -> int:
@@ -56,7 +72,7 @@ class LayerEmitter:
         """Add all tiles, in the tiling's order."""
         place = self._at.place
         last_depth = place.tiling.depth_steps - 1
-        tiles, done = math.prod(place.tiling.counts), 0
+        tiles = math.prod(place.tiling.counts)
         exchange: list[int] | None = None
         last = -1
         for position, extents, depth_step, depth in place.tiling.steps():
@@ -64,15 +80,16 @@ class LayerEmitter:
             inputs = self._loader.load(position, depth_step, work)
             if exchange is None:  # behind the first loads, which need not wait for the layer before
                 exchange = self._exchange()
-            last = self._compute(jobs, work, [*inputs, *exchange], first=depth_step == 0)
+            written = self._waits.of(position, extents) if depth_step == 0 else []
+            last = self._compute(jobs, work, [*inputs, *exchange, *written], first=depth_step == 0)
             if depth_step == last_depth:
-                done += 1
-                self._storer.store(work, last, self._output, final=done == tiles)
+                self.done.append(last)
+                self._storer.store(work, last, self._output, final=len(self.done) == tiles)
         self._loader.release()
         if self._exchanged is not None:
             self._at.builder.free(last, self._exchanged)
 
-    def _work(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Make]]:
+    def _work(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Planned]]:
         """Return a tile's work and its jobs; before the last pass over the depth only the products are done."""
         key = (extents, depth, last)
         if key not in self._works:
@@ -81,7 +98,7 @@ class LayerEmitter:
             jobs = self._at.device.assign(work, self._at.place.dtype)
             if not last:
                 jobs = [job for job in jobs if job.work.nest is layer.contraction]
-            self._works[key] = work, [_maker(job, self._at) for job in merged(jobs, work)]
+            self._works[key] = work, [_planned(job, spent_ps, self._at) for job, spent_ps in merged(jobs, work)]
         return self._works[key]
 
     def _exchange(self) -> list[int]:
@@ -103,7 +120,7 @@ class LayerEmitter:
         self._exchanged = at.builder.allocate(fetch, Buffer("local_buffer", size, label=f"{at.label} exchange"))
         return [fetch]
 
-    def _compute(self, jobs: Sequence[Make], work: TileWork, inputs: list[int], *, first: bool) -> int:
+    def _compute(self, jobs: Sequence[Planned], work: TileWork, inputs: list[int], *, first: bool) -> int:
         """Add the tile's computation, one nest after the other; return its last instruction.
 
         The first pass over the depth allocates the output tile, unless the output stays where it is computed.
@@ -115,7 +132,7 @@ class LayerEmitter:
             after.extend(self._storer.slot())
         done = -1
         for number, job in enumerate(jobs):
-            done = at.builder.add(job, after)
+            done = at.builder.add(job.make, job.unit, after, job.duration_ps)
             after = [done]
             if self.first_compute < 0:
                 self.first_compute = done
@@ -126,34 +143,36 @@ class LayerEmitter:
         return done
 
 
-def merged(jobs: Sequence[Assignment], work: TileWork) -> list[Job]:
-    """Return the tile's jobs with neighbours on one vector unit made one, and the local buffer's bytes of each.
+def merged(jobs: Sequence[Assignment], work: TileWork) -> list[tuple[Job, int]]:
+    """Return the tile's jobs and their time, with neighbours on one vector unit made one, local bytes filled in.
 
     Fused element operations hand values over in registers: only operands from outside, and results that leave the
     unit, pass the local buffer.
     """
-    found: list[Job] = []
+    found: list[tuple[Job, int]] = []
     for place, assigned in enumerate(jobs):
         job = replace(assigned.job, local_bytes=_local_bytes(assigned.work, work, place, jobs))
-        before = found[-1] if found else None
+        before, spent_ps = found[-1] if found else (None, 0)
         if isinstance(job, VectorCompute) and isinstance(before, VectorCompute) and before.unit == job.unit:
-            found[-1] = replace(
+            both = replace(
                 before,
                 macs=before.macs + job.macs,
                 simple=before.simple + job.simple,
                 special=before.special + job.special,
                 local_bytes=before.local_bytes + job.local_bytes,
             )
+            found[-1] = both, spent_ps + assigned.duration_ps
         else:
-            found.append(job)
+            found.append((job, assigned.duration_ps))
     return found
 
 
-def _maker(job: Job, at: Emitting) -> Make:
-    """Return what makes ``job`` once it is known what it waits for."""
+def _planned(job: Job, duration_ps: int, at: Emitting) -> Planned:
+    """Return ``job`` for the time when it is known what it waits for."""
     open_fields = ("after", "allocates", "frees", "label", "active_cores")
     given = {f.name: getattr(job, f.name) for f in fields(job) if f.name not in open_fields}
-    return partial(type(job), label=at.label, active_cores=at.active_cores, **given)
+    make = partial(type(job), label=at.label, active_cores=at.active_cores, **given)
+    return Planned(make, job.unit, duration_ps)
 
 
 def _local_bytes(nest: NestWork, work: TileWork, place: int, jobs: Sequence[Assignment]) -> int:

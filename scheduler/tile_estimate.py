@@ -68,8 +68,9 @@ def estimate_ps(request: TileRequest, choice: Choice, device: ScratchpadDevice) 
     stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *(once * choice.passes for once in compute_ps)]
     slowest = max(*stages, shared_ps)
     first_ps = loads.first_ps + device.dma_startup_ps * bool(loads.ddr_starts)
-    alone = first_ps + sum(compute_ps) + last_ps
-    return slowest * (1 - 1 / choice.passes) + HIDDEN_COST * (sum(stages) - slowest) + alone
+    one_ps = sum(compute_ps) + last_ps
+    paced_ps = slowest * (1 - 1 / choice.passes) + HIDDEN_COST * (sum(stages) - slowest)
+    return paced_ps + first_ps + one_ps
 
 
 def _loads(request: TileRequest, choice: Choice, device: ScratchpadDevice) -> _Loads:

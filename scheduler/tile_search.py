@@ -26,6 +26,9 @@ AROUND = 0.8
 _BURSTS_AT_LEAST = 8
 """Bursts of output tiles that the free part of the global buffer holds: they shrink where it is small."""
 MOST_CLIMBS = 12
+OVERLAPPED = 0.8
+"""Share of its time that a layer counts for whose tiles follow each other as its output does in memory: other layers
+compute meanwhile. As above, the estimate does not see them."""
 
 
 class TilingError(ScheduleError):
@@ -102,7 +105,23 @@ class _Search:
             if self._tiling(candidate).estimate_ps >= best.estimate_ps * WORTHWHILE:
                 break
             current, best = candidate, self._tiling(candidate)
-        return best
+        pipelined = [t for t in self._in_memory_order() if t.estimate_ps * OVERLAPPED < best.estimate_ps]
+        return pipelined[-1] if pipelined else best  # the finest: the next layer begins the sooner
+
+    def _in_memory_order(self) -> Iterator[Tiling]:
+        """Yield tilings that cut the output from the outermost dimension inwards and load everything once.
+
+        Their tiles are complete one after the other, in the order in which the next layer reads them.
+        """
+        halvings = [0] * len(self._limits)
+        for dim in self._request.layer.sink.order if self._request.overlaps else ():
+            while halvings[dim] < self._limits[dim]:
+                halvings[dim] += 1
+                tiling = self._tiling(tuple(halvings))
+                if max(tiling.loads.values(), default=1) > 1 or _tiles(tiling) > MOST_TILES:
+                    return
+                if self._fits(tiling):
+                    yield tiling
 
     def _too_small(self, tiling: Tiling) -> TilingError:
         request = self._request

@@ -113,6 +113,8 @@ class TileRequest:
     shared_gaps: tuple[int, ...]
     """The same of the global buffer, for operands and tiles passing through."""
     dtype: str
+    overlaps: bool = False
+    """Whether the layer may compute while the one before and the one after do: all it reads is where it computes."""
     windows: tuple[int, int] | None = None
     """Bytes of local and global buffer that weights are fetched ahead through; None: they are not."""
 

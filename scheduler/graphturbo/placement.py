@@ -33,6 +33,8 @@ class Capacity:
     """False keeps everything out of the local buffers, as the ablation's first variant does."""
     spills_longest: bool = True
     """False spills the piece that comes last, not the one that lives longest."""
+    apart_steps: int = 0
+    """Layers that may be at work when the next one begins: pieces keep away from those that they use, if they can."""
 
 
 def place_pieces(
@@ -59,10 +61,10 @@ def place_pieces(
         if exchanged is not None:
             near.append(Wish(piece, pieces[piece].core_bytes, lives[piece], exchanged))
     near = without_spilled(near, capacity.local_bytes, longest=capacity.spills_longest)
-    local = addresses(near, capacity.local_bytes)
+    local = addresses(near, capacity.local_bytes, capacity.apart_steps)
     far = [Wish(piece, pieces[piece].size_bytes, lives[piece]) for piece in staying if piece not in local]
     far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
-    shared = addresses(far, capacity.global_bytes)
+    shared = addresses(far, capacity.global_bytes, capacity.apart_steps)
     return tuple(_placed(piece, local.get(number), shared.get(number)) for number, piece in enumerate(pieces))
 
 

@@ -23,6 +23,7 @@ from scheduler.graphturbo.grouping import Grouped, group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
 from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
 from scheduler.graphturbo.placement import Capacity, place_pieces
+from scheduler.occupancy import MOST_OPEN
 from scheduler.schedule import Schedule
 from workloads.graph import Graph
 
@@ -119,7 +120,10 @@ class GraphTurbo:
         tile_bytes = int(path.startup_ps * path.bandwidth_bytes_per_s // PS_PER_S)
         room = buffer.capacity_bytes - int(buffer.capacity_bytes * buffer.weight_window)
         shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
-        return Capacity(room - min(tile_bytes, room // 2), shared, self.outputs == "local", self.spill == "longest")
+        return Capacity(
+            room - min(tile_bytes, room // 2), shared, uses_local=self.outputs == "local",
+            spills_longest=self.spill == "longest", apart_steps=MOST_OPEN if self.instruction_scheduling else 0,
+        )  # fmt: skip
 
 
 def spilled_bytes(schedule: Schedule) -> int:

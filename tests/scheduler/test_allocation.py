@@ -79,7 +79,7 @@ def test_no_two_buffers_share_a_byte_while_both_live(wishes: list[Wish], capacit
         assert 0 <= found[one.owner] <= capacity - one.size_bytes
         for other in wishes:
             if other.owner in found and other.owner > one.owner and set(one.life) & set(other.life):
-                first, second = sorted(((found[w.owner], w.size_bytes) for w in (one, other)))
+                first, second = sorted((found[w.owner], w.size_bytes) for w in (one, other))
                 assert first[0] + first[1] <= second[0]
 
 

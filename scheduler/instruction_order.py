@@ -1,0 +1,100 @@
+"""Across-layer instruction scheduling (GraphTurbo, section 4.4): in which order units get their instructions.
+
+Queues are served in order, so that a tile of a later layer which could be computed waits behind tiles of an earlier one
+that cannot yet. List scheduling finds the order in which the instructions would begin if each unit always took, of
+those that are ready, the one behind which the most time lies until the end of the program (its critical path). Memories
+are not shared here and every duration is that of the instruction alone. Instructions of one layer on one unit keep
+their order.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An instruction: its unit and layer, how long it takes, the instructions before it that it waits for."""
+
+    unit: str
+    layer: int
+    duration_ps: int
+    after: Iterable[int]
+    behind: Iterable[int] = ()
+    """Instructions that only have to come before it in the program."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """A unit's instructions whose turn may come: those that wait for a moment, and those that do not."""
+
+    free_ps: int = 0
+    later: list[tuple[int, int]] = field(default_factory=list)
+    ready: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def start_ps(self) -> int:
+        """When the unit begins its next instruction, as far as it knows one."""
+        if self.ready:
+            return self.free_ps
+        return max(self.free_ps, self.later[0][0])
+
+
+def begin_order(jobs: Sequence[Job]) -> list[int]:
+    """Return the positions of ``jobs`` in the order in which they begin; all that they wait for comes before them."""
+    followers = _followers(jobs)
+    waiting = [0] * len(jobs)
+    for following in followers:
+        for position, _ in following:
+            waiting[position] += 1
+    rest_ps = _rest_ps(jobs, followers)
+    queues = {job.unit: _Queue() for job in jobs}
+    earliest_ps = [0] * len(jobs)
+    for position, job in enumerate(jobs):
+        if not waiting[position]:
+            heapq.heappush(queues[job.unit].later, (0, position))
+    order: list[int] = []
+    while len(order) < len(jobs):
+        queue = min((q for q in queues.values() if q.ready or q.later), key=lambda q: q.start_ps)
+        start_ps = queue.start_ps
+        while queue.later and queue.later[0][0] <= start_ps:
+            position = heapq.heappop(queue.later)[1]
+            heapq.heappush(queue.ready, (-rest_ps[position], position))
+        position = heapq.heappop(queue.ready)[1]
+        order.append(position)
+        queue.free_ps = start_ps + jobs[position].duration_ps
+        for follower, until_end in followers[position]:
+            earliest_ps[follower] = max(earliest_ps[follower], queue.free_ps if until_end else start_ps)
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(queues[jobs[follower].unit].later, (earliest_ps[follower], follower))
+    return order
+
+
+def _followers(jobs: Sequence[Job]) -> list[list[tuple[int, bool]]]:
+    """Return by instruction those that come after it, and whether they wait for its end or only for its begin."""
+    followers: list[list[tuple[int, bool]]] = [[] for _ in jobs]
+    last: dict[tuple[str, int], int] = {}
+    for position, job in enumerate(jobs):
+        for before in job.after:
+            followers[before].append((position, True))
+        for before in job.behind:
+            followers[before].append((position, False))
+        chain = job.unit, job.layer
+        if chain in last:
+            followers[last[chain]].append((position, not job.unit.startswith("dma")))
+        last[chain] = position
+    return followers
+
+
+def _rest_ps(jobs: Sequence[Job], followers: Sequence[Sequence[tuple[int, bool]]]) -> list[int]:
+    """Return by instruction the longest time from its begin to the end of the program."""
+    rest = [0] * len(jobs)
+    for position in range(len(jobs) - 1, -1, -1):
+        duration_ps = jobs[position].duration_ps
+        rest[position] = max(
+            (rest[follower] + (duration_ps if until_end else 0) for follower, until_end in followers[position]),
+            default=0,
+        )
+        rest[position] = max(rest[position], duration_ps)
+    return rest
