@@ -24,6 +24,8 @@ class Buffer:
     size_bytes: int
     fan_out: int = 1
     label: str = ""
+    address: int | None = None
+    """Where it begins, if that is decided; members that allocate parts of one buffer state the same address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from scheduler.occupancy import MOST_OPEN, Blocks, Occupancy, OpenRun
 from scheduler.overlap import TileWaits
 from scheduler.prefetch import Prefetch, Window
 from scheduler.schedule import LayerRun, Schedule, core_needs, share_by_scope, whole_needs
-from scheduler.tile_search import TilingError, choose_tiling
+from scheduler.tile_choice import TileChooser, TilingCache
 from scheduler.tiling import Route, TileRequest, Tiling
 from scheduler.work import DEPTH
 from workloads.loopnest import Box
@@ -32,9 +32,6 @@ LOCAL_WINDOW = 0.6
 """Share of the local buffer's weight window that weights fetched ahead pass through; tiles take the rest."""
 GLOBAL_WINDOW = 0.25
 """The same of the whole global buffer."""
-
-TilingCache = dict[tuple[object, ...], Tiling]
-
 
 def lower(schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCache | None = None) -> Program:
     """Return the program of ``schedule`` on ``clusters`` clusters that all do the same.
@@ -53,12 +50,12 @@ class _Lowering:
         self._clusters = clusters
         self._device = DsaDevice(spec, clusters)
         self._builder = ProgramBuilder()
-        self._cache = cache
         self._prefetch = self._windows() if schedule.overlaps_layers else None
         local_bytes, shared_bytes = spec.local_buffer.capacity_bytes, self._device.global_buffer_bytes
         if self._prefetch is not None:
             local_bytes -= self._prefetch.local.capacity_bytes
             shared_bytes -= self._prefetch.shared.capacity_bytes
+        self._tiles = TileChooser(self._device, local_bytes, shared_bytes, cache)
         self._occupancy = Occupancy({"local_buffer": local_bytes, "global_buffer": shared_bytes})
         self._buffers: dict[int, int] = {}
         """Of the pieces that are stored at the moment."""
@@ -212,50 +209,21 @@ class _Lowering:
 
     def _tiling(self, run: LayerRun, routes: dict[str, Route], scope: str, exchanged_bytes: int) -> Tiling:
         """Return the tiles of a run: their buffers lie in the gaps that the pieces and the windows leave."""
-        layer = run.layer
         windows = None
         if self._prefetch is not None:
             windows = (self._prefetch.local.capacity_bytes, self._prefetch.shared.capacity_bytes)
         step = max(self._spec.local_buffer.capacity_bytes // _BUDGET_STEPS, 1)
-        budget = self._occupancy.free_gaps("local_buffer", exchanged_bytes, step)
-        staging = self._occupancy.free_gaps("global_buffer", exchanged_bytes * run.binding.cores, 1)
-        tensors = layer.graph.tensors
+        tensors = run.layer.graph.tensors
         streamed = any(tensors[name].role != "weight" for name in routes)
-        overlaps = self._schedule.overlaps_layers and not streamed and not exchanged_bytes
         box = tuple(hi - lo for lo, hi in run.box)
-        part = run.binding.part_extents(box)
-        ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
-        key = (
-            layer.signature,
-            box,
-            part,
-            run.binding.cores,
-            ways,
-            scope,
-            budget,
-            staging,
-            windows,
-            overlaps,
-            self._schedule.dtype,
-        )
-        if key not in self._cache:
-            request = TileRequest(
-                layer=layer, box=box, part=part, cores=run.binding.cores, routes=routes, output_scope=scope,
-                local_gaps=budget, shared_gaps=staging, dtype=self._schedule.dtype, windows=windows,
-                overlaps=overlaps,
-            )  # fmt: skip
-            try:
-                self._cache[key] = choose_tiling(request, self._device)
-            except TilingError as error:
-                raise ScheduleError(f"{self._schedule.graph.name}: {error}") from error
-        return self._renamed(self._cache[key], routes)
-
-    @staticmethod
-    def _renamed(tiling: Tiling, routes: dict[str, Route]) -> Tiling:
-        """Return a tiling found for an equal layer with this layer's operand names."""
-        if tuple(tiling.loads) == tuple(routes):
-            return tiling
-        return tiling.with_names(tuple(routes))
+        request = TileRequest(
+            layer=run.layer, box=box, part=run.binding.part_extents(box), cores=run.binding.cores, routes=routes,
+            output_scope=scope, dtype=self._schedule.dtype, windows=windows,
+            local_gaps=self._occupancy.free_gaps("local_buffer", exchanged_bytes, step),
+            shared_gaps=self._occupancy.free_gaps("global_buffer", exchanged_bytes * run.binding.cores, 1),
+            overlaps=self._schedule.overlaps_layers and not streamed and not exchanged_bytes,
+        )  # fmt: skip
+        return self._tiles.choose(request)
 
     def _hold(self, number: int) -> None:
         """Let a piece have its place from now on; raise ``ScheduleError`` if the schedule gives it none."""
@@ -275,7 +243,8 @@ class _Lowering:
             first, size = emitter.first_path_store, -(-stored.size_bytes // emitter.active_cores)
         else:
             first, size = emitter.first_dma_store, stored.size_bytes
-        self._buffers[piece] = self._builder.allocate(first, Buffer(stored.scope, size, label=stored.tensor))
+        buffer = Buffer(stored.scope, size, label=stored.tensor, address=stored.address)
+        self._buffers[piece] = self._builder.allocate(first, buffer)
 
     def _release(self, run: LayerRun, number: int) -> None:
         """Free the pieces that no later run reads, once all that may still read them have ended."""

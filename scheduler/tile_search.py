@@ -17,7 +17,7 @@ from scheduler.tile_estimate import Choice, estimate_ps
 from scheduler.tiling import TileRequest, Tiling, burst_bytes
 from scheduler.work import DEPTH, TileWork
 
-MOST_TILES = 16
+MOST_TILES = 8
 """Per core and layer, unless the local buffer forces more: beyond it overlap gains nothing and simulation costs."""
 WORTHWHILE = 0.99
 """A change has to bring the estimate down to this share."""

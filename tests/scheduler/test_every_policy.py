@@ -125,6 +125,26 @@ def traffic(program: Program) -> dict[str, int]:
     return total
 
 
+def addressed(run: Run) -> list[tuple[str, int, int, int, int]]:
+    """Return of each buffer with an address: memory, when it is taken and given back, first byte and byte behind it."""
+    program, trace = run.program, run.result.trace
+    taken: dict[int, tuple[int, int]] = {}
+    given_back: dict[int, int] = {}
+    for position, instruction in enumerate(program.instructions):
+        shares = instruction.active_cores or program.cores if instruction.unit.startswith("path") else 1
+        taken.update(dict.fromkeys(instruction.allocates, (trace.start_ps[position], shares)))
+        for buffer in instruction.frees:
+            given_back[buffer] = max(given_back.get(buffer, 0), trace.end_ps[position])
+    found = []
+    for number, held in enumerate(program.buffers):
+        if held.address is not None:
+            begin, shares = taken[number]
+            end = given_back.get(number, trace.makespan_ps)
+            high = held.address + held.size_bytes * (shares if held.memory == "global_buffer" else 1)
+            found.append((held.memory, begin, end, held.address, high))
+    return found
+
+
 @EVERY_POLICY
 class TestEveryPolicy:
     @EXAMPLES
@@ -215,6 +235,19 @@ class TestEveryPolicy:
         assert peaks["ddr"] <= spec.ddr.capacity_bytes
         if spec.global_buffer is not None:
             assert peaks["global_buffer"] <= spec.global_buffer.capacity_bytes
+
+    @EXAMPLES
+    @given(data=st.data(), graph=networks(), spec=machines())
+    def test_no_two_tensors_lie_on_each_other_at_any_moment(
+        self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
+    ) -> None:
+        run = run_of(data.draw(policies(name)), graph, spec)
+        lives = addressed(run)
+
+        for place, (memory, begin, end, low, high) in enumerate(lives):
+            for other, since, until, bottom, top in lives[:place]:
+                together = memory == other and begin < until and since < end
+                assert not together or high <= bottom or top <= low
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
