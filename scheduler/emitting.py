@@ -22,7 +22,9 @@ class LayerPlace:
     routes: Mapping[str, Route]
     tiling: Tiling
     scope: str
-    """Memory that the output goes to."""
+    """Memory that the output goes to; where outputs go to several, the outermost."""
+    shares: Mapping[str, float]
+    """Which share of the output goes to each memory."""
     exchanged_bytes: int
     """Per core: inputs resident in other cores' local buffers (halos)."""
     dtype: str

@@ -125,14 +125,16 @@ class _Lowering:
         routes = self._routes(run, need)
         for piece in run.writes:
             self._hold(piece)
-        scope = self._schedule.pieces[run.writes[0]].scope
+        shares = self._output_shares(run)
+        scope = next(memory for memory in ("ddr", "global_buffer", "local_buffer") if memory in shares)
         tiling = self._tiling(run, routes, scope, exchanged)
         opened = self._opened(run, tiling, routes, exchanged)
         writers = {piece: one for one in self._open for piece in one.run.writes}
         waits = TileWaits(run, tiling, writers, self._schedule.pieces)
         place = LayerPlace(
-            run=run, routes=routes, tiling=tiling, scope=scope, exchanged_bytes=exchanged, dtype=self._schedule.dtype,
-            has_global_buffer=self._spec.global_buffer is not None, broadcast=self._spec.on_chip_path.broadcast,
+            run=run, routes=routes, tiling=tiling, scope=scope, shares=shares, exchanged_bytes=exchanged,
+            dtype=self._schedule.dtype, has_global_buffer=self._spec.global_buffer is not None,
+            broadcast=self._spec.on_chip_path.broadcast,
         )  # fmt: skip
         first = len(self._builder)
         self._builder.begin_layer()
@@ -143,6 +145,14 @@ class _Lowering:
         self._builder.enter(first, opened.entry)
         opened.exits, opened.done = self._builder.exits(first), emitter.done
         self._open.append(opened)
+
+    def _output_shares(self, run: LayerRun) -> dict[str, float]:
+        """Return which share of what ``run`` writes goes to each memory."""
+        sizes: dict[str, int] = {}
+        for piece in (self._schedule.pieces[number] for number in run.writes):
+            sizes[piece.scope] = sizes.get(piece.scope, 0) + piece.size_bytes
+        total = max(sum(sizes.values()), 1)
+        return {memory: size / total for memory, size in sizes.items()}
 
     def _opened(self, run: LayerRun, tiling: Tiling, routes: Mapping[str, Route], exchanged_bytes: int) -> OpenRun:
         """Decide which of the open runs may go on while ``run`` begins; the others will have ended."""

@@ -6,11 +6,12 @@ layer are fetched once, in bursts.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hw_models import Buffer
 from scheduler.emitting import SLOTS, Emitting
-from scheduler.prefetch import Ahead, Burst, Entry, Prefetch
+from scheduler.prefetch import Ahead, Burst, Entry, Prefetch, ahead_room
 from scheduler.tiling import burst_bytes
 from scheduler.work import DEPTH, TileWork
 
@@ -118,8 +119,10 @@ class OperandLoader:
             ahead.entry, room = self._prefetch.local.admit(math.ceil(work.operand_bytes[name]))
             waits.update(dict.fromkeys(room))
             operand.users.append(-1)
+        large = [name for name in names if self._version_bytes(name, work) > self._burst_room]
+        transfers = [transfer for name in large for transfer in self._in_chunks(name, work, waits)]
+        names = [name for name in names if name not in large]
         bursts = self._bursts(names, work)
-        transfers = []
         for shared in (False, True):
             alike = [name for name in names if self._is_shared(name) is shared]
             if alike:
@@ -133,17 +136,49 @@ class OperandLoader:
                     bursts[name].entry.user = transfers[-1]
         return transfers
 
+    @property
+    def _burst_room(self) -> int:
+        """Bytes of the global buffer's window that one operand has for one burst, while another leaves."""
+        assert self._prefetch is not None
+        return ahead_room(self._prefetch.shared.capacity_bytes, len(self._ahead))
+
+    def _version_bytes(self, name: str, work: TileWork) -> int:
+        """Return the bytes of an operand's current version for all cores."""
+        place = self._at.place
+        return math.ceil(work.operand_bytes[name]) * place.run.binding.cores // place.routes[name].sharing
+
+    def _in_chunks(self, name: str, work: TileWork, waits: Iterable[int]) -> list[int]:
+        """Bring a version that is larger than a burst: chunk after chunk through the global buffer's window."""
+        assert self._prefetch is not None
+        ahead, whole = self._ahead[name], self._version_bytes(name, work)
+        left = max(min(whole, ahead.bytes_left), 1)
+        ahead.bytes_left -= left
+        ahead.versions_left -= 1
+        transfers: list[int] = []
+        chunks = -(-whole // self._burst_room)
+        for chunk in range(chunks):
+            size = left // (chunks - chunk)
+            left -= size
+            entry, room = self._prefetch.shared.admit(size)
+            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (self._prefetch.launch, *room))
+            buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
+            transfers.append(self._to_cores([name], work, self._is_shared(name), (*waits, load), (chunk, chunks)))
+            self._at.builder.free(transfers[-1], buffer)
+            entry.user = transfers[-1]
+        self._allocate_operand(name, transfers[0], work, self._is_shared(name))
+        return transfers
+
     def _bursts(self, names: list[str], work: TileWork) -> dict[str, Burst]:
         """Return what brings the operands' next versions; for all that are used up, one new DMA transfer."""
         assert self._prefetch is not None
         wanted: dict[str, tuple[int, int, Entry]] = {}
         after = {self._prefetch.launch: None}
         for name in names:
-            ahead, route = self._ahead[name], self._at.place.routes[name]
+            ahead = self._ahead[name]
             if ahead.burst is not None and ahead.burst.left:
                 continue
-            size = math.ceil(work.operand_bytes[name]) * self._at.place.run.binding.cores // route.sharing
-            room = min(burst_bytes(self._at.device), self._prefetch.shared.capacity_bytes // (2 * len(self._ahead)))
+            size = self._version_bytes(name, work)
+            room = min(burst_bytes(self._at.device), self._burst_room)
             versions = min(max(room // max(size, 1), 1), ahead.versions_left)
             size = max(min(size * versions, ahead.bytes_left), 1)
             entry, waits = self._prefetch.shared.admit(size)
@@ -216,14 +251,22 @@ class OperandLoader:
         staged.versions[place] = self._last_burst[name]
         return staged.versions[place]
 
-    def _to_cores(self, names: list[str], work: TileWork, one_for_all: bool, after: tuple[int, ...]) -> int:
-        """Move operands from the global buffer to the cores: each its own part, or one read for all that share it."""
-        streamed = {name: math.ceil(work.operand_bytes[name] * self._at.place.routes[name].streamed) for name in names}
+    def _to_cores(
+        self, names: list[str], work: TileWork, one_for_all: bool, after: tuple[int, ...],
+        part: tuple[int, int] = (0, 1),
+    ) -> int:  # fmt: skip
+        """Move operands from the global buffer to the cores: each its own part, or one read for all that share it.
+
+        ``part``: which chunk of how many.
+        """
+        chunk, chunks = part
+        whole = sum(math.ceil(work.operand_bytes[name] * self._at.place.routes[name].streamed) for name in names)
+        streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
         if not one_for_all:
-            return self._at.transfer("path_load", "tile", _GLOBAL_TO_LOCAL, sum(streamed.values()), after)
+            return self._at.transfer("path_load", "tile", _GLOBAL_TO_LOCAL, streamed, after)
         cores = self._at.place.run.binding.cores
         sharing = min(self._at.place.routes[name].sharing for name in names)
-        distinct = -(-sum(streamed.values()) * cores // sharing)
+        distinct = -(-streamed * cores // sharing)
         return self._at.transfer("broadcast", "weights", _GLOBAL_TO_LOCAL, distinct, after, sharing)
 
     def _allocate_operand(self, name: str, owner: int, work: TileWork, shared: bool) -> None:

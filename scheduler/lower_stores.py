@@ -1,5 +1,7 @@
 """Finished tiles on their way out: to the global buffer, and in bursts to DDR."""
 
+import math
+
 from hw_models import Buffer
 from scheduler.emitting import SLOTS, Emitting
 from scheduler.work import TileWork
@@ -28,7 +30,7 @@ class OutputStorer:
         at, scope = self._at, self._at.place.scope
         if scope == "local_buffer":
             return
-        size, cores = work.output_bytes, at.place.run.binding.cores
+        size, cores = self._leaving(work, ("global_buffer", "ddr")), at.place.run.binding.cores
         if not at.place.has_global_buffer:
             sent = at.transfer("dma_store", "store", ("local_buffer", "ddr"), size * cores, (computed,))
             at.builder.free(sent, output)
@@ -40,12 +42,17 @@ class OutputStorer:
         self._stored.append(moved)
         self.first_path_store = moved if self.first_path_store < 0 else self.first_path_store
         if scope == "ddr":
+            size = self._leaving(work, ("ddr",))
             if not self._gathered and len(self._sent) >= SLOTS:
                 at.builder.wait(moved, (self._sent[-SLOTS],))
             buffer = at.builder.allocate(moved, Buffer("global_buffer", size, label=f"{at.label} store"))
             self._gathered.append((moved, buffer, size * cores))
             if final or sum(size for _, _, size in self._gathered) >= at.place.tiling.store_burst_bytes:
                 self._send()
+
+    def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:
+        """Return the bytes of one core's tile that go to ``memories``."""
+        return math.ceil(work.output_bytes * sum(self._at.place.shares.get(memory, 0.0) for memory in memories))
 
     def _send(self) -> None:
         """Write the gathered tiles to DDR in one burst."""

@@ -52,6 +52,11 @@ class Window:
         return entry, waits
 
 
+def ahead_room(shared_bytes: int, operands: int) -> int:
+    """Return the most bytes of a burst of each of ``operands`` that share the global buffer's window, two at a time."""
+    return max(shared_bytes // (2 * operands), 1)
+
+
 @dataclass(slots=True)
 class Prefetch:
     """The windows of one program, and the launch of the kernel that is being written."""

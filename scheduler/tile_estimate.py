@@ -14,8 +14,9 @@ from scheduler.work import TileWork
 HIDDEN_COST = 0.1
 """Share of the faster stages' time that counts all the same: overlap is never perfect, and idle stages save energy."""
 EXPOSED_AHEAD = 0.5
-"""Share of the first load that counts for weights that are fetched ahead, since the last layers' cannot be hidden; and
-share of all loads that counts for what cannot be fetched ahead although there are windows."""
+"""Share of the first load that counts for weights that are fetched ahead and take half of their window or more, since
+then the last layers' cannot be hidden; and share of all loads that counts for what cannot be fetched ahead although
+there are windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,10 @@ def _loads(request: TileRequest, choice: Choice, device: ScratchpadDevice) -> _L
         route = request.routes[name]
         tile_bytes = choice.work.operand_bytes[name] * request.cores / route.sharing
         moved = tile_bytes * route.streamed
-        exposed = EXPOSED_AHEAD if name in choice.ahead else 1.0
+        exposed = 1.0
+        if request.windows is not None and name in choice.ahead:
+            held = 2 * choice.work.operand_bytes[name] / max(request.windows[0], 1)
+            exposed = EXPOSED_AHEAD * min(held, 1.0)
         if route.sharing > 1 and device.broadcasts:
             once = moved / device.broadcast_bytes_per_ps + device.path_startup_ps
             total.broadcast_ps += times * once

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from scheduler.allocation import fit
 from scheduler.device import ScheduleError, ScratchpadDevice
+from scheduler.prefetch import ahead_room
 from scheduler.tile_estimate import Choice, estimate_ps
 from scheduler.tiling import TileRequest, Tiling, burst_bytes
 from scheduler.work import DEPTH, TileWork
@@ -163,6 +164,10 @@ class _Search:
                 found[name] = versions, self._distinct[name]
         return found
 
+    def _ahead_room(self, operands: int) -> int:
+        """Return the largest burst of weights that are fetched ahead: larger versions come in several."""
+        return 0 if self._request.windows is None else ahead_room(self._request.windows[1], operands)
+
     def _cluster_bytes(self, name: str, work: TileWork) -> int:
         """Return the bytes of an operand's tile that come from DDR for all cores together."""
         route = self._request.routes[name]
@@ -229,7 +234,7 @@ class _Search:
         staged = self._staged({n: t for n, t in loads.items() if n not in ahead}, work, output)
         window = (
             sum(slots[name] for name in ahead),
-            sum(2 * self._cluster_bytes(name, work) for name in ahead),
+            sum(2 * min(self._cluster_bytes(name, work), self._ahead_room(len(ahead))) for name in ahead),
         )
         choice = Choice(work, loads, staged, ahead, self._distinct, tiles, steps)
         staging = self._staging(work, {*staged, *ahead}, staged)
