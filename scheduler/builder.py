@@ -17,6 +17,7 @@ class _Draft:
     unit: str
     layer: int
     duration_ps: int
+    is_transfer: bool
     after: dict[int, None]
     allocates: list[int] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
@@ -39,10 +40,12 @@ class ProgramBuilder:
         """Let the instructions that follow belong to another layer."""
         self._layer += 1
 
-    def add(self, make: Make, unit: str, after: Iterable[int] = (), duration_ps: int = 0) -> int:
+    def add(
+        self, make: Make, unit: str, after: Iterable[int] = (), duration_ps: int = 0, *, is_transfer: bool = False
+    ) -> int:
         """Append an instruction on ``unit`` that takes ``duration_ps`` if nobody is in its way; return its position."""
         waits = dict.fromkeys(after)
-        self._drafts.append(_Draft(make, unit, self._layer, duration_ps, waits))
+        self._drafts.append(_Draft(make, unit, self._layer, duration_ps, is_transfer, waits))
         self._followed.update(waits)
         return len(self._drafts) - 1
 
@@ -90,5 +93,5 @@ class ProgramBuilder:
         jobs = []
         for position, draft in enumerate(self._drafts):
             allocated = {self._allocated_by[buffer] for buffer in draft.frees} - {position}
-            jobs.append(Job(draft.unit, draft.layer, draft.duration_ps, draft.after, allocated))
+            jobs.append(Job(draft.unit, draft.layer, draft.duration_ps, draft.after, allocated, draft.is_transfer))
         return begin_order(jobs)

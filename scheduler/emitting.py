@@ -61,4 +61,4 @@ class Emitting:
             unit=unit, label=label, source=source, destination=destination, size_bytes=size_bytes, fan_out=fan_out,
             active_cores=self.active_cores,
         )  # fmt: skip
-        return self.builder.add(move, unit, after, self.device.transfer_ps(unit, size_bytes))
+        return self.builder.add(move, unit, after, self.device.transfer_ps(unit, size_bytes), is_transfer=True)

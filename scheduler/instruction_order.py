@@ -1,10 +1,10 @@
 """Across-layer instruction scheduling (GraphTurbo, section 4.4): in which order units get their instructions.
 
 Queues are served in order, so that a tile of a later layer which could be computed waits behind tiles of an earlier one
-that cannot yet. List scheduling finds the order in which the instructions would begin if each unit always took, of
-those that are ready, the one behind which the most time lies until the end of the program (its critical path). Memories
-are not shared here and every duration is that of the instruction alone. Instructions of one layer on one unit keep
-their order.
+that cannot yet. List scheduling finds the order in which the instructions would begin if each unit always took the most
+urgent of those that are ready. On a compute unit that is the one behind which the most time lies until the end of the
+program (its critical path); of transfers it is the one of the earliest layer. Memories are not shared here and every
+duration is that of the instruction alone. Instructions of one layer on one unit keep their order.
 """
 
 import heapq
@@ -22,6 +22,7 @@ class Job:
     after: Iterable[int]
     behind: Iterable[int] = ()
     """Instructions that only have to come before it in the program."""
+    is_transfer: bool = False
 
 
 @dataclass(slots=True)
@@ -59,7 +60,8 @@ def begin_order(jobs: Sequence[Job]) -> list[int]:
         start_ps = queue.start_ps
         while queue.later and queue.later[0][0] <= start_ps:
             position = heapq.heappop(queue.later)[1]
-            heapq.heappush(queue.ready, (-rest_ps[position], position))
+            job = jobs[position]
+            heapq.heappush(queue.ready, (job.layer if job.is_transfer else -rest_ps[position], position))
         position = heapq.heappop(queue.ready)[1]
         order.append(position)
         queue.free_ps = start_ps + jobs[position].duration_ps
@@ -82,7 +84,7 @@ def _followers(jobs: Sequence[Job]) -> list[list[tuple[int, bool]]]:
             followers[before].append((position, False))
         chain = job.unit, job.layer
         if chain in last:
-            followers[last[chain]].append((position, not job.unit.startswith("dma")))
+            followers[last[chain]].append((position, not job.is_transfer))
         last[chain] = position
     return followers
 

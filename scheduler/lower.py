@@ -33,6 +33,7 @@ LOCAL_WINDOW = 0.6
 GLOBAL_WINDOW = 0.25
 """The same of the whole global buffer."""
 
+
 def lower(schedule: Schedule, spec: ClusteredDsa, clusters: int, cache: TilingCache | None = None) -> Program:
     """Return the program of ``schedule`` on ``clusters`` clusters that all do the same.
 
@@ -70,7 +71,10 @@ class _Lowering:
             return None
         local = int(self._device.weight_window_bytes * LOCAL_WINDOW)
         shared = int(self._device.global_buffer_bytes * GLOBAL_WINDOW)
-        return Prefetch(Window("the local buffer's weight window", local), Window("the global buffer's", shared))
+        channels = self._spec.dma.load_channels
+        return Prefetch(
+            Window("the local buffer's weight window", local), Window("the global buffer's", shared, channels)
+        )
 
     def _last_uses(self) -> dict[int, int]:
         """Return for each piece that is read the running number of the last run that does."""

@@ -127,13 +127,15 @@ class OperandLoader:
             alike = [name for name in names if self._is_shared(name) is shared]
             if alike:
                 loads = (bursts[name].load for name in alike)
-                transfers.append(self._to_cores(alike, work, shared, tuple(dict.fromkeys((*waits, *loads)))))
+                after = tuple(dict.fromkeys((*waits, *loads)))
+                transfers.append(self._to_cores(alike, work, shared, after))
             for name in alike:
                 self._allocate_operand(name, transfers[-1], work, shared)
                 bursts[name].left -= 1
                 if not bursts[name].left:
                     self._at.builder.free(transfers[-1], bursts[name].buffer)
                     bursts[name].entry.user = transfers[-1]
+        self._prefetch.local.filled_by(transfers, waits)
         return transfers
 
     @property
@@ -161,6 +163,7 @@ class OperandLoader:
             left -= size
             entry, room = self._prefetch.shared.admit(size)
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (self._prefetch.launch, *room))
+            self._prefetch.shared.filled_by((load,), room)
             buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
             transfers.append(self._to_cores([name], work, self._is_shared(name), (*waits, load), (chunk, chunks)))
             self._at.builder.free(transfers[-1], buffer)
@@ -172,21 +175,23 @@ class OperandLoader:
         """Return what brings the operands' next versions; for all that are used up, one new DMA transfer."""
         assert self._prefetch is not None
         wanted: dict[str, tuple[int, int, Entry]] = {}
-        after = {self._prefetch.launch: None}
+        room: dict[int, None] = {}
         for name in names:
             ahead = self._ahead[name]
             if ahead.burst is not None and ahead.burst.left:
                 continue
             size = self._version_bytes(name, work)
-            room = min(burst_bytes(self._at.device), self._burst_room)
-            versions = min(max(room // max(size, 1), 1), ahead.versions_left)
+            burst = min(burst_bytes(self._at.device), self._burst_room)
+            versions = min(max(burst // max(size, 1), 1), ahead.versions_left)
             size = max(min(size * versions, ahead.bytes_left), 1)
             entry, waits = self._prefetch.shared.admit(size)
-            after.update(dict.fromkeys(waits))
+            room.update(dict.fromkeys(waits))
             wanted[name] = size, versions, entry
         if wanted:
             total = sum(size for size, _, _ in wanted.values())
+            after = (self._prefetch.launch, *room)
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, total, after)
+            self._prefetch.shared.filled_by((load,), room)
             for name, (size, versions, entry) in wanted.items():
                 buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
                 ahead = self._ahead[name]

@@ -17,9 +17,7 @@ from workloads.loopnest import Box, intersect
 class TileWaits:
     """What each tile of one run waits for: tiles of the runs in ``writers``, by the piece that they write."""
 
-    def __init__(
-        self, run: LayerRun, tiling: Tiling, writers: Mapping[int, OpenRun], pieces: Sequence[Piece]
-    ) -> None:
+    def __init__(self, run: LayerRun, tiling: Tiling, writers: Mapping[int, OpenRun], pieces: Sequence[Piece]) -> None:
         self._run = run
         self._tile = tiling.tile
         self._pieces = pieces

@@ -5,6 +5,7 @@ buffers". A window is such a buffer, used in turn: what comes in next waits for 
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.device import ScheduleError
@@ -19,12 +20,22 @@ class Entry:
 
 
 class Window:
-    """A fixed number of bytes that versions of weights pass through, in order."""
+    """A fixed number of bytes that versions of weights pass through, in order.
 
-    def __init__(self, name: str, capacity_bytes: int) -> None:
+    ``channels`` transfers may be under way at once: what waits for room for one of them has to hold back those behind
+    it as well, since they believe that the room has been made.
+    """
+
+    def __init__(self, name: str, capacity_bytes: int, channels: int = 1) -> None:
         self.capacity_bytes = capacity_bytes
         self._name = name
         self._entries: deque[Entry] = deque()
+        self._filled: deque[tuple[tuple[int, ...], tuple[int, ...]]] = deque(maxlen=channels)
+        """Transfers that filled the window last, and what they waited for."""
+
+    def filled_by(self, transfers: Iterable[int], waits: Iterable[int]) -> None:
+        """Note the transfers that bring what was let in last, and the instructions that these had to wait for."""
+        self._filled.append((tuple(transfers), tuple(waits)))
 
     def admit(self, size_bytes: int) -> tuple[Entry, list[int]]:
         """Return the entry of ``size_bytes`` that come in now, and the instructions that have to end before.
@@ -49,6 +60,10 @@ class Window:
                 waits.append(old.user)
         kept.append(entry)
         self._entries = kept
+        for place, (transfers, waited) in enumerate(self._filled):
+            oldest = not place and len(self._filled) == self._filled.maxlen
+            if waited:
+                waits.extend(transfers if oldest else waited)
         return entry, waits
 
 

@@ -13,10 +13,6 @@ from scheduler.work import TileWork
 
 HIDDEN_COST = 0.1
 """Share of the faster stages' time that counts all the same: overlap is never perfect, and idle stages save energy."""
-EXPOSED_AHEAD = 0.5
-"""Share of the first load that counts for weights that are fetched ahead and take half of their window or more, since
-then the last layers' cannot be hidden; and share of all loads that counts for what cannot be fetched ahead although
-there are windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,7 @@ def _loads(request: TileRequest, choice: Choice, device: ScratchpadDevice) -> _L
         exposed = 1.0
         if request.windows is not None and name in choice.ahead:
             held = 2 * choice.work.operand_bytes[name] / max(request.windows[0], 1)
-            exposed = EXPOSED_AHEAD * min(held, 1.0)
+            exposed = min(held, 1.0)  # what takes half of its window or more keeps others from coming in time
         if route.sharing > 1 and device.broadcasts:
             once = moved / device.broadcast_bytes_per_ps + device.path_startup_ps
             total.broadcast_ps += times * once
@@ -92,7 +88,7 @@ def _loads(request: TileRequest, choice: Choice, device: ScratchpadDevice) -> _L
             total.path_ps += times * once
         total.first_ps += once * exposed
         if request.windows is not None and name not in choice.ahead and route.from_ddr:
-            total.first_ps += EXPOSED_AHEAD * choice.distinct[name] / device.ddr_bytes_per_ps
+            total.first_ps += choice.distinct[name] / device.ddr_bytes_per_ps  # nothing of it comes ahead
         if name in choice.staged:
             whole = choice.staged[name]
             total.ddr_bytes += whole

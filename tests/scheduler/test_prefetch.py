@@ -49,3 +49,38 @@ def test_more_in_use_than_there_is_room_is_refused_by_name() -> None:
 
     with pytest.raises(ScheduleError, match="weight window holds 100 bytes; 120 are needed at once"):
         window.admit(60)
+
+
+def test_what_follows_a_transfer_that_waits_for_room_does_not_pass_it() -> None:
+    """The second makes room; the third fits only because of that, so it waits for the second, not just for room."""
+    window = Window("window", 100)
+    first, waits = window.admit(80)
+    first.user = 1
+    window.filled_by((0,), waits)
+    second, waits = window.admit(30)
+    second.user = 3
+    window.filled_by((2,), waits)
+
+    assert waits == [1]
+    assert 2 in window.admit(60)[1]
+
+
+def test_with_two_channels_it_waits_for_what_the_other_waits_for() -> None:
+    window = Window("window", 100, channels=2)
+    first, waits = window.admit(80)
+    first.user = 1
+    window.filled_by((0,), waits)
+    second, waits = window.admit(30)
+    second.user = 3
+    window.filled_by((2,), waits)
+
+    assert window.admit(60)[1] == [1]
+
+
+def test_while_there_is_room_nothing_waits_for_its_turn() -> None:
+    window = Window("window", 100)
+    for transfer in (0, 1, 2):
+        entry, waits = window.admit(20)
+        entry.user = 10 + transfer
+        window.filled_by((transfer,), waits)
+        assert waits == []
