@@ -47,6 +47,11 @@ class Net:
         self._weights.append(numpy_helper.from_array(np.array(values, np.int64), name))
         return name
 
+    def scales(self, *values: float) -> str:
+        name = self._named("scales")
+        self._weights.append(numpy_helper.from_array(np.array(values, np.float32), name))
+        return name
+
     def op(self, kind: str, inputs: list[str], shape: tuple[int, ...], **attributes: Any) -> str:
         """Add an operator whose output has ``shape``."""
         name = self._named(kind.lower())

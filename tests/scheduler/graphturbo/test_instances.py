@@ -160,3 +160,29 @@ def test_what_an_instance_hands_on_is_no_more_than_it_writes(graph: Graph) -> No
     for number, instance in enumerate(found.instances):
         written = sum(box_volume(box) * graph.tensors[name].element_bytes for name, box in instance.writes.items())
         assert found.output_bytes[number] <= written
+
+
+class TestUpSampling:
+    """Section 3.6: what a split op would distribute, consumers read in parts from the one piece."""
+
+    @staticmethod
+    def doubled() -> InstanceGraph:
+        """Return a convolution, whole, whose output is doubled in both directions and convolved in four bands."""
+        net = Net("up")
+        x = net.conv(net.input(1, 2, 8, 8), 2)
+        nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        x = net.op("Resize", [x, "", net.scales(1, 1, 2, 2)], (1, 2, 16, 16), **nearest)
+        x = net.conv(x, 2)
+        plan = FusionPlan(net.graph(x), (Group((0,)), Group((1, 2))))
+        return split_into_instances(plan, [None, Split(2, 4, ROWS, 1)])
+
+    def test_several_consumers_share_the_output_of_one_instance(self) -> None:
+        found = self.doubled()
+
+        assert [found.producers[n] for n in range(5)] == [frozenset(), *[{0}] * 4]
+
+    def test_each_reads_its_rows_and_the_halo_at_the_lower_resolution(self) -> None:
+        """A band of four rows needs rows 3 to 8 of the doubled image: 1 to 4 of the convolution's output."""
+        reads = [instance.reads["conv1"][0][ROWS] for instance in self.doubled().instances[1:]]
+
+        assert reads == [(0, 3), (1, 5), (3, 7), (5, 8)]
