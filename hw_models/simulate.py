@@ -56,6 +56,7 @@ class _Run:
         self._space = SharedSpace(self._env, spaces)
         self._is_unrolled = program.is_unrolled
         self._traffic = [0.0] * len(names)
+        self._known_loads: dict[tuple[object, ...], tuple[tuple[int, float], ...]] = {}
         count = len(program.instructions)
         self._pending = [len(i.after) for i in program.instructions]
         self._followers: list[list[int]] = [[] for _ in range(count)]
@@ -218,6 +219,14 @@ class _Run:
         self, instruction: AnyInstruction, touches: tuple[tuple[str, float], ...], members: int
     ) -> tuple[tuple[int, float], ...]:
         """Return the load that one byte per second of this instruction puts on one copy of each memory."""
+        key = instruction.unit, touches, members
+        if key not in self._known_loads:
+            self._known_loads[key] = self._find_loads(instruction, touches, members)
+        return self._known_loads[key]
+
+    def _find_loads(
+        self, instruction: AnyInstruction, touches: tuple[tuple[str, float], ...], members: int
+    ) -> tuple[tuple[int, float], ...]:
         source = getattr(instruction, "source", None)
         loads: dict[int, float] = {}
         for memory, times in touches:

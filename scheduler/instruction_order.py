@@ -8,6 +8,7 @@ duration is that of the instruction alone. Instructions of one layer on one unit
 """
 
 import heapq
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,20 +26,28 @@ class Job:
     is_transfer: bool = False
 
 
+_NEVER = 1 << 62
+
+
 @dataclass(slots=True)
 class _Queue:
     """A unit's instructions whose turn may come: those that wait for a moment, and those that do not."""
 
     free_ps: int = 0
+    start_ps: int = _NEVER
+    """When the unit begins its next instruction, as far as it knows one."""
     later: list[tuple[int, int]] = field(default_factory=list)
     ready: list[tuple[int, int]] = field(default_factory=list)
 
-    @property
-    def start_ps(self) -> int:
-        """When the unit begins its next instruction, as far as it knows one."""
-        if self.ready:
-            return self.free_ps
-        return max(self.free_ps, self.later[0][0])
+    def push(self, earliest_ps: int, position: int) -> None:
+        """Let an instruction begin from ``earliest_ps`` on."""
+        heapq.heappush(self.later, (earliest_ps, position))
+        self.start_ps = min(self.start_ps, max(self.free_ps, earliest_ps))
+
+    def busy_until(self, end_ps: int) -> None:
+        """Keep the unit from beginning anything before ``end_ps``."""
+        self.free_ps = end_ps
+        self.start_ps = end_ps if self.ready else max(end_ps, self.later[0][0]) if self.later else _NEVER
 
 
 def begin_order(jobs: Sequence[Job]) -> list[int]:
@@ -50,13 +59,14 @@ def begin_order(jobs: Sequence[Job]) -> list[int]:
             waiting[position] += 1
     rest_ps = _rest_ps(jobs, followers)
     queues = {job.unit: _Queue() for job in jobs}
+    units = list(queues.values())
     earliest_ps = [0] * len(jobs)
     for position, job in enumerate(jobs):
         if not waiting[position]:
-            heapq.heappush(queues[job.unit].later, (0, position))
+            queues[job.unit].push(0, position)
     order: list[int] = []
     while len(order) < len(jobs):
-        queue = min((q for q in queues.values() if q.ready or q.later), key=lambda q: q.start_ps)
+        queue = min(units, key=_start_ps)
         start_ps = queue.start_ps
         while queue.later and queue.later[0][0] <= start_ps:
             position = heapq.heappop(queue.later)[1]
@@ -64,13 +74,17 @@ def begin_order(jobs: Sequence[Job]) -> list[int]:
             heapq.heappush(queue.ready, (job.layer if job.is_transfer else -rest_ps[position], position))
         position = heapq.heappop(queue.ready)[1]
         order.append(position)
-        queue.free_ps = start_ps + jobs[position].duration_ps
+        end_ps = start_ps + jobs[position].duration_ps
+        queue.busy_until(end_ps)
         for follower, until_end in followers[position]:
-            earliest_ps[follower] = max(earliest_ps[follower], queue.free_ps if until_end else start_ps)
+            earliest_ps[follower] = max(earliest_ps[follower], end_ps if until_end else start_ps)
             waiting[follower] -= 1
             if not waiting[follower]:
-                heapq.heappush(queues[jobs[follower].unit].later, (earliest_ps[follower], follower))
+                queues[jobs[follower].unit].push(earliest_ps[follower], follower)
     return order
+
+
+_start_ps = operator.attrgetter("start_ps")
 
 
 def _followers(jobs: Sequence[Job]) -> list[list[tuple[int, bool]]]:
