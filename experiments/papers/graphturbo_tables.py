@@ -8,7 +8,7 @@ computes a figure; it reads results and the paper's numbers.
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ from hw_models.yaml_file import read_yaml
 
 FOLDER = Path(__file__).parent / "graphturbo"
 TVM_RESULTS = ("table2-tvm-1", "table2-tvm-2", "table2-tvm-4", "table2-tvm-64")
-MACHINE, OTHER_MACHINE = "stcp920", "stcp920_paper"
+MACHINES = {
+    "stcp920": "local buffers of 1.25 MiB, as the vendor documents them",
+    "stcp920_paper": "local buffers of 64 KiB, as the paper states them",
+}
 MISSING = "n/a"
 _THOUSAND = 1000
 _MEMORIES = {"ddr": "DDR", "global_buffer": "LLB", "local_buffer": "L1"}
@@ -50,7 +53,7 @@ def relative(ours: float | None, paper: float | None) -> str:
 class Results:
     """The stored rows of one or several experiments on one machine; empty where nothing was run."""
 
-    def __init__(self, folder: Path, names: Iterable[str], machine: str = MACHINE) -> None:
+    def __init__(self, folder: Path, names: Iterable[str], machine: str) -> None:
         frames = []
         for name in names:
             try:
@@ -85,9 +88,7 @@ def table1(paper: Mapping[str, Any], results: Results) -> str:
         tvm = results.figure("throughput_per_s", "bert-base-128", batch, "fixed-pattern")
         mine = results.figure("throughput_per_s", "bert-base-128", batch, "graphturbo")
         by_latency = 1e3 * batch / milliseconds
-        rows.append(
-            (batch, per_cluster, per_s, by_latency, tvm, relative(tvm, per_s), relative(tvm, by_latency), mine)
-        )
+        rows.append((batch, per_cluster, per_s, by_latency, tvm, relative(tvm, per_s), relative(tvm, by_latency), mine))
     columns = (
         "batch", "batches/cluster (TVM)", "TVM, paper's throughput [1/s]", "batch ÷ paper's latency [1/s]",
         "fixed-pattern [1/s]", "to the first", "to the second", "graphturbo [1/s]",
@@ -210,36 +211,30 @@ def table4(paper: Mapping[str, Any], rest: Results) -> str:
 def page(results_folder: Path) -> str:
     """Return the whole page as Markdown."""
     paper = read_yaml(FOLDER / "paper.yaml")
-    tvm = Results(results_folder, TVM_RESULTS)
-    rest = Results(results_folder, ["table2"])
-    other_tvm = Results(results_folder, TVM_RESULTS, OTHER_MACHINE)
-    other = Results(results_folder, ["table2"], OTHER_MACHINE)
     parts = [(FOLDER / "introduction.md").read_text(encoding="utf-8").rstrip()]
-    sections = (
-        (
-            "Table 1: BERT-128 under different batch sizes",
-            Results(results_folder, ["table1"]),
-            lambda r: table1(paper, r),
-        ),
-        ("Table 2 and Fig. 14: the ten networks", rest, lambda r: table2(paper, tvm, r)),
-        (
-            "Table 2 on stcp920_paper: local buffers of 64 KiB, as the paper states them",
-            other,
-            lambda r: table2(paper, other_tvm, r),
-        ),
-        ("Table 3: where outputs are kept", rest, lambda r: table3(paper, tvm, r)),
-        (
-            "Fig. 15: what each step contributes",
-            Results(results_folder, ["fig15"]),
-            lambda r: figure15(paper, tvm, r),
-        ),
-        ("Fig. 16: utilisation over the batch", Results(results_folder, ["fig16"]), figure16),
-        ("Table 4: planning time", rest, lambda r: table4(paper, r)),
-    )
-    for title, results, make in sections:
-        if results:
-            parts.append(f"## {title}\n\n{make(results)}")
+    for machine, description in MACHINES.items():
+        sections = list(_sections(paper, results_folder, machine))
+        if sections:
+            parts.append(f"# On {machine}: {description}")
+            parts += sections
     return "\n\n".join(parts) + "\n"
+
+
+def _sections(paper: Mapping[str, Any], folder: Path, machine: str) -> Iterator[str]:
+    """Yield the tables of one machine, those for which there are results."""
+    tvm, rest = Results(folder, TVM_RESULTS, machine), Results(folder, ["table2"], machine)
+    one, fifteen, sixteen = (Results(folder, [name], machine) for name in ("table1", "fig15", "fig16"))
+    if one:
+        yield f"## Table 1: BERT-128 under different batch sizes\n\n{table1(paper, one)}"
+    if rest:
+        yield f"## Table 2 and Fig. 14: the ten networks\n\n{table2(paper, tvm, rest)}"
+        yield f"## Table 3: where outputs are kept\n\n{table3(paper, tvm, rest)}"
+    if fifteen:
+        yield f"## Fig. 15: what each step contributes\n\n{figure15(paper, tvm, fifteen)}"
+    if sixteen:
+        yield f"## Fig. 16: utilisation over the batch\n\n{figure16(sixteen)}"
+    if rest:
+        yield f"## Table 4: planning time\n\n{table4(paper, rest)}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,92 @@
+"""How busy the engines are in each stage of ResNet-50 (GraphTurbo's Fig. 17).
+
+``python -m experiments.papers.graphturbo_stages [OUT.md]`` runs ResNet-50 at batch 64 as the paper's Table 2 does,
+under TVM's schedule and under GraphTurbo's, and attributes every moment of the trace to a stage: to that of the layer
+whose computation ends next. A stage is what computes images of one size (Fig. 3a).
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from experiments.evaluate import evaluate
+from experiments.job import Outcome
+from experiments.papers.graphturbo_tables import FOLDER, markdown
+from experiments.points import DesignPoint, Workload
+from hw_models import MatrixCompute, VectorCompute, load_hardware
+from scheduler import Policy, make_policy
+
+MODEL, BATCH = "resnet50", 64
+MACHINE_NAMES = ("stcp920", "stcp920_paper")
+STAGES = {56: "stage 1", 28: "stage 2", 14: "stage 3", 7: "stage 4"}
+"""By rows of the images that their layers compute."""
+UNITS = {"vector": "VME", "matrix": "MME"}
+_IMAGE_RANK = 4
+Usage = Mapping[str, Mapping[str, float]]
+
+
+def usage(outcome: Outcome) -> Usage:
+    """Return by stage and unit the share of the stage's time that the unit of a core computes, all cores counted."""
+    graph, trace, program = outcome.schedule.graph, outcome.result.trace, outcome.program
+    jobs = []
+    for instruction, start_ps, end_ps in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True):
+        if isinstance(instruction, MatrixCompute | VectorCompute):
+            shape = graph.tensors[instruction.label].shape
+            stage = STAGES.get(shape[2], "") if len(shape) == _IMAGE_RANK else ""
+            share = program.members_of(instruction) / program.multiplicity(instruction.unit)
+            jobs.append((end_ps, stage, instruction.unit, (end_ps - start_ps) * share))
+    spent: dict[str, float] = {}
+    busy: dict[tuple[str, str], float] = {}
+    before_ps = 0
+    for end_ps, stage, unit, worked_ps in sorted(jobs):
+        spent[stage] = spent.get(stage, 0.0) + end_ps - before_ps
+        busy[stage, unit] = busy.get((stage, unit), 0.0) + worked_ps
+        before_ps = end_ps
+    return {
+        stage: {unit: busy.get((stage, unit), 0.0) / spent[stage] for unit in UNITS}
+        for stage in STAGES.values()
+        if stage in spent
+    }
+
+
+def outcomes(machine: str) -> dict[str, Outcome]:
+    """Return ResNet-50 under each policy, at the batches per cluster that the paper gives it or that are best."""
+    policies: dict[str, Policy] = {
+        "fixed-pattern": make_policy("fixed-pattern", {"batches_per_cluster": 2}),
+        "graphturbo": make_policy("graphturbo", {"batches_per_cluster": "best"}),
+    }
+    hardware = load_hardware(machine)
+    return {name: evaluate(DesignPoint(Workload(MODEL, BATCH), hardware, p)) for name, p in policies.items()}
+
+
+def table(machine: str) -> str:
+    """Return Fig. 17 for one machine as a Markdown table, in per cent."""
+    found = {name: usage(outcome) for name, outcome in outcomes(machine).items()}
+    rows = [
+        (stage, *(100 * used[stage][unit] for unit in UNITS for used in found.values())) for stage in STAGES.values()
+    ]
+    columns = ("", *(f"{short}, {name} [%]" for short in UNITS.values() for name in found))
+    return markdown(columns, rows)
+
+
+def page() -> str:
+    """Return the tables with what has to be known to read them."""
+    introduction = (FOLDER / "stages.md").read_text(encoding="utf-8").rstrip()
+    return "\n\n".join([introduction, *(f"## {name}\n\n{table(name)}" for name in MACHINE_NAMES)]) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page to standard output or a file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
+    out: Path | None = parser.parse_args(argv).out
+    if out is None:
+        sys.stdout.write(page())
+    else:
+        out.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
