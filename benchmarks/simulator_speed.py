@@ -18,20 +18,20 @@ from hw_models import load_hardware, simulate, with_values
 from scheduler import lower, make_policy
 from workloads import load_network
 
-NETWORKS = ("resnet50", "mobilenet-v2", "bert-base-128")
+NETWORKS = (("resnet50", 4), ("resnet50", 16), ("mobilenet-v2", 4), ("bert-base-128", 4), ("conformer", 3))
+"""With the images that one cluster takes at once."""
 POLICIES = ("unfused", "fixed-pattern", "graphturbo")
-BATCH_PER_CLUSTER = 4
 REPEATS = 5
 
 
-def time_point(network: str, policy_name: str) -> tuple[float, float, float, int]:
+def time_point(network: str, images: int, policy_name: str) -> tuple[float, float, float, int]:
     """Return median milliseconds of planning, lowering and simulating, and the instructions simulated."""
     spec = load_hardware("stcp920")
     policy = make_policy(policy_name)
     spent: list[tuple[float, float, float]] = []
     instructions = 0
     for _ in range(REPEATS):
-        graph = load_network(network, batch=BATCH_PER_CLUSTER).with_dtype("fp16")
+        graph = load_network(network, batch=images).with_dtype("fp16")
         times = [time.process_time()]
         schedule = policy.schedule(graph, spec, "fp16")
         times.append(time.process_time())
@@ -71,17 +71,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, metavar="N")
     arguments = parser.parse_args()
     print(
-        f"{'network':14} {'policy':14} {'plan':>8} {'lower':>8} {'simulate':>9} {'total':>8} {'instr':>7}"
+        f"{'network':14} {'images':>6} {'policy':14} {'plan':>8} {'lower':>8} {'simulate':>9} {'total':>8} {'instr':>7}"
         f" {'instr/s':>9}"
     )
-    for network in NETWORKS:
+    for network, images in NETWORKS:
         for policy in POLICIES:
-            plan, lowering, simulation, count = time_point(network, policy)
+            plan, lowering, simulation, count = time_point(network, images, policy)
             total = plan + lowering + simulation
             rate = count / simulation * 1e3
             print(
-                f"{network:14} {policy:14} {plan:6.1f}ms {lowering:6.1f}ms {simulation:7.1f}ms {total:6.1f}ms"
-                f" {count:7d} {rate:9.0f}"
+                f"{network:14} {images:6d} {policy:14} {plan:6.1f}ms {lowering:6.1f}ms {simulation:7.1f}ms"
+                f" {total:6.1f}ms {count:7d} {rate:9.0f}"
             )
     if arguments.points:
         seconds = time_sweep(arguments.points, arguments.workers)

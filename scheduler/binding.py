@@ -36,7 +36,8 @@ class Binding:
 
 
 @lru_cache(maxsize=4096)
-def _divisors(number: int) -> tuple[int, ...]:
+def divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of ``number``, largest first."""
     return tuple(d for d in range(number, 0, -1) if number % d == 0)
 
 
@@ -48,7 +49,7 @@ def plain_binding(extents: Sequence[int], order: Sequence[int], cores: int) -> B
     factors = [1] * len(extents)
     left = cores
     for dim in order:
-        factors[dim] = next(d for d in _divisors(left) if extents[dim] % d == 0)
+        factors[dim] = next(d for d in divisors(left) if extents[dim] % d == 0)
         left //= factors[dim]
     return Binding(tuple(factors), tuple(order))
 

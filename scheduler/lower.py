@@ -1,9 +1,10 @@
 """From a schedule to a program: launches, then layer after layer, tile after tile.
 
-Instances follow each other: a launch waits until the kernel before it has ended, and a layer starts when the layer
-before it has ended. Inside a layer, loads run ahead of computation and stores behind it, two buffers each. Where the
-schedule overlaps layers, only the computation and its activations wait for the layer before; weights are fetched as far
-ahead as their windows reach, but not before the kernel's launch.
+Instances follow each other: a launch waits until the kernel before it has ended. Inside a layer, loads run ahead of
+computation and stores behind it, two buffers each. A layer starts when the layer before it has ended; but where the
+schedule overlaps layers, a tile waits only for the tiles that it reads, as far as the buffers have room for the layers
+that are at work then, and weights are fetched as far ahead as their windows reach, though not before the kernel's
+launch.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,8 +62,8 @@ class _Lowering:
         self._buffers: dict[int, int] = {}
         """Of the pieces that are stored at the moment."""
         self._open: list[OpenRun] = []
-        self._entry: tuple[int, ...] = ()
-        """What the next run has to wait for if none is open."""
+        self._ended: list[tuple[tuple[int, ...], OpenRun | None]] = []
+        """Last instructions of what has to have ended, with the first run that waits for them, until that has ended."""
         self._last_use = self._last_uses()
 
     def _windows(self) -> Prefetch | None:
@@ -92,12 +93,12 @@ class _Lowering:
                 continue
             builder.begin_layer()
             launch = builder.add(
-                partial(Launch, unit="launch", label=instance.name), "launch", self._ended(self._open),
+                partial(Launch, unit="launch", label=instance.name), "launch", self._exits(self._open),
                 self._spec.launch_ps,
             )  # fmt: skip
             if not number:
                 self._hold_network(launch)
-            self._open, self._entry = [], (launch,)
+            self._open, self._ended = [], [((launch,), None)]
             if self._prefetch is not None:
                 self._prefetch.launch = launch
             for layer_run in instance.runs:
@@ -105,11 +106,11 @@ class _Lowering:
                 self._release(layer_run, number)
                 number += 1
         scopes = dsa_machine(self._spec).scopes
-        cores, interleaved = self._device.cores_per_cluster, self._prefetch is not None
+        cores, interleaved = self._device.cores_per_cluster, self._schedule.overlaps_layers
         return builder.build(self._clusters, cores, scopes, interleaved=interleaved)
 
     @staticmethod
-    def _ended(runs: Iterable[OpenRun]) -> tuple[int, ...]:
+    def _exits(runs: Iterable[OpenRun]) -> tuple[int, ...]:
         """Return the instructions that end ``runs``."""
         return tuple(dict.fromkeys(position for one in runs for position in one.exits))
 
@@ -180,10 +181,14 @@ class _Lowering:
         while blocks is None and ended < len(self._open):
             ended += 1
             blocks = self._occupancy.beside(self._open[ended:], own, sizes)
+        opened = OpenRun(run, tiling, blocks or self._occupancy.everything())
         if ended:
-            self._entry = self._ended(self._open[:ended])
-            self._open = self._open[ended:]
-        return OpenRun(run, tiling, self._entry, blocks or self._occupancy.everything())
+            last, self._open = self._exits(self._open[:ended]), self._open[ended:]
+            # a run that waited for the end of others keeps those from mattering once it has ended itself
+            still = [(exits, waiting) for exits, waiting in self._ended if any(waiting is one for one in self._open)]
+            self._ended = [*still, (last, opened)]
+        opened.entry = tuple(dict.fromkeys(position for exits, _ in self._ended for position in exits))
+        return opened
 
     def _needs(self, run: LayerRun) -> tuple[Mapping[str, Box], int]:
         """Return the box of every operand that the whole run needs, and the bytes that a core fetches from others."""
@@ -233,6 +238,7 @@ class _Lowering:
         request = TileRequest(
             layer=run.layer, box=box, part=run.binding.part_extents(box), cores=run.binding.cores, routes=routes,
             output_scope=scope, dtype=self._schedule.dtype, windows=windows,
+            prescribed=self._schedule.prescribed_tiles,
             local_gaps=self._occupancy.free_gaps("local_buffer", exchanged_bytes, step),
             shared_gaps=self._occupancy.free_gaps("global_buffer", exchanged_bytes * run.binding.cores, 1),
             overlaps=self._schedule.overlaps_layers and not streamed and not exchanged_bytes,
@@ -266,7 +272,7 @@ class _Lowering:
             if self._last_use[piece] != number or piece not in self._buffers:
                 continue
             readers = [one for one in self._open if any(piece in held for held in one.run.reads.values())]
-            for position in self._ended(readers):
+            for position in self._exits(readers):
                 self._builder.free(position, self._buffers[piece])
             del self._buffers[piece]
             stored = self._schedule.pieces[piece]

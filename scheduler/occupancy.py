@@ -26,10 +26,10 @@ class OpenRun:
 
     run: LayerRun
     tiling: Tiling
-    entry: tuple[int, ...]
-    """Instructions that had ended when it began."""
     blocks: Blocks
     """Its tiles, and pieces that nobody needs once it has ended."""
+    entry: tuple[int, ...] = ()
+    """Instructions that had ended when it began."""
     exits: tuple[int, ...] = ()
     """Its last instructions."""
     done: list[int] = field(default_factory=list)

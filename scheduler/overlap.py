@@ -23,6 +23,9 @@ class TileWaits:
         self._pieces = pieces
         self._writers = writers
         self._read = [(name, p) for name, held in run.reads.items() for p in held if p in writers]
+        self._cores: Sequence[int] = range(run.binding.cores)
+        if all(len(held) == 1 for held in run.reads.values()):  # what a tile needs moves evenly from core to core
+            self._cores = tuple(dict.fromkeys((0, run.binding.cores - 1)))
         self._latest: dict[int, int] = {}
 
     def of(self, position: Sequence[int], extents: Sequence[int]) -> list[int]:
@@ -30,8 +33,10 @@ class TileWaits:
         if not self._read:
             return []
         found: dict[int, None] = {}
-        cores = dict.fromkeys((0, self._run.binding.cores - 1))  # what a tile needs moves evenly from core to core
-        for core in cores:
+        if not self._latest:  # nothing of a piece is read before it has its space
+            self._latest = {piece: 0 for _, piece in self._read}
+            found = {self._writers[piece].done[0]: None for piece in self._latest}
+        for core in self._cores:
             needs = self._needs(core, position, extents)
             for name, piece in self._read:
                 need = intersect(needs[name], self._pieces[piece].box) if name in needs else None

@@ -111,7 +111,9 @@ class Schedule:
     pieces: tuple[Piece, ...]
     policy: str = ""
     overlaps_layers: bool = False
-    """Whether weights of later layers are fetched while earlier layers of the kernel compute."""
+    """Whether weights of later layers of a kernel are fetched, and their tiles computed, while earlier ones compute."""
+    prescribed_tiles: bool = False
+    """Whether tiles are those that GraphTurbo's text prescribes, where these fit."""
 
     @cached_property
     def runs(self) -> tuple[LayerRun, ...]:

@@ -1,11 +1,9 @@
 """GraphTurbo (OSDI '23): sub-graphs as large as the local buffers allow, run as instances that stay on chip.
 
 Steps, one file each in ``scheduler/graphturbo``: SplitInfo (Algorithm 1), grouping (Algorithm 2), instances and their
-order (Algorithm 3), core binding (Algorithm 4), placement; weights are fetched ahead while the program is lowered
-(section 4.4). The options switch steps off as the paper's Fig. 15 does.
-
-Departure: layers overlap in their loads only: computation of one layer starts when the one before has ended. The
-readings of each algorithm are stated where it is implemented.
+order (Algorithm 3), core binding (Algorithm 4), placement with spilling (section 4.3); weights are fetched ahead and
+layers overlap while the program is lowered (section 4.4). The options switch steps off as the paper's Fig. 15 does.
+The readings of each algorithm, and what departs from it, are stated where it is implemented.
 """
 
 from collections.abc import Sequence
@@ -47,7 +45,11 @@ class GraphTurbo:
     instances: bool = True
     """Split sub-graphs into instances (Fig. 15's third variant)."""
     instruction_scheduling: bool = True
-    """Fetch the weights of later layers while earlier ones compute (section 4.4; Fig. 15's fourth variant)."""
+    """Fetch the weights of later layers while earlier ones compute, and let tiles of several layers compute at the same
+    time (section 4.4; Fig. 15's fourth variant)."""
+    tiles: Literal["searched", "prescribed"] = "searched"
+    """Tiles inside layers: those with the best estimate, or the paper's (section 4.1) where they fit: the two outermost
+    dimensions cut as little as the local buffers allow."""
     order: Literal["best", "dfs", "bfs", "heaviest", "exact"] = "best"
     """``best`` takes whichever of ``dfs`` and ``bfs`` keeps fewer bytes alive between instances, ``dfs`` when they are
     equal. Not in the paper: ``heaviest`` footprint first; ``exact``, the order that keeps the fewest alive (CP-SAT)."""
@@ -83,7 +85,10 @@ class GraphTurbo:
         parts = self._split(plan, grouped)
         bound = bind_instances(graph, parts, self._ordered(parts), spec.cores_per_cluster)
         placed = place_pieces(bound.runs, bound.pieces, self._capacity(spec), bound.shared)
-        return Schedule(graph, plan, dtype, bound.instances, placed, self.name, self.instruction_scheduling)
+        return Schedule(
+            graph, plan, dtype, bound.instances, placed, self.name, overlaps_layers=self.instruction_scheduling,
+            prescribed_tiles=self.tiles == "prescribed",
+        )  # fmt: skip
 
     def _grouped(self, graph: Graph, spec: ClusteredDsa, headroom: float) -> tuple[FusionPlan, list[Grouped]]:
         """Return the plan and, per group of the plan, what Algorithm 2 knows about it."""

@@ -59,7 +59,7 @@ def test_a_tile_waits_for_every_tile_that_it_reads_on_its_core(
         for piece in (p for held in run.reads.values() for p in held):
             writer = writer_of[piece]
             count = math.prod(tiling_of(writer).counts)
-            writers[piece] = OpenRun(writer, tiling_of(writer), (), {}, (), list(range(count)))
+            writers[piece] = OpenRun(writer, tiling_of(writer), {}, done=list(range(count)))
         waits = TileWaits(run, tiling, writers, schedule.pieces)
         reached = dict.fromkeys(writers, -1)
         for number, (position, extents, _, _) in enumerate(tiling.steps()):
@@ -86,7 +86,7 @@ def test_a_tile_waits_for_every_tile_that_it_reads_on_its_core(
 def opened(block: Block) -> OpenRun:
     schedule = make_policy("unfused").schedule(two_layers(), machine(), "fp16")
     run = schedule.runs[0]
-    return OpenRun(run, cut(run, (0,) * len(run.box)), (), {"local_buffer": [block], "global_buffer": []})
+    return OpenRun(run, cut(run, (0,) * len(run.box)), {"local_buffer": [block], "global_buffer": []})
 
 
 def two_layers() -> Graph:

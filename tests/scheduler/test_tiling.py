@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler import Schedule, ScheduleError, make_policy, tile_search
 from scheduler.device import DsaDevice
-from scheduler.tile_search import MOST_TILES, TilingError, choose_tiling
+from scheduler.tile_search import MOST_TILES, TilingError, choose_tiling, prescribed_tiling
 from scheduler.tiling import Route, TileRequest, Tiling
 from scheduler.work import Layer
 from tests.graphs import Net, machine, machines, networks
@@ -146,7 +146,7 @@ def test_an_operand_is_loaded_as_often_as_its_tile_changes(case: Case) -> None:
 def fastest_ps(case: Case, most_tiles: int) -> float:
     """Return the least estimate of all tiles that fit: every dimension is halved any number of times."""
     search = tile_search._Search(case.request, case.device)
-    sizes = (*case.request.part, search._depth_extent)
+    sizes = (*case.request.part, search._candidates.depth_extent)
     tried = (search._tiling(h) for h in itertools.product(*(range((size - 1).bit_length() + 1) for size in sizes)))
     return min(
         tiling.estimate_ps
@@ -205,3 +205,26 @@ def test_a_unit_that_lacks_the_dtype_is_named() -> None:
 
     with pytest.raises(ScheduleError, match="small: unit 'vector' computes fp16, not int8"):
         choose_tiling(request, DsaDevice(machine(), 1))
+
+
+class TestPrescribed:
+    """Section 4.1: the two outermost dimensions, batch and rows here, each by the largest divisor that fits.
+
+    A row of the convolution by hand takes 256 bytes in and out, its weights take 512.
+    """
+
+    @staticmethod
+    def tile(budget_bytes: int) -> tuple[int, ...]:
+        request = replace(by_hand(16, budget_bytes), prescribed=True)
+        return choose_tiling(request, DsaDevice(machine(), 1)).tile
+
+    def test_what_fits_is_not_cut(self) -> None:
+        assert self.tile(512 + 2 * 8 * 256) == (1, 16, 8, 8)
+
+    def test_rows_are_cut_by_the_largest_divisor_that_fits_twice_for_overlap(self) -> None:
+        assert self.tile(512 + 4 * 2 * 256) == (1, 16, 2, 8)
+        assert self.tile(512 + 4 * 2 * 256 - 1) == (1, 16, 1, 8)
+
+    def test_where_a_row_does_not_fit_tiles_are_searched(self) -> None:
+        assert math.prod(self.tile(1024)) * 2 < 1024
+        assert prescribed_tiling(replace(by_hand(16, 1024), prescribed=True), DsaDevice(machine(), 1)) is None
