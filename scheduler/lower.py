@@ -17,7 +17,7 @@ from scheduler.binding import held_elsewhere
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
 from scheduler.emitting import LayerPlace
-from scheduler.lower_layer import LayerEmitter
+from scheduler.lower_layer import LayerEmitter, Works
 from scheduler.occupancy import MOST_OPEN, Blocks, Occupancy, OpenRun
 from scheduler.overlap import TileWaits
 from scheduler.prefetch import Prefetch, Window
@@ -61,6 +61,7 @@ class _Lowering:
         self._occupancy = Occupancy({"local_buffer": local_bytes, "global_buffer": shared_bytes})
         self._buffers: dict[int, int] = {}
         """Of the pieces that are stored at the moment."""
+        self._works: Works = {}
         self._open: list[OpenRun] = []
         self._ended: list[tuple[tuple[int, ...], OpenRun | None]] = []
         """Last instructions of what has to have ended, with the first run that waits for them, until that has ended."""
@@ -143,7 +144,7 @@ class _Lowering:
         )  # fmt: skip
         first = len(self._builder)
         self._builder.begin_layer()
-        emitter = LayerEmitter(self._builder, self._device, place, self._prefetch, opened.entry, waits)
+        emitter = LayerEmitter(self._builder, self._device, place, self._prefetch, opened.entry, waits, self._works)
         emitter.run()
         for piece in run.writes:
             self._store(piece, emitter)

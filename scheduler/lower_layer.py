@@ -31,22 +31,27 @@ class Planned:
     duration_ps: int
 
 
+Works = dict[tuple[object, ...], tuple[TileWork, list[Planned]]]
+"""Tiles of layers and their computation: instances of a sub-graph have many in common."""
+
+
 class LayerEmitter:
     """Writes one layer run into a program.
 
-    ``before``: what has to end before anything here computes; ``waits``: what else each tile waits for.
+    ``before``: what has to end before anything here computes; ``waits``: what else each tile waits for; ``works``: the
+    tiles that are known already.
     """
 
     def __init__(
         self, builder: ProgramBuilder, device: DsaDevice, place: LayerPlace, prefetch: Prefetch | None,
-        before: tuple[int, ...], waits: TileWaits,
+        before: tuple[int, ...], waits: TileWaits, works: Works,
     ) -> None:  # fmt: skip
         self._at = Emitting(builder, device, place)
         self._loader = OperandLoader(self._at, prefetch)
         self._storer = OutputStorer(self._at)
         self._before = before
         self._waits = waits
-        self._works: dict[tuple[object, ...], tuple[TileWork, list[Planned]]] = {}
+        self._works = works
         self._exchanged: int | None = None
         self._output = -1
         self.first_compute = -1
@@ -91,7 +96,8 @@ class LayerEmitter:
 
     def _work(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Planned]]:
         """Return a tile's work and its jobs; before the last pass over the depth only the products are done."""
-        key = (extents, depth, last)
+        run = self._at.place.run
+        key = (run.layer.ops, run.binding.cores, extents, depth, last)
         if key not in self._works:
             layer = self._at.place.run.layer
             work = layer.tile_work(extents, depth)

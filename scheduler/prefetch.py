@@ -30,6 +30,7 @@ class Window:
         self.capacity_bytes = capacity_bytes
         self._name = name
         self._entries: deque[Entry] = deque()
+        self._used_bytes = 0
         self._filled: deque[tuple[tuple[int, ...], tuple[int, ...]]] = deque(maxlen=channels)
         """Transfers that filled the window last, and what they waited for."""
 
@@ -43,23 +44,21 @@ class Window:
         Raises ``ScheduleError`` if what is in use leaves no room: the tiles were chosen too large.
         """
         entry = Entry(size_bytes)
-        used = size_bytes + sum(e.size_bytes for e in self._entries if e.user < 0)
-        if used > self.capacity_bytes:
-            raise ScheduleError(f"{self._name} holds {self.capacity_bytes} bytes; {used} are needed at once")
+        total = self._used_bytes + size_bytes
         waits: list[int] = []
-        kept: deque[Entry] = deque()
-        full = False
-        for old in reversed(self._entries):
+        in_use: list[Entry] = []
+        while total > self.capacity_bytes and self._entries:
+            old = self._entries.popleft()
             if old.user < 0:
-                kept.appendleft(old)
-            elif not full and used + old.size_bytes <= self.capacity_bytes:
-                used += old.size_bytes
-                kept.appendleft(old)
+                in_use.append(old)
             else:
-                full = True
+                total -= old.size_bytes
                 waits.append(old.user)
-        kept.append(entry)
-        self._entries = kept
+        self._entries.extendleft(reversed(in_use))
+        if total > self.capacity_bytes:
+            raise ScheduleError(f"{self._name} holds {self.capacity_bytes} bytes; {total} are needed at once")
+        self._entries.append(entry)
+        self._used_bytes = total
         for place, (transfers, waited) in enumerate(self._filled):
             oldest = not place and len(self._filled) == self._filled.maxlen
             if waited:
