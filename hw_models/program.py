@@ -42,6 +42,8 @@ class Instruction:
     """Buffers that this instruction is done with; space returns when all that list the buffer have ended."""
     active_cores: int = 0
     """On a core's unit: how many cores of a cluster, the first ones, take part; 0 means all."""
+    layer_run: int = -1
+    """Which of the schedule's layer runs it belongs to, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Bytes that ``owner`` wants for the steps of its ``life``, and beside them some more at single steps."""
+class Tenant:
+    """What ``owner`` needs of a memory: bytes for the steps of its ``life``, and some more beside at single steps."""
 
     owner: int
     size_bytes: int
@@ -64,24 +64,24 @@ def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
     return total <= free[0] or put(sizes, [Block(0, size) for size in free]) is not None
 
 
-def without_spilled(wishes: Iterable[Wish], capacity_bytes: int, *, longest: bool = True) -> list[Wish]:
-    """Return the wishes that are granted when what is too much at a step is spilled, for all its life (Fig. 12).
+def without_spilled(tenants: Iterable[Tenant], capacity_bytes: int, *, longest: bool = True) -> list[Tenant]:
+    """Return the tenants that are granted when what is too much at a step is spilled, for all its life (Fig. 12).
 
     It is the longest-lived of all that are alive then (GraphTurbo, section 4.3), the latest of equals; or, if not
     ``longest``, the one that comes last.
     """
-    coming: dict[int, list[Wish]] = {}
+    coming: dict[int, list[Tenant]] = {}
     beside: dict[int, dict[int, int]] = {}
-    for wish in wishes:
-        coming.setdefault(wish.life.start, []).append(wish)
-        for step, size_bytes in wish.beside.items():
-            beside.setdefault(step, {})[wish.owner] = size_bytes
-    alive: dict[int, Wish] = {}
-    kept: dict[int, Wish] = {}
+    for tenant in tenants:
+        coming.setdefault(tenant.life.start, []).append(tenant)
+        for step, size_bytes in tenant.beside.items():
+            beside.setdefault(step, {})[tenant.owner] = size_bytes
+    alive: dict[int, Tenant] = {}
+    kept: dict[int, Tenant] = {}
     for step in sorted({*coming, *beside}):
-        alive = {owner: wish for owner, wish in alive.items() if step in wish.life}
-        for wish in coming.get(step, ()):
-            alive[wish.owner] = kept[wish.owner] = wish
+        alive = {owner: tenant for owner, tenant in alive.items() if step in tenant.life}
+        for tenant in coming.get(step, ()):
+            alive[tenant.owner] = kept[tenant.owner] = tenant
         extra = beside.get(step, {})
         while sum(w.size_bytes + extra.get(owner, 0) for owner, w in alive.items()) > capacity_bytes:
             victim = max(alive, key=lambda owner: (_rank(alive[owner], longest=longest), owner))
@@ -89,27 +89,27 @@ def without_spilled(wishes: Iterable[Wish], capacity_bytes: int, *, longest: boo
     return list(kept.values())
 
 
-def _rank(wish: Wish, *, longest: bool) -> tuple[int, int]:
-    return (len(wish.life) if longest else 0, wish.life.start)
+def _rank(tenant: Tenant, *, longest: bool) -> tuple[int, int]:
+    return (len(tenant.life) if longest else 0, tenant.life.start)
 
 
-def addresses(wishes: Sequence[Wish], capacity_bytes: int, apart_steps: int = 0) -> dict[int, int]:
-    """Return the address of every wish that finds a gap; of a few orders, the one that leaves out the fewest bytes.
+def addresses(tenants: Sequence[Tenant], capacity_bytes: int, apart_steps: int = 0) -> dict[int, int]:
+    """Return the address of every tenant that finds a gap; of a few orders, the one that leaves out the fewest bytes.
 
     An owner's further buffers count: it finds its place with all of them or not at all. Where there is room, a buffer
     keeps away from those that ended up to ``apart_steps`` before it, so that it need not wait for their last use.
     """
     orders = (
-        sorted(wishes, key=lambda w: (-w.size_bytes, w.life.start, w.owner)),
-        sorted(wishes, key=lambda w: (-len(w.life), -w.size_bytes, w.owner)),
-        sorted(wishes, key=lambda w: (w.life.start, -len(w.life), w.owner)),
+        sorted(tenants, key=lambda w: (-w.size_bytes, w.life.start, w.owner)),
+        sorted(tenants, key=lambda w: (-len(w.life), -w.size_bytes, w.owner)),
+        sorted(tenants, key=lambda w: (w.life.start, -len(w.life), w.owner)),
     )
     best: dict[int, int] = {}
-    least = sum(wish.size_bytes for wish in wishes) + 1
+    least = sum(tenant.size_bytes for tenant in tenants) + 1
     for apart in dict.fromkeys((apart_steps, 0)):
         for order in orders:
             found = _in_order(order, capacity_bytes, apart)
-            missing = sum(wish.size_bytes for wish in wishes if wish.owner not in found)
+            missing = sum(tenant.size_bytes for tenant in tenants if tenant.owner not in found)
             if missing < least:
                 best, least = found, missing
             if not least:
@@ -117,15 +117,18 @@ def addresses(wishes: Sequence[Wish], capacity_bytes: int, apart_steps: int = 0)
     return best
 
 
-def _in_order(wishes: Iterable[Wish], capacity_bytes: int, apart_steps: int) -> dict[int, int]:
-    """Return the addresses when one wish after the other takes the smallest gap that is free for all its life.
+def _in_order(tenants: Iterable[Tenant], capacity_bytes: int, apart_steps: int) -> dict[int, int]:
+    """Return the addresses when one tenant after the other takes the smallest gap that is free for all its life.
 
     A gap that is also free ``apart_steps`` before and after goes before all others.
     """
     held: dict[int, list[Block]] = {}
     found: dict[int, int] = {}
-    for wish in wishes:
-        parts = [(wish.life, wish.size_bytes), *((range(s, s + 1), size) for s, size in sorted(wish.beside.items()))]
+    for tenant in tenants:
+        parts = [
+            (tenant.life, tenant.size_bytes),
+            *((range(s, s + 1), size) for s, size in sorted(tenant.beside.items())),
+        ]
         taken: list[tuple[range, Block]] = []
         for life, size_bytes in parts:
             rooms: list[Block] = []
@@ -141,7 +144,7 @@ def _in_order(wishes: Iterable[Wish], capacity_bytes: int, apart_steps: int) -> 
             smallest = min(rooms, key=lambda gap: (gap.size_bytes, gap.address))
             taken.append((life, Block(smallest.address, size_bytes)))
         else:
-            found[wish.owner] = taken[0][1].address
+            found[tenant.owner] = taken[0][1].address
             for life, block in taken:
                 for step in life:
                     held.setdefault(step, []).append(block)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from hw_models import AnyInstruction, Buffer, Program
 from hw_models.program import Scope
-from scheduler.instruction_order import Job, begin_order
+from scheduler.instruction_order import Step, begin_order
 
 Make = Callable[..., AnyInstruction]
 """An instruction that lacks only its ``after``, ``allocates`` and ``frees``."""
@@ -17,6 +17,7 @@ class _Draft:
     unit: str
     layer: int
     duration_ps: int
+    layer_run: int
     is_transfer: bool
     after: dict[int, None]
     allocates: list[int] = field(default_factory=list)
@@ -32,20 +33,22 @@ class ProgramBuilder:
         self._allocated_by: list[int] = []
         self._followed: set[int] = set()
         self._layer = 0
+        self._layer_run = -1
 
     def __len__(self) -> int:
         return len(self._drafts)
 
-    def begin_layer(self) -> None:
-        """Let the instructions that follow belong to another layer."""
+    def begin_layer(self, layer_run: int = -1) -> None:
+        """Let the instructions that follow belong to another layer: to that run of the schedule, if any."""
         self._layer += 1
+        self._layer_run = layer_run
 
     def add(
         self, make: Make, unit: str, after: Iterable[int] = (), duration_ps: int = 0, *, is_transfer: bool = False
     ) -> int:
         """Append an instruction on ``unit`` that takes ``duration_ps`` if nobody is in its way; return its position."""
         waits = dict.fromkeys(after)
-        self._drafts.append(_Draft(make, unit, self._layer, duration_ps, is_transfer, waits))
+        self._drafts.append(_Draft(make, unit, self._layer, duration_ps, self._layer_run, is_transfer, waits))
         self._followed.update(waits)
         return len(self._drafts) - 1
 
@@ -84,14 +87,19 @@ class ProgramBuilder:
         place = {position: new for new, position in enumerate(order)}
         drafts = (self._drafts[position] for position in order)
         instructions = tuple(
-            d.make(after=tuple([place[p] for p in d.after]), allocates=tuple(d.allocates), frees=tuple(d.frees))
+            d.make(
+                after=tuple([place[p] for p in d.after]),
+                allocates=tuple(d.allocates),
+                frees=tuple(d.frees),
+                layer_run=d.layer_run,
+            )
             for d in drafts
         )
         return Program(instructions, tuple(self._buffers), clusters, cores, scopes)
 
     def _begin_order(self) -> list[int]:
-        jobs = []
+        steps = []
         for position, draft in enumerate(self._drafts):
             allocated = {self._allocated_by[buffer] for buffer in draft.frees} - {position}
-            jobs.append(Job(draft.unit, draft.layer, draft.duration_ps, draft.after, allocated, draft.is_transfer))
-        return begin_order(jobs)
+            steps.append(Step(draft.unit, draft.layer, draft.duration_ps, draft.after, allocated, draft.is_transfer))
+        return begin_order(steps)

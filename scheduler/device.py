@@ -77,6 +77,12 @@ class DsaDevice:
         return self.spec.local_buffer.capacity_bytes
 
     @property
+    def path_startup_bytes(self) -> int:
+        """What a core's on-chip path would move while it starts up: smaller transfers mostly start up."""
+        path = self.spec.on_chip_path
+        return int(path.startup_ps * path.bandwidth_bytes_per_s // PS_PER_S)
+
+    @property
     def weight_window_bytes(self) -> int:
         """Local buffer set aside for weights and tiles passing through."""
         return int(self.spec.local_buffer.capacity_bytes * self.spec.local_buffer.weight_window)

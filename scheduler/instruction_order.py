@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Job:
+class Step:
     """An instruction: its unit and layer, how long it takes, the instructions before it that it waits for."""
 
     unit: str
@@ -50,64 +50,64 @@ class _Queue:
         self.start_ps = end_ps if self.ready else max(end_ps, self.later[0][0]) if self.later else _NEVER
 
 
-def begin_order(jobs: Sequence[Job]) -> list[int]:
-    """Return the positions of ``jobs`` in the order in which they begin; all that they wait for comes before them."""
-    followers = _followers(jobs)
-    waiting = [0] * len(jobs)
+def begin_order(steps: Sequence[Step]) -> list[int]:
+    """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
+    followers = _followers(steps)
+    waiting = [0] * len(steps)
     for following in followers:
         for position, _ in following:
             waiting[position] += 1
-    rest_ps = _rest_ps(jobs, followers)
-    queues = {job.unit: _Queue() for job in jobs}
+    rest_ps = _rest_ps(steps, followers)
+    queues = {step.unit: _Queue() for step in steps}
     units = list(queues.values())
-    earliest_ps = [0] * len(jobs)
-    for position, job in enumerate(jobs):
+    earliest_ps = [0] * len(steps)
+    for position, step in enumerate(steps):
         if not waiting[position]:
-            queues[job.unit].push(0, position)
+            queues[step.unit].push(0, position)
     order: list[int] = []
-    while len(order) < len(jobs):
+    while len(order) < len(steps):
         queue = min(units, key=_start_ps)
         start_ps = queue.start_ps
         while queue.later and queue.later[0][0] <= start_ps:
             position = heapq.heappop(queue.later)[1]
-            job = jobs[position]
-            heapq.heappush(queue.ready, (job.layer if job.is_transfer else -rest_ps[position], position))
+            step = steps[position]
+            heapq.heappush(queue.ready, (step.layer if step.is_transfer else -rest_ps[position], position))
         position = heapq.heappop(queue.ready)[1]
         order.append(position)
-        end_ps = start_ps + jobs[position].duration_ps
+        end_ps = start_ps + steps[position].duration_ps
         queue.busy_until(end_ps)
         for follower, until_end in followers[position]:
             earliest_ps[follower] = max(earliest_ps[follower], end_ps if until_end else start_ps)
             waiting[follower] -= 1
             if not waiting[follower]:
-                queues[jobs[follower].unit].push(earliest_ps[follower], follower)
+                queues[steps[follower].unit].push(earliest_ps[follower], follower)
     return order
 
 
 _start_ps = operator.attrgetter("start_ps")
 
 
-def _followers(jobs: Sequence[Job]) -> list[list[tuple[int, bool]]]:
+def _followers(steps: Sequence[Step]) -> list[list[tuple[int, bool]]]:
     """Return by instruction those that come after it, and whether they wait for its end or only for its begin."""
-    followers: list[list[tuple[int, bool]]] = [[] for _ in jobs]
+    followers: list[list[tuple[int, bool]]] = [[] for _ in steps]
     last: dict[tuple[str, int], int] = {}
-    for position, job in enumerate(jobs):
-        for before in job.after:
+    for position, step in enumerate(steps):
+        for before in step.after:
             followers[before].append((position, True))
-        for before in job.behind:
+        for before in step.behind:
             followers[before].append((position, False))
-        chain = job.unit, job.layer
+        chain = step.unit, step.layer
         if chain in last:
-            followers[last[chain]].append((position, not job.is_transfer))
+            followers[last[chain]].append((position, not step.is_transfer))
         last[chain] = position
     return followers
 
 
-def _rest_ps(jobs: Sequence[Job], followers: Sequence[Sequence[tuple[int, bool]]]) -> list[int]:
+def _rest_ps(steps: Sequence[Step], followers: Sequence[Sequence[tuple[int, bool]]]) -> list[int]:
     """Return by instruction the longest time from its begin to the end of the program."""
-    rest = [0] * len(jobs)
-    for position in range(len(jobs) - 1, -1, -1):
-        duration_ps = jobs[position].duration_ps
+    rest = [0] * len(steps)
+    for position in range(len(steps) - 1, -1, -1):
+        duration_ps = steps[position].duration_ps
         rest[position] = max(
             (rest[follower] + (duration_ps if until_end else 0) for follower, until_end in followers[position]),
             default=0,

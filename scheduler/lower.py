@@ -68,10 +68,13 @@ class _Lowering:
         self._last_use = self._last_uses()
 
     def _windows(self) -> Prefetch | None:
-        """Return the windows that weights pass through; None on a machine without a global buffer."""
-        if not self._device.global_buffer_bytes:
-            return None
+        """Return the windows that weights pass through; None on a machine without a global buffer.
+
+        None also where the local one is so small that passing through its halves is mostly starting up.
+        """
         local = int(self._device.weight_window_bytes * LOCAL_WINDOW)
+        if not self._device.global_buffer_bytes or local < 2 * self._device.path_startup_bytes:
+            return None
         shared = int(self._device.global_buffer_bytes * GLOBAL_WINDOW)
         channels = self._spec.dma.load_channels
         return Prefetch(
@@ -103,7 +106,7 @@ class _Lowering:
             if self._prefetch is not None:
                 self._prefetch.launch = launch
             for layer_run in instance.runs:
-                self._emit(layer_run)
+                self._emit(layer_run, number)
                 self._release(layer_run, number)
                 number += 1
         scopes = dsa_machine(self._spec).scopes
@@ -126,7 +129,7 @@ class _Lowering:
             )
         self._builder.allocate(launch, Buffer("ddr", size, label="weights and inputs"))
 
-    def _emit(self, run: LayerRun) -> None:
+    def _emit(self, run: LayerRun, number: int) -> None:
         need, exchanged = self._needs(run)
         routes = self._routes(run, need)
         for piece in run.writes:
@@ -143,7 +146,7 @@ class _Lowering:
             broadcast=self._spec.on_chip_path.broadcast,
         )  # fmt: skip
         first = len(self._builder)
-        self._builder.begin_layer()
+        self._builder.begin_layer(number)
         emitter = LayerEmitter(self._builder, self._device, place, self._prefetch, opened.entry, waits, self._works)
         emitter.run()
         for piece in run.writes:
@@ -185,7 +188,7 @@ class _Lowering:
         opened = OpenRun(run, tiling, blocks or self._occupancy.everything())
         if ended:
             last, self._open = self._exits(self._open[:ended]), self._open[ended:]
-            # a run that waited for the end of others keeps those from mattering once it has ended itself
+            # whoever waits for the end of a run that had waited for others need not wait for those again
             still = [(exits, waiting) for exits, waiting in self._ended if any(waiting is one for one in self._open)]
             self._ended = [*still, (last, opened)]
         opened.entry = tuple(dict.fromkeys(position for exits, _ in self._ended for position in exits))
@@ -239,7 +242,7 @@ class _Lowering:
         request = TileRequest(
             layer=run.layer, box=box, part=run.binding.part_extents(box), cores=run.binding.cores, routes=routes,
             output_scope=scope, dtype=self._schedule.dtype, windows=windows,
-            prescribed=self._schedule.prescribed_tiles,
+            paper_tiles=self._schedule.paper_tiles,
             local_gaps=self._occupancy.free_gaps("local_buffer", exchanged_bytes, step),
             shared_gaps=self._occupancy.free_gaps("global_buffer", exchanged_bytes * run.binding.cores, 1),
             overlaps=self._schedule.overlaps_layers and not streamed and not exchanged_bytes,

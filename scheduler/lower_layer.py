@@ -175,7 +175,7 @@ def merged(jobs: Sequence[Assignment], work: TileWork) -> list[tuple[Job, int]]:
 
 def _planned(job: Job, duration_ps: int, at: Emitting) -> Planned:
     """Return ``job`` for the time when it is known what it waits for."""
-    open_fields = ("after", "allocates", "frees", "label", "active_cores")
+    open_fields = ("after", "allocates", "frees", "label", "active_cores", "layer_run")
     given = {f.name: getattr(job, f.name) for f in fields(job) if f.name not in open_fields}
     make = partial(type(job), label=at.label, active_cores=at.active_cores, **given)
     return Planned(make, job.unit, duration_ps)

@@ -272,7 +272,9 @@ class OperandLoader:
         cores = self._at.place.run.binding.cores
         sharing = min(self._at.place.routes[name].sharing for name in names)
         distinct = -(-streamed * cores // sharing)
-        return self._at.transfer("broadcast", "weights", _GLOBAL_TO_LOCAL, distinct, after, sharing)
+        tensors = self._at.place.run.layer.graph.tensors
+        what = "weights" if all(tensors[name].role == "weight" for name in names) else "tile"
+        return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
 
     def _allocate_operand(self, name: str, owner: int, work: TileWork, shared: bool) -> None:
         """Give the operand's new version its space in the local buffers."""

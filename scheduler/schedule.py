@@ -112,8 +112,8 @@ class Schedule:
     policy: str = ""
     overlaps_layers: bool = False
     """Whether weights of later layers of a kernel are fetched, and their tiles computed, while earlier ones compute."""
-    prescribed_tiles: bool = False
-    """Whether tiles are those that GraphTurbo's text prescribes, where these fit."""
+    paper_tiles: bool = False
+    """Whether tiles are those of GraphTurbo's text (section 4.1), where these fit."""
 
     @cached_property
     def runs(self) -> tuple[LayerRun, ...]:

@@ -41,7 +41,7 @@ class TileChooser:
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
         rest = (
             request.box, request.part, request.cores, request.output_scope, request.local_gaps, request.shared_gaps,
-            request.windows, request.overlaps, request.prescribed, request.dtype,
+            request.windows, request.overlaps, request.paper_tiles, request.dtype,
         )  # fmt: skip
         key = (layer.signature, ways, rest)
         if key not in self.cache:

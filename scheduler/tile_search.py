@@ -5,7 +5,7 @@ fits, then climbs: halve one dimension, double one, or trade one for another, wh
 estimate is the pipeline of the machine: the slowest of DMA, on-chip path and compute units sets the pace, the first
 load and the last store stand alone.
 
-On request, tiles are those that GraphTurbo's text prescribes (section 4.1) where these fit.
+On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """
 
 import math
@@ -23,7 +23,7 @@ WORTHWHILE = 0.99
 """A change has to bring the estimate down to this share."""
 AROUND = 0.8
 """Weights go around the windows only if that brings the estimate down to this share: it does not see other layers."""
-_PRESCRIBED_DIMS = 2
+_TILED_DIMS = 2
 MOST_CLIMBS = 12
 OVERLAPPED = 0.8
 """Share of its time that a layer counts for whose tiles follow each other as its output does in memory: other layers
@@ -39,10 +39,11 @@ def choose_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling:
 
     Where the windows force small tiles, weights go around them if that is estimated to be faster.
     """
-    if request.prescribed:
-        found = prescribed_tiling(request, device)
-        if found is not None:
-            return found
+    if request.paper_tiles:
+        for asked in (request, replace(request, windows=None)):
+            found = paper_tiling(asked, device)
+            if found is not None:
+                return found
     if request.windows is None:
         return _Search(request, device).run()
     try:
@@ -58,7 +59,7 @@ def choose_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling:
     return around if around.estimate_ps < AROUND * through.estimate_ps else through
 
 
-def prescribed_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling | None:
+def paper_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling | None:
     """Return GraphTurbo's tiles (section 4.1); None if they do not fit however small.
 
     The two outermost dimensions of the layer's output are tiled, each by the largest divisor of its extent with which
@@ -66,7 +67,7 @@ def prescribed_tiling(request: TileRequest, device: ScratchpadDevice) -> Tiling 
     """
     candidates = TileCandidates(request, device)
     tile = list(request.part)
-    for dim in request.layer.sink.order[:_PRESCRIBED_DIMS]:
+    for dim in request.layer.sink.order[:_TILED_DIMS]:
         for size in divisors(request.part[dim]):
             tile[dim] = size
             tiling = candidates.tiling(tuple(tile), None)

@@ -115,7 +115,7 @@ class TileRequest:
     dtype: str
     overlaps: bool = False
     """Whether the layer may compute while the one before and the one after do: all it reads is where it computes."""
-    prescribed: bool = False
+    paper_tiles: bool = False
     """Whether tiles are to be those of GraphTurbo's text, where these fit, not searched for."""
     windows: tuple[int, int] | None = None
     """Bytes of local and global buffer that weights are fetched ahead through; None: they are not."""

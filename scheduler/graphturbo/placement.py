@@ -14,7 +14,7 @@ does with mismatches.
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.allocation import Wish, addresses, without_spilled
+from scheduler.allocation import Tenant, addresses, without_spilled
 from scheduler.binding import held_elsewhere
 from scheduler.schedule import LayerRun, Piece, core_needs, lifetimes
 from workloads.loopnest import box_volume, intersect
@@ -59,10 +59,10 @@ def place_pieces(
     for piece in staying if capacity.uses_local else ():
         exchanged = None if piece in shared_pieces else _exchanged(piece, readers[piece], pieces)
         if exchanged is not None:
-            near.append(Wish(piece, pieces[piece].core_bytes, lives[piece], exchanged))
+            near.append(Tenant(piece, pieces[piece].core_bytes, lives[piece], exchanged))
     near = without_spilled(near, capacity.local_bytes, longest=capacity.spills_longest)
     local = addresses(near, capacity.local_bytes, capacity.apart_steps)
-    far = [Wish(piece, pieces[piece].size_bytes, lives[piece]) for piece in staying if piece not in local]
+    far = [Tenant(piece, pieces[piece].size_bytes, lives[piece]) for piece in staying if piece not in local]
     far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
     shared = addresses(far, capacity.global_bytes, capacity.apart_steps)
     return tuple(_placed(piece, local.get(number), shared.get(number)) for number, piece in enumerate(pieces))

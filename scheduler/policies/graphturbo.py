@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from hw_models import ClusteredDsa
-from hw_models.quantities import PS_PER_S
+from scheduler.device import DsaDevice
 from scheduler.graphturbo.bound import bind_instances
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs
@@ -47,7 +47,7 @@ class GraphTurbo:
     instruction_scheduling: bool = True
     """Fetch the weights of later layers while earlier ones compute, and let tiles of several layers compute at the same
     time (section 4.4; Fig. 15's fourth variant)."""
-    tiles: Literal["searched", "prescribed"] = "searched"
+    tiles: Literal["searched", "paper"] = "searched"
     """Tiles inside layers: those with the best estimate, or the paper's (section 4.1) where they fit: the two outermost
     dimensions cut as little as the local buffers allow."""
     order: Literal["best", "dfs", "bfs", "heaviest", "exact"] = "best"
@@ -87,7 +87,7 @@ class GraphTurbo:
         placed = place_pieces(bound.runs, bound.pieces, self._capacity(spec), bound.shared)
         return Schedule(
             graph, plan, dtype, bound.instances, placed, self.name, overlaps_layers=self.instruction_scheduling,
-            prescribed_tiles=self.tiles == "prescribed",
+            paper_tiles=self.tiles == "paper",
         )  # fmt: skip
 
     def _grouped(self, graph: Graph, spec: ClusteredDsa, headroom: float) -> tuple[FusionPlan, list[Grouped]]:
@@ -121,8 +121,8 @@ class GraphTurbo:
 
         The tile is one whose load takes as long as its start-up, because smaller ones mostly wait; it has at most half.
         """
-        path, buffer = spec.on_chip_path, spec.local_buffer
-        tile_bytes = int(path.startup_ps * path.bandwidth_bytes_per_s // PS_PER_S)
+        buffer = spec.local_buffer
+        tile_bytes = DsaDevice(spec, spec.clusters).path_startup_bytes
         room = buffer.capacity_bytes - int(buffer.capacity_bytes * buffer.weight_window)
         shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
         return Capacity(

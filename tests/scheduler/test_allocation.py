@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.allocation import Block, Wish, addresses, fit, gaps, without_spilled
+from scheduler.allocation import Block, Tenant, addresses, fit, gaps, without_spilled
 
 STEPS = 12
 
@@ -15,17 +15,17 @@ def lives(draw: st.DrawFn) -> range:
 
 
 @st.composite
-def wish_lists(draw: st.DrawFn) -> list[Wish]:
-    wishes = []
+def tenant_lists(draw: st.DrawFn) -> list[Tenant]:
+    tenants = []
     for owner in range(draw(st.integers(1, 10))):
         life = draw(lives())
         beside = draw(st.dictionaries(st.sampled_from(life), st.integers(1, 4), max_size=2))
-        wishes.append(Wish(owner, draw(st.integers(1, 8)), life, beside))
-    return wishes
+        tenants.append(Tenant(owner, draw(st.integers(1, 8)), life, beside))
+    return tenants
 
 
-def held_at(step: int, wishes: list[Wish]) -> int:
-    return sum(w.size_bytes + w.beside.get(step, 0) for w in wishes if step in w.life)
+def held_at(step: int, tenants: list[Tenant]) -> int:
+    return sum(w.size_bytes + w.beside.get(step, 0) for w in tenants if step in w.life)
 
 
 def test_gaps_are_what_lies_between_and_behind_the_blocks() -> None:
@@ -44,49 +44,49 @@ def test_each_buffer_needs_one_gap_for_itself() -> None:
     assert fit((0,), ())
 
 
-@given(wish_lists(), st.integers(1, 20), st.booleans())
-def test_what_is_kept_fits_at_every_step(wishes: list[Wish], capacity: int, longest: bool) -> None:
-    kept = without_spilled(wishes, capacity, longest=longest)
+@given(tenant_lists(), st.integers(1, 20), st.booleans())
+def test_what_is_kept_fits_at_every_step(tenants: list[Tenant], capacity: int, longest: bool) -> None:
+    kept = without_spilled(tenants, capacity, longest=longest)
 
     assert all(held_at(step, kept) <= capacity for step in range(STEPS))
-    if all(held_at(step, wishes) <= capacity for step in range(STEPS)):
-        assert sorted(w.owner for w in kept) == [w.owner for w in wishes]
+    if all(held_at(step, tenants) <= capacity for step in range(STEPS)):
+        assert sorted(w.owner for w in kept) == [w.owner for w in tenants]
 
 
-@given(wish_lists(), st.integers(1, 20))
+@given(tenant_lists(), st.integers(1, 20))
 def test_what_is_spilled_met_a_full_buffer_and_outlived_all_who_stayed_beside_it(
-    wishes: list[Wish], capacity: int
+    tenants: list[Tenant], capacity: int
 ) -> None:
-    kept = without_spilled(wishes, capacity)
+    kept = without_spilled(tenants, capacity)
     owners = {w.owner for w in kept}
 
-    for wish in wishes:
-        if wish.owner not in owners:
+    for tenant in tenants:
+        if tenant.owner not in owners:
             assert any(
-                held_at(step, wishes) > capacity
-                and all(len(other.life) <= len(wish.life) for other in kept if step in other.life)
-                for step in wish.life
+                held_at(step, tenants) > capacity
+                and all(len(other.life) <= len(tenant.life) for other in kept if step in other.life)
+                for step in tenant.life
             )
 
 
-@given(wish_lists(), st.integers(1, 20))
-def test_no_two_buffers_share_a_byte_while_both_live(wishes: list[Wish], capacity: int) -> None:
-    found = addresses(wishes, capacity)
+@given(tenant_lists(), st.integers(1, 20))
+def test_no_two_buffers_share_a_byte_while_both_live(tenants: list[Tenant], capacity: int) -> None:
+    found = addresses(tenants, capacity)
 
-    for one in wishes:
+    for one in tenants:
         if one.owner not in found:
             continue
         assert 0 <= found[one.owner] <= capacity - one.size_bytes
-        for other in wishes:
+        for other in tenants:
             if other.owner in found and other.owner > one.owner and set(one.life) & set(other.life):
                 first, second = sorted((found[w.owner], w.size_bytes) for w in (one, other))
                 assert first[0] + first[1] <= second[0]
 
 
-@given(wish_lists(), st.integers(1, 20))
-def test_room_is_left_at_the_steps_that_need_it_beside(wishes: list[Wish], capacity: int) -> None:
-    found = addresses(wishes, capacity)
-    placed = [w for w in wishes if w.owner in found]
+@given(tenant_lists(), st.integers(1, 20))
+def test_room_is_left_at_the_steps_that_need_it_beside(tenants: list[Tenant], capacity: int) -> None:
+    found = addresses(tenants, capacity)
+    placed = [w for w in tenants if w.owner in found]
 
     for step in range(STEPS):
         alive = [Block(found[w.owner], w.size_bytes) for w in placed if step in w.life]
@@ -100,8 +100,8 @@ def test_all_lives_are_known_before_the_first_address_is_given() -> None:
     in_order_of_arrival = [Block(2, 2)]
     assert [gap.size_bytes for gap in gaps(in_order_of_arrival, 6)] == [2, 2]
 
-    wishes = [Wish(0, 2, range(1)), Wish(1, 2, range(2)), Wish(2, 2, range(1)), Wish(3, 4, range(1, 2))]
-    found = addresses(wishes, 6)
+    tenants = [Tenant(0, 2, range(1)), Tenant(1, 2, range(2)), Tenant(2, 2, range(1)), Tenant(3, 4, range(1, 2))]
+    found = addresses(tenants, 6)
 
     assert set(found) == {0, 1, 2, 3}
     assert found[1] in (0, 4)

@@ -1,6 +1,7 @@
 """What holds of every policy, on random networks and machines; a new policy is tested without being mentioned."""
 
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -125,6 +126,39 @@ def traffic(program: Program) -> dict[str, int]:
     return total
 
 
+@dataclass(frozen=True)
+class Timed:
+    """The instructions of one layer run: unit, what it does for the layer, when it begins and ends."""
+
+    spans: list[tuple[str, str, int, int]]
+
+    def first_ps(self, unit: str, what: str) -> float:
+        """Return when the first transfer of a kind begins; never, if there is none."""
+        return min((begin for u, label, begin, _ in self.spans if u == unit and label.endswith(what)), default=math.inf)
+
+    def last_ps(self, *units: str) -> int:
+        """Return when the last instruction on ``units`` ends."""
+        return max((end for unit, _, _, end in self.spans if unit in units), default=0)
+
+    def begin_ps(self, *units: str) -> float:
+        return min((begin for unit, _, begin, _ in self.spans if unit in units), default=math.inf)
+
+    def first_end_ps(self, *units: str) -> int:
+        return min((end for unit, _, _, end in self.spans if unit in units), default=0)
+
+
+def timed(run: Run, number: int) -> Timed:
+    """Return layer run ``number`` as it was simulated."""
+    trace = run.result.trace
+    return Timed(
+        [
+            (i.unit, i.label.removeprefix(run.schedule.runs[number].layer.sink.name), begin, end)
+            for i, begin, end in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True)
+            if i.layer_run == number
+        ]
+    )
+
+
 def addressed(run: Run) -> list[tuple[str, int, int, int, int]]:
     """Return of each buffer with an address: memory, when it is taken and given back, first byte and byte behind it."""
     program, trace = run.program, run.result.trace
@@ -235,6 +269,28 @@ class TestEveryPolicy:
         assert peaks["ddr"] <= spec.ddr.capacity_bytes
         if spec.global_buffer is not None:
             assert peaks["global_buffer"] <= spec.global_buffer.capacity_bytes
+
+    @EXAMPLES
+    @given(data=st.data(), graph=networks(), spec=machines())
+    def test_nothing_is_read_before_it_is_written(
+        self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
+    ) -> None:
+        run = run_of(data.draw(policies(name)), graph, spec)
+        parts = [timed(run, number) for number in range(len(run.schedule.runs))]
+        writer = {piece: n for n, layer_run in enumerate(run.schedule.runs) for piece in layer_run.writes}
+
+        for reader, layer_run in zip(parts, run.schedule.runs, strict=True):
+            for piece in (piece for held in layer_run.reads.values() for piece in held):
+                scope, source = run.schedule.pieces[piece].scope, parts[writer[piece]]
+                if scope == "ddr":
+                    assert reader.first_ps("dma_load", "load") >= source.last_ps("dma_store")
+                elif scope == "global_buffer":
+                    assert reader.first_ps("path_load", "tile") >= source.last_ps("path_store")
+                    assert reader.first_ps("broadcast", "tile") >= source.last_ps("path_store")
+                else:
+                    assert reader.first_ps("path_store", "exchange") >= source.last_ps(*spec.units)
+                    assert reader.first_ps("path_load", "exchange") >= source.last_ps(*spec.units)
+                    assert reader.begin_ps(*spec.units) >= source.first_end_ps(*spec.units)
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.instruction_order import Job, begin_order
+from scheduler.instruction_order import Step, begin_order
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> list[Job]:
-    jobs: list[Job] = []
+def programs(draw: st.DrawFn) -> list[Step]:
+    steps: list[Step] = []
     layer = 0
     for position in range(draw(st.integers(1, 20))):
         layer += draw(st.booleans())
@@ -16,44 +16,49 @@ def programs(draw: st.DrawFn) -> list[Job]:
         after = draw(st.sets(before, max_size=3)) if position else set()
         behind = draw(st.sets(before, max_size=1)) if position else set()
         unit = draw(st.sampled_from(["matrix", "vector", "dma_load"]))
-        jobs.append(Job(unit, layer, draw(st.integers(0, 9)), after, behind))
-    return jobs
+        steps.append(Step(unit, layer, draw(st.integers(0, 9)), after, behind))
+    return steps
 
 
 @given(programs())
-def test_everything_comes_once_and_behind_what_it_waits_for(jobs: list[Job]) -> None:
-    order = begin_order(jobs)
+def test_everything_comes_once_and_behind_what_it_waits_for(steps: list[Step]) -> None:
+    order = begin_order(steps)
     place = {position: when for when, position in enumerate(order)}
 
-    assert sorted(order) == list(range(len(jobs)))
-    for position, job in enumerate(jobs):
-        assert all(place[before] < place[position] for before in (*job.after, *job.behind))
+    assert sorted(order) == list(range(len(steps)))
+    for position, step in enumerate(steps):
+        assert all(place[before] < place[position] for before in (*step.after, *step.behind))
 
 
 @given(programs())
-def test_instructions_of_a_layer_on_a_unit_keep_their_order(jobs: list[Job]) -> None:
-    order = begin_order(jobs)
+def test_instructions_of_a_layer_on_a_unit_keep_their_order(steps: list[Step]) -> None:
+    order = begin_order(steps)
 
-    for chain in {(job.unit, job.layer) for job in jobs}:
-        alike = [position for position in order if (jobs[position].unit, jobs[position].layer) == chain]
+    for chain in {(step.unit, step.layer) for step in steps}:
+        alike = [position for position in order if (steps[position].unit, steps[position].layer) == chain]
         assert alike == sorted(alike)
 
 
 def test_a_later_layers_tile_computes_while_an_earlier_one_loads() -> None:
     """Layer 0 loads two tiles of 10 ps and computes each in 1 ps; layer 1 computes on what the first tile left."""
-    jobs = [
-        Job("dma_load", 0, 10, ()),
-        Job("matrix", 0, 1, (0,)),
-        Job("dma_load", 0, 10, ()),
-        Job("matrix", 0, 1, (2,)),
-        Job("matrix", 1, 1, (1,)),
-        Job("matrix", 1, 1, (3,)),
+    steps = [
+        Step("dma_load", 0, 10, ()),
+        Step("matrix", 0, 1, (0,)),
+        Step("dma_load", 0, 10, ()),
+        Step("matrix", 0, 1, (2,)),
+        Step("matrix", 1, 1, (1,)),
+        Step("matrix", 1, 1, (3,)),
     ]
 
-    assert begin_order(jobs) == [0, 2, 1, 4, 3, 5]
+    assert begin_order(steps) == [0, 2, 1, 4, 3, 5]
 
 
 def test_of_what_is_ready_the_longest_way_to_the_end_goes_first() -> None:
-    jobs = [Job("dma_load", 0, 1, ()), Job("dma_load", 1, 1, ()), Job("matrix", 1, 9, (1,)), Job("matrix", 0, 1, (0,))]
+    steps = [
+        Step("dma_load", 0, 1, ()),
+        Step("dma_load", 1, 1, ()),
+        Step("matrix", 1, 9, (1,)),
+        Step("matrix", 0, 1, (0,)),
+    ]
 
-    assert begin_order(jobs) == [1, 0, 2, 3]
+    assert begin_order(steps) == [1, 0, 2, 3]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler import Schedule, ScheduleError, make_policy, tile_search
 from scheduler.device import DsaDevice
-from scheduler.tile_search import MOST_TILES, TilingError, choose_tiling, prescribed_tiling
+from scheduler.tile_search import MOST_TILES, TilingError, choose_tiling, paper_tiling
 from scheduler.tiling import Route, TileRequest, Tiling
 from scheduler.work import Layer
 from tests.graphs import Net, machine, machines, networks
@@ -207,7 +207,7 @@ def test_a_unit_that_lacks_the_dtype_is_named() -> None:
         choose_tiling(request, DsaDevice(machine(), 1))
 
 
-class TestPrescribed:
+class TestPaperTiles:
     """Section 4.1: the two outermost dimensions, batch and rows here, each by the largest divisor that fits.
 
     A row of the convolution by hand takes 256 bytes in and out, its weights take 512.
@@ -215,7 +215,7 @@ class TestPrescribed:
 
     @staticmethod
     def tile(budget_bytes: int) -> tuple[int, ...]:
-        request = replace(by_hand(16, budget_bytes), prescribed=True)
+        request = replace(by_hand(16, budget_bytes), paper_tiles=True)
         return choose_tiling(request, DsaDevice(machine(), 1)).tile
 
     def test_what_fits_is_not_cut(self) -> None:
@@ -227,4 +227,4 @@ class TestPrescribed:
 
     def test_where_a_row_does_not_fit_tiles_are_searched(self) -> None:
         assert math.prod(self.tile(1024)) * 2 < 1024
-        assert prescribed_tiling(replace(by_hand(16, 1024), prescribed=True), DsaDevice(machine(), 1)) is None
+        assert paper_tiling(replace(by_hand(16, 1024), paper_tiles=True), DsaDevice(machine(), 1)) is None
