@@ -267,13 +267,13 @@ class OperandLoader:
         chunk, chunks = part
         whole = sum(math.ceil(work.operand_bytes[name] * self._at.place.routes[name].streamed) for name in names)
         streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
+        tensors = self._at.place.run.layer.graph.tensors
+        what = "weights" if all(tensors[name].role == "weight" for name in names) else "tile"
         if not one_for_all:
-            return self._at.transfer("path_load", "tile", _GLOBAL_TO_LOCAL, streamed, after)
+            return self._at.transfer("path_load", what, _GLOBAL_TO_LOCAL, streamed, after)
         cores = self._at.place.run.binding.cores
         sharing = min(self._at.place.routes[name].sharing for name in names)
         distinct = -(-streamed * cores // sharing)
-        tensors = self._at.place.run.layer.graph.tensors
-        what = "weights" if all(tensors[name].role == "weight" for name in names) else "tile"
         return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
 
     def _allocate_operand(self, name: str, owner: int, work: TileWork, shared: bool) -> None:
