@@ -131,7 +131,7 @@ class Grouper:
         return self._merge((first,), second, two.split.factor)
 
     def _merge_diamond(self, middles: list[int], exit_: int) -> bool:
-        """Rule (ii): the union is split no more often than any of its parts."""
+        """Rule (ii): the union is split no more often than the part that is split most."""
         splits = [self._nodes[node].split for node in (*middles, exit_)]
         factors = [split.factor for split in splits if split is not None]
         if len(factors) < len(splits):

@@ -1,4 +1,4 @@
-"""Units get what is ready first, and of that what most is behind; nothing comes before what it waits for."""
+"""Units get what is ready first, of that the longest way to the end; nothing comes before what it waits for."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -64,7 +64,7 @@ def test_what_lies_in_the_global_buffer_is_copied_and_what_is_bound_otherwise_is
     program = consumer_of((images(0, 2), bound(2, 2), "global_buffer"), (images(2, 4), bound(2, 4), "local_buffer"))
 
     assert moved(program, "path_load", "tile") == 2 * IMAGE_BYTES  # copy(LB, GB)
-    lacking = IMAGE_BYTES // 2  # of the third image's half that core 4 reads it holds nothing
+    lacking = IMAGE_BYTES // 2  # of the third image's half that core 4 reads it holds nothing; all are charged as it is
     assert moved(program, "path_load", "exchange") == 8 * lacking  # redistribute
     assert moved(program, "path_store", "exchange") > 0
 
