@@ -34,7 +34,7 @@ class Capacity:
     spills_longest: bool = True
     """False spills the piece that comes last, not the one that lives longest."""
     apart_steps: int = 0
-    """Layers that may be at work when the next one begins: pieces avoid the addresses that they use, where there is room."""
+    """Layers that may be at work when the next one begins: pieces avoid their addresses, where there is room."""
 
 
 def place_pieces(

@@ -96,7 +96,7 @@ def test_room_is_left_at_the_steps_that_need_it_beside(tenants: list[Tenant], ca
 
 
 def test_all_lives_are_known_before_the_first_address_is_given() -> None:
-    """Three blocks of 2 fill 6 bytes, one lives on: in the middle it would leave two gaps of 2, and 4 bytes are next."""
+    """Three blocks of 2 fill 6 bytes. One lives on: in the middle it would leave two gaps of 2, and 4 come next."""
     in_order_of_arrival = [Block(2, 2)]
     assert [gap.size_bytes for gap in gaps(in_order_of_arrival, 6)] == [2, 2]
 

@@ -84,6 +84,30 @@ class TestFigure3:
         assert factors(stages(), ROOMY) == [1]
 
 
+class TestRuleOne:
+    """Its second precondition: the union is split no more often than the follower is."""
+
+    @staticmethod
+    def two_paths() -> Graph:
+        """Return a concatenation of two convolutions (8 KiB, then 2) with a third of the same input (2 KiB).
+
+        Either half fits 10 KiB; together the second's output, or the input, lies beside the first's for 12 KiB.
+        """
+        net = Net("paths")
+        x = net.input(1, 4, 16, 16)
+        return net.graph(net.concat(net.conv(net.conv(x, 16), 4), net.conv(x, 4)))
+
+    def test_what_would_need_more_instances_than_the_follower_stays_apart(self) -> None:
+        graph = self.two_paths()
+
+        assert operators(graph, 11 * KIB) == [["conv1", "conv2"], ["conv3", "concat1"]]
+        assert factors(graph, 11 * KIB) == [1, 1]
+        assert "needs 2 instances instead of 1" in grouped(graph, 11 * KIB)[0].reason
+
+    def test_with_room_for_both_they_merge(self) -> None:
+        assert operators(self.two_paths(), 12 * KIB) == [["conv1", "conv2", "conv3", "concat1"]]
+
+
 class TestPatterns:
     def test_straight_a_producer_and_its_only_consumer(self) -> None:
         net = Net()
