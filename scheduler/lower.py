@@ -78,7 +78,8 @@ class _Lowering:
         shared = int(self._device.global_buffer_bytes * GLOBAL_WINDOW)
         channels = self._spec.dma.load_channels
         return Prefetch(
-            Window("the local buffer's weight window", local), Window("the global buffer's", shared, channels)
+            Window("the local buffers' weight window", local),
+            Window("the global buffer's window", shared, channels),
         )
 
     def _last_uses(self) -> dict[int, int]:
@@ -170,7 +171,7 @@ class _Lowering:
             p for name, held in run.reads.items() for p in held
             if name in routes or (exchanged_bytes and pieces[p].scope == "local_buffer")
         }  # fmt: skip
-        staged = exchanged_bytes * run.binding.cores
+        staged = self._staged_bytes(run, exchanged_bytes)
         sizes = {"local_buffer": (*tiling.buffers, exchanged_bytes), "global_buffer": (*tiling.staging, staged)}
         own: Blocks = {"local_buffer": [], "global_buffer": []}
         for piece in run.writes:
@@ -244,10 +245,14 @@ class _Lowering:
             output_scope=scope, dtype=self._schedule.dtype, windows=windows,
             paper_tiles=self._schedule.paper_tiles,
             local_gaps=self._occupancy.free_gaps("local_buffer", exchanged_bytes, step),
-            shared_gaps=self._occupancy.free_gaps("global_buffer", exchanged_bytes * run.binding.cores, 1),
+            shared_gaps=self._occupancy.free_gaps("global_buffer", self._staged_bytes(run, exchanged_bytes), 1),
             overlaps=self._schedule.overlaps_layers and not streamed and not exchanged_bytes,
         )  # fmt: skip
         return self._tiles.choose(request)
+
+    def _staged_bytes(self, run: LayerRun, exchanged_bytes: int) -> int:
+        """Return the global buffer that an exchange passes through; without one cores reach each other directly."""
+        return exchanged_bytes * run.binding.cores if self._device.global_buffer_bytes else 0
 
     def _hold(self, number: int) -> None:
         """Let a piece have its place from now on; raise ``ScheduleError`` if the schedule gives it none."""

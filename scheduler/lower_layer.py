@@ -86,7 +86,9 @@ class LayerEmitter:
             if exchange is None:  # behind the first loads, which need not wait for the layer before
                 exchange = self._exchange()
             written = self._waits.of(position, extents) if depth_step == 0 else []
-            last = self._compute(jobs, work, [*inputs, *exchange, *written], first=depth_step == 0)
+            partial_sums = [last] if depth_step else []
+            waits = [*inputs, *exchange, *written, *partial_sums]
+            last = self._compute(jobs, work, waits, first=depth_step == 0)
             if depth_step == last_depth:
                 self.done.append(last)
                 self._storer.store(work, last, self._output, final=len(self.done) == tiles)

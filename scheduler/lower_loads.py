@@ -51,9 +51,12 @@ class OperandLoader:
         tiling = emitting.place.tiling
         self._operands = {name: _Operand() for name in tiling.loads}
         self._ahead = {name: Ahead(*parts) for name, parts in tiling.ahead.items()}
+        largest = emitting.place.run.layer.tile_work(tiling.tile, tiling.depth) if tiling.ahead else None
+        self._version_bytes = {} if largest is None else {n: self._cluster_bytes(n, largest) for n in tiling.ahead}
+        """Of the operands that are fetched ahead: bytes for all cores of a version that no edge cuts short."""
         self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
-        self._passed: list[int] = []
-        """Last on-chip transfer of each tile that came through the global buffer."""
+        self._passed: list[tuple[int, ...]] = []
+        """On-chip transfers of each tile that came through the global buffer."""
         self._last_burst: dict[str, int] = {}
         self._last_transfer: dict[str, int] = {}
 
@@ -95,7 +98,7 @@ class OperandLoader:
             if fetched:
                 for transfer in moved:
                     self._at.builder.free(transfer, buffer)
-                self._passed.append(moved[-1])
+                self._passed.append(tuple(moved))
         else:
             moved = fetched
         for name in changing:
@@ -119,10 +122,10 @@ class OperandLoader:
             ahead.entry, room = self._prefetch.local.admit(math.ceil(work.operand_bytes[name]))
             waits.update(dict.fromkeys(room))
             operand.users.append(-1)
-        large = [name for name in names if self._version_bytes(name, work) > self._burst_room]
+        large = [name for name in names if self._version_bytes[name] > self._burst_room]
         transfers = [transfer for name in large for transfer in self._in_chunks(name, work, waits)]
         names = [name for name in names if name not in large]
-        bursts = self._bursts(names, work)
+        bursts = self._bursts(names)
         for shared in (False, True):
             alike = [name for name in names if self._is_shared(name) is shared]
             if alike:
@@ -135,7 +138,7 @@ class OperandLoader:
                 if not bursts[name].left:
                     self._at.builder.free(transfers[-1], bursts[name].buffer)
                     bursts[name].entry.user = transfers[-1]
-        self._prefetch.local.filled_by(transfers, waits)
+        self._prefetch.local.filled_by(transfers)
         return transfers
 
     @property
@@ -144,26 +147,23 @@ class OperandLoader:
         assert self._prefetch is not None
         return ahead_room(self._prefetch.shared.capacity_bytes, len(self._ahead))
 
-    def _version_bytes(self, name: str, work: TileWork) -> int:
-        """Return the bytes of an operand's current version for all cores."""
+    def _cluster_bytes(self, name: str, work: TileWork) -> int:
+        """Return the bytes of an operand's tile for all cores."""
         place = self._at.place
         return math.ceil(work.operand_bytes[name]) * place.run.binding.cores // place.routes[name].sharing
 
     def _in_chunks(self, name: str, work: TileWork, waits: Iterable[int]) -> list[int]:
         """Bring a version that is larger than a burst: chunk after chunk through the global buffer's window."""
         assert self._prefetch is not None
-        ahead, whole = self._ahead[name], self._version_bytes(name, work)
-        left = max(min(whole, ahead.bytes_left), 1)
-        ahead.bytes_left -= left
-        ahead.versions_left -= 1
+        left = self._ahead[name].take(self._cluster_bytes(name, work), 1)
         transfers: list[int] = []
-        chunks = -(-whole // self._burst_room)
+        chunks = -(-left // self._burst_room)
         for chunk in range(chunks):
             size = left // (chunks - chunk)
             left -= size
             entry, room = self._prefetch.shared.admit(size)
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (self._prefetch.launch, *room))
-            self._prefetch.shared.filled_by((load,), room)
+            self._prefetch.shared.filled_by((load,))
             buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
             transfers.append(self._to_cores([name], work, self._is_shared(name), (*waits, load), (chunk, chunks)))
             self._at.builder.free(transfers[-1], buffer)
@@ -171,7 +171,7 @@ class OperandLoader:
         self._allocate_operand(name, transfers[0], work, self._is_shared(name))
         return transfers
 
-    def _bursts(self, names: list[str], work: TileWork) -> dict[str, Burst]:
+    def _bursts(self, names: list[str]) -> dict[str, Burst]:
         """Return what brings the operands' next versions; for all that are used up, one new DMA transfer."""
         assert self._prefetch is not None
         wanted: dict[str, tuple[int, int, Entry]] = {}
@@ -180,10 +180,10 @@ class OperandLoader:
             ahead = self._ahead[name]
             if ahead.burst is not None and ahead.burst.left:
                 continue
-            size = self._version_bytes(name, work)
+            size = self._version_bytes[name]
             burst = min(burst_bytes(self._at.device), self._burst_room)
             versions = min(max(burst // max(size, 1), 1), ahead.versions_left)
-            size = max(min(size * versions, ahead.bytes_left), 1)
+            size = ahead.take(size * versions, versions)
             entry, waits = self._prefetch.shared.admit(size)
             room.update(dict.fromkeys(waits))
             wanted[name] = size, versions, entry
@@ -191,13 +191,10 @@ class OperandLoader:
             total = sum(size for size, _, _ in wanted.values())
             after = (self._prefetch.launch, *room)
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, total, after)
-            self._prefetch.shared.filled_by((load,), room)
+            self._prefetch.shared.filled_by((load,))
             for name, (size, versions, entry) in wanted.items():
                 buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
-                ahead = self._ahead[name]
-                ahead.burst = Burst(load, buffer, entry, versions)
-                ahead.versions_left -= versions
-                ahead.bytes_left -= size
+                self._ahead[name].burst = Burst(load, buffer, entry, versions)
         found = ((name, self._ahead[name].burst) for name in names)
         return {name: burst for name, burst in found if burst is not None}
 
@@ -228,7 +225,7 @@ class OperandLoader:
         if not self._at.place.has_global_buffer:
             fan_out = max(self._at.place.routes[name].sharing for name in names) if len(names) == 1 else 1
             return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
-        slot = self._passed[-SLOTS:][:1] if len(self._passed) >= SLOTS else []
+        slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
         load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
         return [load], self._at.builder.allocate(load, Buffer("global_buffer", size, label=f"{self._at.label} load"))
 

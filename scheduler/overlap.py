@@ -43,14 +43,16 @@ class TileWaits:
                 if need is None:
                     continue
                 writer = self._writers[piece]
-                last = _last_tile(writer, core, need) if self._is_sink(piece) else len(writer.done) - 1
+                last = _last_tile(writer, core, need) if self._follows(piece) else len(writer.done) - 1
                 if last > self._latest.get(piece, -1):
                     self._latest[piece] = last
                     found[writer.done[last]] = None
         return list(found)
 
-    def _is_sink(self, piece: int) -> bool:
-        return self._pieces[piece].tensor == self._writers[piece].run.layer.sink.name
+    def _follows(self, piece: int) -> bool:
+        """Whether tiles here follow from tiles of ``piece``: both are those of the one output of their layers."""
+        writer = self._writers[piece].run.layer
+        return self._pieces[piece].tensor == writer.sink.name and len(self._run.layer.outputs) == 1
 
     def _needs(self, core: int, position: Sequence[int], extents: Sequence[int]) -> Mapping[str, Box]:
         run = self._run

@@ -32,11 +32,15 @@ class Window:
         self._entries: deque[Entry] = deque()
         self._used_bytes = 0
         self._filled: deque[tuple[tuple[int, ...], tuple[int, ...]]] = deque(maxlen=channels)
-        """Transfers that filled the window last, and what they waited for."""
+        """Transfers that filled the window last, once it has been full, and the users of what made room for them."""
+        self._evicted: list[int] = []
+        """Users of what made room since then."""
+        self._was_full = False
 
-    def filled_by(self, transfers: Iterable[int], waits: Iterable[int]) -> None:
-        """Note the transfers that bring what was let in last, and the instructions that these had to wait for."""
-        self._filled.append((tuple(transfers), tuple(waits)))
+    def filled_by(self, transfers: Iterable[int]) -> None:
+        """Note the transfers that bring what was let in last."""
+        self._filled.append((tuple(transfers) if self._was_full else (), tuple(self._evicted)))
+        self._evicted = []
 
     def admit(self, size_bytes: int) -> tuple[Entry, list[int]]:
         """Return the entry of ``size_bytes`` that come in now, and the instructions that have to end before.
@@ -54,15 +58,16 @@ class Window:
             else:
                 total -= old.size_bytes
                 waits.append(old.user)
+                self._was_full = True
         self._entries.extendleft(reversed(in_use))
         if total > self.capacity_bytes:
             raise ScheduleError(f"{self._name} holds {self.capacity_bytes} bytes; {total} are needed at once")
         self._entries.append(entry)
         self._used_bytes = total
-        for place, (transfers, waited) in enumerate(self._filled):
+        self._evicted.extend(waits)
+        for place, (transfers, evicted) in enumerate(self._filled):
             oldest = not place and len(self._filled) == self._filled.maxlen
-            if waited:
-                waits.extend(transfers if oldest else waited)
+            waits.extend(transfers if oldest else evicted)
         return entry, waits
 
 
@@ -100,3 +105,10 @@ class Ahead:
     """For all cores together, in DDR."""
     entry: Entry | None = None
     burst: Burst | None = None
+
+    def take(self, size_bytes: int, versions: int) -> int:
+        """Return the bytes of DDR for ``versions`` of ``size_bytes`` together; the last ones get what is left."""
+        size_bytes = self.bytes_left if versions == self.versions_left else min(size_bytes, self.bytes_left)
+        self.versions_left -= versions
+        self.bytes_left -= size_bytes
+        return max(size_bytes, 1)

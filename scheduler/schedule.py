@@ -13,7 +13,7 @@ from fusion.regions import required_regions
 from scheduler.binding import Binding, sample_cores
 from scheduler.work import Layer
 from workloads.graph import Graph
-from workloads.loopnest import Box, box_volume, full_box, intersect
+from workloads.loopnest import Box, box_volume, intersect
 
 BufferScope = Literal["local_buffer", "global_buffer", "ddr"]
 
@@ -214,8 +214,3 @@ def share_by_scope(schedule_pieces: tuple[Piece, ...], pieces: tuple[int, ...], 
             held[piece.scope] = held.get(piece.scope, 0) + box_volume(wanted)
     total = sum(held.values())
     return {scope: volume / total for scope, volume in held.items()} if total else {}
-
-
-def whole_tensor(graph: Graph, name: str) -> Box:
-    """Return the box of all of a tensor."""
-    return full_box(graph.tensors[name].shape)

@@ -41,7 +41,7 @@ class TileChooser:
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
         rest = (
             request.box, request.part, request.cores, request.output_scope, request.local_gaps, request.shared_gaps,
-            request.windows, request.overlaps, request.paper_tiles, request.dtype,
+            request.windows, request.overlaps, request.paper_tiles, request.dtype, self.device.ddr_bytes_per_ps,
         )  # fmt: skip
         key = (layer.signature, ways, rest)
         if key not in self.cache:

@@ -56,10 +56,10 @@ def test_what_follows_a_transfer_that_waits_for_room_does_not_pass_it() -> None:
     window = Window("window", 100)
     first, waits = window.admit(80)
     first.user = 1
-    window.filled_by((0,), waits)
+    window.filled_by((0,))
     second, waits = window.admit(30)
     second.user = 3
-    window.filled_by((2,), waits)
+    window.filled_by((2,))
 
     assert waits == [1]
     assert 2 in window.admit(60)[1]
@@ -67,12 +67,12 @@ def test_what_follows_a_transfer_that_waits_for_room_does_not_pass_it() -> None:
 
 def test_with_two_channels_it_waits_for_what_the_other_waits_for() -> None:
     window = Window("window", 100, channels=2)
-    first, waits = window.admit(80)
+    first, _ = window.admit(80)
     first.user = 1
-    window.filled_by((0,), waits)
-    second, waits = window.admit(30)
+    window.filled_by((0,))
+    second, _ = window.admit(30)
     second.user = 3
-    window.filled_by((2,), waits)
+    window.filled_by((2,))
 
     assert window.admit(60)[1] == [1]
 
@@ -82,5 +82,5 @@ def test_while_there_is_room_nothing_waits_for_its_turn() -> None:
     for transfer in (0, 1, 2):
         entry, waits = window.admit(20)
         entry.user = 10 + transfer
-        window.filled_by((transfer,), waits)
+        window.filled_by((transfer,))
         assert waits == []
