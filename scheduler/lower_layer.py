@@ -88,7 +88,8 @@ class LayerEmitter:
             written = self._waits.of(position, extents) if depth_step == 0 else []
             partial_sums = [last] if depth_step else []
             waits = [*inputs, *exchange, *written, *partial_sums]
-            last = self._compute(jobs, work, waits, first=depth_step == 0)
+            between_bytes = work.internal_bytes if depth_step == last_depth else 0
+            last = self._compute(jobs, work, waits, first=depth_step == 0, between_bytes=between_bytes)
             if depth_step == last_depth:
                 self.done.append(last)
                 self._storer.store(work, last, self._output, final=len(self.done) == tiles)
@@ -128,25 +129,34 @@ class LayerEmitter:
         self._exchanged = at.builder.allocate(fetch, Buffer("local_buffer", size, label=f"{at.label} exchange"))
         return [fetch]
 
-    def _compute(self, jobs: Sequence[Planned], work: TileWork, inputs: list[int], *, first: bool) -> int:
+    def _compute(
+        self, jobs: Sequence[Planned], work: TileWork, inputs: list[int], *, first: bool, between_bytes: int
+    ) -> int:
         """Add the tile's computation, one nest after the other; return its last instruction.
 
-        The first pass over the depth allocates the output tile, unless the output stays where it is computed.
+        The first pass over the depth allocates the output tile, unless the output stays where it is computed. What
+        nests hand to each other, ``between_bytes``, has one buffer: the next tile waits for it.
         """
         at = self._at
         outgoing = at.place.scope != "local_buffer"
         after = [*inputs, *(self._before if self.first_compute < 0 else ())]
         if first and outgoing:
             after.extend(self._storer.slot())
-        done = -1
+        if between_bytes and self.done:
+            after.append(self.done[-1])
+        done = between = -1
         for number, job in enumerate(jobs):
             done = at.builder.add(job.make, job.unit, after, job.duration_ps)
             after = [done]
             if self.first_compute < 0:
                 self.first_compute = done
             if number == 0 and first and outgoing:
-                size = work.output_bytes + work.internal_bytes
-                self._output = at.builder.allocate(done, Buffer("local_buffer", size, label=at.label))
+                self._output = at.builder.allocate(done, Buffer("local_buffer", work.output_bytes, label=at.label))
+            if number == 0 and between_bytes:
+                buffer = Buffer("local_buffer", between_bytes, label=f"{at.label} between nests")
+                between = at.builder.allocate(done, buffer)
+        if between_bytes:
+            at.builder.free(done, between)
         self._loader.used_by(done)
         return done
 

@@ -62,7 +62,7 @@ class TileCandidates:
         ahead = self._ahead(order, counts, steps, loads)
         slots = {name: size * (2 if loads[name] > 1 else 1) for name, size in streamed.items()}
         buffers = [streamed[name] for name in slots if name not in ahead for _ in range(2 if loads[name] > 1 else 1)]
-        buffers += [output + work.internal_bytes, *([output] if tiles > 1 else [])]
+        buffers += [work.internal_bytes, output, *([output] if tiles > 1 else [])]
         staged = self._staged({n: t for n, t in loads.items() if n not in ahead}, work, output)
         window = (
             sum(slots[name] for name in ahead),
