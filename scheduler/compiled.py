@@ -47,13 +47,15 @@ class CompiledNest:
         "_single",
         "contraction",
         "internal",
+        "is_view",
         "nest",
         "reads",
         "target",
     )
 
-    def __init__(self, nest: LoopNest, internal: bool) -> None:
+    def __init__(self, nest: LoopNest, internal: bool, is_view: bool = False) -> None:
         self.nest = nest
+        self.is_view = is_view
         self.internal = internal
         self.target = nest.write.tensor
         self.reads = [CompiledAccess(read) for read in nest.reads]

@@ -119,7 +119,9 @@ class Layer:
         for position in reversed(self.ops):
             op = self.graph.ops[position]
             internal = {tensor.name for tensor in op.internals}
-            listed += [(CompiledNest(n, n.write.tensor in internal), loop_roles(n)) for n in reversed(op.nests)]
+            listed += [
+                (CompiledNest(n, n.write.tensor in internal, op.is_view), loop_roles(n)) for n in reversed(op.nests)
+            ]
         return tuple(listed)
 
     @cached_property
@@ -163,7 +165,8 @@ class Layer:
                 need[read.tensor] = touched if known is None else tuple(map(max, touched, known))
             if compiled.internal:
                 internal_bytes += math.prod(wanted) * self._internal_bytes[compiled.target]
-            works.append(NestWork(compiled.nest, tuple(extents), roles, compiled.operations(extents)))
+            if not compiled.is_view:  # which only renames elements
+                works.append(NestWork(compiled.nest, tuple(extents), roles, compiled.operations(extents)))
         tensors = graph.tensors
         operand_bytes = {
             name: math.prod(need[name]) * tensors[name].element_bytes for name in self.inputs if name in need
