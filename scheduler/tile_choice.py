@@ -4,7 +4,7 @@ First the tiles are sought that would be best with the buffers to themselves, wh
 where they do not fit beside what else is kept, a search for just that room follows.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scheduler.allocation import fit
 from scheduler.device import ScheduleError, ScratchpadDevice
@@ -22,9 +22,13 @@ class TileChooser:
     local_bytes: int
     shared_bytes: int
     cache: TilingCache
+    _seen: set[tuple[int, ...]] = field(default_factory=set)
 
     def choose(self, request: TileRequest) -> Tiling:
         """Return the tiling for ``request``; raise ``ScheduleError`` if not even the smallest tile fits."""
+        if request.layer.ops not in self._seen:  # the whole part decides on units, whether its tiles are known or not
+            self._seen.add(request.layer.ops)
+            self.device.compute_ps(request.layer.tile_work(request.part), request.dtype)
         try:
             alone = self._found(replace(request, local_gaps=(self.local_bytes,), shared_gaps=(self.shared_bytes,)))
             if fit(alone.buffers, request.local_gaps) and fit(alone.staging, request.shared_gaps):

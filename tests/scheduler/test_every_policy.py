@@ -5,7 +5,7 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -27,6 +27,7 @@ from hw_models import (
     VectorCompute,
     simulate,
     unrolled,
+    with_values,
 )
 from hw_models.quantities import PS_PER_S
 from scheduler import LayerRun, Policy, Schedule, ScheduleError, lower, make_policy, policy_types, violations
@@ -124,6 +125,20 @@ def traffic(program: Program) -> dict[str, int]:
         elif not isinstance(instruction, Launch):
             total["local_buffer"] += instruction.local_bytes * members
     return total
+
+
+@st.composite
+def at_other_speeds(draw: st.DrawFn, spec: ClusteredDsa) -> ClusteredDsa:
+    """Draw a machine with the memories of ``spec`` and other speeds: a program may count on no timing."""
+    rate = st.sampled_from(["100 MB/s", "4 GB/s", "1 TB/s"])
+    values: dict[str, object] = {
+        "dma.load.bandwidth": draw(rate), "dma.store.bandwidth": draw(rate), "on_chip_path.bandwidth": draw(rate),
+        "dma.load.startup": draw(st.sampled_from(["0 ps", "50 us"])),
+    }  # fmt: skip
+    values |= {f"units.{unit}.efficiency": draw(st.sampled_from([0.001, 1.0])) for unit in spec.units}
+    changed = with_values(spec, values)
+    assert isinstance(changed, ClusteredDsa)
+    return changed
 
 
 @dataclass(frozen=True)
@@ -276,6 +291,7 @@ class TestEveryPolicy:
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
         run = run_of(data.draw(policies(name)), graph, spec)
+        run = replace(run, result=simulate(run.program, data.draw(at_other_speeds(spec))))
         parts = [timed(run, number) for number in range(len(run.schedule.runs))]
         writer = {piece: n for n, layer_run in enumerate(run.schedule.runs) for piece in layer_run.writes}
 

@@ -172,3 +172,56 @@ def test_a_cache_of_tilings_changes_nothing(policy: str) -> None:
 
     assert cache
     assert lower(schedule, spec, 1, cache).instructions == first.instructions == lower(schedule, spec, 1).instructions
+
+
+def dense_chain(*widths: int) -> Graph:
+    net = Net("dense")
+    x = net.input(2, 8, widths[0])
+    for width in widths[1:]:
+        x = net.dense(x, width)
+    return net.graph(x)
+
+
+@pytest.mark.parametrize("buffer", ["4 KiB", "16 KiB", "256 KiB"])
+def test_weights_come_from_ddr_in_full_where_tiles_do_not_divide_them(buffer: str) -> None:
+    """241 is prime: whichever way it is cut, the last version of the weights is cut short."""
+    graph = dense_chain(25, 241, 241, 64)
+    spec = machine(local_buffer={"capacity": buffer, "bandwidth": "128 GB/s", "weight_window": 0.4})
+    program = lower(make_policy("graphturbo").schedule(graph, spec, "fp16"), spec, 1)
+
+    loads = [i for i in program.instructions if isinstance(i, Transfer) and i.unit == "dma_load"]
+
+    assert sum(i.size_bytes for i in loads) >= graph.weight_bytes
+
+
+def test_every_buffer_but_the_network_s_own_is_given_back() -> None:
+    small = {"capacity": "16 KiB", "bandwidth": "128 GB/s", "weight_window": 0.8}
+    spec = machine(cores_per_cluster=2, local_buffer=small, global_buffer={"capacity": "8 KiB", "bandwidth": "64 GB/s"})
+    program = lower(
+        make_policy("graphturbo").schedule(dense_chain(115, 128, 241, 128, 241, 128), spec, "fp16"), spec, 1
+    )
+    freed = {buffer for instruction in program.instructions for buffer in instruction.frees}
+
+    assert {b.memory for number, b in enumerate(program.buffers) if number not in freed} == {"ddr"}
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_more_load_channels_make_no_more_dependencies_than_a_few_each(channels: int) -> None:
+    wide = {"load": channel("100 ns"), "store": channel("100 ns"), "load_channels": channels}
+    spec = machine(dma=wide, global_buffer={"capacity": "128 KiB", "bandwidth": "64 GB/s"})
+    program = lower(make_policy("graphturbo").schedule(dense_chain(*[400] * 7), spec, "fp16"), spec, 1)
+
+    assert sum(len(i.after) for i in program.instructions) < 10 * len(program.instructions)
+
+
+def test_a_layer_split_along_its_depth_waits_for_what_its_views_rename() -> None:
+    net = Net("views")
+    x = net.relu(net.conv(net.input(1, 8, 6, 6), 48, 1))
+    graph = net.graph(net.softmax(net.gemm(net.flatten(net.global_pool(x)), 64)))
+    spec = machine(cores_per_cluster=1, local_buffer={"capacity": "8 KiB", "bandwidth": "1 GB/s", "weight_window": 0.4})
+    program = lower(make_policy("graphturbo").schedule(graph, spec, "fp16"), spec, 1)
+    trace = simulate(program, spec).trace
+    ends = [e for i, e in zip(program.instructions, trace.end_ps, strict=True) if i.label == "globalaveragepool1"]
+    begins = [b for i, b in zip(program.instructions, trace.start_ps, strict=True) if i.label == "gemm1"]
+
+    assert min(begins) >= max(ends)
