@@ -198,7 +198,8 @@ def _variant(results: Results, model: str, batch: int, variant: str) -> float | 
 def figure16(results: Results) -> str:
     """Return utilisation of vector and matrix engine over the batch per cluster."""
     rows = []
-    for _, row in results.frame.sort_values(["model", "dtype", "batch"]).iterrows():
+    frame = results.frame[results.frame["throughput_per_s"].notna()]
+    for _, row in frame.sort_values(["model", "dtype", "batch"]).iterrows():
         used = [100 * float(row[f"utilisation.{unit}"]) for unit in ("vector", "matrix")]
         rows.append((row["model"], row["dtype"], int(row["batch"]) // 4, *used, float(row["throughput_per_s"])))
     return markdown(("network", "dtype", "batches/cluster", "VME busy [%]", "MME busy [%]", "throughput [1/s]"), rows)

@@ -48,6 +48,11 @@ def stages() -> Graph:
 
 
 class TestFigure5:
+    """The outcome is the paper's, one sub-graph; the way there is not.
+
+    Activations are in their layers from the start: a diamond merges what branch and straight patterns do in the figure.
+    """
+
     def test_convolution_block_and_identity_block_become_one_sub_graph(self) -> None:
         graph = blocks()
 
@@ -63,6 +68,11 @@ class TestFigure5:
 
 
 class TestFigure3:
+    """Stages of the figure's splitting factors; real ResNet-50 is cut elsewhere, as its buffers are of another size.
+
+    They stay apart by rule (i)'s first precondition; the paper's text names the second.
+    """
+
     def test_down_sampling_stages_stay_apart_and_run_as_eight_four_two_and_one_instances(self) -> None:
         assert operators(stages(), 16 * KIB) == [
             ["conv1", "relu1"],

@@ -59,7 +59,10 @@ class TestChain:
 
 
 class TestSpilling:
-    """Fig. 12: in (d) four tensors are alive where three fit; out1 lives across seven computation tasks."""
+    """Fig. 12: in (d) four tensors are alive where three fit; out1 lives across seven computation tasks.
+
+    The figure's network is not in the text; this one has the lives that the caption states.
+    """
 
     @staticmethod
     def placed(capacity: Capacity) -> dict[str, Piece]:
