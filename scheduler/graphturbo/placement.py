@@ -64,7 +64,7 @@ def place_pieces(
     local = addresses(near, capacity.local_bytes, capacity.apart_steps)
     far = [Tenant(piece, pieces[piece].size_bytes, lives[piece]) for piece in staying if piece not in local]
     far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
-    shared = addresses(far, capacity.global_bytes, capacity.apart_steps)
+    shared = addresses(far, capacity.global_bytes)
     return tuple(_placed(piece, local.get(number), shared.get(number)) for number, piece in enumerate(pieces))
 
 
