@@ -5,17 +5,16 @@ alone, on these two rows of Table 2, the others staying as they were assumed. Th
 preset, written by hand.
 """
 
-import argparse
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from experiments.evaluate import evaluate
 from experiments.papers.graphturbo_tables import FOLDER, markdown, relative
+from experiments.papers.pages import write_page
 from experiments.points import DesignPoint, Workload
 from hw_models import AnyHardware, load_hardware, with_values
 from hw_models.yaml_file import read_yaml
@@ -119,17 +118,5 @@ def page() -> str:
     return f"{introduction}\n\n{markdown(columns, rows)}\n"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page to standard output or a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
-    out: Path | None = parser.parse_args(argv).out
-    if out is None:
-        sys.stdout.write(page())
-    else:
-        out.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_page(page, __doc__))

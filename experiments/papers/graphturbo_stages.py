@@ -5,14 +5,13 @@ under TVM's schedule and under GraphTurbo's, and attributes every moment of the 
 whose computation ends next. A stage is what computes images of one size (Fig. 3a).
 """
 
-import argparse
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 from experiments.evaluate import evaluate
 from experiments.job import Outcome
 from experiments.papers.graphturbo_tables import FOLDER, markdown
+from experiments.papers.pages import write_page
 from experiments.points import DesignPoint, Workload
 from hw_models import MatrixCompute, VectorCompute, load_hardware
 from scheduler import Policy, make_policy
@@ -76,17 +75,5 @@ def page() -> str:
     return "\n\n".join([introduction, *(f"## {name}\n\n{table(name)}" for name in MACHINE_NAMES)]) + "\n"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page to standard output or a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
-    out: Path | None = parser.parse_args(argv).out
-    if out is None:
-        sys.stdout.write(page())
-    else:
-        out.write_text(page(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_page(page, __doc__))
