@@ -5,7 +5,7 @@ until the tile before the last has been stored.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
@@ -107,7 +107,8 @@ class LayerEmitter:
             jobs = self._at.device.assign(work, self._at.place.dtype)
             if not last:
                 jobs = [job for job in jobs if job.work.nest is layer.contraction]
-            self._works[key] = work, [_planned(job, spent_ps, self._at) for job, spent_ps in merged(jobs, work)]
+            merged_jobs = merged(jobs, work, layer.graph.storage)
+            self._works[key] = work, [_planned(job, spent_ps, self._at) for job, spent_ps in merged_jobs]
         return self._works[key]
 
     def _exchange(self) -> list[int]:
@@ -161,15 +162,15 @@ class LayerEmitter:
         return done
 
 
-def merged(jobs: Sequence[Assignment], work: TileWork) -> list[tuple[Job, int]]:
+def merged(jobs: Sequence[Assignment], work: TileWork, storage: Mapping[str, str]) -> list[tuple[Job, int]]:
     """Return the tile's jobs and their time, with neighbours on one vector unit made one, local bytes filled in.
 
     Fused element operations hand values over in registers: only operands from outside, and results that leave the
-    unit, pass the local buffer.
+    unit, pass the local buffer. ``storage``: the tensor behind each view.
     """
     found: list[tuple[Job, int]] = []
     for place, assigned in enumerate(jobs):
-        job = replace(assigned.job, local_bytes=_local_bytes(assigned.work, work, place, jobs))
+        job = replace(assigned.job, local_bytes=_local_bytes(assigned.work, work, place, jobs, storage))
         before, spent_ps = found[-1] if found else (None, 0)
         if isinstance(job, VectorCompute) and isinstance(before, VectorCompute) and before.unit == job.unit:
             both = replace(
@@ -193,9 +194,12 @@ def _planned(job: Job, duration_ps: int, at: Emitting) -> Planned:
     return Planned(make, job.unit, duration_ps)
 
 
-def _local_bytes(nest: NestWork, work: TileWork, place: int, jobs: Sequence[Assignment]) -> int:
+def _local_bytes(
+    nest: NestWork, work: TileWork, place: int, jobs: Sequence[Assignment], storage: Mapping[str, str]
+) -> int:
     """Return the bytes that one nest of a tile reads from and writes to the local buffer."""
-    external = sum(work.operand_bytes.get(read.tensor, 0) for read in nest.nest.reads)
+    read = (storage.get(access.tensor, access.tensor) for access in nest.nest.reads)
+    external = sum(work.operand_bytes.get(name, 0) for name in read)
     written = work.output_bytes if place == len(jobs) - 1 else 0
     handed_over = 2 * work.output_bytes if place and jobs[place - 1].unit != jobs[place].unit else 0
     return external + written + handed_over

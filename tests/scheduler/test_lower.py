@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fusion.regions import required_regions
-from hw_models import Buffer, ClusteredDsa, Launch, Transfer, simulate
+from hw_models import Buffer, ClusteredDsa, Launch, Transfer, VectorCompute, simulate
 from scheduler import LayerRun, Schedule, ScheduleError, TilingCache, lower, make_policy, policy_types
 from tests.graphs import Net, machine
 from workloads import Graph
@@ -225,3 +225,16 @@ def test_a_layer_split_along_its_depth_waits_for_what_its_views_rename() -> None
     begins = [b for i, b in zip(program.instructions, trace.start_ps, strict=True) if i.label == "gemm1"]
 
     assert min(begins) >= max(ends)
+
+
+def test_what_is_read_through_a_view_is_read_all_the_same() -> None:
+    net = Net("renamed")
+    last = net.relu(net.reshape(net.relu(net.input(4, 16)), 16, 4))
+    program = lower(make_policy("unfused").schedule(net.graph(last), machine(), "fp16"), machine(), 1)
+
+    moved = {  # bytes that all cores read from and write to their local buffers
+        label: sum(i.local_bytes * program.members_of(i) for i in program.instructions
+                   if isinstance(i, VectorCompute) and i.label == label)
+        for label in ("relu1", "relu2")
+    }  # fmt: skip
+    assert moved == {"relu1": 2 * 64 * 2, "relu2": 2 * 64 * 2}
