@@ -1,6 +1,7 @@
 """Algorithm 3: sub-graph instances breadth-first or depth-first; beside it, heaviest first."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 
 def breadth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> list[int]:
@@ -18,33 +19,53 @@ def breadth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]])
     return order
 
 
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Algorithm 3's lists between two of its steps; they go on changing with the next one."""
+
+    visit: dict[int, None]
+    """Instances that wait, in the order of the visit."""
+    ready: list[int]
+    """Instances that have been pushed; the last one that waits for nothing is next."""
+    order: list[int]
+
+
 def depth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> list[int]:
     """Return the instances in Algorithm 3's order: always the last one that is ready (Fig. 7f)."""
+    order: list[int] = []
+    for lists in depth_first_steps(visit, producers):
+        order = lists.order
+    return order
+
+
+def depth_first_steps(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> Iterator[Lists]:
+    """Yield Algorithm 3's lists when it has begun, and again whenever another instance has been ordered (Fig. 7)."""
     waits = {instance: len(producers[instance]) for instance in visit}
     consumers: dict[int, list[int]] = {instance: [] for instance in visit}
     for instance in visit:
         for producer in producers[instance]:
             consumers[producer].append(instance)
     place = {instance: position for position, instance in enumerate(visit)}
-    unvisited = dict.fromkeys(visit)  # l. 1
-    ready: list[int] = []
-    order: list[int] = []
-    while unvisited or ready:
+    lists = Lists(dict.fromkeys(visit), [], [])  # l. 1
+    unvisited, ready = lists.visit, lists.ready
+    while unvisited or ready:  # l. 2
         for instance in [i for i in unvisited if not waits[i]]:  # l. 3-4
             ready.append(instance)
             del unvisited[instance]
+        if not lists.order:
+            yield lists
         if not any(not waits[i] for i in ready):
             raise ValueError(f"instances {list(unvisited)[:5]} wait for each other in a circle")
         while any(not waits[i] for i in ready):  # l. 5
             p = max(position for position, instance in enumerate(ready) if not waits[instance])  # l. 6-8
             chosen = ready.pop(p)
-            order.append(chosen)  # l. 9
+            lists.order.append(chosen)  # l. 9
             for consumer in sorted(consumers[chosen], key=lambda i: place[i]):  # l. 10-14
                 waits[consumer] -= 1
                 if consumer in unvisited:
                     del unvisited[consumer]
                     ready.append(consumer)
-    return order
+            yield lists
 
 
 def heaviest_first(

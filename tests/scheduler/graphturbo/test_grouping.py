@@ -118,6 +118,36 @@ class TestRuleOne:
         assert operators(self.two_paths(), 12 * KIB) == [["conv1", "conv2", "conv3", "concat1"]]
 
 
+class TestRuleTwo:
+    """A diamond's union is split no more often than the part that is split most."""
+
+    @staticmethod
+    def diamond() -> Graph:
+        """Return two images on two paths: 2 KiB an image, 8 KiB inside the path, 2 KiB, and 4 KiB put together.
+
+        Of local buffers a path needs 10 KiB an image, their concatenation 8 KiB, the union 12 KiB.
+        """
+        net = Net("diamond")
+        x = net.conv(net.input(2, 4, 16, 16), 4, 1)
+        left, right = (net.conv(net.conv(x, 16, 1), 4, 1) for _ in range(2))
+        return net.graph(net.concat(left, right), x)
+
+    def test_paths_that_are_split_more_than_where_they_meet_merge_all_the_same(self) -> None:
+        """With 18 KiB a path is two instances and the concatenation one: rule (i) would keep them apart."""
+        assert operators(self.diamond(), 18 * KIB) == [["conv1"], ["conv2", "conv3", "conv4", "conv5", "concat1"]]
+        assert factors(self.diamond(), 18 * KIB) == [1, 2]
+
+    def test_a_union_that_needs_more_instances_than_any_part_stays_apart(self) -> None:
+        graph = self.diamond()
+
+        assert operators(graph, 11 * KIB) == [["conv1"], ["conv2", "conv3"], ["conv4", "conv5"], ["concat1"]]
+        assert factors(graph, 11 * KIB) == [1, 2, 2, 2]
+        assert "needs 4 instances instead of 2" in grouped(graph, 11 * KIB)[1].reason
+
+    def test_with_room_for_one_image_of_the_union_they_merge(self) -> None:
+        assert factors(self.diamond(), 12 * KIB) == [1, 2]
+
+
 class TestPatterns:
     def test_straight_a_producer_and_its_only_consumer(self) -> None:
         net = Net()

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.graphturbo.exact_order import exact_order
-from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
+from scheduler.graphturbo.ordering import (
+    breadth_first,
+    depth_first,
+    depth_first_steps,
+    heaviest_first,
+    peak_live_bytes,
+)
 
 STAGES = {"a": 8, "b": 4, "c": 2, "d": 1}
 INSTANCES = [f"{stage}{number}" for stage, count in STAGES.items() for number in range(1, count + 1)]
@@ -53,6 +59,21 @@ class TestFigure7:
 
     def test_depth_first_takes_the_last_instance_that_is_ready(self) -> None:
         assert named(depth_first(range(15), pyramid())) == "a8 a7 b4 a6 a5 b3 c2 a4 a3 b2 a2 a1 b1 c1 d1"
+
+    def test_the_lists_change_as_in_the_figures_steps(self) -> None:
+        """Figs. 7b to 7e: visit, ready and order."""
+        steps = [
+            (named(list(lists.visit)), named(lists.ready), named(lists.order))
+            for lists in depth_first_steps(range(15), pyramid())
+        ]
+
+        assert steps[:4] == [
+            ("b1 b2 b3 b4 c1 c2 d1", "a1 a2 a3 a4 a5 a6 a7 a8", ""),
+            ("b1 b2 b3 c1 c2 d1", "a1 a2 a3 a4 a5 a6 a7 b4", "a8"),
+            ("b1 b2 b3 c1 c2 d1", "a1 a2 a3 a4 a5 a6 b4", "a8 a7"),
+            ("b1 b2 b3 c1 d1", "a1 a2 a3 a4 a5 a6 c2", "a8 a7 b4"),
+        ]
+        assert len(steps) == 1 + 15
 
     def test_depth_first_has_the_shape_of_figure_3b(self) -> None:
         stages = "".join(INSTANCES[place][0] for place in depth_first(range(15), pyramid()))
