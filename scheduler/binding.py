@@ -1,7 +1,7 @@
 """Binding a tile of a tensor to cores: into how many parts each dimension is cut, one part per core."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +19,10 @@ class Binding:
     def cores(self) -> int:
         """Cores that get a part."""
         return math.prod(self.factors)
+
+    def binds(self, dims: Iterable[int]) -> bool:
+        """Return whether any of ``dims`` is cut."""
+        return any(self.factors[dim] > 1 for dim in dims)
 
     def part(self, box: Box, core: int) -> Box:
         """Return the part of ``box`` that ``core`` holds."""
@@ -41,14 +45,19 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(d for d in range(number, 0, -1) if number % d == 0)
 
 
-def plain_binding(extents: Sequence[int], order: Sequence[int], cores: int) -> Binding:
+def plain_binding(
+    extents: Sequence[int], order: Sequence[int], cores: int, unbound: Collection[int] = ()
+) -> Binding:
     """Return GraphTurbo's plain binding (section 3.4): as many cores as divide each dimension, outermost first.
 
-    The paper tries 8, 4, 2, 1 for its 8 cores; here the divisors of the cores that are left, largest first.
+    The paper tries 8, 4, 2, 1 for its 8 cores; here the divisors of the cores that are left, largest first. Dimensions
+    in ``unbound`` are annotated as not to be bound.
     """
     factors = [1] * len(extents)
     left = cores
     for dim in order:
+        if dim in unbound:
+            continue
         factors[dim] = next(d for d in divisors(left) if extents[dim] % d == 0)
         left //= factors[dim]
     return Binding(tuple(factors), tuple(order))

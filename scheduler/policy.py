@@ -78,8 +78,15 @@ def policy_label(policy: Policy) -> str:
     for field in dataclasses.fields(policy):  # type: ignore[arg-type]
         value = getattr(policy, field.name)
         if value != field.default:
-            changed.append(f"{field.name}={str(value).lower() if isinstance(value, bool) else value}")
+            changed.append(f"{field.name}={_shown(value)}")
     return f"{policy.name}({','.join(changed)})" if changed else policy.name
+
+
+def _shown(value: object) -> str:
+    """Return an option's value as it is written on the command line."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _from_table(name: str) -> type[Any]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.assemble import stored
-from scheduler.graphturbo.core_binding import Reading, bind_runs
+from scheduler.graphturbo.core_binding import Reading, Unbound, bind_runs
 from scheduler.graphturbo.instances import InstanceGraph, Part
 from scheduler.schedule import Instance, LayerRun, Piece
 from workloads.graph import Graph
@@ -32,7 +32,9 @@ class _Written:
     box: tuple[tuple[int, int], ...]
 
 
-def bind_instances(graph: Graph, parts: InstanceGraph, order: Sequence[int], cores: int) -> BoundInstances:
+def bind_instances(
+    graph: Graph, parts: InstanceGraph, order: Sequence[int], cores: int, unbound: Unbound | None = None
+) -> BoundInstances:
     """Return the instances of ``parts`` in ``order``, all pieces still in DDR."""
     written: list[_Written] = []
     holding: dict[str, list[int]] = {}
@@ -62,7 +64,7 @@ def bind_instances(graph: Graph, parts: InstanceGraph, order: Sequence[int], cor
         Reading(part.layer, part.box, tuple((written[p].run, name) for name, held in reads[i].items() for p in held))
         for i, (_, part) in enumerate(flat)
     ]
-    bound = bind_runs(readings, cores)
+    bound = bind_runs(readings, cores, unbound)
     pieces = tuple(stored(graph, w.tensor, w.box, "ddr", bound.bindings[w.run]) for w in written)
     runs: dict[int, list[LayerRun]] = {number: [] for number in order}
     for i, (number, part) in enumerate(flat):

@@ -9,13 +9,14 @@ The readings of each algorithm, and what departs from it, are stated where it is
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from hw_models import ClusteredDsa
 from scheduler.device import DsaDevice
 from scheduler.graphturbo.bound import bind_instances
+from scheduler.graphturbo.core_binding import unbound_dims
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
@@ -30,6 +31,14 @@ _STAGING_SHARE = 0.5
 _HEADROOMS = (0.0, 0.15, 0.3)
 """Shares of the local buffers that grouping leaves free, tried in turn until nothing is spilled: halos that cores
 exchange, and parts that do not divide evenly, are not in Algorithm 1's footprint."""
+
+
+_Annotation = Annotated[str, Field(pattern=r"^.+:[0-9]{1,3}$")]
+
+
+def _listed(value: object) -> object:
+    """Take a list apart that the command line has as one word."""
+    return value.split(",") if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
@@ -58,6 +67,8 @@ class GraphTurbo:
     spill: Literal["longest", "latest"] = "longest"
     """What leaves a buffer that is full: the tensor with the longest life (section 4.3), or, not in the paper, the one
     written last, which stays out of the way of those that are read often."""
+    unbound: Annotated[tuple[_Annotation, ...], BeforeValidator(_listed)] = ()
+    """Dimensions annotated as not to be bound to cores (section 3.4): ``conv1:2``, or ``*:2`` for all tensors."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
@@ -83,7 +94,9 @@ class GraphTurbo:
     def _scheduled(self, graph: Graph, spec: ClusteredDsa, dtype: str, headroom: float) -> Schedule:
         plan, grouped = self._grouped(graph, spec, headroom)
         parts = self._split(plan, grouped)
-        bound = bind_instances(graph, parts, self._ordered(parts), spec.cores_per_cluster)
+        bound = bind_instances(
+            graph, parts, self._ordered(parts), spec.cores_per_cluster, unbound_dims(graph, self.unbound)
+        )
         placed = place_pieces(bound.runs, bound.pieces, self._capacity(spec), bound.shared)
         return Schedule(
             graph, plan, dtype, bound.instances, placed, self.name, overlaps_layers=self.instruction_scheduling,

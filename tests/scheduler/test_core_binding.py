@@ -1,10 +1,16 @@
 """Algorithm 4: a producer is bound as its reader needs it, unless two readers disagree."""
 
 import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from scheduler.graphturbo.core_binding import Reading, bind_runs, infer_binding
+from hw_models import load_hardware
+from scheduler import ScheduleError, make_policy, policy_label
+from scheduler.graphturbo.core_binding import Reading, bind_runs, infer_binding, unbound_dims
 from scheduler.layers import layer_of
+from tests.graphs import networks
 from workloads import Graph, import_onnx
 from workloads.loopnest import full_box
 
@@ -83,3 +89,59 @@ def test_a_matrix_product_bound_along_its_columns_infers_nothing_for_its_rows() 
     assert bound.bindings[1].factors == (1, 8)
     assert infer_binding(product, bound.bindings[1], "a", relu, 8) is None
     assert bound.bindings[0].factors == (1, 8)  # its own plain binding
+
+
+class TestAnnotatedDimensions:
+    """Section 3.4: dimensions that cannot be bound to cores."""
+
+    @staticmethod
+    def transposed() -> Graph:
+        nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Transpose", ["a"], ["b"], perm=[1, 0])]
+        return network(nodes, [16, 8], {}, ["b"])
+
+    def test_the_plain_binding_goes_on_to_the_next_dimension(self) -> None:
+        graph = self.transposed()
+
+        bound = bind_runs(readings(graph), 8, unbound_dims(graph, ["b:0"]))
+
+        assert [b.factors for b in bound.bindings] == [(8, 1), (1, 8)]
+
+    def test_a_binding_that_binds_one_of_the_producers_is_not_inherited(self) -> None:
+        graph = self.transposed()
+
+        bound = bind_runs(readings(graph), 8, unbound_dims(graph, ["a:1"]))
+
+        assert [b.factors for b in bound.bindings] == [(8, 1), (8, 1)]  # without: (1, 8), as b wants it
+        assert not bound.mismatched
+
+    def test_a_tensor_of_which_nothing_may_be_bound_is_computed_on_one_core(self) -> None:
+        graph = self.transposed()
+
+        bound = bind_runs(readings(graph), 8, unbound_dims(graph, ["*:0", "*:1"]))
+
+        assert [b.cores for b in bound.bindings] == [1, 1]
+
+    @pytest.mark.parametrize("annotation", ["c:0", "a:2", "[a:0"])
+    def test_an_annotation_that_no_tensor_matches_is_refused(self, annotation: str) -> None:
+        with pytest.raises(ScheduleError, match=r"network: no tensor .* could be left unbound"):
+            unbound_dims(self.transposed(), [annotation])
+
+    def test_the_command_line_has_them_in_one_word(self) -> None:
+        policy = make_policy("graphturbo", {"unbound": "*:2,*:3"})
+
+        assert policy == make_policy("graphturbo", {"unbound": ["*:2", "*:3"]})
+        assert policy_label(policy) == "graphturbo(unbound=*:2,*:3)"
+
+    @pytest.mark.parametrize("annotation", ["a", ":1", "a:x", "a:-1", "a:1234"])
+    def test_what_is_no_annotation_is_refused(self, annotation: str) -> None:
+        with pytest.raises(ScheduleError, match="option unbound"):
+            make_policy("graphturbo", {"unbound": [annotation]})
+
+    @settings(max_examples=30, deadline=None)
+    @given(graph=networks(), dims=st.sets(st.integers(0, 1), min_size=1))
+    def test_no_layer_of_any_network_is_bound_along_one(self, graph: Graph, dims: set[int]) -> None:
+        policy = make_policy("graphturbo", {"unbound": [f"*:{dim}" for dim in dims]})
+
+        schedule = policy.schedule(graph, load_hardware("stcp920"), "fp16")
+
+        assert all(run.binding.factors[dim] == 1 for run in schedule.runs for dim in dims if dim < len(run.box))
