@@ -199,10 +199,15 @@ def check_program(program: Program, machine: Machine) -> None:
     for buffer in program.buffers:
         if base_name(buffer.memory) not in machine.memories:
             raise ProgramError(f"buffer {buffer.label!r}: {machine.name} has no memory {buffer.memory!r}")
+    known_units: set[str] = set()
+    known_ends: set[tuple[str, str]] = set()
     for instruction in program.instructions:
-        if base_name(instruction.unit) not in machine.units:
-            raise ProgramError(f"{instruction.label}: {machine.name} has no unit {instruction.unit!r}")
-        if isinstance(instruction, Transfer):
+        if instruction.unit not in known_units:
+            if base_name(instruction.unit) not in machine.units:
+                raise ProgramError(f"{instruction.label}: {machine.name} has no unit {instruction.unit!r}")
+            known_units.add(instruction.unit)
+        if isinstance(instruction, Transfer) and (instruction.source, instruction.destination) not in known_ends:
             for memory in (instruction.source, instruction.destination):
                 if base_name(memory) not in machine.memories:
                     raise ProgramError(f"{instruction.label}: {machine.name} has no memory {memory!r}")
+            known_ends.add((instruction.source, instruction.destination))

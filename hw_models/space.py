@@ -12,6 +12,8 @@ from typing import NamedTuple
 import simpy
 from simpy.events import EventPriority
 
+from hw_models.signals import Signal
+
 _LAST = EventPriority(2)
 
 
@@ -28,7 +30,7 @@ class _EndOfInstant(simpy.Event):
 class _Request:
     """What one instruction waits for: as many wishes as are missing."""
 
-    granted: simpy.Event
+    granted: Signal
     missing: int = 0
 
 
@@ -93,7 +95,7 @@ class SharedSpace:
 
         Its value is the position of the instruction that gave back what was missing, as far as anything was.
         """
-        request = _Request(self._env.event())
+        request = _Request(Signal(self._env))
         for buffer, port, size_bytes in wishes:
             request.missing += 1
             self._ports.setdefault(buffer, []).append(port)
@@ -107,7 +109,10 @@ class SharedSpace:
             space = self.spaces[port]
             space.used_bytes -= space.held_bytes.pop(buffer)
             space.freed_by = position
-            self._settle_later(port)
+            if space.waiting or space.new:
+                self._settle_later(port)
+            else:
+                space.note(int(self._env.now))
 
     def _settle_later(self, port: int) -> None:
         if not self._changed:
@@ -117,10 +122,13 @@ class SharedSpace:
     def settle(self) -> None:
         """Grant what the changes of this instant allow; only the last instant of a run needs the call."""
         changed, self._changed = self._changed, {}
+        granted: list[tuple[Signal, int]] = []
         for port in changed:
             space = self.spaces[port]
             for wish in space.grant():
                 wish.request.missing -= 1
                 if not wish.request.missing:
-                    wish.request.granted.succeed(space.freed_by)
+                    granted.append((wish.request.granted, space.freed_by))
             space.note(int(self._env.now))
+        for signal, freed_by in granted:  # only now: whoever goes on may give back and ask again
+            signal.fire(freed_by)
