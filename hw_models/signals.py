@@ -4,11 +4,10 @@ import simpy
 
 
 class Signal(simpy.Event):
-    """An event for one process, fired from a callback: the process goes on there and then."""
+    """An event that one process waits for, fired from a callback: the process goes on there and then."""
 
     def fire(self, value: object = None) -> None:
-        """Let whoever waits for the signal go on with ``value``; to be called once, and not from within a process."""
+        """Let the process that waits go on with ``value``: once, and not from within another process."""
         self._ok, self._value = True, value
-        callbacks, self.callbacks = self.callbacks, None
-        for callback in callbacks:
+        for callback in self.callbacks:
             callback(self)
