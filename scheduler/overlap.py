@@ -7,7 +7,7 @@ waits for the tiles that hold what it reads, and the next ones likewise.
 
 from collections.abc import Mapping, Sequence
 
-from fusion.regions import required_regions
+from fusion.translation import placed_regions
 from scheduler.occupancy import OpenRun
 from scheduler.schedule import LayerRun, Piece
 from scheduler.tiling import Tiling
@@ -64,7 +64,7 @@ class TileWaits:
             box.append((begin, min(begin + extent, hi)))
         if any(lo == hi for lo, hi in box):
             return {}
-        return required_regions(run.layer.graph, run.layer.ops, {run.layer.sink.name: tuple(box)})
+        return placed_regions(run.layer.graph, run.layer.ops, {run.layer.sink.name: tuple(box)}, once=True)
 
 
 def _last_tile(writer: OpenRun, core: int, need: Box) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fusion.plan import FusionPlan
-from fusion.regions import required_regions
+from fusion.translation import placed_regions
 from scheduler.binding import Binding, sample_cores
 from scheduler.work import Layer
 from workloads.graph import Graph
@@ -58,9 +58,13 @@ class LayerRun:
 
 def whole_needs(run: LayerRun) -> Mapping[str, Box]:
     """Return the box of every tensor that ``run`` needs on all cores together."""
-    layer = run.layer
+    return layer_needs(run.layer, run.box)
+
+
+def layer_needs(layer: Layer, box: Box) -> Mapping[str, Box]:
+    """Return the box of every tensor that ``layer`` needs for ``box`` of its output."""
     return layer.graph.derived(
-        ("needs", layer.ops, run.box), lambda: required_regions(layer.graph, layer.ops, {layer.sink.name: run.box})
+        ("needs", layer.ops, box), lambda: placed_regions(layer.graph, layer.ops, {layer.sink.name: box})
     )
 
 
@@ -74,9 +78,9 @@ def core_needs(run: LayerRun, pieces: Sequence[Piece]) -> Mapping[int, Mapping[s
     aligned = all(len(held) == 1 and pieces[held[0]].box == needs.get(name) for name, held in run.reads.items())
     cores = sample_cores(binding) if aligned else tuple(range(binding.cores))
 
-    def compute() -> dict[int, dict[str, Box]]:
+    def compute() -> dict[int, Mapping[str, Box]]:
         parts = {core: binding.part(run.box, core) for core in cores}
-        return {c: required_regions(layer.graph, layer.ops, {layer.sink.name: part}) for c, part in parts.items()}
+        return {c: placed_regions(layer.graph, layer.ops, {layer.sink.name: part}) for c, part in parts.items()}
 
     return layer.graph.derived(("core needs", layer.ops, run.box, binding, cores), compute)
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusion.plan import FusionPlan
-from fusion.regions import required_regions
+from fusion.translation import placed_regions
 from scheduler.graphturbo.splitting import Split
 from scheduler.layers import layers_by_pattern
+from scheduler.schedule import layer_needs
 from scheduler.work import Layer
 from workloads.graph import Graph
 from workloads.loopnest import Box, box_volume, full_box, intersect
@@ -92,13 +93,13 @@ def _instance(
 ) -> SubGraphInstance:
     graph, ops = plan.graph, plan.groups[group].ops
     wanted = _wanted(graph, ops, split, index)
-    regions = required_regions(graph, ops, wanted)
+    regions = placed_regions(graph, ops, wanted)
     parts, writes = [], {}
     for layer in layers:
         box = regions.get(layer.sink.name)
         if box is None:
             continue
-        near = required_regions(graph, layer.ops, {layer.sink.name: box})
+        near = layer_needs(layer, box)
         needs = {n: near[n] for n in layer.inputs if n in near and graph.tensors[n].role == "activation"}
         parts.append(Part(layer, box, needs))
         for name in layer.outputs:
