@@ -14,12 +14,11 @@ Make = Callable[..., AnyInstruction]
 @dataclass(slots=True)
 class _Draft:
     make: Make
-    unit: str
-    layer: int
-    duration_ps: int
+    step: Step
     layer_run: int
-    is_transfer: bool
     after: dict[int, None]
+    behind: dict[int, None] = field(default_factory=dict)
+    """Instructions that allocate what this one frees."""
     allocates: list[int] = field(default_factory=list)
     frees: list[int] = field(default_factory=list)
 
@@ -48,7 +47,8 @@ class ProgramBuilder:
     ) -> int:
         """Append an instruction on ``unit`` that takes ``duration_ps`` if nobody is in its way; return its position."""
         waits = dict.fromkeys(after)
-        self._drafts.append(_Draft(make, unit, self._layer, duration_ps, self._layer_run, is_transfer, waits))
+        step = Step(unit, self._layer, duration_ps, waits, is_transfer=is_transfer)
+        self._drafts.append(_Draft(make, step, self._layer_run, waits))
         self._followed.update(waits)
         return len(self._drafts) - 1
 
@@ -68,7 +68,10 @@ class ProgramBuilder:
 
     def free(self, position: int, buffer: int) -> None:
         """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
-        self._drafts[position].frees.append(buffer)
+        draft, allocator = self._drafts[position], self._allocated_by[buffer]
+        draft.frees.append(buffer)
+        if allocator != position:
+            draft.behind[allocator] = None
 
     def enter(self, first: int, waits: Iterable[int]) -> None:
         """Let all instructions from ``first`` on that wait for nothing wait for ``waits``."""
@@ -98,8 +101,6 @@ class ProgramBuilder:
         return Program(instructions, tuple(self._buffers), clusters, cores, scopes)
 
     def _begin_order(self) -> list[int]:
-        steps = []
-        for position, draft in enumerate(self._drafts):
-            allocated = {self._allocated_by[buffer] for buffer in draft.frees} - {position}
-            steps.append(Step(draft.unit, draft.layer, draft.duration_ps, draft.after, allocated, draft.is_transfer))
-        return begin_order(steps)
+        for draft in self._drafts:
+            draft.step.behind = [allocator for allocator in draft.behind if allocator not in draft.after]
+        return begin_order([draft.step for draft in self._drafts])

@@ -67,6 +67,10 @@ class DsaDevice:
     clusters: int
     _chosen: dict[int, tuple[LoopNest, str]] = field(default_factory=dict, compare=False, repr=False)
     """The unit of each nest seen so far, by identity: chosen on its first tile, kept for the others."""
+    _spent: dict[tuple[int, str], tuple[TileWork, dict[str, int]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """The time per unit of each tile seen so far, by identity."""
 
     @property
     def cores_per_cluster(self) -> int:
@@ -119,18 +123,30 @@ class DsaDevice:
     def path_startup_ps(self) -> int:
         return self.spec.on_chip_path.startup_ps
 
+    @cached_property
+    def _channels(self) -> dict[str, tuple[int, float]]:
+        """Per unit that moves data: its start-up, and the bytes per picosecond when all clusters load."""
+        dma, path = self.spec.dma, self.spec.on_chip_path
+        on_chip = path.startup_ps, path.bandwidth_bytes_per_s / PS_PER_S
+        return {
+            "dma_load": (dma.load.startup_ps, self.ddr_bytes_per_ps),
+            "dma_store": (dma.store.startup_ps, self.ddr_bytes_per_ps),
+            "path_load": on_chip, "path_store": on_chip, "broadcast": on_chip,
+        }  # fmt: skip
+
     def transfer_ps(self, unit: str, size_bytes: int) -> int:
-        """Return the time of one transfer on ``unit`` when all clusters load and nothing else is in its way."""
-        if unit.startswith("dma"):
-            channel = self.spec.dma.store if unit == "dma_store" else self.spec.dma.load
-            return channel.startup_ps + int(size_bytes / self.ddr_bytes_per_ps)
-        path = self.spec.on_chip_path
-        return path.startup_ps + int(size_bytes * PS_PER_S / path.bandwidth_bytes_per_s)
+        """Return the time of one transfer on ``unit`` when nothing else is in its way."""
+        startup_ps, bytes_per_ps = self._channels[unit]
+        return startup_ps + int(size_bytes / bytes_per_ps)
 
     def compute_ps(self, work: TileWork, dtype: str) -> dict[str, int]:
+        known = self._spent.get((id(work), dtype))
+        if known is not None:
+            return known[1]
         spent: dict[str, int] = {}
         for assigned in self.assign(work, dtype):
             spent[assigned.unit] = spent.get(assigned.unit, 0) + assigned.duration_ps
+        self._spent[id(work), dtype] = work, spent
         return spent
 
     def assign(self, work: TileWork, dtype: str) -> list["Assignment"]:

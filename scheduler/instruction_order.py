@@ -9,7 +9,7 @@ duration is that of the instruction alone. Instructions of one layer on one unit
 
 import heapq
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 
@@ -20,8 +20,8 @@ class Step:
     unit: str
     layer: int
     duration_ps: int
-    after: Iterable[int]
-    behind: Iterable[int] = ()
+    after: Collection[int]
+    behind: Collection[int] = ()
     """Instructions that only have to come before it in the program."""
     is_transfer: bool = False
 
@@ -52,12 +52,9 @@ class _Queue:
 
 def begin_order(steps: Sequence[Step]) -> list[int]:
     """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
-    followers = _followers(steps)
-    waiting = [0] * len(steps)
-    for following in followers:
-        for position, _ in following:
-            waiting[position] += 1
-    rest_ps = _rest_ps(steps, followers)
+    followers = _Followers(steps)
+    waiting = followers.waits
+    rest_ps = followers.rest_ps(steps)
     queues = {step.unit: _Queue() for step in steps}
     units = list(queues.values())
     earliest_ps = [0] * len(steps)
@@ -68,49 +65,53 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
     while len(order) < len(steps):
         queue = min(units, key=_start_ps)
         start_ps = queue.start_ps
-        while queue.later and queue.later[0][0] <= start_ps:
-            position = heapq.heappop(queue.later)[1]
+        later, ready = queue.later, queue.ready
+        while later and later[0][0] <= start_ps:
+            position = heapq.heappop(later)[1]
             step = steps[position]
-            heapq.heappush(queue.ready, (step.layer if step.is_transfer else -rest_ps[position], position))
-        position = heapq.heappop(queue.ready)[1]
+            heapq.heappush(ready, (step.layer if step.is_transfer else -rest_ps[position], position))
+        position = heapq.heappop(ready)[1]
         order.append(position)
         end_ps = start_ps + steps[position].duration_ps
         queue.busy_until(end_ps)
-        for follower, until_end in followers[position]:
-            earliest_ps[follower] = max(earliest_ps[follower], end_ps if until_end else start_ps)
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                queues[steps[follower].unit].push(earliest_ps[follower], follower)
+        for time_ps, those in ((end_ps, followers.of_end[position]), (start_ps, followers.of_begin[position])):
+            for follower in those:
+                earliest_ps[follower] = max(earliest_ps[follower], time_ps)
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    queues[steps[follower].unit].push(earliest_ps[follower], follower)
     return order
 
 
 _start_ps = operator.attrgetter("start_ps")
 
 
-def _followers(steps: Sequence[Step]) -> list[list[tuple[int, bool]]]:
-    """Return by instruction those that come after it, and whether they wait for its end or only for its begin."""
-    followers: list[list[tuple[int, bool]]] = [[] for _ in steps]
-    last: dict[tuple[str, int], int] = {}
-    for position, step in enumerate(steps):
-        for before in step.after:
-            followers[before].append((position, True))
-        for before in step.behind:
-            followers[before].append((position, False))
-        chain = step.unit, step.layer
-        if chain in last:
-            followers[last[chain]].append((position, not step.is_transfer))
-        last[chain] = position
-    return followers
+class _Followers:
+    """By instruction: those that wait for its end, and those that wait for its begin only."""
 
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.of_end: list[list[int]] = [[] for _ in steps]
+        self.of_begin: list[list[int]] = [[] for _ in steps]
+        self.waits: list[int] = []
+        """By instruction: how many it waits for."""
+        last: dict[tuple[str, int], int] = {}
+        for position, step in enumerate(steps):
+            for before in step.after:
+                self.of_end[before].append(position)
+            for before in step.behind:
+                self.of_begin[before].append(position)
+            chain = step.unit, step.layer
+            before = last.get(chain, -1)
+            if before >= 0:
+                (self.of_begin if step.is_transfer else self.of_end)[before].append(position)
+            last[chain] = position
+            self.waits.append(len(step.after) + len(step.behind) + (before >= 0))
 
-def _rest_ps(steps: Sequence[Step], followers: Sequence[Sequence[tuple[int, bool]]]) -> list[int]:
-    """Return by instruction the longest time from its begin to the end of the program."""
-    rest = [0] * len(steps)
-    for position in range(len(steps) - 1, -1, -1):
-        duration_ps = steps[position].duration_ps
-        rest[position] = max(
-            (rest[follower] + (duration_ps if until_end else 0) for follower, until_end in followers[position]),
-            default=0,
-        )
-        rest[position] = max(rest[position], duration_ps)
-    return rest
+    def rest_ps(self, steps: Sequence[Step]) -> list[int]:
+        """Return by instruction the longest time from its begin to the end of the program."""
+        rest = [0] * len(steps)
+        for position in range(len(steps) - 1, -1, -1):
+            behind_ps = max([rest[follower] for follower in self.of_end[position]], default=0)
+            beside_ps = max([rest[follower] for follower in self.of_begin[position]], default=0)
+            rest[position] = max(steps[position].duration_ps + behind_ps, beside_ps)
+        return rest

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hw_models import Buffer
 from scheduler.emitting import SLOTS, Emitting
 from scheduler.prefetch import Ahead, Burst, Entry, Prefetch, ahead_room
-from scheduler.tiling import burst_bytes
+from scheduler.tiling import Route, burst_bytes
 from scheduler.work import DEPTH, TileWork
 
 _DDR_TO_GLOBAL = ("ddr", "global_buffer")
@@ -21,10 +21,17 @@ _GLOBAL_TO_LOCAL = ("global_buffer", "local_buffer")
 
 @dataclass(slots=True)
 class _Operand:
-    """The versions of one streamed operand so far."""
+    """One streamed operand: what chooses its version, and the versions so far."""
 
-    place: tuple[object, ...] | None = None
-    """Position of the tile that the current version belongs to."""
+    route: Route
+    dims: tuple[int, ...]
+    """Of the sink: the tile's position along them chooses the version; with ``by_depth`` also the step in depth."""
+    by_depth: bool
+    shared: bool
+    """Whether one read of the global buffer serves several cores."""
+    is_weight: bool
+    place: tuple[int, ...] | None = None
+    """What chose the current version."""
     buffer: int = -1
     users: list[int] = field(default_factory=list)
     """For each version: the last instruction that uses it."""
@@ -36,7 +43,7 @@ class _Staged:
 
     left_bytes: int
     buffer: int = -1
-    versions: dict[tuple[object, ...], int] = field(default_factory=dict)
+    versions: dict[tuple[int, ...], int] = field(default_factory=dict)
     """The DMA transfer that brought each version."""
     ahead_bytes: int = 0
     """Fetched beyond the versions used so far."""
@@ -48,17 +55,27 @@ class OperandLoader:
     def __init__(self, emitting: Emitting, prefetch: Prefetch | None) -> None:
         self._at = emitting
         self._prefetch = prefetch
-        tiling = emitting.place.tiling
-        self._operands = {name: _Operand() for name in tiling.loads}
+        place, tiling = emitting.place, emitting.place.tiling
+        self._operands = {name: self._operand(name) for name in tiling.loads}
         self._ahead = {name: Ahead(*parts) for name, parts in tiling.ahead.items()}
-        largest = emitting.place.run.layer.tile_work(tiling.tile, tiling.depth) if tiling.ahead else None
+        largest = place.run.layer.tile_work(tiling.tile, tiling.depth) if tiling.ahead else None
         self._version_bytes = {} if largest is None else {n: self._cluster_bytes(n, largest) for n in tiling.ahead}
         """Of the operands that are fetched ahead: bytes for all cores of a version that no edge cuts short."""
+        shared_bytes = prefetch.shared.capacity_bytes if prefetch is not None else 0
+        self._burst_room = ahead_room(shared_bytes, max(len(tiling.ahead), 1))
+        """Bytes of the global buffer's window that one operand has for one burst, while another leaves."""
         self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
         self._passed: list[tuple[int, ...]] = []
         """On-chip transfers of each tile that came through the global buffer."""
         self._last_burst: dict[str, int] = {}
         self._last_transfer: dict[str, int] = {}
+
+    def _operand(self, name: str) -> _Operand:
+        place = self._at.place
+        depends = place.run.layer.dependencies.get(name, frozenset())
+        dims, route = tuple(sorted(depends - {DEPTH})), place.routes[name]
+        is_weight = place.run.layer.graph.tensors[name].role == "weight"
+        return _Operand(route, dims, DEPTH in depends, place.broadcast and route.sharing > 1, is_weight)
 
     def used_by(self, position: int) -> None:
         """Note that the instruction at ``position`` uses the current version of every operand."""
@@ -71,9 +88,8 @@ class OperandLoader:
         place = self._at.place
         changing = []
         for name, operand in self._operands.items():
-            depends = place.run.layer.dependencies.get(name, frozenset())
-            version = tuple(where for dim, where in enumerate(position) if dim in depends)
-            if DEPTH in depends:
+            version = tuple([position[dim] for dim in operand.dims])
+            if operand.by_depth:
                 version = (*version, depth_step)
             if version != operand.place:
                 operand.place = version
@@ -85,8 +101,8 @@ class OperandLoader:
         if not changing:
             return transfers
         waits = self._free_slots(changing)
-        exclusive = [name for name in changing if not self._is_shared(name)]
-        shared = [name for name in changing if self._is_shared(name)]
+        exclusive = [name for name in changing if not self._operands[name].shared]
+        shared = [name for name in changing if self._operands[name].shared]
         kept = [load for name in changing if (load := self._from_global(name, work)) >= 0]
         passing = [name for name in changing if name not in place.tiling.staged]
         fetched, buffer = self._from_ddr(passing, work, waits)
@@ -104,7 +120,7 @@ class OperandLoader:
         for name in changing:
             owner = moved[-1] if name in shared else moved[0]
             self._last_transfer[name] = owner
-            self._allocate_operand(name, owner, work, name in shared)
+            self._allocate_operand(name, owner, work)
         return [*transfers, *moved]
 
     def _load_ahead(self, names: list[str], work: TileWork) -> list[int]:
@@ -127,25 +143,19 @@ class OperandLoader:
         names = [name for name in names if name not in large]
         bursts = self._bursts(names)
         for shared in (False, True):
-            alike = [name for name in names if self._is_shared(name) is shared]
+            alike = [name for name in names if self._operands[name].shared is shared]
             if alike:
                 loads = (bursts[name].load for name in alike)
                 after = tuple(dict.fromkeys((*waits, *loads)))
                 transfers.append(self._to_cores(alike, work, shared, after))
             for name in alike:
-                self._allocate_operand(name, transfers[-1], work, shared)
+                self._allocate_operand(name, transfers[-1], work)
                 bursts[name].left -= 1
                 if not bursts[name].left:
                     self._at.builder.free(transfers[-1], bursts[name].buffer)
                     bursts[name].entry.user = transfers[-1]
         self._prefetch.local.filled_by(transfers)
         return transfers
-
-    @property
-    def _burst_room(self) -> int:
-        """Bytes of the global buffer's window that one operand has for one burst, while another leaves."""
-        assert self._prefetch is not None
-        return ahead_room(self._prefetch.shared.capacity_bytes, len(self._ahead))
 
     def _cluster_bytes(self, name: str, work: TileWork) -> int:
         """Return the bytes of an operand's tile for all cores."""
@@ -156,6 +166,7 @@ class OperandLoader:
         """Bring a version that is larger than a burst: chunk after chunk through the global buffer's window."""
         assert self._prefetch is not None
         left = self._ahead[name].take(self._cluster_bytes(name, work), 1)
+        shared = self._operands[name].shared
         transfers: list[int] = []
         chunks = -(-left // self._burst_room)
         for chunk in range(chunks):
@@ -165,10 +176,10 @@ class OperandLoader:
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (self._prefetch.launch, *room))
             self._prefetch.shared.filled_by((load,))
             buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
-            transfers.append(self._to_cores([name], work, self._is_shared(name), (*waits, load), (chunk, chunks)))
+            transfers.append(self._to_cores([name], work, shared, (*waits, load), (chunk, chunks)))
             self._at.builder.free(transfers[-1], buffer)
             entry.user = transfers[-1]
-        self._allocate_operand(name, transfers[0], work, self._is_shared(name))
+        self._allocate_operand(name, transfers[0], work)
         return transfers
 
     def _bursts(self, names: list[str]) -> dict[str, Burst]:
@@ -197,9 +208,6 @@ class OperandLoader:
                 self._ahead[name].burst = Burst(load, buffer, entry, versions)
         found = ((name, self._ahead[name].burst) for name in names)
         return {name: burst for name, burst in found if burst is not None}
-
-    def _is_shared(self, name: str) -> bool:
-        return self._at.place.broadcast and self._at.place.routes[name].sharing > 1
 
     def _free_slots(self, changing: list[str]) -> tuple[int, ...]:
         """Return the last uses of the versions whose slots are filled now, and end the current versions' lives."""
@@ -262,25 +270,27 @@ class OperandLoader:
         ``part``: which chunk of how many.
         """
         chunk, chunks = part
-        whole = sum(math.ceil(work.operand_bytes[name] * self._at.place.routes[name].streamed) for name in names)
+        operands = [self._operands[name] for name in names]
+        whole = sum([self._streamed_bytes(name, work) for name in names])
         streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
-        tensors = self._at.place.run.layer.graph.tensors
-        what = "weights" if all(tensors[name].role == "weight" for name in names) else "tile"
+        what = "weights" if all(operand.is_weight for operand in operands) else "tile"
         if not one_for_all:
             return self._at.transfer("path_load", what, _GLOBAL_TO_LOCAL, streamed, after)
         cores = self._at.place.run.binding.cores
-        sharing = min(self._at.place.routes[name].sharing for name in names)
+        sharing = min([operand.route.sharing for operand in operands])
         distinct = -(-streamed * cores // sharing)
         return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
 
-    def _allocate_operand(self, name: str, owner: int, work: TileWork, shared: bool) -> None:
+    def _streamed_bytes(self, name: str, work: TileWork) -> int:
+        """Return what one core gets of an operand's tile."""
+        return math.ceil(work.operand_bytes[name] * self._operands[name].route.streamed)
+
+    def _allocate_operand(self, name: str, owner: int, work: TileWork) -> None:
         """Give the operand's new version its space in the local buffers."""
-        route = self._at.place.routes[name]
-        size = math.ceil(work.operand_bytes[name] * route.streamed)
-        cluster_wide = shared or not self._at.place.has_global_buffer
-        if cluster_wide:
+        operand, size = self._operands[name], self._streamed_bytes(name, work)
+        if operand.shared or not self._at.place.has_global_buffer:  # a unit of the cluster fills all of them
             size = size * self._at.device.cores_per_cluster
-        self._operands[name].buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size, label=name))
+        operand.buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size, label=name))
 
     def release(self) -> None:
         """End the lives of the last versions."""

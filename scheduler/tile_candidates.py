@@ -5,6 +5,7 @@ however often their tiles go to the cores. Weights that every core gets once can
 """
 
 import math
+import operator
 from collections.abc import Container, Mapping, Sequence
 
 from scheduler.allocation import fit
@@ -52,10 +53,7 @@ class TileCandidates:
         work = request.layer.tile_work(tile, depth)
         counts = [-(-whole // part) for whole, part in zip(request.part, tile, strict=True)]
         steps = 1 if depth is None else -(-self.depth_extent // depth)
-        order, loads = min(
-            ((order, self._loads(order, counts, steps, work)) for order in self._orders),
-            key=lambda option: sum(times * work.operand_bytes[name] for name, times in option[1].items()),
-        )
+        order, loads = self._best_order(counts, steps, work)
         streamed = {name: math.ceil(work.operand_bytes[name] * request.routes[name].streamed) for name in loads}
         output = work.output_bytes if request.output_scope != "local_buffer" else 0
         tiles = math.prod(counts)
@@ -78,16 +76,35 @@ class TileCandidates:
             estimate_ps=estimate_ps(request, choice, self._device),
         )  # fmt: skip
 
-    def _loads(self, order: Sequence[int], counts: Sequence[int], steps: int, work: TileWork) -> dict[str, int]:
-        """Return how often each operand is loaded: once per change of a loop it depends on, or of one outside that."""
-        trips = [*(counts[dim] for dim in order), steps]
-        loops = [*order, DEPTH]
+    def _best_order(
+        self, counts: Sequence[int], steps: int, work: TileWork
+    ) -> tuple[tuple[int, ...], dict[str, int]]:
+        """Return the first of the orders that load fewest bytes, and how often each operand is loaded then."""
+        best: dict[tuple[tuple[int, int], ...], tuple[int, tuple[int, ...], dict[str, int]]] = {}
+        for order in self._orders:
+            trips = [(dim, counts[dim]) for dim in order if counts[dim] > 1]
+            key = tuple(trips)
+            if key not in best:  # orders differ only in the dimensions that are cut
+                loads = self._loads([*trips, (DEPTH, steps)], work)
+                best[key] = sum([n * work.operand_bytes[name] for name, n in loads.items()]), order, loads
+        _, order, loads = min(best.values(), key=_bytes_loaded)
+        return order, loads
+
+    def _loads(self, trips: Sequence[tuple[int, int]], work: TileWork) -> dict[str, int]:
+        """Return how often each operand is loaded: once per change of a loop it depends on, or of one outside that.
+
+        ``trips``: loops and how often they go round, outermost first.
+        """
         loads = {}
         for name in self._request.routes:
             if name in work.operand_bytes:
                 depends = self._depends.get(name, frozenset())
-                inner = max((p for p, loop in enumerate(loops) if loop in depends and trips[p] > 1), default=-1)
-                loads[name] = math.prod(trips[: inner + 1])
+                times = rounds = 1
+                for loop, count in trips:
+                    rounds *= count
+                    if count > 1 and loop in depends:
+                        times = rounds
+                loads[name] = times
         return loads
 
     def _staged(self, loads: Mapping[str, int], work: TileWork, output_bytes: int) -> dict[str, int]:
@@ -164,3 +181,6 @@ class TileCandidates:
             return 0
         tile = output_bytes * self._request.cores
         return 2 * (self._burst // tile * tile + tile) if tile < self._burst else 2 * tile
+
+
+_bytes_loaded = operator.itemgetter(0)

@@ -8,7 +8,7 @@ maps, so halos, broadcasts and recomputation are in the figures without being me
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from scheduler.compiled import CompiledNest
@@ -145,6 +145,9 @@ class Layer:
 
     def tile_work(self, tile: Extents, depth: int | None = None) -> TileWork:
         """Return the work for ``tile`` elements per dimension of the sink; ``depth`` iterations of the depth loop."""
+        return self.graph.derived(("tile work", self.ops, tile, depth), partial(self._tile_work, tile, depth))
+
+    def _tile_work(self, tile: Extents, depth: int | None) -> TileWork:
         graph = self.graph
         need: dict[str, Extents] = {name: self._share(name, tile) for name in self.outputs}
         need[self.sink.name] = tile
