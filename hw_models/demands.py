@@ -59,6 +59,7 @@ class Demands:
         self.capacities_bytes = [memory.capacity_bytes for memory in memories]
         self.bytes_per_ps = [memory.bandwidth_bytes_per_s / PS_PER_S for memory in memories]
         self._known: dict[tuple[object, ...], Demand] = {}
+        self._known_spaces: dict[tuple[object, ...], list[PortBuffer]] = {}
 
     def _port_names(self) -> list[str]:
         program = self._program
@@ -122,6 +123,13 @@ class Demands:
 
     def space(self, buffer: Buffer, instruction: AnyInstruction) -> list[PortBuffer]:
         """Return what ``buffer`` takes of each memory when ``instruction`` allocates it."""
+        key = buffer.memory, buffer.size_bytes * buffer.fan_out, instruction.unit, instruction.active_cores
+        known = self._known_spaces.get(key)
+        if known is None:
+            known = self._known_spaces[key] = self._find_space(buffer, instruction)
+        return known
+
+    def _find_space(self, buffer: Buffer, instruction: AnyInstruction) -> list[PortBuffer]:
         found = []
         ports = self._ports(buffer.memory)
         for port in ports:

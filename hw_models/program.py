@@ -126,11 +126,11 @@ class Program:
         """Return what is wrong with ``instruction``; its buffers join those ``allocated`` so far."""
         if instruction.unit not in self.scopes:
             return f"runs on unknown unit {instruction.unit!r}"
-        if any(not 0 <= before < position for before in instruction.after):
+        if instruction.after and not 0 <= min(instruction.after) <= max(instruction.after) < position:
             return f"waits for {instruction.after}, which are not all before it"
         if _has_negative(instruction):
             return "has a size or count below zero, or no receiver"
-        return self._buffer_mistake(instruction, allocated)
+        return self._buffer_mistake(instruction, allocated) if instruction.allocates or instruction.frees else ""
 
     def _buffer_mistake(self, instruction: AnyInstruction, allocated: set[int]) -> str:
         for buffer in (*instruction.allocates, *instruction.frees):

@@ -84,8 +84,8 @@ class _Search:
     def __init__(self, request: TileRequest, device: ScratchpadDevice) -> None:
         self._request = request
         self._candidates = TileCandidates(request, device)
-        extents = (*request.part, self._candidates.depth_extent)
-        self._limits = tuple(max(size - 1, 0).bit_length() for size in extents)
+        self._extents = (*request.part, self._candidates.depth_extent)
+        self._limits = tuple(max(size - 1, 0).bit_length() for size in self._extents)
         self._found: dict[_Halvings, Tiling] = {}
         self._fits = self._candidates.fits
 
@@ -101,7 +101,9 @@ class _Search:
             best = self._tiling(current)
         tight = any(current)
         for _ in range(MOST_CLIMBS):
-            options = [h for h in self._neighbours(current, trades=tight) if self._allowed(self._tiling(h), best)]
+            most = max(MOST_TILES, _tiles(best))
+            near = (h for h in self._neighbours(current, trades=tight) if self._count(h) <= most)
+            options = [h for h in near if self._fits(self._tiling(h))]
             if not options:
                 break
             candidate = min(options, key=lambda h: (self._tiling(h).estimate_ps, h))
@@ -126,9 +128,6 @@ class _Search:
                 if self._fits(tiling):
                     yield tiling
 
-    def _allowed(self, tiling: Tiling, best: Tiling) -> bool:
-        return self._fits(tiling) and _tiles(tiling) <= max(MOST_TILES, _tiles(best))
-
     @staticmethod
     def _price(option: Tiling, before: Tiling) -> float:
         """Return time lost per byte saved: the price of fitting."""
@@ -150,11 +149,17 @@ class _Search:
             yield doubled
             yield from (trade for trade in self._halved(doubled) if trade != halvings)
 
+    def _count(self, halvings: _Halvings) -> int:
+        """Return how many tiles ``halvings`` make."""
+        tiles = 1
+        for size, times in zip(self._extents, halvings, strict=True):
+            tiles *= -(-size // -(-size >> times))
+        return tiles
+
     def _tiling(self, halvings: _Halvings) -> Tiling:
         if halvings not in self._found:
-            tile = tuple(-(-size // 2**times) for size, times in zip(self._request.part, halvings, strict=False))
-            depth = -(-self._candidates.depth_extent // 2 ** halvings[-1]) if halvings[-1] else None
-            self._found[halvings] = self._candidates.tiling(tile, depth)
+            *tile, depth = (-(-size >> times) for size, times in zip(self._extents, halvings, strict=True))
+            self._found[halvings] = self._candidates.tiling(tuple(tile), depth if halvings[-1] else None)
         return self._found[halvings]
 
 

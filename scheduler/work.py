@@ -187,6 +187,11 @@ class Layer:
     @cached_property
     def dependencies(self) -> Mapping[str, frozenset[int]]:
         """For each operand the sink dimensions, and ``DEPTH``, that choose which part of it a tile needs."""
+        by_place = self.graph.derived(("dependencies", self.signature), self._dependencies)
+        return {name: found for name, found in zip(self.inputs, by_place, strict=True) if found is not None}
+
+    def _dependencies(self) -> tuple[frozenset[int] | None, ...]:
+        """Return the same by the operand's place among the inputs; None for one that no tile needs."""
         whole = self.tile_work(self.sink.shape)
         found: dict[str, set[int]] = {name: set() for name in whole.operand_bytes}
         shape = self.sink.shape
@@ -201,10 +206,10 @@ class Layer:
             for name, total in whole.operand_bytes.items():
                 if part.operand_bytes.get(name, 0) < total:
                     found[name].add(dim)
-        return {name: frozenset(dims) for name, dims in found.items()}
+        return tuple(frozenset(found[name]) if name in found else None for name in self.inputs)
 
     @cached_property
-    def signature(self) -> tuple[object, ...]:
+    def signature(self) -> "Signature":
         """What the layer's costs depend on, tensor names left out: equal layers get equal tiles."""
         number: dict[str, int] = {}
 
@@ -218,7 +223,29 @@ class Layer:
         tensors = self.graph.tensors
         roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role) for n in self.inputs)
         outputs = tuple((number.get(n), tensors[n].element_bytes, tensors[n].shape) for n in self.outputs)
-        return nests, roles, outputs, self.sink.order, tuple(self._internal_bytes.values())
+        found = Signature((nests, roles, outputs, self.sink.order, tuple(self._internal_bytes.values())))
+        return self.graph.derived(("signature", found), lambda: found)  # equal ones are one object: found at once
+
+
+class Signature:
+    """What a layer's costs depend on: compared as a whole, hashed once."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: tuple[object, ...]) -> None:
+        self._parts = parts
+        self._hash = hash(parts)
+
+    def __reduce__(self) -> "tuple[type[Signature], tuple[object, ...]]":
+        return Signature, (self._parts,)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Signature) and self._hash == other._hash and self._parts == other._parts
 
 
 def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:

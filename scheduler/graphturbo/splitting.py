@@ -10,7 +10,7 @@ recomputations" is a bound on operations done more than once (``most_recompute``
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from workloads.graph import Graph
 from workloads.loopnest import LoopNest
@@ -120,11 +120,12 @@ class SubGraph:
         found: dict[str, tuple[int | None, bool]] = {self.output: (dim, True)}
         for position in reversed(self.ops):
             op = self.graph.ops[position]
-            for nest in reversed(op.nests):
+            for number, nest in enumerate(reversed(op.nests)):
                 state = found.get(nest.write.tensor)
                 if state is None:
                     continue
-                for read, matched, clean in _followed(nest, *state):
+                followed = self.graph.derived(("followed", position, number, state), partial(_followed, nest, *state))
+                for read, matched, clean in followed:
                     known = found.get(read, (matched, clean))
                     found[read] = (matched if known[0] == matched else None, clean and known[1])
         return found
