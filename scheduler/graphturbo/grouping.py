@@ -105,14 +105,23 @@ class Grouper:
         for entry in list(self._nodes):
             if entry not in self._nodes:
                 continue
-            by_exit: dict[int, list[int]] = {}
-            for middle in self._next[entry]:
-                if len(self._previous[middle]) == 1 and len(self._next[middle]) == 1 and self._is_inner(middle):
-                    by_exit.setdefault(next(iter(self._next[middle])), []).append(middle)
-            for exit_, middles in by_exit.items():
-                enters_elsewhere = set(self._previous[exit_]) - {*middles, entry}
-                if len(middles) > 1 and not enters_elsewhere:
-                    self._merge_diamond(middles, exit_)
+            by_exit: dict[int, list[list[int]]] = {}
+            for first in self._next[entry]:
+                path, exit_ = self._path(first)
+                if path:
+                    by_exit.setdefault(exit_, []).append(path)
+            for exit_, paths in by_exit.items():
+                enters_elsewhere = set(self._previous[exit_]) - {path[-1] for path in paths} - {entry}
+                if len(paths) > 1 and not enters_elsewhere:
+                    self._merge_diamond([node for path in paths for node in path], exit_)
+
+    def _path(self, first: int) -> tuple[list[int], int]:
+        """Return the sub-graphs from ``first`` on that each have one producer and one consumer, and who follows."""
+        path: list[int] = []
+        while len(self._previous[first]) == 1 and len(self._next[first]) == 1 and self._is_inner(first):
+            path.append(first)
+            first = next(iter(self._next[first]))
+        return path, first
 
     def _is_inner(self, node: int) -> bool:
         """Whether the node's output is not also a result of the network, and nothing else leaves it."""
