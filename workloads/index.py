@@ -194,5 +194,11 @@ def hull(one: Box | None, other: Box) -> Box:
 
 def intersect(one: Box, other: Box) -> Box | None:
     """Return the common box, or None."""
-    common = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
-    return None if any(lo >= hi for lo, hi in common) else common
+    common = []
+    for (a, b), (c, d) in zip(one, other, strict=True):
+        lo = a if a > c else c
+        hi = b if b < d else d
+        if lo >= hi:
+            return None
+        common.append((lo, hi))
+    return tuple(common)

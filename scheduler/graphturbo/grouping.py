@@ -1,13 +1,15 @@
 """Algorithm 2: growing sub-graphs along straight, diamond and branch patterns, as far as the local buffers allow.
 
 The paper starts from single operators; here it starts from layers (an operator with its fused followers), because
-loops are fused within layers in any case (section 4.1), and tensors inside a fused loop nest take no room. And a
-merge that would load more bytes of weights again, once per instance, than it keeps on chip between layers is refused:
-the paper assumes that the weights are small, which holds for its convolutions and not for its matrix products.
+loops are fused within layers in any case (section 4.1), and tensors inside a fused loop nest take no room. A diamond's
+paths may have several sub-graphs each, where the figure draws one; rule (ii) then looks at all of them. A merge that
+would load more bytes of weights again, once per instance, than it keeps on chip between layers is refused: the paper
+assumes that the weights are small, which holds for its convolutions and not for its matrix products.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from fusion.fixed_pattern import fixed_pattern_plan
 from fusion.plan import FusionPlan
@@ -46,7 +48,7 @@ class Grouper:
         self._fused = tensors_inside(layers)
         self._layer_ops = {group.ops for group in layers.groups}
         for number, layer in enumerate(layers.groups):  # l. 1-4
-            sub = SubGraph(graph, layer.ops, self._fused)
+            sub = self._sub(layer.ops)
             self._nodes[number] = _Node(sub, self._best(sub))
             self._next[number] = {}
             self._previous[number] = {}
@@ -58,6 +60,10 @@ class Grouper:
                 if before != number:
                     self._next[before][number] = None
                     self._previous[number][before] = None
+
+    def _sub(self, ops: tuple[int, ...]) -> SubGraph:
+        """Return the sub-graph of ``ops``, the same at every call: it remembers what it has been asked."""
+        return self._graph.derived(("sub-graph", ops, self._fused), partial(SubGraph, self._graph, ops, self._fused))
 
     def _best(self, sub: SubGraph) -> Split | None:
         splits = split_info(sub, self._local_bytes, self._most_recompute)
@@ -150,7 +156,7 @@ class Grouper:
     def _merge(self, sources: Iterable[int], target: int, most_factor: int) -> bool:
         sources = tuple(sources)
         members = (op for node in (*sources, target) for op in self._nodes[node].sub.ops)
-        sub = SubGraph(self._graph, tuple(sorted(members)), self._fused)
+        sub = self._sub(tuple(sorted(members)))
         if sub.ops in self._refused:
             return False
         split = self._best(sub)

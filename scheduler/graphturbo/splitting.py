@@ -111,12 +111,15 @@ class SubGraph:
             most = max(most, alive)
         return most
 
-    def matches(self, dim: int) -> dict[str, tuple[int | None, bool]]:
+    def matches(self, dim: int) -> Mapping[str, tuple[int | None, bool]]:
         """Return per tensor which of its dimensions moves with ``dim`` of the output, and whether without overlap.
 
         Two instances overlap on a tensor when a window (a halo) reaches over the cut; None: no dimension moves, every
         instance needs the whole tensor.
         """
+        return self.graph.derived(("sub-graph matches", self.ops, dim), partial(self._matches, dim))
+
+    def _matches(self, dim: int) -> dict[str, tuple[int | None, bool]]:
         found: dict[str, tuple[int | None, bool]] = {self.output: (dim, True)}
         for position in reversed(self.ops):
             op = self.graph.ops[position]
@@ -199,10 +202,14 @@ def recompute_share(sub: SubGraph, matched: Mapping[str, tuple[int | None, bool]
 
     Zero at once where every tensor is cut cleanly; else counted for an inner instance through the access maps.
     """
-    graph = sub.graph
-    written = (nest.write.tensor for position in sub.ops for nest in graph.ops[position].nests)
+    written = (nest.write.tensor for position in sub.ops for nest in sub.graph.ops[position].nests)
     if all(matched[name][1] for name in written if name in matched):
         return 0.0
+    return sub.graph.derived(("recomputed", sub.ops, dim, factor), partial(_recomputed, sub, dim, factor))
+
+
+def _recomputed(sub: SubGraph, dim: int, factor: int) -> float:
+    graph = sub.graph
     output = graph.tensors[sub.output]
     tile = tuple(-(-size // factor) if d == dim else size for d, size in enumerate(output.shape))
     need: dict[str, tuple[int, ...]] = {sub.output: tile}

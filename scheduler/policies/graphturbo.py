@@ -6,7 +6,6 @@ layers overlap while the program is lowered (section 4.4). The options switch st
 The readings of each algorithm, and what departs from it, are stated where it is implemented.
 """
 
-import operator
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
@@ -23,6 +22,7 @@ from scheduler.graphturbo.grouping import Grouped, group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
 from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
 from scheduler.graphturbo.placement import Capacity, place_pieces
+from scheduler.layers import layers_by_pattern
 from scheduler.occupancy import MOST_OPEN
 from scheduler.schedule import Schedule, whole_needs
 from workloads.graph import Graph
@@ -82,18 +82,30 @@ class GraphTurbo:
 
     def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
         seen: set[tuple[object, ...]] = set()
-        candidates: list[tuple[int, Schedule]] = []
+        best: Schedule | None = None
+        best_bytes = 0
         for headroom in _HEADROOMS:
             plan, grouped = self._grouped(graph, spec, headroom)
             cuts = tuple((group.sub.ops, group.split) for group in grouped)
-            if cuts in seen:
+            if best is not None and (cuts in seen or self._least_bytes(graph, grouped) >= best_bytes):
                 continue
             seen.add(cuts)
             schedule = self._scheduled(spec, dtype, plan, grouped)
-            candidates.append((off_chip_bytes(schedule), schedule))
-            if candidates[-1][0] <= _NEAR_LEAST * _compulsory_bytes(graph):
+            moved_bytes = off_chip_bytes(schedule)
+            if best is None or moved_bytes < best_bytes:
+                best, best_bytes = schedule, moved_bytes
+            if best_bytes <= _NEAR_LEAST * _compulsory_bytes(graph):
                 break
-        return min(candidates, key=operator.itemgetter(0))[1]
+        assert best is not None
+        return best
+
+    def _least_bytes(self, graph: Graph, grouped: Sequence[Grouped]) -> int:
+        """Return what goes to or from DDR at least: weights once per instance, inputs and results once."""
+        again = 0
+        for group in grouped:
+            if self.instances and group.split is not None and len(layers_by_pattern(graph, group.sub.ops)) > 1:
+                again += (group.split.factor - 1) * group.sub.weight_bytes
+        return _compulsory_bytes(graph) + again
 
     def instance_graph(self, graph: Graph, spec: ClusteredDsa) -> InstanceGraph:
         """Return the instances that are to be ordered, when grouping has the whole of the local buffers."""

@@ -148,6 +148,30 @@ class TestRuleTwo:
         assert factors(self.diamond(), 12 * KIB) == [1, 2]
 
 
+class TestDownSamplingBlock:
+    """A diamond with two sub-graphs on one path: the first is split more than the second, so that they stay apart."""
+
+    @staticmethod
+    def block() -> Graph:
+        net = Net("block")
+        x = net.conv(net.input(8, 16, 16, 16), 16, 1)
+        left = net.conv(net.relu(net.conv(net.relu(net.conv(x, 8, 1)), 8, 3, 2)), 16, 1)
+        return net.graph(net.relu(net.add(left, net.conv(x, 16, 1, 2))), x)
+
+    def test_it_merges_when_the_whole_is_split_no_more_than_its_first_layer(self) -> None:
+        """Alone its layers would run in 4, 2, 4 (the shortcut) and 1 instances."""
+        graph = self.block()
+
+        assert operators(graph, 24 * KIB) == [
+            ["conv1"],
+            ["conv2", "relu1", "conv3", "relu2", "conv4", "conv5", "add1", "relu3"],
+        ]
+        assert factors(graph, 24 * KIB) == [8, 4]
+
+    def test_where_the_whole_would_be_split_more_it_stays_apart(self) -> None:
+        assert factors(self.block(), 20 * KIB) == [8, 4, 2, 4, 2]
+
+
 class TestPatterns:
     def test_straight_a_producer_and_its_only_consumer(self) -> None:
         net = Net()

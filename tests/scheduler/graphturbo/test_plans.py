@@ -1,0 +1,57 @@
+"""Of several plans the one with the least traffic to DDR is taken; ResNet-50's is the paper's."""
+
+import pytest
+from hypothesis import given, settings
+
+from hw_models import load_hardware, simulate
+from scheduler import Schedule, lower
+from scheduler.policies.graphturbo import GraphTurbo, off_chip_bytes
+from tests.graphs import networks
+from workloads import Graph, load_network
+
+SPEC = load_hardware("stcp920")
+
+
+def resnet50_in_instances() -> Schedule:
+    """Return the schedule of what the paper gives a cluster at once (Table 2): sixteen images."""
+    return GraphTurbo().schedule(load_network("resnet50", batch=16).with_dtype("fp16"), SPEC, "fp16")
+
+
+def test_resnet50_becomes_the_four_stages_of_figure_3_in_eight_four_two_and_one_instances() -> None:
+    groups = [instance.group for instance in resnet50_in_instances().instances]
+
+    assert [groups.count(group) for group in sorted(set(groups))] == [8, 4, 2, 1]
+
+
+def test_they_run_in_the_order_of_figure_3b() -> None:
+    stages = ["abcd"[instance.group] for instance in resnet50_in_instances().instances]
+
+    assert "".join(stages) == "aab" + "aab" + "c" + "aab" + "aab" + "c" + "d"
+
+
+@pytest.mark.parametrize(("model", "images"), [("resnet50", 16), ("mobilenet-v2", 32), ("unet", 1)])
+def test_what_is_said_to_leave_the_chip_is_what_the_simulation_moves(model: str, images: int) -> None:
+    schedule = GraphTurbo().schedule(load_network(model, batch=images).with_dtype("fp16"), SPEC, "fp16")
+
+    moved = simulate(lower(schedule, SPEC, SPEC.clusters), SPEC).traffic_bytes["ddr"]
+
+    assert moved / SPEC.clusters == pytest.approx(off_chip_bytes(schedule), rel=0.01)
+
+
+@settings(max_examples=20, deadline=None)
+@given(graph=networks())
+def test_nothing_is_moved_less_often_than_that(graph: Graph) -> None:
+    schedule = GraphTurbo().schedule(graph, SPEC, "fp16")
+
+    assert simulate(lower(schedule, SPEC, 1), SPEC).traffic_bytes["ddr"] >= 0.99 * off_chip_bytes(schedule)
+
+
+@pytest.mark.parametrize(("model", "images"), [("mobilenet-v2", 32), ("densenet121", 8)])
+def test_instances_bring_large_batches_near_to_what_has_to_move(model: str, images: int) -> None:
+    """Without instances all images are alive at once, and most of what they exchange goes to DDR."""
+    graph = load_network(model, batch=images).with_dtype("fp16")
+    split, whole = (off_chip_bytes(GraphTurbo(instances=on).schedule(graph, SPEC, "fp16")) for on in (True, False))
+    least = graph.weight_bytes + sum(graph.tensors[name].size_bytes for name in (*graph.inputs, *graph.outputs))
+
+    assert least <= split < 1.6 * least
+    assert whole > 5 * split
