@@ -28,8 +28,8 @@ from scheduler.schedule import Schedule, whole_needs
 from workloads.graph import Graph
 from workloads.loopnest import box_volume, full_box, intersect
 
-_STAGING_SHARE = 0.5
-"""Part of the global buffer that stays free for tiles on their way between DDR and the local buffers."""
+_PIECES_SHARE = 0.6
+"""Part of the global buffer that outputs may take; the rest is for tiles and weights on their way through it."""
 _HEADROOMS = (0.0, 0.15, 0.3, 0.4, -0.25)
 """Shares of the local buffers that grouping leaves free, tried in turn; the plan that moves fewest bytes to and from
 DDR is taken. Algorithm 1's footprint is that of one instance: it lacks the outputs of others that wait beside it,
@@ -152,14 +152,14 @@ class GraphTurbo:
         return best
 
     def _capacity(self, spec: ClusteredDsa) -> Capacity:
-        """Return what pieces may take: half the global buffer; the local one but for weights and room for a tile.
+        """Return what pieces may take: a share of the global buffer; the local one but for weights and room for a tile.
 
         The tile is one whose load takes as long as its start-up, because smaller ones mostly wait; it has at most half.
         """
         buffer = spec.local_buffer
         tile_bytes = DsaDevice(spec, spec.clusters).path_startup_bytes
         room = buffer.capacity_bytes - int(buffer.capacity_bytes * buffer.weight_window)
-        shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _STAGING_SHARE)
+        shared = 0 if spec.global_buffer is None else int(spec.global_buffer.capacity_bytes * _PIECES_SHARE)
         return Capacity(
             room - min(tile_bytes, room // 2), shared, uses_local=self.outputs == "local",
             spills_longest=self.spill == "longest", apart_steps=MOST_OPEN if self.instruction_scheduling else 0,
