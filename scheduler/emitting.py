@@ -15,6 +15,17 @@ SLOTS = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """Inputs that lie in other cores' local buffers (halos): bytes that a core fetches, through the global buffer."""
+
+    core_bytes: int
+    staged_bytes: int = 0
+    """Of the global buffer, for all cores: less than they fetch together where there is little room."""
+    rounds: int = 1
+    """How often as much goes through it."""
+
+
+@dataclass(frozen=True, slots=True)
 class LayerPlace:
     """A layer run with everything decided about it."""
 
@@ -25,8 +36,7 @@ class LayerPlace:
     """Memory that the output goes to; where outputs go to several, the outermost."""
     shares: Mapping[str, float]
     """Which share of the output goes to each memory."""
-    exchanged_bytes: int
-    """Per core: inputs resident in other cores' local buffers (halos)."""
+    exchange: Exchange
     dtype: str
     has_global_buffer: bool
     broadcast: bool

@@ -16,7 +16,7 @@ from hw_models.pause import collector_paused
 from scheduler.binding import held_elsewhere
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice, ScheduleError
-from scheduler.emitting import LayerPlace
+from scheduler.emitting import Exchange, LayerPlace
 from scheduler.lower_layer import LayerEmitter, Works
 from scheduler.occupancy import MOST_OPEN, Blocks, Occupancy, OpenRun
 from scheduler.overlap import TileWaits
@@ -131,18 +131,19 @@ class _Lowering:
         self._builder.allocate(launch, Buffer("ddr", size, label="weights and inputs"))
 
     def _emit(self, run: LayerRun, number: int) -> None:
-        need, exchanged = self._needs(run)
+        need, exchanged_bytes = self._needs(run)
         routes = self._routes(run, need)
         for piece in run.writes:
             self._hold(piece)
         shares = self._output_shares(run)
         scope = next(memory for memory in ("ddr", "global_buffer", "local_buffer") if memory in shares)
-        tiling = self._tiling(run, routes, scope, exchanged)
-        opened = self._opened(run, tiling, routes, exchanged)
+        exchange = self._exchange(run, exchanged_bytes)
+        tiling = self._tiling(run, routes, scope, exchange)
+        opened = self._opened(run, tiling, routes, exchange)
         writers = {piece: one for one in self._open for piece in one.run.writes}
         waits = TileWaits(run, tiling, writers, self._schedule.pieces)
         place = LayerPlace(
-            run=run, routes=routes, tiling=tiling, scope=scope, shares=shares, exchanged_bytes=exchanged,
+            run=run, routes=routes, tiling=tiling, scope=scope, shares=shares, exchange=exchange,
             dtype=self._schedule.dtype, has_global_buffer=self._spec.global_buffer is not None,
             broadcast=self._spec.on_chip_path.broadcast,
         )  # fmt: skip
@@ -164,15 +165,17 @@ class _Lowering:
         total = max(sum(sizes.values()), 1)
         return {memory: size / total for memory, size in sizes.items()}
 
-    def _opened(self, run: LayerRun, tiling: Tiling, routes: Mapping[str, Route], exchanged_bytes: int) -> OpenRun:
+    def _opened(self, run: LayerRun, tiling: Tiling, routes: Mapping[str, Route], exchange: Exchange) -> OpenRun:
         """Decide which of the open runs may go on while ``run`` begins; the others will have ended."""
         pieces = self._schedule.pieces
         fetched = {  # what is streamed or exchanged is fetched in one go: its writers have to have ended
             p for name, held in run.reads.items() for p in held
-            if name in routes or (exchanged_bytes and pieces[p].scope == "local_buffer")
+            if name in routes or (exchange.core_bytes and pieces[p].scope == "local_buffer")
         }  # fmt: skip
-        staged = self._staged_bytes(run, exchanged_bytes)
-        sizes = {"local_buffer": (*tiling.buffers, exchanged_bytes), "global_buffer": (*tiling.staging, staged)}
+        sizes = {
+            "local_buffer": (*tiling.buffers, exchange.core_bytes),
+            "global_buffer": (*tiling.staging, exchange.staged_bytes),
+        }
         own: Blocks = {"local_buffer": [], "global_buffer": []}
         for piece in run.writes:
             if pieces[piece].scope != "ddr":
@@ -231,7 +234,7 @@ class _Lowering:
                 routes[name] = route
         return routes
 
-    def _tiling(self, run: LayerRun, routes: dict[str, Route], scope: str, exchanged_bytes: int) -> Tiling:
+    def _tiling(self, run: LayerRun, routes: dict[str, Route], scope: str, exchange: Exchange) -> Tiling:
         """Return the tiles of a run: their buffers lie in the gaps that the pieces and the windows leave."""
         windows = None
         if self._prefetch is not None:
@@ -244,15 +247,23 @@ class _Lowering:
             layer=run.layer, box=box, part=run.binding.part_extents(box), cores=run.binding.cores, routes=routes,
             output_scope=scope, dtype=self._schedule.dtype, windows=windows,
             paper_tiles=self._schedule.paper_tiles,
-            local_gaps=self._occupancy.free_gaps("local_buffer", exchanged_bytes, step),
-            shared_gaps=self._occupancy.free_gaps("global_buffer", self._staged_bytes(run, exchanged_bytes), 1),
-            overlaps=self._schedule.overlaps_layers and not streamed and not exchanged_bytes,
+            local_gaps=self._occupancy.free_gaps("local_buffer", exchange.core_bytes, step),
+            shared_gaps=self._occupancy.free_gaps("global_buffer", exchange.staged_bytes, 1),
+            overlaps=self._schedule.overlaps_layers and not streamed and not exchange.core_bytes,
         )  # fmt: skip
         return self._tiles.choose(request)
 
-    def _staged_bytes(self, run: LayerRun, exchanged_bytes: int) -> int:
-        """Return the global buffer that an exchange passes through; without one cores reach each other directly."""
-        return exchanged_bytes * run.binding.cores if self._device.global_buffer_bytes else 0
+    def _exchange(self, run: LayerRun, core_bytes: int) -> Exchange:
+        """Return in how many rounds cores exchange ``core_bytes`` each: half the global buffer's largest gap is for it.
+
+        Without a global buffer they reach each other directly.
+        """
+        if not core_bytes or not self._device.global_buffer_bytes:
+            return Exchange(core_bytes)
+        whole = core_bytes * run.binding.cores
+        room = max(self._occupancy.free_gaps("global_buffer", 0, 1)[0] // 2, run.binding.cores)
+        rounds = -(-whole // room)
+        return Exchange(core_bytes, -(-core_bytes // rounds) * run.binding.cores, rounds)
 
     def _hold(self, number: int) -> None:
         """Let a piece have its place from now on; raise ``ScheduleError`` if the schedule gives it none."""

@@ -20,6 +20,8 @@ from scheduler.prefetch import Prefetch
 from scheduler.work import NestWork, TileWork
 
 Job = MatrixCompute | VectorCompute
+_LOCAL_TO_GLOBAL = ("local_buffer", "global_buffer")
+_GLOBAL_TO_LOCAL = ("global_buffer", "local_buffer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +116,25 @@ class LayerEmitter:
     def _exchange(self) -> list[int]:
         """Fetch what other cores hold: each sends its border to the global buffer and reads what it lacks."""
         at, place = self._at, self._at.place
-        size = place.exchanged_bytes
+        size, rounds = place.exchange.core_bytes, place.exchange.rounds
         if not size:
             return []
+        fetched: list[int] = []
         if not place.has_global_buffer:
-            fetch = at.transfer("path_load", "exchange", ("local_buffer", "local_buffer"), size)
+            fetched.append(at.transfer("path_load", "exchange", ("local_buffer", "local_buffer"), size))
         else:
             tensors = place.run.layer.graph.tensors
             held = sum(-(-tensors[name].size_bytes // place.run.binding.cores) for name in place.run.reads)
-            sent_bytes = min(size, max(held, 1))
-            sent = at.transfer("path_store", "exchange", ("local_buffer", "global_buffer"), sent_bytes)
-            staging = at.builder.allocate(sent, Buffer("global_buffer", sent_bytes, label=f"{at.label} exchange"))
-            fetch = at.transfer("path_load", "exchange", ("global_buffer", "local_buffer"), size, (sent,))
-            at.builder.free(fetch, staging)
-        self._exchanged = at.builder.allocate(fetch, Buffer("local_buffer", size, label=f"{at.label} exchange"))
-        return [fetch]
+            for sent_bytes, fetched_bytes in zip(
+                in_parts(min(size, max(held, 1)), rounds), in_parts(size, rounds), strict=True
+            ):
+                sent = at.transfer("path_store", "exchange", _LOCAL_TO_GLOBAL, sent_bytes, fetched[-1:])
+                staging = at.builder.allocate(sent, Buffer("global_buffer", sent_bytes, label=f"{at.label} exchange"))
+                fetched.append(at.transfer("path_load", "exchange", _GLOBAL_TO_LOCAL, fetched_bytes, (sent,)))
+                at.builder.free(fetched[-1], staging)
+        buffer = Buffer("local_buffer", size, label=f"{at.label} exchange")
+        self._exchanged = at.builder.allocate(fetched[0], buffer)
+        return fetched[-1:]
 
     def _compute(
         self, jobs: Sequence[Planned], work: TileWork, inputs: list[int], *, first: bool, between_bytes: int
@@ -160,6 +166,11 @@ class LayerEmitter:
             at.builder.free(done, between)
         self._loader.used_by(done)
         return done
+
+
+def in_parts(size_bytes: int, parts: int) -> list[int]:
+    """Return ``size_bytes`` in parts of nearly one size."""
+    return [size_bytes * (part + 1) // parts - size_bytes * part // parts for part in range(parts)]
 
 
 def merged(jobs: Sequence[Assignment], work: TileWork, storage: Mapping[str, str]) -> list[tuple[Job, int]]:

@@ -95,6 +95,19 @@ def test_a_core_fetches_the_halo_that_its_neighbours_hold(cores: int, size: int,
     assert fetched == [exchanged_bytes(schedule, second)]
 
 
+def test_where_the_global_buffer_is_small_halos_go_through_it_in_rounds() -> None:
+    spec = machine(cores_per_cluster=16, global_buffer={"capacity": "4 KiB", "bandwidth": "64 GB/s"})
+    schedule = make_policy("graphturbo").schedule(two_convolutions(28), spec, "fp16")
+    program = lower(schedule, spec, 1)
+    steps = [i for i in program.instructions if isinstance(i, Transfer) and i.label == "conv2 exchange"]
+    fetched = [i.size_bytes for i in steps if i.unit == "path_load"]
+
+    assert [i.unit for i in steps] == ["path_store", "path_load"] * len(fetched)
+    assert len(fetched) > 1
+    assert sum(fetched) == exchanged_bytes(schedule, schedule.instances[0].runs[1])
+    assert simulate(program, spec).makespan_ps > 0
+
+
 def test_a_core_fetches_what_lies_in_another_instances_piece() -> None:
     net = Net("halves")
     x = net.input(1, 4, 11, 11)
