@@ -25,6 +25,7 @@ from scheduler.graphturbo.placement import Capacity, place_pieces
 from scheduler.layers import layers_by_pattern
 from scheduler.occupancy import MOST_OPEN
 from scheduler.schedule import Schedule, whole_needs
+from scheduler.work import Layer
 from workloads.graph import Graph
 from workloads.loopnest import box_volume, full_box, intersect
 
@@ -87,25 +88,28 @@ class GraphTurbo:
         for headroom in _HEADROOMS:
             plan, grouped = self._grouped(graph, spec, headroom)
             cuts = tuple((group.sub.ops, group.split) for group in grouped)
-            if best is not None and (cuts in seen or self._least_bytes(graph, grouped) >= best_bytes):
+            if best is not None and (cuts in seen or self._least_bytes(graph, grouped, cut=True) >= best_bytes):
                 continue
             seen.add(cuts)
             schedule = self._scheduled(spec, dtype, plan, grouped)
             moved_bytes = off_chip_bytes(schedule)
             if best is None or moved_bytes < best_bytes:
                 best, best_bytes = schedule, moved_bytes
-            if best_bytes <= _NEAR_LEAST * _compulsory_bytes(graph):
+            if best_bytes <= _NEAR_LEAST * self._least_bytes(graph, grouped, cut=False):
                 break
         assert best is not None
         return best
 
-    def _least_bytes(self, graph: Graph, grouped: Sequence[Grouped]) -> int:
-        """Return what goes to or from DDR at least: weights once per instance, inputs and results once."""
-        again = 0
+    def _least_bytes(self, graph: Graph, grouped: Sequence[Grouped], *, cut: bool) -> int:
+        """Return what goes to or from DDR at least: inputs and results once, weights once per instance if ``cut``."""
+        least = sum(graph.tensors[name].size_bytes for name in (*graph.inputs, *graph.outputs))
         for group in grouped:
-            if self.instances and group.split is not None and len(layers_by_pattern(graph, group.sub.ops)) > 1:
-                again += (group.split.factor - 1) * group.sub.weight_bytes
-        return _compulsory_bytes(graph) + again
+            layers = layers_by_pattern(graph, group.sub.ops)
+            times = 1
+            if cut and self.instances and group.split is not None and len(layers) > 1:
+                times = group.split.factor
+            least += times * sum(weights_read(layer, layer.sink.shape) for layer in layers)
+        return least
 
     def instance_graph(self, graph: Graph, spec: ClusteredDsa) -> InstanceGraph:
         """Return the instances that are to be ordered, when grouping has the whole of the local buffers."""
@@ -166,9 +170,10 @@ class GraphTurbo:
         )  # fmt: skip
 
 
-def _compulsory_bytes(graph: Graph) -> int:
-    """Return what has to go to or from DDR whatever the plan: weights, inputs and results once."""
-    return graph.weight_bytes + sum(graph.tensors[name].size_bytes for name in (*graph.inputs, *graph.outputs))
+def weights_read(layer: Layer, extents: Sequence[int]) -> int:
+    """Return the bytes of weights that ``layer`` reads for so much of its output: of a table, the rows looked up."""
+    work, tensors = layer.tile_work(tuple(extents)), layer.graph.tensors
+    return sum(size for name, size in work.operand_bytes.items() if tensors[name].role == "weight")
 
 
 def off_chip_bytes(schedule: Schedule) -> int:
@@ -176,9 +181,10 @@ def off_chip_bytes(schedule: Schedule) -> int:
     tensors, pieces = schedule.graph.tensors, schedule.pieces
     total = sum(piece.size_bytes for piece in pieces if piece.scope == "ddr")
     for run in schedule.runs:
+        total += weights_read(run.layer, [hi - lo for lo, hi in run.box])
         needs = whole_needs(run)
         for name in run.layer.inputs:
-            if name not in needs:
+            if name not in needs or tensors[name].role == "weight":
                 continue
             boxes = [full_box(tensors[name].shape)]
             if name in run.reads:
