@@ -1,0 +1,135 @@
+"""A report is one page that fetches nothing, keeps names from data as text, and shows the numbers it draws."""
+
+import os
+import re
+import subprocess
+import sys
+from base64 import b64decode
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.report import Span, Study, Timeline, render_report
+from tests.experiments.studies import BUFFERS, Reader, drawn_study, failure, point, study, two_by_two
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "$x^2$",
+    "\"&'<u>",
+    "a--><img src=x onerror=alert(1)>",
+    "#fe0001 $\\frac{1}$",
+)
+
+
+class TestPage:
+    def test_it_needs_nothing_beside_it(self) -> None:
+        page = render_report(drawn_study())
+
+        assert "http:" not in page
+        assert "https:" not in page
+        for tag, attributes in Reader(page).elements:
+            assert tag not in {"script", "img", "iframe", "object", "embed"}
+            assert "src" not in attributes
+            assert (attributes.get("href") or "#").startswith(("#", "data:"))
+
+    def test_ids_are_unique_and_every_reference_has_its_target(self) -> None:
+        page = render_report(drawn_study())
+
+        ids = re.findall(r'\bid="([^"]+)"', page)
+        assert len(ids) == len(set(ids))
+        assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', page)) <= set(ids)
+
+    def test_colours_follow_the_page(self) -> None:
+        page = render_report(study(two_by_two()))
+
+        assert "#fe0" not in page
+        assert "prefers-color-scheme:dark" in page
+        assert "fill: var(--s1)" in page or "stroke: var(--s1)" in page
+
+    def test_names_from_data_stay_text(self) -> None:
+        script, maths, quotes, comment, sentinel = HOSTILE
+        swept = {maths: (quotes, script)}
+        rows = [
+            point(
+                policy,
+                0.001 * (1 + rank),
+                model,
+                bottleneck=script,
+                **{maths: value, f"traffic_bytes.{script}": 5.0},
+            )
+            for model in (script, quotes)
+            for value in swept[maths]
+            for rank, policy in enumerate((comment, maths, sentinel))
+        ]
+        rows.append(failure(comment, script, **{maths: quotes}))
+        span = Span(0, 1000, script, quotes)
+        hostile = Study(
+            name=quotes,
+            question=script,
+            hardware_name=maths,
+            hardware_rows=((script, quotes), (maths, comment)),
+            swept=swept,
+            objectives=("latency_s", "energy_j", script),
+            frame=pd.DataFrame(rows),
+            timelines=(Timeline(comment, ((script, (span,)), (maths, (span,))), 1000),),
+            provenance={script: comment},
+        )
+
+        page = render_report(hostile)
+        seen = Reader(page)
+
+        assert not {"script", "u", "img"} & {tag for tag, _ in seen.elements}
+        assert not [attributes for _, attributes in seen.elements if "onerror" in attributes]
+        drawn = "".join(re.findall(r"<text[^>]*>(.*?)</text>", page))
+        assert "$x^2$" in drawn
+        assert "&lt;script&gt;" in drawn
+        assert "#fe0001 $" in drawn
+        assert all(name in seen.text for name in HOSTILE)
+
+    def test_all_points_can_be_downloaded(self) -> None:
+        page = render_report(study(two_by_two()))
+
+        found = re.search(r'href="data:text/csv;charset=utf-8;base64,([^"]+)"', page)
+        assert found
+        lines = b64decode(found[1]).decode().splitlines()
+        assert len(lines) == 5
+        assert lines[0].startswith("model,hardware,policy,batch")
+
+    def test_every_drawing_has_its_numbers(self) -> None:
+        page = render_report(drawn_study())
+
+        figures = re.findall(r"<figure>.*?</figure>", page, flags=re.DOTALL)
+        assert len(figures) > 9
+        assert all("<table" in figure for figure in figures)
+        assert all("<details>" in figure for figure in figures if "<svg" in figure)
+
+    def test_what_varies_is_marked_in_the_machine(self) -> None:
+        page = render_report(study(two_by_two(), BUFFERS | {"dma.channels": ("1", "2")}))
+
+        marked = re.findall(r'<tr class="varied"><th scope="row">(\w+)</th><td><b>(.*?)</b>', page)
+        assert marked == [
+            ("channels", "1, 2"),
+            ("capacity", "64\N{NO-BREAK SPACE}KiB, 1\N{NO-BREAK SPACE}MiB"),
+        ]
+
+    def test_messages_of_failed_points_are_shown(self) -> None:
+        page = render_report(study([*two_by_two(), failure("astitch", "a slice needs 393216 bytes")]))
+
+        assert "a slice needs 393216 bytes" in page
+
+    def test_the_same_study_gives_the_same_page_in_another_process(self) -> None:
+        program = (
+            "from experiments.report import render_report; from tests.experiments.studies import drawn_study;"
+            " print(render_report(drawn_study()), end='')"
+        )
+
+        there = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parents[2],
+            env=dict(os.environ) | {"PYTHONHASHSEED": "7", "PYTHONPATH": ".", "PYTHONIOENCODING": "utf-8"},
+            check=True,
+            capture_output=True,
+            encoding="utf-8",
+        )
+
+        assert there.stdout == render_report(drawn_study())

@@ -1,0 +1,47 @@
+"""A report answers in sentences that state the right numbers, with three digits and a prefix."""
+
+import pandas as pd
+import pytest
+
+from experiments.report.frames import prepared
+from experiments.report.words import TIMES, answer, quantity, significant
+from tests.experiments.studies import BUFFERS, failure, point, two_by_two
+
+
+class TestWords:
+    def test_the_answer_compares_policies_and_names_the_extremes(self) -> None:
+        points = prepared(pd.DataFrame(two_by_two()), BUFFERS)
+
+        assert answer(points, BUFFERS) == [
+            "graphturbo is 4.00 times as fast as fixed-pattern in the geometric mean"
+            " (2.00 to 8.00 over 2 cases).",
+            f"The gain of graphturbo is largest for resnet50 at local_buffer.capacity = 1 MiB (8.00{TIMES})"
+            f" and smallest for resnet50 at local_buffer.capacity = 64 KiB (2.00{TIMES}).",
+            "As local_buffer.capacity goes from 64 KiB to 1 MiB, its lead grows"
+            f" (2.00{TIMES} to 8.00{TIMES}).",
+            f"Mean latency changes most with local_buffer.capacity (2.00{TIMES}).",
+            "The largest share of points is bound by ddr (2 of 4).",
+        ]
+
+    def test_a_baseline_that_nothing_beats_is_said_to_be_the_fastest(self) -> None:
+        rows = [point("fixed-pattern", 1.0), point("unfused", 4.0), point("astitch", 2.0)]
+
+        assert answer(prepared(pd.DataFrame(rows), ()), {})[0] == (
+            "On the whole no policy beats fixed-pattern: astitch is 0.500 times as fast as fixed-pattern"
+            " and unfused 0.250 times."
+        )
+
+    def test_failures_are_counted(self) -> None:
+        points = prepared(pd.DataFrame([*two_by_two(), failure("astitch", "too large")]), BUFFERS)
+
+        assert answer(points, BUFFERS)[-1] == "1 of 5 points gave no figures and is left out."
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [(0.00124, "1.24 ms"), (3.0, "3.00 s"), (0.0, "0 s"), (2.5e-7, "250 ns"), (1500.0, "1.50 ks")],
+    )
+    def test_quantities_have_three_digits_and_a_prefix(self, value: float, text: str) -> None:
+        assert quantity(value, "s") == text
+
+    def test_large_numbers_are_grouped(self) -> None:
+        assert significant(1234567.0) == "1,234,567"

@@ -1,0 +1,185 @@
+"""Networks taken all the way, policy to simulated program, and what can be read off such a run by other means."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+from hypothesis import assume, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fusion.regions import required_regions
+from hw_models import (
+    ClusteredDsa,
+    Launch,
+    MatrixCompute,
+    Program,
+    SimulationResult,
+    Transfer,
+    VectorCompute,
+    simulate,
+    with_values,
+)
+from scheduler import LayerRun, Policy, Schedule, ScheduleError, lower, make_policy, policy_types
+from workloads import Graph, Operations
+from workloads.loopnest import full_box
+
+EXAMPLES = settings(max_examples=25)
+DTYPE = "fp16"
+OUT_OF_STEP = 0.25
+"""How far lockstep may be off where layers use different numbers of cores: idle ones load their weights early."""
+EVERY_POLICY = pytest.mark.parametrize("name", sorted(policy_types()))
+
+
+@st.composite
+def policies(draw: st.DrawFn, name: str) -> Policy:
+    """Draw the policy ``name`` with some of its options; options whose values cannot be listed keep their default."""
+    chosen: dict[str, object] = {}
+    for option, declared in get_type_hints(policy_types()[name]).items():
+        if declared is bool:
+            chosen[option] = draw(st.booleans())
+        elif get_origin(declared) is Literal:
+            chosen[option] = draw(st.sampled_from(get_args(declared)))
+    return make_policy(name, chosen)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A network on a machine, all the way."""
+
+    graph: Graph
+    spec: ClusteredDsa
+    schedule: Schedule
+    program: Program
+    result: SimulationResult
+
+
+def run_of(policy: Policy, graph: Graph, spec: ClusteredDsa) -> Run:
+    """Return the run; a draw that the machine is too small for is not what the test is about."""
+    try:
+        schedule = policy.schedule(graph, spec, DTYPE)
+        program = lower(schedule, spec, spec.clusters)
+    except ScheduleError:
+        assume(False)
+        raise
+    return Run(graph, spec, schedule, program, simulate(program, spec))
+
+
+def runs_of(schedule: Schedule) -> list[LayerRun]:
+    return list(schedule.runs)
+
+
+def computed(run: Run) -> dict[str, int]:
+    """Return the products and the special operations of one cluster, by the cores that take part in each."""
+    total = {"macs": 0, "special": 0}
+    for instruction in run.program.instructions:
+        cores = run.program.members_of(instruction) // run.program.clusters
+        if isinstance(instruction, MatrixCompute | VectorCompute):
+            total["macs"] += instruction.macs * cores
+        if isinstance(instruction, VectorCompute):
+            total["special"] += instruction.special * cores
+    return total
+
+
+def necessary(graph: Graph) -> Operations:
+    """Return the operations behind the results: a stride may leave out rows, which nobody has to compute."""
+    results = {name: full_box(graph.tensors[name].shape) for name in graph.outputs}
+    regions = required_regions(graph, range(len(graph.ops)), results)
+    total = Operations()
+    for nest in (nest for op in graph.ops for nest in op.nests):
+        ranges = nest.ranges_for(regions[nest.write.tensor]) if nest.write.tensor in regions else None
+        if ranges is not None:
+            total += nest.operations([hi - lo for lo, hi in ranges])
+    return total
+
+
+def held(schedule: Schedule, name: str, pieces: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which elements of a tensor the ``pieces`` hold."""
+    mask = np.zeros(schedule.graph.tensors[name].shape, bool)
+    for number in pieces:
+        piece = schedule.pieces[number]
+        assert piece.tensor == name
+        mask[tuple(slice(lo, hi) for lo, hi in piece.box)] = True
+    return mask
+
+
+def traffic(program: Program) -> dict[str, int]:
+    """Return the bytes that cross each kind of memory's port, from the instructions alone."""
+    total = {"local_buffer": 0, "global_buffer": 0, "ddr": 0}
+    for instruction in program.instructions:
+        members = program.members_of(instruction)
+        if isinstance(instruction, Transfer):
+            total[instruction.source] += instruction.size_bytes * members
+            total[instruction.destination] += instruction.size_bytes * instruction.fan_out * members
+        elif not isinstance(instruction, Launch):
+            total["local_buffer"] += instruction.local_bytes * members
+    return total
+
+
+@st.composite
+def at_other_speeds(draw: st.DrawFn, spec: ClusteredDsa) -> ClusteredDsa:
+    """Draw a machine with the memories of ``spec`` and other speeds: a program may count on no timing."""
+    rate = st.sampled_from(["100 MB/s", "4 GB/s", "1 TB/s"])
+    values: dict[str, object] = {
+        "dma.load.bandwidth": draw(rate), "dma.store.bandwidth": draw(rate), "on_chip_path.bandwidth": draw(rate),
+        "dma.load.startup": draw(st.sampled_from(["0 ps", "50 us"])),
+    }  # fmt: skip
+    values |= {f"units.{unit}.efficiency": draw(st.sampled_from([0.001, 1.0])) for unit in spec.units}
+    changed = with_values(spec, values)
+    assert isinstance(changed, ClusteredDsa)
+    return changed
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The instructions of one layer run: unit, what it does for the layer, when it begins and ends."""
+
+    spans: list[tuple[str, str, int, int]]
+
+    def first_ps(self, unit: str, what: str) -> float:
+        """Return when the first transfer of a kind begins; never, if there is none."""
+        return min((begin for u, label, begin, _ in self.spans if u == unit and label.endswith(what)), default=math.inf)
+
+    def last_ps(self, *units: str) -> int:
+        """Return when the last instruction on ``units`` ends."""
+        return max((end for unit, _, _, end in self.spans if unit in units), default=0)
+
+    def begin_ps(self, *units: str) -> float:
+        return min((begin for unit, _, begin, _ in self.spans if unit in units), default=math.inf)
+
+    def first_end_ps(self, *units: str) -> int:
+        return min((end for unit, _, _, end in self.spans if unit in units), default=0)
+
+
+def timed(run: Run, number: int) -> Timed:
+    """Return layer run ``number`` as it was simulated."""
+    trace = run.result.trace
+    return Timed(
+        [
+            (i.unit, i.label.removeprefix(run.schedule.runs[number].layer.sink.name), begin, end)
+            for i, begin, end in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True)
+            if i.layer_run == number
+        ]
+    )
+
+
+def addressed(run: Run) -> list[tuple[str, int, int, int, int]]:
+    """Return of each buffer with an address: memory, when it is taken and given back, first byte and byte behind it."""
+    program, trace = run.program, run.result.trace
+    taken: dict[int, tuple[int, int]] = {}
+    given_back: dict[int, int] = {}
+    for position, instruction in enumerate(program.instructions):
+        shares = instruction.active_cores or program.cores if instruction.unit.startswith("path") else 1
+        taken.update(dict.fromkeys(instruction.allocates, (trace.start_ps[position], shares)))
+        for buffer in instruction.frees:
+            given_back[buffer] = max(given_back.get(buffer, 0), trace.end_ps[position])
+    found = []
+    for number, held in enumerate(program.buffers):
+        if held.address is not None:
+            begin, shares = taken[number]
+            end = given_back.get(number, trace.makespan_ps)
+            high = held.address + held.size_bytes * (shares if held.memory == "global_buffer" else 1)
+            found.append((held.memory, begin, end, held.address, high))
+    return found
