@@ -8,6 +8,7 @@ from hw_models import Transfer
 from scheduler.builder import ProgramBuilder
 from scheduler.device import DsaDevice
 from scheduler.schedule import LayerRun
+from scheduler.slots import TileSlots
 from scheduler.tiling import Route, Tiling
 
 SLOTS = 2
@@ -37,6 +38,7 @@ class LayerPlace:
     shares: Mapping[str, float]
     """Which share of the output goes to each memory."""
     exchange: Exchange
+    slots: TileSlots
     dtype: str
     has_global_buffer: bool
     broadcast: bool

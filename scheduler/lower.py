@@ -22,6 +22,7 @@ from scheduler.occupancy import MOST_OPEN, Blocks, Occupancy, OpenRun
 from scheduler.overlap import TileWaits
 from scheduler.prefetch import Prefetch, Window
 from scheduler.schedule import LayerRun, Schedule, core_needs, share_by_scope, whole_needs
+from scheduler.slots import TileSlots, tile_slots
 from scheduler.tile_choice import TileChooser, TilingCache
 from scheduler.tiling import Route, TileRequest, Tiling
 from scheduler.work import DEPTH
@@ -144,6 +145,7 @@ class _Lowering:
         waits = TileWaits(run, tiling, writers, self._schedule.pieces)
         place = LayerPlace(
             run=run, routes=routes, tiling=tiling, scope=scope, shares=shares, exchange=exchange,
+            slots=opened.slots,
             dtype=self._schedule.dtype, has_global_buffer=self._spec.global_buffer is not None,
             broadcast=self._spec.on_chip_path.broadcast,
         )  # fmt: skip
@@ -189,7 +191,10 @@ class _Lowering:
         while blocks is None and ended < len(self._open):
             ended += 1
             blocks = self._occupancy.beside(self._open[ended:], own, sizes)
-        opened = OpenRun(run, tiling, blocks or self._occupancy.everything())
+        slots = TileSlots()
+        if blocks is not None:
+            slots = tile_slots(tiling, blocks["local_buffer"], blocks["global_buffer"])
+        opened = OpenRun(run, tiling, blocks or self._occupancy.everything(), slots)
         if ended:
             last, self._open = self._exits(self._open[:ended]), self._open[ended:]
             # whoever waits for the end of a run that had waited for others need not wait for those again

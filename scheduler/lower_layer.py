@@ -17,6 +17,7 @@ from scheduler.lower_loads import OperandLoader
 from scheduler.lower_stores import OutputStorer
 from scheduler.overlap import TileWaits
 from scheduler.prefetch import Prefetch
+from scheduler.slots import address
 from scheduler.work import NestWork, TileWork
 
 Job = MatrixCompute | VectorCompute
@@ -129,10 +130,13 @@ class LayerEmitter:
                 in_parts(min(size, max(held, 1)), rounds), in_parts(size, rounds), strict=True
             ):
                 sent = at.transfer("path_store", "exchange", _LOCAL_TO_GLOBAL, sent_bytes, fetched[-1:])
-                staging = at.builder.allocate(sent, Buffer("global_buffer", sent_bytes, label=f"{at.label} exchange"))
+                place_there = address(place.slots.sent, 0)
+                buffer = Buffer("global_buffer", sent_bytes, label=f"{at.label} exchange", address=place_there)
+                staging = at.builder.allocate(sent, buffer)
                 fetched.append(at.transfer("path_load", "exchange", _GLOBAL_TO_LOCAL, fetched_bytes, (sent,)))
                 at.builder.free(fetched[-1], staging)
-        buffer = Buffer("local_buffer", size, label=f"{at.label} exchange")
+        place_here = address(place.slots.exchange, 0)
+        buffer = Buffer("local_buffer", size, label=f"{at.label} exchange", address=place_here)
         self._exchanged = at.builder.allocate(fetched[0], buffer)
         return fetched[-1:]
 
@@ -144,7 +148,7 @@ class LayerEmitter:
         The first pass over the depth allocates the output tile, unless the output stays where it is computed. What
         nests hand to each other, ``between_bytes``, has one buffer: the next tile waits for it.
         """
-        at = self._at
+        at, slots = self._at, self._at.place.slots
         outgoing = at.place.scope != "local_buffer"
         after = [*inputs, *(self._before if self.first_compute < 0 else ())]
         if first and outgoing:
@@ -158,9 +162,12 @@ class LayerEmitter:
             if self.first_compute < 0:
                 self.first_compute = done
             if number == 0 and first and outgoing:
-                self._output = at.builder.allocate(done, Buffer("local_buffer", work.output_bytes, label=at.label))
+                slot = address(slots.output, len(self.done))
+                buffer = Buffer("local_buffer", work.output_bytes, label=at.label, address=slot)
+                self._output = at.builder.allocate(done, buffer)
             if number == 0 and between_bytes:
-                buffer = Buffer("local_buffer", between_bytes, label=f"{at.label} between nests")
+                label, slot = f"{at.label} between nests", address(slots.between, 0)
+                buffer = Buffer("local_buffer", between_bytes, label=label, address=slot)
                 between = at.builder.allocate(done, buffer)
         if between_bytes:
             at.builder.free(done, between)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hw_models import Buffer
 from scheduler.emitting import SLOTS, Emitting
 from scheduler.prefetch import Ahead, Burst, Entry, Prefetch, ahead_room
+from scheduler.slots import address
 from scheduler.tiling import Route, burst_bytes
 from scheduler.work import DEPTH, TileWork
 
@@ -235,7 +236,9 @@ class OperandLoader:
             return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
         slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
         load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
-        return [load], self._at.builder.allocate(load, Buffer("global_buffer", size, label=f"{self._at.label} load"))
+        place = address(self._at.place.slots.passing, len(self._passed))
+        buffer = Buffer("global_buffer", size, label=f"{self._at.label} load", address=place)
+        return [load], self._at.builder.allocate(load, buffer)
 
     def _from_global(self, name: str, work: TileWork) -> int:
         """Return the DMA burst that brings a staged operand's current version, a new one if need be; else -1."""
@@ -253,7 +256,9 @@ class OperandLoader:
             load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)
             if staged.buffer < 0:
                 whole = self._at.place.tiling.staged[name]
-                staged.buffer = self._at.builder.allocate(load, Buffer("global_buffer", whole, label=name))
+                place_there = address(self._at.place.slots.staged.get(name, ()), 0)
+                buffer = Buffer("global_buffer", whole, label=name, address=place_there)
+                staged.buffer = self._at.builder.allocate(load, buffer)
             staged.left_bytes -= fetched
             staged.ahead_bytes += fetched
             self._last_burst[name] = load
@@ -290,7 +295,8 @@ class OperandLoader:
         operand, size = self._operands[name], self._streamed_bytes(name, work)
         if operand.shared or not self._at.place.has_global_buffer:  # a unit of the cluster fills all of them
             size = size * self._at.device.cores_per_cluster
-        operand.buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size, label=name))
+        slot = address(self._at.place.slots.operands.get(name, ()), len(operand.users) - 1)
+        operand.buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size, label=name, address=slot))
 
     def release(self) -> None:
         """End the lives of the last versions."""

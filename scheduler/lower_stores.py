@@ -4,6 +4,7 @@ import math
 
 from hw_models import Buffer
 from scheduler.emitting import SLOTS, Emitting
+from scheduler.slots import address
 from scheduler.work import TileWork
 
 
@@ -18,6 +19,11 @@ class OutputStorer:
         """Output tiles in the global buffer that no burst has taken yet: transfer, buffer, bytes."""
         self._sent: list[int] = []
         """Bursts to DDR."""
+        run, tiling = emitting.place.run, emitting.place.tiling
+        self._burst_room = tiling.staging[-1] if tiling.staging else 0
+        """Bytes of the global buffer in which a burst collects."""
+        self._tile_bytes = run.layer.tile_work(tiling.tile, tiling.depth).output_bytes * run.binding.cores
+        """Of all cores, where no edge cuts it short."""
         self.first_path_store = -1
         self.first_dma_store = -1
 
@@ -45,9 +51,13 @@ class OutputStorer:
             size = self._leaving(work, ("ddr",))
             if not self._gathered and len(self._sent) >= SLOTS:
                 at.builder.wait(moved, (self._sent[-SLOTS],))
-            buffer = at.builder.allocate(moved, Buffer("global_buffer", size, label=f"{at.label} store"))
+            gathered = sum(gathered_bytes for _, _, gathered_bytes in self._gathered)
+            place = address(at.place.slots.storing, len(self._sent), gathered)
+            held = Buffer("global_buffer", size, label=f"{at.label} store", address=place)
+            buffer = at.builder.allocate(moved, held)
             self._gathered.append((moved, buffer, size * cores))
-            if final or sum(size for _, _, size in self._gathered) >= at.place.tiling.store_burst_bytes:
+            gathered += size * cores
+            if final or gathered >= at.place.tiling.store_burst_bytes or gathered + self._tile_bytes > self._burst_room:
                 self._send()
 
     def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:

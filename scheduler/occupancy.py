@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from scheduler.allocation import Block, gaps, put
 from scheduler.schedule import LayerRun, Piece
+from scheduler.slots import TileSlots
 from scheduler.tiling import Tiling
 
 MOST_OPEN = 3
@@ -28,6 +29,8 @@ class OpenRun:
     tiling: Tiling
     blocks: Blocks
     """Its tiles, and pieces that nobody needs once it has ended."""
+    slots: TileSlots = field(default_factory=TileSlots)
+    """The places of its tiles, as far as they have any."""
     entry: tuple[int, ...] = ()
     """Instructions that had ended when it began."""
     exits: tuple[int, ...] = ()
@@ -74,7 +77,7 @@ class Occupancy:
     def beside(self, opened: Sequence[OpenRun], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
         """Return where buffers of ``sizes`` lie if all ``opened`` may still run; None if there is no room for them.
 
-        ``own``: the pieces that the new run writes, which are held already.
+        ``own``: the pieces that the new run writes, which are held already. The blocks are in the order of ``sizes``.
         """
         found: Blocks = {}
         for memory in self._capacities:
@@ -84,7 +87,8 @@ class Occupancy:
             blocks = put([size for size in sizes[memory] if size], self._gaps(memory, others))
             if blocks is None:
                 return None
-            found[memory] = blocks
+            placed = iter(blocks)
+            found[memory] = [next(placed) if size else Block(0, 0) for size in sizes[memory]]
         return found
 
     def everything(self) -> Blocks:

@@ -168,11 +168,18 @@ def timed(run: Run, number: int) -> Timed:
 def addressed(run: Run) -> list[tuple[str, int, int, int, int]]:
     """Return of each buffer with an address: memory, when it is taken and given back, first byte and byte behind it."""
     program, trace = run.program, run.result.trace
-    taken: dict[int, tuple[int, int]] = {}
+    taken: dict[int, tuple[int, float]] = {}
     given_back: dict[int, int] = {}
     for position, instruction in enumerate(program.instructions):
-        shares = instruction.active_cores or program.cores if instruction.unit.startswith("path") else 1
-        taken.update(dict.fromkeys(instruction.allocates, (trace.start_ps[position], shares)))
+        cores = instruction.active_cores or program.cores
+        for buffer in instruction.allocates:
+            here = program.buffers[buffer].memory
+            shares = 1.0
+            if program.scopes[instruction.unit] == "core" and here == "global_buffer":
+                shares = cores  # each core brings a part
+            elif program.scopes[instruction.unit] == "cluster" and here == "local_buffer":
+                shares = 1 / program.cores  # each core gets one
+            taken[buffer] = trace.start_ps[position], shares
         for buffer in instruction.frees:
             given_back[buffer] = max(given_back.get(buffer, 0), trace.end_ps[position])
     found = []
@@ -180,6 +187,19 @@ def addressed(run: Run) -> list[tuple[str, int, int, int, int]]:
         if held.address is not None:
             begin, shares = taken[number]
             end = given_back.get(number, trace.makespan_ps)
-            high = held.address + held.size_bytes * (shares if held.memory == "global_buffer" else 1)
+            high = held.address + math.ceil(held.size_bytes * shares)
             found.append((held.memory, begin, end, held.address, high))
+    return found
+
+
+def overlaps(run: Run) -> list[tuple[object, object]]:
+    """Return the buffers with an address that lie on each other in one memory at one moment, pair by pair."""
+    found: list[tuple[object, object]] = []
+    there: dict[str, list[tuple[str, int, int, int, int]]] = {}
+    for one in sorted(addressed(run), key=lambda life: life[1]):
+        memory, begin, end, low, high = one
+        there[memory] = [life for life in there.get(memory, []) if life[2] > begin]
+        if end > begin:
+            found += [(life, one) for life in there[memory] if low < life[4] and life[3] < high]
+        there[memory].append(one)
     return found

@@ -2,20 +2,22 @@
 
 import pytest
 
-from hw_models import ClusteredDsa, Launch, MatrixCompute, SimulationResult, Transfer, load_hardware, simulate
+from hw_models import ClusteredDsa, Launch, MatrixCompute, Transfer, load_hardware, simulate
 from hw_models.quantities import PS_PER_S
-from scheduler import Schedule, lower, make_policy, policy_types, violations
+from scheduler import lower, make_policy, policy_types, violations
 from scheduler.policies.graphturbo import off_chip_bytes
+from tests.scheduler.runs import Run, overlaps
 from workloads import load_network
 
 NETWORKS = ("resnet50", "bert-base-128", "dlrm", "mobilenet-v2", "vit-b16", "densenet121", "conformer", "unet")
 """Of GraphTurbo's ten all but the longer sequences, and one that samples up; one image on each cluster."""
 
 
-def simulated(network: str, policy: str, spec: ClusteredDsa) -> tuple[Schedule, SimulationResult]:
+def simulated(network: str, policy: str, spec: ClusteredDsa) -> Run:
     graph = load_network(network, batch=1).with_dtype("fp16")
     schedule = make_policy(policy).schedule(graph, spec, "fp16")
-    return schedule, simulate(lower(schedule, spec, spec.clusters), spec)
+    program = lower(schedule, spec, spec.clusters)
+    return Run(graph, spec, schedule, program, simulate(program, spec))
 
 
 @pytest.mark.parametrize("preset", ["stcp920", "stcp920_paper"])
@@ -23,10 +25,11 @@ def simulated(network: str, policy: str, spec: ClusteredDsa) -> tuple[Schedule, 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_nothing_is_lost_or_for_free(network: str, policy: str, preset: str) -> None:
     spec = load_hardware(preset)
-    schedule, result = simulated(network, policy, spec)
-    instructions = result.trace.instructions
+    run = simulated(network, policy, spec)
+    schedule, result, instructions = run.schedule, run.result, run.program.instructions
 
     assert violations(schedule) == []
+    assert overlaps(run) == []
     assert sum(isinstance(i, Launch) for i in instructions) == sum(bool(i.runs) for i in schedule.instances)
     assert {i.layer_run for i in instructions} - {-1} == set(range(len(schedule.runs)))
 
