@@ -48,7 +48,7 @@ def orders(machines: Sequence[str], networks: Sequence[tuple[str, int]]) -> Iter
         assert isinstance(spec, ClusteredDsa)
         for model, batch in networks:
             graph = load_network(model, batch=batch).with_dtype(_DTYPE)
-            parts = GraphTurbo().instance_graph(graph, spec)
+            parts = GraphTurbo().instance_graph(graph, spec, _DTYPE)
             producers, output_bytes = parts.producers, parts.output_bytes
             wide = breadth_first(range(len(parts.instances)), producers)
             deep = depth_first(wide, producers)

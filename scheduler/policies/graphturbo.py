@@ -7,7 +7,7 @@ The readings of each algorithm, and what departs from it, are stated where it is
 """
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -20,14 +20,12 @@ from scheduler.graphturbo.core_binding import unbound_dims
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
+from scheduler.graphturbo.off_chip import least_bytes, off_chip_bytes
 from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
 from scheduler.graphturbo.placement import Capacity, place_pieces
-from scheduler.layers import layers_by_pattern
 from scheduler.occupancy import MOST_OPEN
-from scheduler.schedule import Schedule, whole_needs
-from scheduler.work import Layer
+from scheduler.schedule import Schedule
 from workloads.graph import Graph
-from workloads.loopnest import box_volume, full_box, intersect
 
 _PIECES_SHARE = 0.6
 """Part of the global buffer that outputs may take; the rest is for tiles and weights on their way through it."""
@@ -38,13 +36,20 @@ halos, and parts that do not divide evenly; and it has in full what may be spill
 _NEAR_LEAST = 1.1
 """A plan that moves at most this much more than any has to is not improved upon."""
 
-
 _Annotation = Annotated[str, Field(pattern=r"^.+:[0-9]{1,3}$")]
 
 
 def _listed(value: object) -> object:
     """Take a list apart that the command line has as one word."""
     return value.split(",") if isinstance(value, str) else value
+
+
+class _Candidate(NamedTuple):
+    """A plan that was made all the way: its traffic to and from DDR, its instances, its schedule."""
+
+    moved_bytes: int
+    parts: InstanceGraph
+    schedule: Schedule
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
@@ -82,47 +87,44 @@ class GraphTurbo:
         return self.schedule(graph, spec, "fp16").plan
 
     def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
+        chosen = self._chosen(graph, spec, dtype)
+        if self.order != "exact":
+            return chosen.schedule
+        parts = chosen.parts
+        known = self._ordered(parts)
+        order = exact_order(known, parts.producers, parts.output_bytes, self.order_effort_s).order
+        return self._scheduled(spec, dtype, chosen.schedule.plan, parts, order)
+
+    def instance_graph(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> InstanceGraph:
+        """Return the instances that are to be ordered."""
+        return self._chosen(graph, spec, dtype).parts
+
+    def _chosen(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> _Candidate:
+        """Return the plan that moves the fewest bytes to and from DDR, the first of equals."""
         seen: set[tuple[object, ...]] = set()
-        best: Schedule | None = None
-        best_bytes = 0
+        best: _Candidate | None = None
         for headroom in _HEADROOMS:
             plan, grouped = self._grouped(graph, spec, headroom)
             cuts = tuple((group.sub.ops, group.split) for group in grouped)
-            if best is not None and (cuts in seen or self._least_bytes(graph, grouped, cut=True) >= best_bytes):
+            least = least_bytes(graph, grouped, in_instances=self.instances)
+            if cuts in seen or (best is not None and least >= best.moved_bytes):
                 continue
             seen.add(cuts)
-            schedule = self._scheduled(spec, dtype, plan, grouped)
-            moved_bytes = off_chip_bytes(schedule)
-            if best is None or moved_bytes < best_bytes:
-                best, best_bytes = schedule, moved_bytes
-            if best_bytes <= _NEAR_LEAST * self._least_bytes(graph, grouped, cut=False):
+            parts = self._split(plan, grouped)
+            schedule = self._scheduled(spec, dtype, plan, parts, self._ordered(parts))
+            candidate = _Candidate(off_chip_bytes(schedule), parts, schedule)
+            if best is None or candidate.moved_bytes < best.moved_bytes:
+                best = candidate
+            if best.moved_bytes <= _NEAR_LEAST * least_bytes(graph, grouped, in_instances=False):
                 break
         assert best is not None
         return best
 
-    def _least_bytes(self, graph: Graph, grouped: Sequence[Grouped], *, cut: bool) -> int:
-        """Return what goes to or from DDR at least: inputs and results once, weights once per instance if ``cut``."""
-        least = sum(graph.tensors[name].size_bytes for name in (*graph.inputs, *graph.outputs))
-        for group in grouped:
-            layers = layers_by_pattern(graph, group.sub.ops)
-            times = 1
-            if cut and self.instances and group.split is not None and len(layers) > 1:
-                times = group.split.factor
-            least += times * sum(weights_read(layer, layer.sink.shape) for layer in layers)
-        return least
-
-    def instance_graph(self, graph: Graph, spec: ClusteredDsa) -> InstanceGraph:
-        """Return the instances that are to be ordered, when grouping has the whole of the local buffers."""
-        plan, grouped = self._grouped(graph, spec, _HEADROOMS[0])
-        return self._split(plan, grouped)
-
     def _scheduled(
-        self, spec: ClusteredDsa, dtype: str, plan: FusionPlan, grouped: Sequence[Grouped]
+        self, spec: ClusteredDsa, dtype: str, plan: FusionPlan, parts: InstanceGraph, order: Sequence[int]
     ) -> Schedule:
-        graph, parts = plan.graph, self._split(plan, grouped)
-        bound = bind_instances(
-            graph, parts, self._ordered(parts), spec.cores_per_cluster, unbound_dims(graph, self.unbound)
-        )
+        graph = plan.graph
+        bound = bind_instances(graph, parts, order, spec.cores_per_cluster, unbound_dims(graph, self.unbound))
         placed = place_pieces(bound.runs, bound.pieces, self._capacity(spec), bound.shared)
         return Schedule(
             graph, plan, dtype, bound.instances, placed, self.name, overlaps_layers=self.instruction_scheduling,
@@ -141,6 +143,7 @@ class GraphTurbo:
         return split_into_instances(plan, [g.split if self.instances else None for g in grouped])
 
     def _ordered(self, parts: InstanceGraph) -> Sequence[int]:
+        """Return the order of the instances; for ``exact`` the one that the solver begins with."""
         producers, output_bytes = parts.producers, parts.output_bytes
         wide = breadth_first(range(len(parts.instances)), producers)
         if self.order == "bfs":
@@ -150,10 +153,7 @@ class GraphTurbo:
         deep = depth_first(wide, producers)
         if self.order == "dfs":
             return deep
-        best = min(deep, wide, key=lambda order: peak_live_bytes(order, producers, output_bytes))
-        if self.order == "exact":
-            return exact_order(best, producers, output_bytes, self.order_effort_s).order
-        return best
+        return min(deep, wide, key=lambda order: peak_live_bytes(order, producers, output_bytes))
 
     def _capacity(self, spec: ClusteredDsa) -> Capacity:
         """Return what pieces may take: a share of the global buffer; the local one but for weights and room for a tile.
@@ -168,27 +168,3 @@ class GraphTurbo:
             room - min(tile_bytes, room // 2), shared, uses_local=self.outputs == "local",
             spills_longest=self.spill == "longest", apart_steps=MOST_OPEN if self.instruction_scheduling else 0,
         )  # fmt: skip
-
-
-def weights_read(layer: Layer, extents: Sequence[int]) -> int:
-    """Return the bytes of weights that ``layer`` reads for so much of its output: of a table, the rows looked up."""
-    work, tensors = layer.tile_work(tuple(extents)), layer.graph.tensors
-    return sum(size for name, size in work.operand_bytes.items() if tensors[name].role == "weight")
-
-
-def off_chip_bytes(schedule: Schedule) -> int:
-    """Return the bytes that one cluster moves to and from DDR if every run reads what it needs of it once."""
-    tensors, pieces = schedule.graph.tensors, schedule.pieces
-    total = sum(piece.size_bytes for piece in pieces if piece.scope == "ddr")
-    for run in schedule.runs:
-        total += weights_read(run.layer, [hi - lo for lo, hi in run.box])
-        needs = whole_needs(run)
-        for name in run.layer.inputs:
-            if name not in needs or tensors[name].role == "weight":
-                continue
-            boxes = [full_box(tensors[name].shape)]
-            if name in run.reads:
-                boxes = [pieces[p].box for p in run.reads[name] if pieces[p].scope == "ddr"]
-            met = (intersect(needs[name], box) for box in boxes)
-            total += sum(box_volume(box) for box in met if box is not None) * tensors[name].element_bytes
-    return total

@@ -5,7 +5,7 @@ import pytest
 from hw_models import ClusteredDsa, Launch, MatrixCompute, Transfer, load_hardware, simulate
 from hw_models.quantities import PS_PER_S
 from scheduler import lower, make_policy, policy_types, violations
-from scheduler.policies.graphturbo import off_chip_bytes
+from scheduler.graphturbo.off_chip import off_chip_bytes
 from tests.scheduler.runs import Run, overlaps
 from workloads import load_network
 

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 
 from hw_models import load_hardware, simulate
 from scheduler import Schedule, lower
-from scheduler.policies.graphturbo import GraphTurbo, off_chip_bytes
+from scheduler.graphturbo.off_chip import off_chip_bytes
+from scheduler.policies.graphturbo import GraphTurbo
 from tests.graphs import networks
 from workloads import Graph, load_network
 
