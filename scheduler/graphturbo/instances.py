@@ -62,11 +62,10 @@ def split_into_instances(plan: FusionPlan, splits: Sequence[Split | None]) -> In
     graph = plan.graph
     instances: list[SubGraphInstance] = []
     writers: dict[str, list[int]] = {}
-    for group, wanted in enumerate(splits):
+    for group, count in enumerate(instance_counts(plan, splits)):
         layers = layers_by_pattern(graph, plan.groups[group].ops)
-        split = wanted if len(layers) > 1 else None  # the tiles of a single layer are what its instances would be
-        for index in range(1 if split is None else split.factor):
-            instances.append(_instance(plan, group, layers, split, index))
+        for index in range(count):
+            instances.append(_instance(plan, group, layers, splits[group] if count > 1 else None, index))
             for name in instances[-1].writes:
                 writers.setdefault(name, []).append(len(instances) - 1)
     producers: dict[int, frozenset[int]] = {}
@@ -86,6 +85,14 @@ def split_into_instances(plan: FusionPlan, splits: Sequence[Split | None]) -> In
         for number, names in used.items()
     }
     return InstanceGraph(tuple(instances), producers, output_bytes)
+
+
+def instance_counts(plan: FusionPlan, splits: Sequence[Split | None]) -> list[int]:
+    """Return how many instances each group has: a single layer is one, its tiles are what its instances would be."""
+    layers = (layers_by_pattern(plan.graph, group.ops) for group in plan.groups)
+    return [
+        split.factor if split is not None and len(own) > 1 else 1 for split, own in zip(splits, layers, strict=True)
+    ]
 
 
 def _instance(

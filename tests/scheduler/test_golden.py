@@ -7,7 +7,7 @@ from tests.conftest import Golden
 from tests.graphs import Net, machine
 from workloads import Graph
 
-SPEC = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2})
+SPEC = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2}, launch="10 ns")
 
 
 def residual_network() -> Graph:

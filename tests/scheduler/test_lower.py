@@ -114,7 +114,7 @@ def test_a_core_fetches_what_lies_in_another_instances_piece() -> None:
     x = net.concat(net.relu(net.conv(x, 16)), net.relu(net.conv(x, 16)))
     graph = net.graph(net.gemm(net.flatten(net.global_pool(x)), 6))
     local = {"capacity": "2 KiB", "bandwidth": "100 GB/s", "weight_window": 0.4}
-    small = machine(cores_per_cluster=8, local_buffer=local)
+    small = machine(cores_per_cluster=8, local_buffer=local, launch="0 ns")
     schedule = make_policy("graphturbo").schedule(graph, small, "fp16")
     pool = next(r for i in schedule.instances for r in i.runs if r.layer.sink.name == "globalaveragepool1")
     read = {p for held in pool.reads.values() for p in held}
