@@ -73,13 +73,13 @@ class Results:
         return len(self.frame) > 0
 
     def figure(self, column: str, model: str, batch: int, policy: str) -> float | None:
-        """Return one figure of the policy named so, None if that point was not run or failed."""
+        """Return the newest figure of the policy named so, None if that point was not run or failed."""
         rows = self.frame
         names = rows["policy"].astype(str).str.partition("(")[0]
         chosen = rows[(rows["model"] == model) & (rows["batch"] == batch) & (names == policy)]
-        if chosen.empty or column not in chosen or pd.isna(chosen.iloc[0][column]):
+        if chosen.empty or column not in chosen or pd.isna(chosen.iloc[-1][column]):
             return None
-        return float(chosen.iloc[0][column])
+        return float(chosen.iloc[-1][column])
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
@@ -205,7 +205,7 @@ def _variant(results: Results, model: str, batch: int, variant: str) -> float | 
     wanted = dict(VARIANTS)[variant]
     frame = results.frame
     rows = frame[(frame["model"] == model) & (frame["batch"] == batch)]
-    for _, row in rows.iterrows():
+    for _, row in rows[::-1].iterrows():
         options = str(row["policy"]).partition("(")[2].rstrip(")").split(",")
         first = next((mark for _, mark in VARIANTS if mark in options), "")
         if first == wanted and pd.notna(row.get("throughput_per_s")):
