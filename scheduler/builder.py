@@ -17,6 +17,7 @@ class _Draft:
     step: Step
     layer_run: int
     after: dict[int, None]
+    """What it waits for; the step has the same."""
     behind: dict[int, None] = field(default_factory=dict)
     """Instructions that allocate what this one frees."""
     allocates: list[int] = field(default_factory=list)
