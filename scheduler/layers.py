@@ -36,6 +36,9 @@ def single_layer(graph: Graph, ops: Sequence[int]) -> tuple[Layer, ...]:
 
 def layers_by_pattern(graph: Graph, ops: Sequence[int]) -> tuple[Layer, ...]:
     """Return the kernel ``ops`` cut into layers of at most one complex operator, in order (GraphTurbo, section 4.1)."""
-    members_of = graph.derived(("layers", tuple(ops)), lambda: fixed_pattern_layers(graph, list(ops)))
-    cut = (layer_of(graph, members) for members in members_of)
-    return tuple(layer for layer in cut if layer is not None)
+
+    def cut() -> tuple[Layer, ...]:
+        found = (layer_of(graph, members) for members in fixed_pattern_layers(graph, list(ops)))
+        return tuple(layer for layer in found if layer is not None)
+
+    return graph.derived(("layers", tuple(ops)), cut)

@@ -97,7 +97,8 @@ def invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[I
     A write index has strides of a mixed radix: each stride is the product of the extents below it.
     """
     lo, hi = lo - index.offset, hi - index.offset
-    for loop, stride in sorted(index.terms, key=by_stride):
+    terms = sorted(index.terms, key=by_stride) if len(index.terms) > 1 else index.terms
+    for loop, stride in terms:
         first, last = max(lo // stride, 0), min((hi - 1) // stride, loops[loop].extent - 1)
         if first > last:
             return False

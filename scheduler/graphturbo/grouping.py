@@ -44,8 +44,8 @@ class Grouper:
         self._nodes: dict[int, _Node] = {}
         self._next: dict[int, dict[int, None]] = {}
         self._previous: dict[int, dict[int, None]] = {}
-        layers = fixed_pattern_plan(graph)
-        self._fused = tensors_inside(layers)
+        layers = graph.derived("layers by pattern", partial(fixed_pattern_plan, graph))
+        self._fused = graph.derived("tensors inside layers", partial(tensors_inside, layers))
         self._layer_ops = {group.ops for group in layers.groups}
         for number, layer in enumerate(layers.groups):  # l. 1-4
             sub = self._sub(layer.ops)

@@ -1,6 +1,7 @@
 """What a plan costs before it is lowered: its traffic off the chip and between the buffers, its launches."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fusion.plan import FusionPlan
 from scheduler.device import DsaDevice
@@ -49,8 +50,12 @@ def least_bytes(plan: FusionPlan, instances: Sequence[int]) -> int:
     least = sum(graph.tensors[name].size_bytes for name in (*graph.inputs, *graph.outputs))
     for group, times in zip(plan.groups, instances, strict=True):
         layers = layers_by_pattern(graph, group.ops)
-        least += times * sum(_weights_read(layer, layer.sink.shape) for layer in layers)
+        least += times * graph.derived(("weights read", group.ops), partial(_weights_of, layers))
     return least
+
+
+def _weights_of(layers: Sequence[Layer]) -> int:
+    return sum(_weights_read(layer, layer.sink.shape) for layer in layers)
 
 
 def _weights_read(layer: Layer, extents: Sequence[int]) -> int:

@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from hw_models import ClusteredDsa
+from hw_models.pause import collector_paused
 from scheduler.device import DsaDevice
 from scheduler.graphturbo.bound import bind_instances
 from scheduler.graphturbo.core_binding import unbound_dims
@@ -89,7 +90,8 @@ class GraphTurbo:
         return self.schedule(graph, spec, "fp16").plan
 
     def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
-        chosen = self._chosen(graph, spec, dtype)
+        with collector_paused():
+            chosen = self._chosen(graph, spec, dtype)
         if self.order != "exact":
             return chosen.schedule
         parts = chosen.parts
