@@ -24,6 +24,8 @@ WORTHWHILE = 0.99
 AROUND = 0.8
 """Weights go around the windows only if that brings the estimate down to this share: it does not see other layers."""
 _TILED_DIMS = 2
+_DEPTH_FIRST = 3
+"""How often the depth is halved to begin with, where the search from the whole part ends with many tiles."""
 MOST_CLIMBS = 12
 OVERLAPPED = 0.8
 """Share of its time that a layer counts for whose tiles follow each other as its output does in memory: other layers
@@ -90,7 +92,16 @@ class _Search:
         self._fits = self._candidates.fits
 
     def run(self) -> Tiling:
-        current: _Halvings = (0,) * len(self._limits)
+        whole: _Halvings = (0,) * len(self._limits)
+        best = self._from(whole)
+        if _tiles(best) > MOST_TILES and self._limits[-1] > _DEPTH_FIRST:
+            other = self._from((*whole[:-1], _DEPTH_FIRST))  # little room: small products may do better than thin ones
+            best = min(best, other, key=lambda tiling: tiling.estimate_ps)
+        pipelined = [t for t in self._in_memory_order() if t.estimate_ps * OVERLAPPED < best.estimate_ps]
+        return pipelined[-1] if pipelined else best  # the finest: the next layer begins the sooner
+
+    def _from(self, current: _Halvings) -> Tiling:
+        """Return what is found from ``current`` on: halved until it fits, then changed as long as that helps."""
         best = self._tiling(current)
         while not self._fits(best):
             options = [h for h in self._halved(current) if self._tiling(h).tile_bytes < best.tile_bytes]
@@ -110,8 +121,7 @@ class _Search:
             if self._tiling(candidate).estimate_ps >= best.estimate_ps * WORTHWHILE:
                 break
             current, best = candidate, self._tiling(candidate)
-        pipelined = [t for t in self._in_memory_order() if t.estimate_ps * OVERLAPPED < best.estimate_ps]
-        return pipelined[-1] if pipelined else best  # the finest: the next layer begins the sooner
+        return best
 
     def _in_memory_order(self) -> Iterator[Tiling]:
         """Yield tilings that cut the output from the outermost dimension inwards and load everything once.
