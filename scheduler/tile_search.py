@@ -1,9 +1,10 @@
 """Tiles of a layer on one core: small enough for the local buffer, in an order that reloads little.
 
 A tile halves each dimension of a core's part some number of times. The search halves what helps most until the tile
-fits, then climbs: halve one dimension, double one, or trade one for another, while the estimated time falls. The
-estimate is the pipeline of the machine: the slowest of DMA, on-chip path and compute units sets the pace, the first
-load and the last store stand alone.
+fits, then climbs: halve one dimension, double one, or trade one for another, while the estimated time falls. Where that
+ends with many tiles it is done again from a part that is cut along its depth, and the better is taken. The estimate is
+the pipeline of the machine: the slowest of DMA, on-chip path and compute units sets the pace, the first load and the
+last store stand alone.
 
 On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from hw_models import load_hardware
 from scheduler import Schedule, ScheduleError, make_policy, tile_search
 from scheduler.device import DsaDevice
 from scheduler.tile_search import MOST_TILES, TilingError, choose_tiling, paper_tiling
@@ -171,6 +172,24 @@ class TestByHand:
 
         assert math.prod(tiling.counts) <= MOST_TILES
         assert all(times >= 1 for times in tiling.loads.values())
+
+    def test_with_little_room_a_product_is_cut_along_its_depth(self) -> None:
+        """Beginning with the whole depth alone would end with tiles that take a fifth longer."""
+        net = Net()
+        x = net.add(net.matmul(net.input(512, 768), net.weight(768, 3072)), net.weight(3072))
+        graph, spec = net.graph(net.binary("Mul", x, net.unary("Sigmoid", x))), load_hardware("stcp920")
+        layer = Layer(graph, tuple(range(len(graph.ops))))
+        routes = {name: Route(0.0, 1.0, 2) for name in layer.inputs}
+        routes |= {name: Route(1.0, 0.0, 4) for name in layer.inputs if graph.tensors[name].role == "weight"}
+        request = TileRequest(
+            layer=layer, box=(512, 3072), part=(64, 3072), cores=8, routes=routes, output_scope="local_buffer",
+            local_gaps=(48 * 1024,), shared_gaps=(3 * 2**20,), dtype="fp16", windows=None,
+        )  # fmt: skip
+        case = Case(request, DsaDevice(spec, spec.clusters))
+        tiling = case.chosen()
+
+        assert tiling.depth_steps > 1
+        assert tiling.estimate_ps <= 1.05 * fastest_ps(case, math.prod(tiling.counts) * tiling.depth_steps)
 
     def test_half_the_space_makes_at_least_two_tiles(self) -> None:
         whole = choose_tiling(by_hand(16, 2**20), DsaDevice(machine(), 1)).tile_bytes
