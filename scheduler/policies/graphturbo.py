@@ -110,7 +110,7 @@ class GraphTurbo:
         best: _Candidate | None = None
         for plan, splits in self._plans(graph, spec):
             counts = instance_counts(plan, splits)
-            cuts = tuple(splits) if max(counts) > 1 else None
+            cuts = tuple(splits) if any(count > 1 for count in counts) else None
             key = tuple(group.ops for group in plan.groups), cuts
             least_ps = cost_ps(device, {"ddr": least_bytes(plan, counts)}, sum(counts))
             if key in seen or (best is not None and least_ps >= best.cost_ps):
