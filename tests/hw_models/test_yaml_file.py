@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -139,14 +140,16 @@ def test_any_text_is_a_mapping_or_a_yaml_error(text: str) -> None:
         assert message.isprintable()
 
 
+texts = st.text().filter(lambda text: not re.fullmatch(r"[-+]?[0-9._]+e[-+]?[0-9]+", text, re.IGNORECASE))
+"""But for what is a number in YAML 1.2 and text in 1.1, which PyYAML writes without quotes: ``1e3``."""
 plain_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | texts | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
 
 
-@given(st.dictionaries(st.text().filter(lambda key: key != "<<"), plain_values, max_size=4))
+@given(st.dictionaries(texts.filter(lambda key: key != "<<"), plain_values, max_size=4))
 def test_what_pyyaml_writes_is_read_back(data: dict[str, Any]) -> None:
     class NoAliases(yaml.SafeDumper):
         def ignore_aliases(self, data: object) -> bool:
