@@ -15,7 +15,7 @@ Turn = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class TileSlots:
-    """Addresses of one layer's buffers; everything is empty or None for a layer whose tiles have no fixed place."""
+    """Addresses of one layer's buffers; all empty for a layer whose tiles have no fixed place."""
 
     operands: Mapping[str, Turn] = field(default_factory=dict)
     """In the local buffer, per streamed operand that is not fetched ahead."""

@@ -35,7 +35,7 @@ _HEADROOMS = (0.0, 0.15, 0.3, 0.4, -0.25)
 """Shares of the local buffers that grouping leaves free, tried in turn, each with instances and without; the plan whose
 traffic and launches take least time is taken. Algorithm 1's footprint is that of one instance: it lacks the outputs
 of others that wait beside it, halos, and parts that do not divide evenly; it has in full what may be spilled; and it
-does not know what a launch costs. The first is the paper's own."""
+does not know what a launch costs. The first, with instances, is the paper's own; the comparison is not in the paper."""
 _NEAR_LEAST = 1.1
 """A plan that takes at most this much more than any has to is not improved upon."""
 
@@ -66,7 +66,7 @@ class GraphTurbo:
     outputs: Literal["local", "global"] = "local"
     """Where outputs are kept as long as they fit: the local buffers, or (Fig. 15's first variant) the global one."""
     instances: bool = True
-    """Split sub-graphs into instances (Fig. 15's third variant)."""
+    """Split sub-graphs into instances, where the plan with them costs less (Fig. 15's third variant)."""
     instruction_scheduling: bool = True
     """Fetch the weights of later layers while earlier ones compute, and let tiles of several layers compute at the same
     time (section 4.4; Fig. 15's fourth variant)."""
