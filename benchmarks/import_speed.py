@@ -5,6 +5,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 import onnx
 
@@ -33,11 +34,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in zoo_names():
             os.environ["DSASCAPE_CACHE"] = ""
-            imported = median_ms(lambda name=name: load_network(name))  # type: ignore[misc]
-            rebatched = median_ms(lambda name=name: load_network(name, batch=8))  # type: ignore[misc]
+            imported = median_ms(partial(load_network, name))
+            rebatched = median_ms(partial(load_network, name, batch=8))
             os.environ["DSASCAPE_CACHE"] = folder
             load_network(name)
-            loaded = median_ms(lambda name=name: load_network(name))  # type: ignore[misc]
+            loaded = median_ms(partial(load_network, name))
             nodes = len(onnx.load_from_string(zoo_entry(name).read_bytes()).graph.node)
             rows.append((imported, rebatched, loaded, nodes, name))
     print(f"{'network':26} {'nodes':>6} {'import ms':>10} {'at batch 8':>10} {'from cache':>10}")

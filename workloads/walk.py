@@ -1,5 +1,6 @@
 """The walk through a file's nodes: every tensor gets a static type, what is known beforehand is folded."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -87,7 +88,8 @@ class _Walker:
             return
         if self._folded(node, kind, inputs):
             return
-        body = self._body(node, kind) if kind not in (*RULES, *NOT_TAKEN) and depth < _DEEPEST else None
+        known_kind = kind in RULES or kind in NOT_TAKEN
+        body = None if known_kind or depth >= _DEEPEST else self._body(node, kind)
         if body is not None:
             self._wanted.update(name for inner in body for name in reads_of(inner))
             for inner in body:
@@ -211,7 +213,7 @@ class _Walker:
             kind = found.tensor_type
             dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
             if kind.HasField("shape") and all(size >= 0 for size in dims):
-                if np.prod([float(size) for size in dims]) > _LARGEST_TENSOR:
+                if math.prod(dims) > _LARGEST_TENSOR:
                     raise self._known.error(node, f"writes {name!r} of shape {dims}, which no machine holds")
                 return Typed(kind.elem_type, tuple(dims))
             if kind.HasField("shape"):

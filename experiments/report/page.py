@@ -1,9 +1,10 @@
 """The page: a study's figures, tables and sentences put into the HTML template."""
 
 from base64 import b64encode
+from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from experiments.report.canvas import looks_for
@@ -22,14 +23,7 @@ def render_report(study: Study) -> str:
     axes = axes_of(points, study.swept)
     evaluation = Evaluation(study, points, axes, looks_for(policies_in(points)))
     missing = failed(points)
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
+    return _template().render(
         study=study,
         headline=study.question.strip() or study.name,
         facts=_facts(evaluation),
@@ -40,6 +34,18 @@ def render_report(study: Study) -> str:
         tried=len(points),
         csv=_csv_link(study),
     )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")
 
 
 def _facts(evaluation: Evaluation) -> list[str]:

@@ -1,7 +1,6 @@
 """An experiment file asks for exactly its design points, or is refused with one message that says what to mend."""
 
 import itertools
-import time
 from pathlib import Path
 
 import pytest
@@ -143,10 +142,12 @@ def test_a_random_search_draws_distinct_points_and_the_same_ones_again(tmp_path:
     assert [p.key for p in points] != [p.key for p in points_of(tmp_path, text.replace("seed: 3", "seed: 4"))]
 
 
-def test_a_small_sample_of_a_huge_grid_is_drawn_at_once(tmp_path: Path) -> None:
-    started = time.monotonic()
-    assert len(points_of(tmp_path, huge() + "search: {method: random, budget: 5}")) == 5
-    assert time.monotonic() - started < 2
+def test_a_small_sample_of_a_huge_grid_is_drawn_without_making_the_grid(tmp_path: Path) -> None:
+    """A million million points fit into no memory."""
+    experiment, grid = read_experiment(written(tmp_path, huge() + "search: {method: random, budget: 5}"))
+
+    assert grid.size == 10**12
+    assert len({point.key for point in grid.chosen(experiment.search)}) == 5
 
 
 def test_a_budget_beyond_the_grid_is_the_grid(tmp_path: Path) -> None:
@@ -318,9 +319,7 @@ def test_a_hostile_file_is_refused_in_one_message(
     results.mkdir()
     (results / "results.sqlite").write_bytes(b"years of work")
 
-    started = time.monotonic()
     code = main(["run", str(path), "--out", str(results)])
-    took_s = time.monotonic() - started
 
     captured = capsys.readouterr()
     assert code == 2
@@ -330,6 +329,5 @@ def test_a_hostile_file_is_refused_in_one_message(
     assert expected in captured.err
     assert "Traceback" not in captured.err
     assert len(captured.err) < 2000
-    assert took_s < 2
     assert [entry.name for entry in results.iterdir()] == ["results.sqlite"]
     assert (results / "results.sqlite").read_bytes() == b"years of work"

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from base64 import b64decode
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -21,9 +22,14 @@ HOSTILE = (
 )
 
 
+@cache
+def drawn_page() -> str:
+    return render_report(drawn_study())
+
+
 class TestPage:
     def test_it_needs_nothing_beside_it(self) -> None:
-        page = render_report(drawn_study())
+        page = drawn_page()
 
         assert "http:" not in page
         assert "https:" not in page
@@ -33,7 +39,7 @@ class TestPage:
             assert (attributes.get("href") or "#").startswith(("#", "data:"))
 
     def test_ids_are_unique_and_every_reference_has_its_target(self) -> None:
-        page = render_report(drawn_study())
+        page = drawn_page()
 
         ids = re.findall(r'\bid="([^"]+)"', page)
         assert len(ids) == len(set(ids))
@@ -96,7 +102,7 @@ class TestPage:
         assert lines[0].startswith("model,hardware,policy,batch")
 
     def test_every_drawing_has_its_numbers(self) -> None:
-        page = render_report(drawn_study())
+        page = drawn_page()
 
         figures = re.findall(r"<figure>.*?</figure>", page, flags=re.DOTALL)
         assert len(figures) > 9
@@ -132,4 +138,4 @@ class TestPage:
             encoding="utf-8",
         )
 
-        assert there.stdout == render_report(drawn_study())
+        assert there.stdout == drawn_page()

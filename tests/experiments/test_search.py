@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
@@ -101,10 +100,11 @@ def test_the_same_seed_is_the_same_search(tmp_path: Path) -> None:
     assert first != other
 
 
-def test_the_best_design_is_found_with_a_part_of_the_grid(tmp_path: Path) -> None:
+def test_a_design_within_a_twentieth_of_the_best_is_found_with_a_fifth_of_the_grid(tmp_path: Path) -> None:
     grid = wide_grid(tmp_path)
     found = nsga2(grid, ["latency_s"], 300, 0, formula)
 
+    assert len(found) <= grid.size / 5
     for model in ("bert-tiny", "dlrm"):
         everything = [p for p in map(grid.point, range(grid.size)) if p.workload.model == model]
         best = min(latencies(everything))
@@ -122,7 +122,7 @@ def test_most_of_a_front_is_found_with_a_part_of_the_grid(tmp_path: Path) -> Non
     assert len(whole & {point.key for point in found}) >= 0.6 * len(whole)
 
 
-def test_throughput_is_made_large(tmp_path: Path) -> None:
+def test_throughput_is_made_large() -> None:
     row: Row = {"latency_s": 2.0, "throughput_per_s": 8.0, "error": None}
     assert costs(row, ["latency_s", "throughput_per_s"]) == [2.0, -8.0]
 
@@ -190,20 +190,21 @@ def test_workers_do_not_change_a_search(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(one, two)
 
 
-def test_a_search_of_a_huge_space_starts_at_once(tmp_path: Path) -> None:
-    values = ", ".join(str(value) for value in range(1, 1001))
+def test_a_search_makes_no_points_but_those_it_asks_for(tmp_path: Path) -> None:
+    """Of a space that nobody could write down: 2 x 10^12 points."""
+    units = {"clusters": "", "cores_per_cluster": "", "local_buffer.capacity": " KiB", "ddr.bandwidth": " GB/s"}
+    sweep = ", ".join(f"{path}: [{', '.join(f'{i}{unit}' for i in range(1, 1001))}]" for path, unit in units.items())
     text = f"""
 workloads: [bert-tiny]
-hardware: {{base: stcp920, sweep: {{clusters: [{values}], cores_per_cluster: [{values}]}}}}
+hardware: {{base: stcp920, sweep: {{{sweep}}}}}
 policies: [unfused, graphturbo]
 search: {{method: nsga2, budget: 20}}
 """
-    started = time.monotonic()
     experiment, grid = read_experiment(study(tmp_path, 0, text))
+    rows = Counting()
 
-    assert grid.size == 2_000_000
-    assert len(nsga2(grid, experiment.objectives, 20, 0, formula)) == 20
-    assert time.monotonic() - started < 5
+    assert grid.size == 2 * 1000**4
+    assert len(nsga2(grid, experiment.objectives, 20, 0, rows)) == len(rows.asked) == 20
 
 
 class TestDask:

@@ -1,5 +1,6 @@
 """Models that the onnx package tests itself with: they import and keep their regions, or say why not."""
 
+import re
 import warnings
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,9 @@ DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 RANDOM = ("test_bernoulli", "test_training_dropout")
 WRONGLY_EMPTY = "_zero"
 TILES = 3
+LARGE = 50_000
+"""Elements above which an input is cut to its corner: the reference takes seconds for 32 x 32 x 32 pixels."""
+CORNER = 8
 
 
 @cache
@@ -35,9 +39,15 @@ def taken(case: test_case.TestCase) -> tuple[Case, Graph] | None:
     if len(values) != len(entries) or not all(isinstance(value, np.ndarray | np.generic) for value in values):
         return None
     arrays = {entry.name: np.asarray(value) for entry, value in zip(entries, values, strict=True)}
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    if len(arrays) == 1 and any(array.size > LARGE for array in arrays.values()):
+        arrays = {name: array[(slice(CORNER),) * array.ndim] for name, array in arrays.items()}
+        for output in model.graph.output:
+            output.type.tensor_type.ClearField("shape")
     small = frozenset(name for name, array in list(arrays.items())[1:] if array.ndim <= 1)
     for fixed in (frozenset(n for n in small if arrays[n].dtype.kind in "iu"), small, frozenset[str]()):
-        candidate = Case(case.model, arrays, fixed)
+        candidate = Case(model, arrays, fixed)
         try:
             return candidate, candidate.graph()
         except WorkloadError:
@@ -55,7 +65,7 @@ def test_no_operator_test_leaks_from_outside_its_region() -> None:
         small, graph = found
         rng = np.random.default_rng(number)
         try:
-            results = small.run(small.inputs)
+            results = small.results
         except (ValueError, TypeError, RuntimeError, IndexError):
             continue  # the reference implementation itself fails
         for output in graph.outputs[:TILES]:
@@ -86,6 +96,6 @@ def test_small_models_import_or_name_their_node(folder: str) -> None:
         try:
             import_onnx(path)
         except WorkloadError as error:
-            refused[path.parent.name] = str(error)
-    assert all(str(DATA) in message for message in refused.values())
+            refused[path] = str(error)
+    assert all(re.match(rf"{re.escape(str(path))}: node '.+' \(\w+\) ", text) for path, text in refused.items())
     assert len(refused) < len(paths) / 2 or folder == "simple"

@@ -35,9 +35,11 @@ def test_a_view_touches_nothing_and_a_lookup_only_its_rows() -> None:
 
 def test_tables_are_aligned_text() -> None:
     graph = load_network("squeezenet")
-    lines = networks_table([summarise(graph)]).splitlines()
+    lines = networks_table([summarise(graph), summarise(load_network("bert-base"))]).splitlines()
     kinds = kinds_table(summarise_kinds(graph)).splitlines()
 
+    for table in (lines, kinds):
+        assert len({len(line) for line in table}) == 1
     assert lines[0].split() == [
         "network",
         "batch",

@@ -91,7 +91,7 @@ class TestEveryFile:
 
         assert made - known == set()
 
-    def test_runs_at_its_default_batch(self, entry: ZooEntry) -> None:
+    def test_has_its_default_batch(self, entry: ZooEntry) -> None:
         model = load(entry)
         first = next(value for value in model.graph.input if value.name not in weights(model))
 
