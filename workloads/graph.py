@@ -1,11 +1,11 @@
 """The network as the rest of the project sees it: operators in topological order over static tensors."""
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 from workloads.loopnest import LoopNest, Operations, is_view
 
@@ -18,7 +18,6 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
 )  # fmt: skip
 FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
 
-_T = TypeVar("_T")
 Role = Literal["input", "weight", "activation"]
 
 
@@ -137,6 +136,21 @@ class Graph:
                 roots[op.outputs[0]] = roots[op.inputs[0]]
         return roots
 
+    @cached_property
+    def stored_outputs(self) -> frozenset[str]:
+        """The stored tensors that hold the network's results."""
+        return frozenset(self.storage[name] for name in self.outputs)
+
+    @cached_property
+    def stored_readers(self) -> Mapping[str, tuple[int, ...]]:
+        """Positions of the operators other than views that read each stored tensor, as it is or as a view of it."""
+        readers: dict[str, list[int]] = {name: [] for name in self.storage.values()}
+        for position, op in enumerate(self.ops):
+            if not op.is_view:
+                for root in dict.fromkeys(self.storage[name] for name in op.inputs):
+                    readers[root].append(position)
+        return {name: tuple(positions) for name, positions in readers.items()}
+
     @property
     def operations(self) -> Operations:
         return sum((op.operations for op in self.ops), Operations())
@@ -154,13 +168,6 @@ class Graph:
     def activation_bytes(self) -> int:
         """Sum of all operator outputs, as DNNFusion's intermediate result size counts them."""
         return sum(self.tensors[name].size_bytes for op in self.ops for name in op.outputs)
-
-    def derived(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return what ``make`` makes, computed once per graph: for what depends on the network alone."""
-        store: dict[Hashable, Any] = vars(self).setdefault("_derived", {})
-        if key not in store:
-            store[key] = make()
-        return store[key]  # type: ignore[no-any-return]
 
     def activations_into(self, op: Op) -> Iterator[Tensor]:
         """Yield the inputs of ``op`` that are not weights, each once."""

@@ -10,6 +10,8 @@ Interval = tuple[int, int]
 """Half-open: ``lo <= x < hi``."""
 Box = tuple[Interval, ...]
 """A tile of a tensor: one interval per dimension."""
+Extents = tuple[int, ...]
+"""How large a tile is, wherever it lies: elements per dimension, or iterations per loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,11 @@ def hull(one: Box | None, other: Box) -> Box:
     if one is None:
         return other
     return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+
+
+def widest(one: Extents, other: Extents) -> Extents:
+    """Return the larger number of elements per dimension."""
+    return tuple(map(max, one, other))
 
 
 def intersect(one: Box, other: Box) -> Box | None:

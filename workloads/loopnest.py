@@ -15,6 +15,7 @@ from typing import Literal
 
 from workloads.index import (
     Box,
+    Extents,
     Index,
     Interval,
     Loop,
@@ -26,11 +27,13 @@ from workloads.index import (
     intersect,
     invert,
     skip_padding,
+    widest,
 )
 
 __all__ = [
     "Access",
     "Box",
+    "Extents",
     "Index",
     "Interval",
     "Loop",
@@ -43,6 +46,7 @@ __all__ = [
     "intersect",
     "is_view",
     "mapping_of",
+    "widest",
 ]
 
 

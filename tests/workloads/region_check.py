@@ -1,7 +1,8 @@
 """Runs a one-operator model and asks, by changing inputs, what an output tile depends on."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from onnx import ModelProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from workloads import Graph, import_onnx
-from workloads.loopnest import Box, hull
+from workloads.loopnest import Box
+from workloads.regions import required_regions
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -44,11 +46,20 @@ class Case:
                 entry.CopyFrom(helper.make_tensor_value_info(entry.name, element, array.shape))
         return import_onnx(model.SerializeToString(), name=model.graph.node[0].op_type)
 
+    @cached_property
+    def results(self) -> Mapping[str, Array]:
+        """The outputs for ``inputs``."""
+        return self.run(self.inputs)
+
+    @cached_property
+    def _reference(self) -> ReferenceEvaluator:
+        return ReferenceEvaluator(self.model)
+
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs by the ONNX reference implementation."""
         names = [entry.name for entry in self.model.graph.output]
         with np.errstate(all="ignore"):
-            values = ReferenceEvaluator(self.model).run(None, dict(inputs))
+            values = self._reference.run(None, dict(inputs))
         return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
 
     def redrawn(self, name: str, array: Array, where: Mask, rng: np.random.Generator) -> Array:
@@ -74,18 +85,7 @@ def _range(array: Array) -> tuple[float, float]:
 
 def required(graph: Graph, output: str, tile: Box) -> dict[str, Box]:
     """Return the regions of all tensors that ``tile`` of ``output`` depends on, by the loop nests."""
-    regions: dict[str, Box] = {output: tile}
-    for op in reversed(graph.ops):
-        for nest in reversed(op.nests):
-            wanted = regions.get(nest.write.tensor)
-            ranges = None if wanted is None else nest.ranges_for(wanted)
-            if ranges is None:
-                continue
-            for read in nest.reads:
-                box = read.region(ranges)
-                if box is not None:
-                    regions[read.tensor] = hull(regions.get(read.tensor), box)
-    return regions
+    return required_regions(graph, range(len(graph.ops)), {output: tile})
 
 
 def random_tile(shape: Sequence[int], rng: np.random.Generator) -> Box:
@@ -122,7 +122,7 @@ def _same(left: Array, right: Array) -> bool:
 def leak(case: Case, graph: Graph, output: str, tile: Box, rng: np.random.Generator) -> str | None:
     """Return which input changes ``tile`` from outside its region, None if none does."""
     regions = required(graph, output, tile)
-    before = case.run(case.inputs)[output][_slices(tile)]
+    before = case.results[output][_slices(tile)]
     for name, array in case.inputs.items():
         outside = ~_inside(regions.get(name), array.shape)
         if name in case.fixed or array.dtype.kind in _NO_NUMBERS or not outside.any():
@@ -139,16 +139,23 @@ def idle(case: Case, graph: Graph, output: str, tile: Box, rng: np.random.Genera
         if name not in case.inputs or name in case.fixed or case.inputs[name].dtype.kind in _NO_NUMBERS:
             continue
         mask = _inside(box, case.inputs[name].shape)
-        if not any(_matters(case, name, mask, output, tile, rng) for _ in range(_TRIES)):
+        if not any(_matters(base, name, mask, output, tile, rng) for base in _variants(case, rng)):
             return f"{output}{tile} does not depend on {name} inside {box}"
     return None
 
 
+def _variants(case: Case, rng: np.random.Generator) -> Iterator[Case]:
+    """Yield ``case`` as it is, then with all its inputs redrawn, again and again."""
+    yield case
+    for _ in range(_TRIES):
+        inputs = {
+            name: array if name in case.fixed else case.redrawn(name, array, np.ones(array.shape, bool), rng)
+            for name, array in case.inputs.items()
+        }
+        yield replace(case, inputs=inputs)
+
+
 def _matters(case: Case, name: str, mask: Mask, output: str, tile: Box, rng: np.random.Generator) -> bool:
-    base = {
-        other: array if other in case.fixed else case.redrawn(other, array, np.ones(array.shape, bool), rng)
-        for other, array in case.inputs.items()
-    }
-    changed = base | {name: case.redrawn(name, base[name], mask, rng)}
-    one, other = case.run(base)[output], case.run(changed)[output]
+    changed = case.inputs | {name: case.redrawn(name, case.inputs[name], mask, rng)}
+    one, other = case.results[output], case.run(changed)[output]
     return one.shape == other.shape and not _same(one[_slices(tile)], other[_slices(tile)])

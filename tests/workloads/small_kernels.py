@@ -119,11 +119,11 @@ def _conv_transpose(rng: Draw, kind: str) -> Case:
 def _deform_conv(rng: Draw, kind: str) -> Case:
     groups = int(rng.integers(1, 3))
     given = {
-        "x": floats(rng, (1, 2 * groups, 5, 5)),
+        "x": floats(rng, (1, 2 * groups, 4, 4)),
         "w": floats(rng, (groups, 2, 2, 2)),
-        "o": floats(rng, (1, 8, 4, 4), -0.9, 0.9),
+        "o": floats(rng, (1, 8, 3, 3), -0.9, 0.9),
         "b": floats(rng, (groups,)) if coin(rng) else None,
-        "m": floats(rng, (1, 4, 4, 4)) if coin(rng) else None,
+        "m": floats(rng, (1, 4, 3, 3)) if coin(rng) else None,
     }
     return case(kind, given, group=groups, kernel_shape=[2, 2])
 

@@ -1,0 +1,129 @@
+"""Regions of tensors that a tile of the outputs needs, followed backwards through fused operators.
+
+Regions of tiles that differ only in where they lie are worked out for one of them and moved to the others: instances of
+a sub-graph are such tiles, and so are the parts of different cores, as long as no halo, stride or border comes between:
+along a batch or output channels all needs of a tile move with it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from workloads.analysis import Analysis
+from workloads.graph import Graph
+from workloads.loopnest import Access, Box, Index, LoopNest, hull
+from workloads.subgraph import PlacedNest, Subgraph, follow_back
+
+_STAYS = -1
+
+
+class _MovesOtherwiseError(Exception):
+    """A box changes otherwise than by moving as many elements along one dimension as the outputs' boxes do."""
+
+
+def required_regions(graph: Graph, ops: Sequence[int], wanted: Mapping[str, Box]) -> dict[str, Box]:
+    """Return for every tensor that ``ops`` read or write the box needed so that the boxes ``wanted`` can be computed.
+
+    ``ops`` in ascending order. Halos grow on the way; a tensor needed twice gets the box around both needs. Tensors
+    of which nothing is needed are not in the result.
+    """
+    return follow_back(Subgraph(graph, tuple(ops)).nests_backwards(), wanted, _boxes_read, hull)
+
+
+def _boxes_read(placed: PlacedNest, tile: Box) -> Iterator[tuple[str, Box]]:
+    ranges = placed.nest.ranges_for(tile)
+    if ranges is None:
+        return
+    for read in placed.nest.reads:
+        box = read.region(ranges)
+        if box is not None:
+            yield read.tensor, box
+
+
+def placed_regions(
+    analysis: Analysis, ops: Sequence[int], wanted: Mapping[str, Box], *, once: bool = False
+) -> Mapping[str, Box]:
+    """Return `required_regions`; what has been worked out for a tile serves all that lie elsewhere.
+
+    ``once``: a tile that could not be moved here from elsewhere is not kept, as nobody will ask for it again.
+    """
+    ops, names = tuple(ops), tuple(wanted)
+    moves: list[tuple[int, Mapping[str, int]]] = []
+    for dim, (lo, _) in enumerate(wanted[names[0]]):
+        if lo and all(len(box) > dim and box[dim][0] == lo for box in wanted.values()):
+            moving = analysis.of(_moving_dims, ops, names, dim)
+            if moving is not None:
+                moves.append((lo, moving))
+                wanted = {name: _moved(box, dim, -lo) for name, box in wanted.items()}
+    if once and not moves:
+        return required_regions(analysis.graph, ops, wanted)
+    regions: Mapping[str, Box] = analysis.of(_required_regions, ops, tuple(wanted.items()))
+    for by, moving in moves:
+        regions = {name: _moved(box, moving[name], by) if name in moving else box for name, box in regions.items()}
+    return regions
+
+
+def _required_regions(
+    analysis: Analysis, ops: tuple[int, ...], wanted: tuple[tuple[str, Box], ...]
+) -> Mapping[str, Box]:
+    return required_regions(analysis.graph, ops, dict(wanted))
+
+
+def _moving_dims(
+    analysis: Analysis, ops: tuple[int, ...], outputs: tuple[str, ...], dim: int
+) -> Mapping[str, int] | None:
+    return moving_dims(analysis.graph, ops, outputs, dim)
+
+
+def _moved(box: Box, dim: int, by: int) -> Box:
+    lo, hi = box[dim]
+    return (*box[:dim], (lo + by, hi + by), *box[dim + 1 :])
+
+
+def moving_dims(graph: Graph, ops: Sequence[int], outputs: Sequence[str], dim: int) -> Mapping[str, int] | None:
+    """Return the tensors whose boxes move as those of ``outputs`` move along ``dim``, and along which dimension.
+
+    They move by as many elements, and those that are not listed stay where they are; None if any box changes
+    otherwise.
+    """
+
+    def operands(placed: PlacedNest, along: int) -> list[tuple[str, int]]:
+        return [(read.tensor, _follows(placed.nest, along, read)) for read in placed.nest.reads]
+
+    nests = Subgraph(graph, tuple(ops)).nests_backwards()
+    try:
+        found = follow_back(nests, dict.fromkeys(outputs, dim), operands, _alike)
+    except _MovesOtherwiseError:
+        return None
+    return {name: along for name, along in found.items() if along != _STAYS}
+
+
+def _alike(known: int, further: int) -> int:
+    """Return how the hull of two boxes moves: as both do, if they do the same."""
+    if known != further:
+        raise _MovesOtherwiseError
+    return known
+
+
+def _follows(nest: LoopNest, dim: int, read: Access) -> int:
+    """Return along which dimension ``read`` moves when the tile of what is written moves along ``dim``."""
+    if dim == _STAYS:
+        return _STAYS
+    index = nest.write.indices[dim]
+    if not index.terms:
+        raise _MovesOtherwiseError
+    loop = index.terms[0][0]
+    plain = Index(terms=((loop, 1),))
+    moving = _uses(read, loop)
+    extent = nest.loops[loop].extent
+    if index != plain or _uses(nest.write, loop) != [dim]:
+        raise _MovesOtherwiseError
+    if not moving:
+        return _STAYS
+    place = moving[0]
+    if moving != [place] or read.indices[place] != plain or read.shape[place] < extent:
+        raise _MovesOtherwiseError
+    return place
+
+
+def _uses(access: Access, loop: int) -> list[int]:
+    """Return the dimensions of a tensor that depend on ``loop``."""
+    return [place for place, index in enumerate(access.indices) if any(term == loop for term, _ in index.terms)]

@@ -1,0 +1,155 @@
+"""Operators of a graph as a set: what goes in, what comes out, and the walk backwards through their loop nests.
+
+Kernels, layers and GraphTurbo's sub-graphs are such sets, and whatever is asked of one is asked of the others: which
+tensors are read from outside or by others, and what a tile of the outputs needs. Three kinds of names are told apart:
+
+- a name as an operator writes or reads it, which may be a view (``inputs``, ``written``, ``escaping``);
+- the stored tensor behind such a name: itself, or what the view was made of (``stored_inputs``, ``stored_outputs``);
+- the tensors that operators inside compute, views left out (``computed``, ``computed_outputs``, ``inner``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Protocol, TypeVar
+
+from workloads.graph import Graph, Tensor
+from workloads.loopnest import LoopNest
+
+
+class Writer(Protocol):
+    """All that the walk asks of a nest: the name of the tensor that it writes."""
+
+    @property
+    def target(self) -> str: ...
+
+
+class PlacedNest(NamedTuple):
+    """Loop nest ``number`` of the operator at position ``op`` of a graph."""
+
+    op: int
+    number: int
+    nest: LoopNest
+
+    @property
+    def target(self) -> str:
+        return self.nest.write.tensor
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """Operators of a graph, by ascending position. Names are listed in the order in which they first appear."""
+
+    graph: Graph = field(repr=False)
+    ops: tuple[int, ...]
+
+    @cached_property
+    def sink(self) -> Tensor:
+        """The first output of the last operator: what the others lead to."""
+        return self.graph.tensors[self.graph.ops[self.ops[-1]].outputs[0]]
+
+    @cached_property
+    def written(self) -> tuple[str, ...]:
+        """Names that operators inside write, views included."""
+        operators = self.graph.ops
+        return tuple([name for op in self.ops for name in operators[op].outputs])
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names that operators inside read and none of them writes, weights included."""
+        written = set(self.written)
+        operators = self.graph.ops
+        return tuple(dict.fromkeys([n for op in self.ops for n in operators[op].inputs if n not in written]))
+
+    @cached_property
+    def escaping(self) -> tuple[str, ...]:
+        """Written names that an operator outside reads, if only to make a view of it, or that are network results."""
+        results, readers, inside = self.graph.outputs, self.graph.consumers, set(self.ops)
+        return tuple([name for name in self.written if name in results or not inside.issuperset(readers[name])])
+
+    @cached_property
+    def stored_inputs(self) -> tuple[str, ...]:
+        """Stored tensors behind ``inputs``."""
+        return tuple(dict.fromkeys(self.graph.storage[name] for name in self.inputs))
+
+    @cached_property
+    def stored_outputs(self) -> tuple[str, ...]:
+        """Stored tensors behind ``escaping``: one made outside, too, if a view of it is made inside."""
+        return tuple(dict.fromkeys(self.graph.storage[name] for name in self.escaping))
+
+    @cached_property
+    def computed(self) -> tuple[str, ...]:
+        """Tensors that operators inside compute, views left out."""
+        storage = self.graph.storage
+        return tuple(name for name in self.written if storage[name] == name)
+
+    @cached_property
+    def computed_outputs(self) -> tuple[str, ...]:
+        """Computed tensors that, as they are or as a view, are read by computation outside or are network results."""
+        results, readers, inside = self.graph.stored_outputs, self.graph.stored_readers, set(self.ops)
+        return tuple([name for name in self.computed if name in results or not inside.issuperset(readers[name])])
+
+    @cached_property
+    def inner(self) -> tuple[str, ...]:
+        """Computed tensors that are used up inside."""
+        outside = set(self.computed_outputs)
+        return tuple(name for name in self.computed if name not in outside)
+
+    @cached_property
+    def has_single_output(self) -> bool:
+        """Whether the sink is all that others read."""
+        return self.escaping == (self.sink.name,)
+
+    @cached_property
+    def is_view(self) -> bool:
+        """Whether nothing has to be done: all operators only rename elements."""
+        return all(self.graph.ops[op].is_view for op in self.ops)
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights read, each counted once."""
+        tensors = [self.graph.tensors[name] for name in self.inputs]
+        return sum(tensor.size_bytes for tensor in tensors if tensor.role == "weight")
+
+    @cached_property
+    def readers(self) -> Mapping[int, tuple[int, ...]]:
+        """For each operator those inside that read what it writes."""
+        operators, readers, inside = self.graph.ops, self.graph.consumers, set(self.ops)
+        return {
+            op: tuple(dict.fromkeys([r for name in operators[op].outputs for r in readers[name] if r in inside]))
+            for op in self.ops
+        }
+
+    def nests_backwards(self) -> Iterator[PlacedNest]:
+        """Yield the loop nests from the last operator's last one to the first operator's first one."""
+        for op in reversed(self.ops):
+            nests = self.graph.ops[op].nests
+            for number in reversed(range(len(nests))):
+                yield PlacedNest(op, number, nests[number])
+
+
+_Nest = TypeVar("_Nest", bound=Writer)
+_Need = TypeVar("_Need")
+
+
+def follow_back(
+    nests: Iterable[_Nest],
+    wanted: Mapping[str, _Need],
+    operands: Callable[[_Nest, _Need], Iterable[tuple[str, _Need]]],
+    merge: Callable[[_Need, _Need], _Need],
+) -> dict[str, _Need]:
+    """Return what is needed of every tensor so that there is what is ``wanted`` of some.
+
+    ``nests`` come last first. ``operands`` tells for a nest, and the need of what it writes, what it needs of the
+    tensors that it reads; ``merge`` makes one need of the known one and a further one. A nest whose tensor nobody needs
+    is passed over, and tensors of which nothing is needed are not in the result. A need is never None.
+    """
+    needs = dict(wanted)
+    for nest in nests:
+        need = needs.get(nest.target)
+        if need is None:
+            continue
+        for name, further in operands(nest, need):
+            known = needs.get(name)
+            needs[name] = further if known is None else merge(known, further)
+    return needs
