@@ -1,41 +1,47 @@
 """Machines: what they are (specs, presets), what they run (programs), what comes of it (traces, energy)."""
 
-from hw_models.clustered_dsa import ClusteredDsa, HardwareError, MatrixUnit, VectorUnit
+from hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
+from hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
+from hw_models.energy import EnergyModel
 from hw_models.loading import AnyHardware, known_paths, load_hardware, preset_names, with_values
-from hw_models.machine import compute_ps
+from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Service, Unit
 from hw_models.perfetto import perfetto_json, write_perfetto
-from hw_models.program import (
-    AnyInstruction,
-    Buffer,
-    Launch,
-    MatrixCompute,
-    Program,
-    ProgramError,
-    Transfer,
-    VectorCompute,
-    unrolled,
-)
+from hw_models.program import Buffer, Compute, Instruction, Launch, MatrixShape, Program, ProgramError, Transfer
 from hw_models.simulate import SimulationError, simulate
+from hw_models.summary import MachineSummary
 from hw_models.trace import SimulationResult, Trace
+from hw_models.unroll import unrolled
 
 __all__ = [
     "AnyHardware",
-    "AnyInstruction",
     "Buffer",
     "ClusteredDsa",
+    "Compute",
+    "EnergyModel",
     "HardwareError",
+    "Instruction",
     "Launch",
-    "MatrixCompute",
+    "Level",
+    "Machine",
+    "MachineSummary",
+    "MatrixShape",
     "MatrixUnit",
+    "Members",
+    "Memory",
     "Program",
     "ProgramError",
+    "Service",
     "SimulationError",
     "SimulationResult",
     "Trace",
     "Transfer",
-    "VectorCompute",
+    "Unit",
     "VectorUnit",
     "compute_ps",
+    "dsa_dtypes",
+    "dsa_energy",
+    "dsa_machine",
+    "dsa_summary",
     "known_paths",
     "load_hardware",
     "perfetto_json",

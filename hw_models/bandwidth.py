@@ -9,7 +9,7 @@ another could use it.
 import heapq
 from collections.abc import Callable
 
-import simpy
+from hw_models.clock import Clock
 
 Rates = dict["Flow", float]
 _DUST = 1e-6
@@ -44,7 +44,8 @@ class Flow:
         self.speed = 1.0
         self.updated_ps = 0
         self.version = 0
-        self.done: Callable[[], object]
+        self.done: Callable[[str], object]
+        """Called at the end, with what set the pace for the longest part of the time."""
 
     def pace(self, limit: str, now_ps: int) -> None:
         """Note that ``limit`` sets the pace from ``now_ps`` on."""
@@ -61,18 +62,18 @@ class Flow:
 class SharedBandwidth:
     """All ports of a machine. ``start`` a flow; its ``done`` is called when it has ended."""
 
-    def __init__(self, env: simpy.Environment, capacities: list[float], names: list[str]) -> None:
-        self._env = env
+    def __init__(self, clock: Clock, capacities: list[float], names: list[str]) -> None:
+        self._clock = clock
         self.capacities = capacities
         self._names = names
         self._flows: dict[Flow, None] = {}
         self._load = [0.0] * len(capacities)
         self._contended = False
 
-    def start(self, flow: Flow, done: Callable[[], object]) -> None:
+    def start(self, flow: Flow, done: Callable[[str], object]) -> None:
         """Let ``flow`` run from now on."""
         flow.done = done
-        flow.updated_ps = flow.marked_ps = int(self._env.now)
+        flow.updated_ps = flow.marked_ps = self._clock.now_ps
         self._flows[flow] = None
         overloaded = self._contended
         load = self._load
@@ -89,15 +90,14 @@ class SharedBandwidth:
     def _schedule(self, flow: Flow) -> None:
         flow.version += 1
         version = flow.version
-        timeout = self._env.timeout(whole_ps(flow.left_ps / flow.speed))
-        timeout.callbacks.append(lambda _: self._ended(flow, version))
+        self._clock.after(whole_ps(flow.left_ps / flow.speed), lambda: self._ended(flow, version))
 
     def _ended(self, flow: Flow, version: int) -> None:
         if flow.version != version or flow not in self._flows:
             return
         del self._flows[flow]
         if flow.paced_ps:
-            flow.pace(flow.limit, int(self._env.now))
+            flow.pace(flow.limit, self._clock.now_ps)
         load = self._load
         for port, weight in flow.loads:
             load[port] -= weight * flow.demand
@@ -109,11 +109,11 @@ class SharedBandwidth:
                 load[port] > self.capacities[port] * (1 + 1e-12) for port in range(len(load))
             )
             self._share()
-        flow.done()
+        flow.done(flow.longest_limit)
 
     def _share(self) -> None:
         """Give every flow its max-min fair speed."""
-        now = int(self._env.now)
+        now = self._clock.now_ps
         rates, limits = max_min_rates(list(self._flows), self.capacities)
         for flow in self._flows:
             rate = rates[flow]

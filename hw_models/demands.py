@@ -1,11 +1,12 @@
-"""What an instruction asks of its unit and of the memories of one run; equal instructions are worked out once."""
+"""Demands of instructions on their unit and on the memories of one run; equal instructions are worked out once."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from hw_models.machine import Machine
-from hw_models.program import AnyInstruction, Buffer, MatrixCompute, Program, Transfer, VectorCompute, base_name
+from hw_models.machine import Machine, Members, Service
+from hw_models.program import CHIP, Buffer, Compute, Instruction, Program, ProgramError, Transfer, base_name
 from hw_models.quantities import PS_PER_S
 
 Loads = tuple[tuple[int, float], ...]
@@ -20,7 +21,7 @@ class PortBuffer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one instruction needs of its unit, and of each memory while it runs."""
+    """What alike members need of their unit, and of each memory while they do one payload each (or some blocks)."""
 
     members: int
     """How many members of the unit do it."""
@@ -34,9 +35,19 @@ class Demand:
     limit: str
     """What sets the pace then: the unit, or a memory."""
     traffic_bytes: Loads
-    """Per port: what the whole instruction moves, all copies and members together."""
+    """Per port: what all members together move in all copies."""
     moves: bool
     """Whether there is anything to do after the start-up."""
+
+
+class Cohort(NamedTuple):
+    """Alike members of a unit, under one parent, that were handed blocks at the same moment: as many each."""
+
+    alike: int
+    """Which of the unit's kinds of members."""
+    members: int
+    blocks: int
+    """That each of them holds."""
 
 
 class Demands:
@@ -48,111 +59,168 @@ class Demands:
     def __init__(self, program: Program, machine: Machine) -> None:
         self._program = program
         self._machine = machine
-        self._is_unrolled = program.is_unrolled
         self.names = self._port_names()
         self._position = {name: place for place, name in enumerate(self.names)}
-        active = {"local_buffer": program.clusters * program.cores, "global_buffer": program.clusters}
-        self._copies = [
-            1 if self._is_unrolled else active.get(name, machine.memories[name].copies) for name in self.names
-        ]
         memories = [machine.memories[base_name(name)] for name in self.names]
+        self._levels = [memory.level for memory in memories]
+        self._copies = [program.count(level) for level in self._levels]
         self.capacities_bytes = [memory.capacity_bytes for memory in memories]
         self.bytes_per_ps = [memory.bandwidth_bytes_per_s / PS_PER_S for memory in memories]
-        self._known: dict[tuple[object, ...], Demand] = {}
+        depth = {CHIP: 0} | {level.name: number + 1 for number, level in enumerate(machine.levels)}
+        self._depths = [depth[level] for level in self._levels]
+        self._unit_depth = {name: depth[unit.level] for name, unit in machine.units.items()}
+        self._known: dict[tuple[object, ...], tuple[Demand, ...]] = {}
+        self._known_cohorts: dict[tuple[object, ...], Demand] = {}
         self._known_spaces: dict[tuple[object, ...], list[PortBuffer]] = {}
 
     def _port_names(self) -> list[str]:
         program = self._program
-        if not self._is_unrolled:
+        if not program.is_unrolled:
             return list(self._machine.memories)
-        members = {b.memory for b in program.buffers if b.memory not in program.members}
-        members.update(m for group in program.members.values() for m in group)
-        for instruction in program.instructions:
-            if isinstance(instruction, Transfer):
-                members.update({instruction.source, instruction.destination} - program.members.keys())
-            else:
-                members.add(_own_memory(instruction))
-        return sorted(members)
+        members = {b.memory for b in program.buffers}
+        for payload in (instruction.payload for instruction in program.instructions):
+            if isinstance(payload, Transfer):
+                members.update((payload.source, payload.destination))
+            elif isinstance(payload, Compute):
+                members.update(memory for memory, _ in payload.traffic)
+        return sorted({one for name in members for one in program.groups.get(name, (name,))})
 
-    def of(self, instruction: AnyInstruction) -> Demand:
-        """Return what ``instruction`` asks for; raise ``ProgramError`` for what its unit does not do."""
-        key = _key(instruction)
+    def of(self, instruction: Instruction) -> tuple[Demand, ...]:
+        """Return what bound work asks for, one entry per kind of member that takes part.
+
+        Raises ``ProgramError`` for what its unit does not do.
+        """
+        key = instruction.unit, instruction.participants, instruction.payload
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._find(instruction)
+            known = self._known[key] = tuple(self._bound(instruction))
         return known
 
-    def _find(self, instruction: AnyInstruction) -> Demand:
-        service = self._machine.units[base_name(instruction.unit)].serve(instruction)
-        members = self._program.members_of(instruction)
-        loads = self._loads(instruction, service.touches, members) if service.bytes_moved else ()
+    def _bound(self, instruction: Instruction) -> list[Demand]:
+        program, unit = self._program, self._machine.units[base_name(instruction.unit)]
+        if program.is_unrolled:
+            return [self._find(instruction, _kind_of(unit.members, instruction.unit), 1, 1.0)]
+        executions = program.executions(instruction)
+        if len(unit.members) == 1:
+            share = executions / program.multiplicity(instruction.unit)
+            return [self._find(instruction, unit.members[0], executions, share)]
+        left = executions // program.parents(instruction.unit)
+        found = []
+        for number, alike in enumerate(unit.members):
+            part = min(alike.count, left)
+            found += [self.of_cohort(instruction, Cohort(number, part, 1))] if part else []
+            left -= part
+        return found
+
+    def _find(self, instruction: Instruction, alike: Members, members: int, share: float) -> Demand:
+        """Return the demand of ``members`` that do one payload each; ``share`` of the unit's members take part."""
+        service = _service(alike, instruction, 1)
+        depth = self._unit_depth[base_name(instruction.unit)]
+        loads: dict[int, float] = {}
+        for memory, times in service.touches if service.bytes_moved else ():
+            ports = self._ports(memory)
+            for port in ports:
+                sharing = members / (self._copies[port] * len(ports) * self._taking_part(port, depth, share))
+                loads[port] = loads.get(port, 0.0) + times * sharing
+        traffic = [
+            (port, weight * service.bytes_moved * self._copies[port] * self._taking_part(port, depth, share))
+            for port, weight in loads.items()
+        ]
+        return self._demand(members, service, loads, traffic)
+
+    def _demand(
+        self, members: int, service: Service, loads: Mapping[int, float], traffic: Iterable[tuple[int, float]]
+    ) -> Demand:
+        """Return the demand of members that need ``service``, at the pace of the slowest of their memories."""
         rate = full = service.bytes_moved / service.duration_ps if service.duration_ps else math.inf
         limit = service.limit
-        for port, weight in loads:
+        for port, weight in loads.items():
             alone = self.bytes_per_ps[port] / weight
             if alone < rate:
                 rate, limit = alone, self.names[port]
         duration_ps = service.bytes_moved / rate if rate < full else service.duration_ps
-        traffic = tuple(
-            (port, weight * service.bytes_moved * self._copies[port] * self._taking_part(instruction, port))
-            for port, weight in loads
-        )
         moves = bool(service.duration_ps or service.bytes_moved)
-        return Demand(members, service.startup_ps, duration_ps, rate, loads, limit, traffic, moves)
+        return Demand(
+            members, service.startup_ps, duration_ps, rate, tuple(loads.items()), limit, tuple(traffic), moves
+        )
+
+    def of_cohort(self, instruction: Instruction, cohort: Cohort) -> Demand:
+        """Return what ``cohort`` asks for, under all parents together, while it does its blocks.
+
+        Nobody else uses the memories of these members meanwhile, since a member holds blocks of one instruction at a
+        time: they bound the pace, and only memories further out are shared with others.
+        """
+        key = instruction.unit, instruction.payload, cohort
+        known = self._known_cohorts.get(key)
+        if known is None:
+            known = self._known_cohorts[key] = self._cohort(instruction, cohort)
+        return known
+
+    def _cohort(self, instruction: Instruction, cohort: Cohort) -> Demand:
+        unit = self._machine.units[base_name(instruction.unit)]
+        service = _service(unit.members[cohort.alike], instruction, cohort.blocks)
+        depth, parents = self._unit_depth[unit.name], self._program.parents(instruction.unit)
+        members, every = cohort.members * parents, self._program.width(unit.level) * parents
+        loads: dict[int, float] = {}
+        traffic: dict[int, float] = {}
+        for memory, times in service.touches if service.bytes_moved else ():
+            ports = self._ports(memory)
+            for port in ports:
+                sharing = every if self._is_own(port, depth) else members
+                loads[port] = loads.get(port, 0.0) + times * sharing / (self._copies[port] * len(ports))
+                traffic[port] = traffic.get(port, 0.0) + times * members * service.bytes_moved / len(ports)
+        alone = self._demand(members, service, loads, traffic.items())
+        shared = tuple((port, weight) for port, weight in alone.loads if not self._is_own(port, depth))
+        return replace(alone, loads=shared, limit=base_name(alone.limit))
+
+    def _is_own(self, port: int, unit_depth: int) -> bool:
+        """Return whether a memory is one of the members' own."""
+        return self._depths[port] >= unit_depth > 0
 
     def _ports(self, memory: str) -> list[int]:
-        group = self._program.members.get(memory)
+        group = self._program.groups.get(memory)
         return [self._position[name] for name in ((memory,) if group is None else group)]
 
-    def _loads(self, instruction: AnyInstruction, touches: tuple[tuple[str, float], ...], members: int) -> Loads:
-        """Return the load that one byte per second of this instruction puts on one copy of each memory."""
-        loads: dict[int, float] = {}
-        for memory, times in touches:
-            own = self._is_unrolled and not isinstance(instruction, Transfer)
-            ports = self._ports(_own_memory(instruction) if own else memory)
-            for port in ports:
-                share = members / (self._copies[port] * len(ports) * self._taking_part(instruction, port))
-                loads[port] = loads.get(port, 0.0) + times * share
-        return tuple(loads.items())
+    def _taking_part(self, port: int, unit_depth: int, share: float) -> float:
+        """Return the share of a memory's copies that have a part in it: those of idle members have none."""
+        return share if self._depths[port] >= unit_depth else 1.0
 
-    def _taking_part(self, instruction: AnyInstruction, port: int) -> float:
-        """Return the share of a memory's copies that have a part in it: local buffers of idle cores have none."""
-        if not instruction.active_cores or self.names[port] != "local_buffer":
-            return 1.0
-        return self._program.members_of(instruction) / self._program.multiplicity(instruction.unit)
-
-    def space(self, buffer: Buffer, instruction: AnyInstruction) -> list[PortBuffer]:
+    def space(self, buffer: Buffer, instruction: Instruction) -> list[PortBuffer]:
         """Return what ``buffer`` takes of each memory when ``instruction`` allocates it."""
-        key = buffer.memory, buffer.size_bytes * buffer.fan_out, instruction.unit, instruction.active_cores
+        key = buffer.memory, buffer.size_bytes * buffer.fan_out, instruction.unit, instruction.participants
         known = self._known_spaces.get(key)
         if known is None:
             known = self._known_spaces[key] = self._find_space(buffer, instruction)
         return known
 
-    def _find_space(self, buffer: Buffer, instruction: AnyInstruction) -> list[PortBuffer]:
+    def _find_space(self, buffer: Buffer, instruction: Instruction) -> list[PortBuffer]:
+        """Return the space per port; memories of the members themselves hold as much as one that takes part needs."""
+        program, depth = self._program, self._unit_depth[base_name(instruction.unit)]
+        if instruction.blocks:
+            every = taking_part = program.parents(instruction.unit)
+        else:
+            every, taking_part = program.multiplicity(instruction.unit), program.executions(instruction)
         found = []
         ports = self._ports(buffer.memory)
         for port in ports:
             copies = self._copies[port] * len(ports)
-            own = self.names[port] == "local_buffer"  # as much as a core that takes part needs
-            members = self._program.multiplicity(instruction.unit) if own else self._program.members_of(instruction)
+            members = every if self._depths[port] >= depth else taking_part
             found.append(PortBuffer(port, -(-buffer.size_bytes * buffer.fan_out * members // copies)))
         return found
 
 
-def _own_memory(instruction: AnyInstruction) -> str:
-    """Return the local buffer beside an unrolled unit."""
-    return f"local_buffer[{instruction.unit.partition('[')[2]}" if "." in instruction.unit else "ddr"
+def _service(alike: Members, instruction: Instruction, blocks: int) -> Service:
+    try:
+        return alike.serve(instruction.payload, blocks)
+    except ProgramError as error:
+        raise ProgramError(f"{instruction.label}: {error}") from error
 
 
-def _key(work: AnyInstruction) -> tuple[object, ...]:
-    """Return what an instruction's demand depends on."""
-    if isinstance(work, Transfer):
-        what: tuple[object, ...] = work.source, work.destination, work.size_bytes, work.fan_out, work.bursts
-    elif isinstance(work, MatrixCompute):
-        what = work.dtype, work.rows, work.columns, work.depth, work.count, work.local_bytes
-    elif isinstance(work, VectorCompute):
-        what = work.dtype, work.macs, work.simple, work.special, work.local_bytes
-    else:
-        what = ()
-    return type(work), work.unit, work.active_cores, what
+def _kind_of(members: tuple[Members, ...], unit: str) -> Members:
+    """Return what the member of an unrolled unit is like: the last number of its name counts members of a parent."""
+    number = int(unit.rpartition("[")[2].rstrip("]").rpartition(".")[2]) if "[" in unit else 0
+    for alike in members:
+        if number < alike.count:
+            return alike
+        number -= alike.count
+    raise ProgramError(f"there is no {unit}")

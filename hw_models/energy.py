@@ -1,37 +1,51 @@
 """Energy of a run by component: arithmetic, each memory, static power over the makespan."""
 
-from hw_models.clustered_dsa import ClusteredDsa, HardwareError
-from hw_models.program import MatrixCompute, Program, Transfer, VectorCompute, base_name
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hw_models.machine import HardwareError
+from hw_models.program import Compute, Program, Transfer, base_name
 
 
-def energy_pj(program: Program, spec: ClusteredDsa, makespan_ps: int) -> dict[str, float]:
-    """Return picojoules by component: ``macs``, ``vector``, each memory, ``static``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyModel:
+    """Picojoules of what a machine does."""
 
-    Raises ``HardwareError`` where the spec has no energy for a dtype that the program computes.
+    machine: str
+    mac_pj: Mapping[str, float]
+    """Of one multiply-accumulate, by dtype."""
+    simple_pj: float
+    """Of one simple operation."""
+    special_pj: float
+    byte_pj: Mapping[str, float]
+    """Of one byte read from or written to each memory."""
+    static_power_w: float
+    """Drawn for as long as the machine runs."""
+
+
+def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[str, float]:
+    """Return picojoules by component: ``macs``, ``vector`` (other operations), each memory, ``static``.
+
+    Raises ``HardwareError`` where the model has no energy for a dtype that the program computes.
     """
-    per_byte = {
-        "local_buffer": spec.energy.local_buffer,
-        "global_buffer": spec.energy.global_buffer,
-        "ddr": spec.energy.ddr,
-    }
-    per_mac = {str(dtype): energy for dtype, energy in spec.energy.mac.items()}
-    spent = dict.fromkeys(("macs", "vector", *per_byte, "static"), 0.0)
+    spent = dict.fromkeys(("macs", "vector", *model.byte_pj, "static"), 0.0)
     for instruction in program.instructions:
-        times = program.members_of(instruction)
-        if isinstance(instruction, Transfer):
-            source, destination = base_name(instruction.source), base_name(instruction.destination)
-            spent[source] += times * instruction.size_bytes * per_byte[source]
-            spent[destination] += times * instruction.size_bytes * instruction.fan_out * per_byte[destination]
-        elif isinstance(instruction, MatrixCompute | VectorCompute):
-            if instruction.macs:
-                if instruction.dtype not in per_mac:
+        times, payload = program.executions(instruction), instruction.payload
+        if isinstance(payload, Transfer):
+            source, destination = base_name(payload.source), base_name(payload.destination)
+            spent[source] += times * payload.size_bytes * model.byte_pj[source]
+            spent[destination] += times * payload.size_bytes * payload.fan_out * model.byte_pj[destination]
+        elif isinstance(payload, Compute):
+            if payload.macs:
+                if payload.dtype not in model.mac_pj:
                     raise HardwareError(
-                        f"{spec.name}: energy.mac has {', '.join(per_mac)}, needs {instruction.dtype}"
+                        f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}, needs {payload.dtype}"
                     )
-                spent["macs"] += times * instruction.macs * per_mac[instruction.dtype]
-            if isinstance(instruction, VectorCompute):
-                spent["vector"] += times * instruction.simple * spec.energy.vector_op
-                spent["vector"] += times * instruction.special * spec.energy.special_op
-            spent["local_buffer"] += times * instruction.local_bytes * per_byte["local_buffer"]
-    spent["static"] = spec.energy.static_power_w * makespan_ps
+                spent["macs"] += times * payload.macs * model.mac_pj[payload.dtype]
+            spent["vector"] += times * payload.simple * model.simple_pj
+            spent["vector"] += times * payload.special * model.special_pj
+            for memory, size_bytes in payload.traffic:
+                name = base_name(memory)
+                spent[name] += times * size_bytes * model.byte_pj[name]
+    spent["static"] = model.static_power_w * makespan_ps
     return spent

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias, get_args
 
 import pydantic
 
-from hw_models.clustered_dsa import ClusteredDsa, HardwareError
+from hw_models.dsa.spec import ClusteredDsa
+from hw_models.machine import HardwareError
 from hw_models.messages import listed, nearest, shown, shown_key
 from hw_models.yaml_file import YamlError, explain, parse_yaml, read_yaml
 

@@ -1,37 +1,41 @@
-"""A machine as the simulator sees it: memories with capacity and bandwidth, units that serve instructions."""
+"""A machine as the simulator sees it: levels of members, memories with capacity and bandwidth, units that serve.
 
-from collections.abc import Callable, Mapping
+A machine kind builds one from its spec (`hw_models.dsa.machine`); nothing here knows any kind.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from hw_models.bandwidth import whole_ps
-from hw_models.clustered_dsa import Channel, ClusteredDsa, ComputeUnit, HardwareError, MatrixUnit
-from hw_models.program import (
-    AnyInstruction,
-    Launch,
-    MatrixCompute,
-    Program,
-    ProgramError,
-    Scope,
-    Transfer,
-    VectorCompute,
-    base_name,
-)
+from hw_models.program import CHIP, Buffer, Compute, Instruction, Payload, Program, ProgramError, Transfer, base_name
 from hw_models.quantities import PS_PER_S
+
+
+class HardwareError(ValueError):
+    """A hardware description that the user has to mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A kind of place where units and memories are: ``count`` members under one member of the level above."""
+
+    name: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One kind of memory; ``copies`` of it are alike. Capacity and bandwidth are those of one copy."""
+    """One kind of memory, once per member of its level. Capacity and bandwidth are those of one copy."""
 
     name: str
+    level: str
     capacity_bytes: int
     bandwidth_bytes_per_s: float
-    copies: int
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What one member of a unit needs for one instruction when nobody is in its way."""
+    """What one member of a unit needs for a payload, or for the blocks that it holds, when nobody is in its way."""
 
     startup_ps: int
     duration_ps: int
@@ -43,30 +47,77 @@ class Service:
     """What sets ``duration_ps``."""
 
 
+Serve = Callable[[Payload, int], Service]
+"""From a payload, and how many blocks of it a member holds at once (1 for bound work), to what the member needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """``count`` members of a unit under one parent that are alike."""
+
+    count: int
+    serve: Serve
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One kind of unit: how many exist, how many instructions of its queue one member serves at a time."""
+    """One kind of unit: its members under one parent, the fastest kind first where they differ."""
 
     name: str
-    scope: Scope
-    count: int
-    servers: int
-    serve: Callable[[AnyInstruction], Service]
+    level: str
+    members: tuple[Members, ...]
+    servers: int = 1
+    """How many instructions of its queue one member serves at a time."""
+    most_blocks: int = 0
+    """The most blocks of dispatched work that one member holds at once; 0: the unit takes bound work only."""
+
+    @property
+    def width(self) -> int:
+        """Members under one parent."""
+        return sum(alike.count for alike in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All memories and units of a machine, by name."""
+    """All levels (outermost first, the chip itself left out), memories and units of a machine, by name."""
 
     name: str
-    clusters: int
-    cores_per_cluster: int
+    levels: tuple[Level, ...]
     memories: Mapping[str, Memory]
     units: Mapping[str, Unit]
 
-    @property
-    def scopes(self) -> dict[str, Scope]:
-        return {name: unit.scope for name, unit in self.units.items()}
+    def __post_init__(self) -> None:
+        known = {CHIP, *(level.name for level in self.levels)}
+        where = [(unit.name, unit.level) for unit in self.units.values()]
+        where += [(memory.name, memory.level) for memory in self.memories.values()]
+        for name, level in where:
+            if level not in known:
+                raise ProgramError(f"{self.name}: {name} is on level {level!r}; there is {', '.join(sorted(known))}")
+        for unit in self.units.values():
+            if unit.width != self.width(unit.level):
+                raise ProgramError(
+                    f"{self.name}: {unit.name} has {unit.width} members in a {unit.level}'s parent,"
+                    f" where there are {self.width(unit.level)}"
+                )
+
+    def width(self, level: str) -> int:
+        """Return the members of ``level`` under one member of the level above."""
+        return next((known.count for known in self.levels if known.name == level), 1)
+
+    def count(self, level: str) -> int:
+        """Return the members of ``level`` in the whole machine."""
+        names = [known.name for known in self.levels]
+        depth = names.index(level) + 1 if level in names else 0
+        return math.prod(known.count for known in self.levels[:depth])
+
+    def program(
+        self, instructions: tuple[Instruction, ...], buffers: tuple[Buffer, ...] = (), **in_use: int
+    ) -> Program:
+        """Return a program for this machine; ``in_use`` is the part of its levels that takes part, all by default."""
+        extent = {level.name: in_use.get(level.name, level.count) for level in self.levels}
+        units = {name: unit.level for name, unit in self.units.items()}
+        memories = {name: memory.level for name, memory in self.memories.items()}
+        return Program(instructions, buffers, extent, units, memories)
 
 
 def ceil_ps(amount: float, rate_per_s: float) -> int:
@@ -74,140 +125,52 @@ def ceil_ps(amount: float, rate_per_s: float) -> int:
     return -int(-amount * PS_PER_S // rate_per_s)
 
 
-def dsa_machine(spec: ClusteredDsa) -> Machine:
-    """Return the memories and units of a clustered scratchpad accelerator.
-
-    Units: those of the cores, by their names; per core ``path_load`` and ``path_store`` between global and
-    local buffer; per cluster ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch``.
-    """
-    memories = {
-        "local_buffer": Memory(
-            "local_buffer",
-            spec.local_buffer.capacity_bytes,
-            spec.local_buffer.bandwidth_bytes_per_s,
-            spec.cores,
-        ),
-        "ddr": Memory("ddr", spec.ddr.capacity_bytes, spec.ddr.sustained_bytes_per_s, 1),
-    }
-    if spec.global_buffer is not None:
-        memories["global_buffer"] = Memory(
-            "global_buffer",
-            spec.global_buffer.capacity_bytes,
-            spec.global_buffer.bandwidth_bytes_per_s,
-            spec.clusters,
-        )
-    units = {
-        name: Unit(name, "core", spec.cores, 1, _compute_service(spec, name, unit))
-        for name, unit in spec.units.items()
-    }
-    path = Channel.model_construct(
-        bandwidth_bytes_per_s=spec.on_chip_path.bandwidth_bytes_per_s, startup_ps=spec.on_chip_path.startup_ps
-    )
-    for name in ("path_load", "path_store"):
-        units[name] = Unit(name, "core", spec.cores, 1, _channel_service(name, path))
-    if spec.on_chip_path.broadcast:
-        units["broadcast"] = Unit(
-            "broadcast", "cluster", spec.clusters, 1, _channel_service("broadcast", path)
-        )
-    dma = spec.dma
-    for name, channel, servers in (
-        ("dma_load", dma.load, dma.load_channels),
-        ("dma_store", dma.store, dma.store_channels),
-    ):
-        units[name] = Unit(name, "cluster", spec.clusters, servers, _channel_service(name, channel))
-
-    def launch(instruction: AnyInstruction) -> Service:
-        if not isinstance(instruction, Launch):
-            raise ProgramError(
-                f"{instruction.label}: launch starts kernels only, not {type(instruction).__name__}"
-            )
-        return Service(spec.launch_ps, 0, 0, (), "launch")
-
-    units["launch"] = Unit("launch", "cluster", spec.clusters, 1, launch)
-    return Machine(spec.name, spec.clusters, spec.cores_per_cluster, memories, units)
-
-
-def _channel_service(name: str, channel: Channel) -> Callable[[AnyInstruction], Service]:
-    def serve(instruction: AnyInstruction) -> Service:
-        if not isinstance(instruction, Transfer):
-            raise ProgramError(
-                f"{instruction.label}: {name} moves data only, not {type(instruction).__name__}"
-            )
-        size = instruction.size_bytes
-        touches: tuple[tuple[str, float], ...]
-        if instruction.source == instruction.destination:
-            touches = ((instruction.source, 1.0 + instruction.fan_out),)
-        else:
-            touches = ((instruction.source, 1.0), (instruction.destination, float(instruction.fan_out)))
-        duration = ceil_ps(size, channel.bandwidth_bytes_per_s)
-        return Service(channel.startup_ps * instruction.bursts, duration, size, touches, name)
-
-    return serve
-
-
-def _compute_service(spec: ClusteredDsa, name: str, unit: ComputeUnit) -> Callable[[AnyInstruction], Service]:
-    def serve(instruction: AnyInstruction) -> Service:
-        if isinstance(instruction, Transfer | Launch):
-            raise ProgramError(f"{instruction.label}: {name} computes only")
-        duration = compute_ps(spec, name, unit, instruction)
-        return Service(0, duration, instruction.local_bytes, (("local_buffer", 1.0),), name)
-
-    return serve
-
-
-def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: MatrixCompute | VectorCompute) -> int:
-    """Return how long ``unit`` takes for ``work``.
-
-    A matrix unit makes ceil(rows/r) x ceil(columns/c) x ceil(depth/d) passes per product, operands swapped
-    where that is fewer. A vector unit spends one cycle per ``lanes`` simple operations or products, and
-    ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a dtype that it lacks.
-    """
-    rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
-    rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)
-    if rate is None:
-        raise HardwareError(f"{spec.name}: unit {name!r} computes {', '.join(rates)}, not {work.dtype}")
-    if isinstance(unit, MatrixUnit):
-        if not isinstance(work, MatrixCompute):
-            raise ProgramError(f"{work.label}: matrix unit {name!r} does products only")
-        rows, columns, depth = unit.native_tile
-        deep = -(-work.depth // depth)
-        passes = min(
-            -(-work.rows // rows) * -(-work.columns // columns),
-            -(-work.columns // rows) * -(-work.rows // columns),
-        )
-        cycles = work.count * passes * deep * rows * columns * depth / rate
-    elif isinstance(work, MatrixCompute):
-        cycles = -(-work.macs // rate)
-    else:
-        cycles = (
-            -(-work.simple // rate) + -(-work.macs // rate) + -(-work.special // rate) * unit.special_cycles
-        )
-    return whole_ps(cycles * spec.cycle_ps / unit.efficiency)
-
-
 def check_program(program: Program, machine: Machine) -> None:
     """Raise ``ProgramError`` if ``program`` needs a unit, memory or place that ``machine`` does not have."""
-    if program.clusters > machine.clusters or program.cores > machine.cores_per_cluster:
-        raise ProgramError(
-            f"the program runs on {program.clusters} clusters of {program.cores} cores,"
-            f" {machine.name} has {machine.clusters} of {machine.cores_per_cluster}"
-        )
-    for unit, scope in program.scopes.items():
-        known = machine.units.get(unit)
-        if known is not None and known.scope != scope:
-            raise ProgramError(f"{machine.name} has {unit} once per {known.scope}, the program per {scope}")
+    has = {level.name: level.count for level in machine.levels}
+    if not program.is_unrolled and any(count > has.get(level, 1) for level, count in program.extent.items()):
+        raise ProgramError(f"the program runs on {_shown(program.extent)}, {machine.name} has {_shown(has)}")
+    for name, level in program.units.items():
+        known = machine.units.get(base_name(name))
+        if known is not None and known.level != level:
+            raise ProgramError(f"{machine.name} has {name} once per {known.level}, the program per {level}")
     for buffer in program.buffers:
-        if base_name(buffer.memory) not in machine.memories:
-            raise ProgramError(f"buffer {buffer.label!r}: {machine.name} has no memory {buffer.memory!r}")
+        _check_memory(buffer.memory, machine, f"buffer {buffer.label!r}")
     known_units: set[str] = set()
-    known_ends: set[tuple[str, str]] = set()
+    known_memories: set[str] = set()
     for instruction in program.instructions:
         if instruction.unit not in known_units:
             if base_name(instruction.unit) not in machine.units:
                 raise ProgramError(f"{instruction.label}: {machine.name} has no unit {instruction.unit!r}")
             known_units.add(instruction.unit)
-        if isinstance(instruction, Transfer) and (instruction.source, instruction.destination) not in known_ends:
-            for memory in (instruction.source, instruction.destination):
-                if base_name(memory) not in machine.memories:
-                    raise ProgramError(f"{instruction.label}: {machine.name} has no memory {memory!r}")
-            known_ends.add((instruction.source, instruction.destination))
+        if instruction.blocks:
+            _check_dispatch(instruction, machine)
+        for memory in _memories(instruction.payload):
+            if memory not in known_memories:
+                _check_memory(memory, machine, instruction.label)
+                known_memories.add(memory)
+
+
+def _memories(payload: Payload) -> Iterable[str]:
+    """Return the memories that ``payload`` reads or writes."""
+    if isinstance(payload, Transfer):
+        return payload.source, payload.destination
+    return [memory for memory, _ in payload.traffic] if isinstance(payload, Compute) else ()
+
+
+def _shown(extent: Mapping[str, int]) -> str:
+    return " x ".join(f"{count} {level}" for level, count in extent.items())
+
+
+def _check_memory(memory: str, machine: Machine, who: str) -> None:
+    if base_name(memory) not in machine.memories:
+        raise ProgramError(f"{who}: {machine.name} has no memory {memory!r}")
+
+
+def _check_dispatch(instruction: Instruction, machine: Machine) -> None:
+    most = machine.units[base_name(instruction.unit)].most_blocks
+    if instruction.blocks_per_member > most:
+        held = f"holds {most} blocks at most" if most else "takes bound work only"
+        raise ProgramError(
+            f"{instruction.label}: a member of {instruction.unit} {held}, {instruction.blocks_per_member} are asked"
+        )

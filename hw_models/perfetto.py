@@ -1,6 +1,6 @@
 """A trace as Chrome trace events: JSON that the Perfetto UI and chrome://tracing open.
 
-One process for the critical path, one for each kind of place where units exist, one for what memories hold.
+One process for the critical path, one for each level of the machine that has units, one for what memories hold.
 A unit is a thread; one that serves two instructions at a time is two. ``ts`` and ``dur`` are microseconds on
 a grid of nanoseconds, because viewers keep nothing finer and round start and length each by itself: finer
 neighbours would overlap there. The exact picoseconds are among the arguments of an event.
@@ -11,27 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hw_models.program import AnyInstruction, MatrixCompute, Scope, Transfer, VectorCompute, base_name
+from hw_models.program import Compute, Payload, Transfer, base_name
 from hw_models.trace import STARTED_BY_NOBODY, SimulationResult, Trace
 
 Event = dict[str, Any]
 
 _CRITICAL_PATH = 1
-_UNITS: dict[Scope, int] = {"cluster": 2, "core": 3}
-_MEMORIES = 4
-_PROCESSES = {
-    _CRITICAL_PATH: "critical path",
-    _UNITS["cluster"]: "units of a cluster",
-    _UNITS["core"]: "units of a core",
-    _MEMORIES: "memories",
-}
+_MEMORIES = 2
+_FIRST_LEVEL = 3
 
 
 def perfetto_json(run: Trace | SimulationResult, machine_name: str) -> dict[str, Any]:
     """Return the trace events of ``run`` with the names of their processes and threads."""
     trace = run.trace if isinstance(run, SimulationResult) else run
     events = [
-        *_process_names(machine_name),
+        *_process_names(trace, machine_name),
         *_critical_path(trace),
         *_instructions(trace),
         *_occupancy(trace),
@@ -44,10 +38,19 @@ def write_perfetto(run: Trace | SimulationResult, path: Path, machine_name: str 
     path.write_text(json.dumps(perfetto_json(run, machine_name), separators=(",", ":")), encoding="utf-8")
 
 
-def _process_names(machine_name: str) -> Iterator[Event]:
-    for process, name in _PROCESSES.items():
+def _processes(trace: Trace) -> dict[str, int]:
+    """Return the process of every level that has units, by the level's name."""
+    return {level: _FIRST_LEVEL + number for number, level in enumerate(sorted(set(trace.levels.values())))}
+
+
+def _process_names(trace: Trace, machine_name: str) -> Iterator[Event]:
+    """Yield the names of the processes, and that the memories come last on the page."""
+    named = {_CRITICAL_PATH: "critical path"}
+    named |= {process: f"units of a {level}" for level, process in _processes(trace).items()}
+    named[_MEMORIES] = "memories"
+    for place, (process, name) in enumerate(named.items()):
         yield _metadata("process_name", process, name=f"{machine_name}: {name}")
-        yield _metadata("process_sort_index", process, sort_index=process)
+        yield _metadata("process_sort_index", process, sort_index=place)
 
 
 def _critical_path(trace: Trace) -> Iterator[Event]:
@@ -65,17 +68,18 @@ def _instructions(trace: Trace) -> Iterator[Event]:
     used = sorted(set(lanes))
     units = dict.fromkeys(instruction.unit for instruction in trace.instructions)
     threads: dict[tuple[str, int], tuple[int, int]] = {}
+    processes = _processes(trace)
     for unit in units:
         alike = f", {trace.members[unit]} alike" if trace.members.get(unit, 1) > 1 else ""
         channels = [lane for name, lane in used if name == unit]
         for lane in channels:
-            threads[unit, lane] = _UNITS[_scope(trace, unit)], len(threads) + 1
+            threads[unit, lane] = processes[trace.levels[unit]], len(threads) + 1
             channel = f", channel {lane + 1}" if len(channels) > 1 else ""
             yield from _thread_names(*threads[unit, lane], f"{unit}{channel}{alike}")
     for position, instruction in enumerate(trace.instructions):
         yield _complete(
             instruction.label or instruction.unit,
-            type(instruction).__name__,
+            type(instruction.payload).__name__,
             threads[lanes[position]],
             (trace.start_ps[position], trace.end_ps[position]),
             _arguments(trace, position),
@@ -97,19 +101,13 @@ def _lanes(trace: Trace) -> list[tuple[str, int]]:
     return lanes
 
 
-def _scope(trace: Trace, unit: str) -> Scope:
-    if "[" in unit:
-        return "core" if "." in unit else "cluster"
-    return trace.scopes.get(unit, "core")
-
-
 def _arguments(trace: Trace, position: int) -> dict[str, Any]:
     """Return what one instruction did, what let it start and what set its pace."""
     released_by = trace.released_by[position]
     start = "the start" if released_by == STARTED_BY_NOBODY else trace.instructions[released_by].label
     return {
         "position": position,
-        **_work(trace.instructions[position]),
+        **_work(trace.instructions[position].payload),
         "released_by": start,
         "released_by_position": released_by,
         "paced_by": base_name(trace.limits[position]),
@@ -119,18 +117,18 @@ def _arguments(trace: Trace, position: int) -> dict[str, Any]:
     }
 
 
-def _work(instruction: AnyInstruction) -> dict[str, Any]:
-    """Return the sizes of an instruction, those of one member."""
-    if isinstance(instruction, Transfer):
-        path = {"source": instruction.source, "destination": instruction.destination}
-        return {**path, "size_bytes": instruction.size_bytes, "fan_out": instruction.fan_out}
-    if isinstance(instruction, MatrixCompute):
-        shape = f"{instruction.count} x {instruction.rows} x {instruction.columns} x {instruction.depth}"
-        amounts = {"macs": instruction.macs, "local_bytes": instruction.local_bytes}
-        return {"dtype": instruction.dtype, "shape": shape, **amounts}
-    if isinstance(instruction, VectorCompute):
-        operations = {"macs": instruction.macs, "simple": instruction.simple, "special": instruction.special}
-        return {"dtype": instruction.dtype, **operations, "local_bytes": instruction.local_bytes}
+def _work(payload: Payload) -> dict[str, Any]:
+    """Return the sizes of what one member does once."""
+    if isinstance(payload, Transfer):
+        path = {"source": payload.source, "destination": payload.destination}
+        return {**path, "size_bytes": payload.size_bytes, "fan_out": payload.fan_out}
+    if isinstance(payload, Compute):
+        found: dict[str, Any] = {"dtype": payload.dtype, "macs": payload.macs}
+        found |= {"simple": payload.simple, "special": payload.special}
+        if payload.shape is not None:
+            shape = payload.shape
+            found["shape"] = f"{shape.count} x {shape.rows} x {shape.columns} x {shape.depth}"
+        return found | {f"{memory}_bytes": size for memory, size in payload.traffic}
     return {}
 
 

@@ -5,32 +5,21 @@ came, those of the same instant in the program's order. A wish that does not fit
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import simpy
-from simpy.events import EventPriority
+from hw_models.clock import Clock
 
-from hw_models.signals import Signal
-
-_LAST = EventPriority(2)
-
-
-class _EndOfInstant(simpy.Event):
-    """Comes now, but after everything else that comes now."""
-
-    def __init__(self, env: simpy.Environment) -> None:
-        super().__init__(env)
-        self._ok, self._value = True, None
-        env.schedule(self, priority=_LAST)
+Granted = Callable[[int], object]
+"""Called with the position of the instruction that gave back what was missing, as far as anything was."""
 
 
 @dataclass(slots=True)
 class _Request:
     """What one instruction waits for: as many wishes as are missing."""
 
-    granted: Signal
+    granted: Granted
     missing: int = 0
 
 
@@ -84,24 +73,20 @@ class Space:
 class SharedSpace:
     """The space of all memories of a machine; ``ports`` are their positions in ``spaces``."""
 
-    def __init__(self, env: simpy.Environment, spaces: list[Space]) -> None:
-        self._env = env
+    def __init__(self, clock: Clock, spaces: list[Space]) -> None:
+        self._clock = clock
         self.spaces = spaces
         self._changed: dict[int, None] = {}
         self._ports: dict[int, list[int]] = {}
 
-    def ask(self, position: int, wishes: Iterable[tuple[int, int, int]]) -> simpy.Event:
-        """Return what comes when all ``wishes`` of an instruction, (buffer, port, bytes), are granted.
-
-        Its value is the position of the instruction that gave back what was missing, as far as anything was.
-        """
-        request = _Request(Signal(self._env))
+    def ask(self, position: int, wishes: Iterable[tuple[int, int, int]], granted: Granted) -> None:
+        """Call ``granted`` when all ``wishes`` of an instruction, (buffer, port, bytes), are fulfilled."""
+        request = _Request(granted)
         for buffer, port, size_bytes in wishes:
             request.missing += 1
             self._ports.setdefault(buffer, []).append(port)
             self.spaces[port].new.append(Wish(position, buffer, size_bytes, request))
             self._settle_later(port)
-        return request.granted
 
     def give_back(self, buffer: int, position: int) -> None:
         """Free what ``buffer`` holds; the instruction at ``position`` ended its use."""
@@ -112,23 +97,23 @@ class SharedSpace:
             if space.waiting or space.new:
                 self._settle_later(port)
             else:
-                space.note(int(self._env.now))
+                space.note(self._clock.now_ps)
 
     def _settle_later(self, port: int) -> None:
         if not self._changed:
-            _EndOfInstant(self._env).callbacks.append(lambda _: self.settle())
+            self._clock.at_end_of_instant(self._settle)
         self._changed[port] = None
 
-    def settle(self) -> None:
-        """Grant what the changes of this instant allow; only the last instant of a run needs the call."""
+    def _settle(self) -> None:
+        """Grant what the changes of this instant allow."""
         changed, self._changed = self._changed, {}
-        granted: list[tuple[Signal, int]] = []
+        granted: list[tuple[Granted, int]] = []
         for port in changed:
             space = self.spaces[port]
             for wish in space.grant():
                 wish.request.missing -= 1
                 if not wish.request.missing:
                     granted.append((wish.request.granted, space.freed_by))
-            space.note(int(self._env.now))
-        for signal, freed_by in granted:  # only now: whoever goes on may give back and ask again
-            signal.fire(freed_by)
+            space.note(self._clock.now_ps)
+        for go_on, freed_by in granted:  # only now: whoever goes on may give back and ask again
+            go_on(freed_by)

@@ -1,9 +1,9 @@
-"""Who did what when, and the figures that follow from it."""
+"""The trace of a run: who did what when, and the figures that follow from it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hw_models.program import AnyInstruction, Scope, base_name
+from hw_models.program import Instruction, Launch, base_name
 
 STARTED_BY_NOBODY = -1
 
@@ -14,7 +14,7 @@ class Step:
 
     position: int
     paced_by: str
-    """Unit or memory that set the pace; ``launch``, or a unit with ``-startup`` behind it, for a start-up."""
+    """Unit or memory that set the pace; for a start-up the launching unit, or a unit with ``-startup`` behind it."""
     start_ps: int
     end_ps: int
 
@@ -23,18 +23,21 @@ class Step:
 class Trace:
     """One entry per instruction of the program, by position."""
 
-    instructions: Sequence[AnyInstruction]
+    instructions: Sequence[Instruction]
     start_ps: Sequence[int]
     """When the instruction had its unit, its inputs and its buffers."""
     end_ps: Sequence[int]
     released_by: Sequence[int]
-    """Whose end let the instruction start: before it on its unit, waited for, or freeing its space."""
+    """Whose end let the instruction start: before it on its unit, waited for, or freeing its space.
+
+    Of dispatched work, the end of some blocks of the one before it is enough.
+    """
     limits: Sequence[str]
     """What set the pace while it ran: its unit, or the memory whose bandwidth was short."""
     startup_ps: Sequence[int]
     """Part of the time that was start-up."""
-    scopes: Mapping[str, Scope] = field(default_factory=dict)
-    """Per unit: where it exists, as in the program."""
+    levels: Mapping[str, str] = field(default_factory=dict)
+    """Per unit: the level of the machine that it belongs to, as in the program."""
     members: Mapping[str, int] = field(default_factory=dict)
     """Per unit: how many members do what one entry says."""
     occupancy_bytes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
@@ -45,7 +48,10 @@ class Trace:
         return max(self.end_ps, default=0)
 
     def critical_path(self) -> list[int]:
-        """Return instructions, first to last, each of which started the moment the one before it ended."""
+        """Return instructions, first to last, each of which started the moment the one before it ended.
+
+        A dispatched one may have started the moment that a member finished its blocks of the one before.
+        """
         if not self.end_ps:
             return []
         position = max(range(len(self.end_ps)), key=lambda i: (self.end_ps[i], i))
@@ -57,12 +63,16 @@ class Trace:
 
     def critical_steps(self) -> Iterator[Step]:
         """Return the critical path in stretches with one pace each; together they last the makespan."""
-        for position in self.critical_path():
-            start, end = self.start_ps[position], self.end_ps[position]
-            running = start + self.startup_ps[position]
-            unit = base_name(self.instructions[position].unit)
+        path = self.critical_path()
+        ends = [*(self.start_ps[follower] for follower in path[1:]), self.makespan_ps]
+        for position, end in zip(path, ends, strict=False):
+            start = self.start_ps[position]
+            running = min(start + self.startup_ps[position], end)
+            instruction = self.instructions[position]
+            unit = base_name(instruction.unit)
             if running > start:
-                yield Step(position, unit if unit == "launch" else f"{unit}-startup", start, running)
+                starts_kernel = isinstance(instruction.payload, Launch)
+                yield Step(position, unit if starts_kernel else f"{unit}-startup", start, running)
             if end > running:
                 yield Step(position, base_name(self.limits[position]), running, end)
 
@@ -88,7 +98,10 @@ class SimulationResult:
     peak_occupancy_bytes: Mapping[str, int]
     """Per memory: the most that one copy held."""
     waited_ps: Mapping[str, Mapping[str, int]]
-    """Per unit: time that its next instruction waited, by the unit it waited for (``space`` for buffers)."""
+    """Per unit: time that its members had nothing to do, by what the next instruction waited for.
+
+    That is a unit, or ``space`` for buffers.
+    """
     critical_ps: Mapping[str, int]
     energy_pj: Mapping[str, float]
     simulated_events: int

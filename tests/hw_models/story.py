@@ -4,20 +4,24 @@ It moves one byte per picosecond between DDR and the global buffer and from ther
 clock ticks every picosecond, so that sizes are times.
 """
 
+from collections.abc import Mapping
+
 from hw_models import (
-    AnyInstruction,
     Buffer,
     ClusteredDsa,
-    MatrixCompute,
+    Compute,
+    Instruction,
+    Launch,
+    MatrixShape,
     Program,
     SimulationResult,
     Transfer,
-    VectorCompute,
+    dsa_energy,
+    dsa_machine,
     load_hardware,
     simulate,
     with_values,
 )
-from hw_models.machine import dsa_machine
 
 SPEC = with_values(
     load_hardware("stcp920"),
@@ -44,11 +48,22 @@ SPEC = with_values(
 LANES = 64
 
 
+def program(
+    *instructions: Instruction, buffers: tuple[Buffer, ...] = (), spec: ClusteredDsa = SPEC,
+    clusters: int = 1, cores: int = 1,
+) -> Program:  # fmt: skip
+    return dsa_machine(spec).program(instructions, buffers, cluster=clusters, core=cores)
+
+
+def simulated(program: Program, spec: ClusteredDsa = SPEC) -> SimulationResult:
+    return simulate(program, dsa_machine(spec), dsa_energy(spec))
+
+
 def run(
-    *instructions: AnyInstruction, buffers: tuple[Buffer, ...] = (), spec: ClusteredDsa = SPEC,
+    *instructions: Instruction, buffers: tuple[Buffer, ...] = (), spec: ClusteredDsa = SPEC,
     clusters: int = 1, cores: int = 1,
 ) -> SimulationResult:  # fmt: skip
-    return simulate(Program(instructions, buffers, clusters, cores, dsa_machine(spec).scopes), spec)
+    return simulated(program(*instructions, buffers=buffers, spec=spec, clusters=clusters, cores=cores), spec)
 
 
 def timeline(result: SimulationResult) -> list[tuple[str, int, int]]:
@@ -56,40 +71,48 @@ def timeline(result: SimulationResult) -> list[tuple[str, int, int]]:
     return [(i.label, trace.start_ps[p], trace.end_ps[p]) for p, i in enumerate(trace.instructions)]
 
 
-def load(
-    label: str, size_bytes: int, after: tuple[int, ...] = (), allocates: tuple[int, ...] = ()
-) -> Transfer:
-    return Transfer(
-        unit="dma_load", label=label, source="ddr", destination="global_buffer", size_bytes=size_bytes,
-        after=after, allocates=allocates,
-    )  # fmt: skip
+def load(label: str, size_bytes: int, after: tuple[int, ...] = (), allocates: tuple[int, ...] = ()) -> Instruction:
+    moved = Transfer(source="ddr", destination="global_buffer", size_bytes=size_bytes)
+    return Instruction(unit="dma_load", payload=moved, label=label, after=after, allocates=allocates)
 
 
-def store(label: str, size_bytes: int) -> Transfer:
-    return Transfer(
-        unit="dma_store", label=label, source="global_buffer", destination="ddr", size_bytes=size_bytes
-    )
+def store(label: str, size_bytes: int) -> Instruction:
+    moved = Transfer(source="global_buffer", destination="ddr", size_bytes=size_bytes)
+    return Instruction(unit="dma_store", payload=moved, label=label)
 
 
-def fetch(
-    label: str, size_bytes: int, after: tuple[int, ...] = (), allocates: tuple[int, ...] = ()
-) -> Transfer:
-    return Transfer(
-        unit="path_load", label=label, source="global_buffer", destination="local_buffer",
-        size_bytes=size_bytes, after=after, allocates=allocates,
-    )  # fmt: skip
+def fetch(label: str, size_bytes: int, after: tuple[int, ...] = (), allocates: tuple[int, ...] = ()) -> Instruction:
+    moved = Transfer(source="global_buffer", destination="local_buffer", size_bytes=size_bytes)
+    return Instruction(unit="path_load", payload=moved, label=label, after=after, allocates=allocates)
+
+
+def broadcast(
+    label: str, size_bytes: int, fan_out: int, after: tuple[int, ...] = (), allocates: tuple[int, ...] = (),
+    frees: tuple[int, ...] = (),
+) -> Instruction:  # fmt: skip
+    moved = Transfer(source="global_buffer", destination="local_buffer", size_bytes=size_bytes, fan_out=fan_out)
+    return Instruction(unit="broadcast", payload=moved, label=label, after=after, allocates=allocates, frees=frees)
 
 
 def add(
     label: str, time_ps: int, after: tuple[int, ...] = (), frees: tuple[int, ...] = (), local_bytes: int = 0
-) -> VectorCompute:
-    return VectorCompute(
-        unit="vector", label=label, dtype="fp16", simple=LANES * time_ps, local_bytes=local_bytes,
-        after=after, frees=frees,
-    )  # fmt: skip
+) -> Instruction:
+    work = Compute(dtype="fp16", simple=LANES * time_ps, traffic=(("local_buffer", local_bytes),))
+    return Instruction(unit="vector", payload=work, label=label, after=after, frees=frees)
 
 
-def product(label: str, rows: int, columns: int, depth: int, count: int = 1) -> MatrixCompute:
-    return MatrixCompute(
-        unit="matrix", label=label, dtype="fp16", rows=rows, columns=columns, depth=depth, count=count
-    )
+def product(label: str, rows: int, columns: int, depth: int, count: int = 1) -> Instruction:
+    return Instruction(unit="matrix", payload=products(rows, columns, depth, count), label=label)
+
+
+def products(
+    rows: int, columns: int, depth: int, count: int = 1, dtype: str = "fp16", traffic: Mapping[str, int] | None = None
+) -> Compute:
+    shape = MatrixShape(rows, columns, depth, count)
+    return Compute(dtype=dtype, macs=shape.macs, shape=shape, traffic=tuple((traffic or {}).items()))
+
+
+def launch(
+    label: str = "", after: tuple[int, ...] = (), allocates: tuple[int, ...] = (), frees: tuple[int, ...] = ()
+) -> Instruction:
+    return Instruction(unit="launch", payload=Launch(), label=label, after=after, allocates=allocates, frees=frees)

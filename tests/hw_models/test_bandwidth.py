@@ -3,11 +3,11 @@
 from random import Random
 
 import pytest
-import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hw_models.bandwidth import Flow, SharedBandwidth, max_min_rates, whole_ps
+from hw_models.clock import Clock
 
 TOLERANCE = 1e-9
 
@@ -98,19 +98,13 @@ class TestMaxMinRates:
                 port
                 for port, _ in each.loads
                 if _load(port, rates) >= capacities[port] * (1 - TOLERANCE)
-                and all(
-                    rates[other] <= rates[each] * (1 + TOLERANCE)
-                    for other in flows
-                    if port in dict(other.loads)
-                )
+                and all(rates[other] <= rates[each] * (1 + TOLERANCE) for other in flows if port in dict(other.loads))
             ]
             assert limits[each] in full
 
     @settings(deadline=None)
     @given(shared_ports(), st.randoms())
-    def test_the_order_of_flows_does_not_matter(
-        self, drawn: tuple[list[Flow], list[float]], random: Random
-    ) -> None:
+    def test_the_order_of_flows_does_not_matter(self, drawn: tuple[list[Flow], list[float]], random: Random) -> None:
         flows, capacities = drawn
         shuffled = list(flows)
         random.shuffle(shuffled)
@@ -129,20 +123,17 @@ class Timeline:
     """Starts flows on ports of 10 bytes per picosecond each, and notes when they end."""
 
     def __init__(self, ports: int = 1) -> None:
-        self.env = simpy.Environment()
-        self.shared = SharedBandwidth(self.env, [10.0] * ports, [f"memory{port}" for port in range(ports)])
+        self.clock = Clock()
+        self.shared = SharedBandwidth(self.clock, [10.0] * ports, [f"memory{port}" for port in range(ports)])
         self.log: list[tuple[str, int]] = []
         self.flows: dict[str, Flow] = {}
 
     def start(self, name: str, at_ps: int, each: Flow) -> None:
         self.flows[name] = each
-        timeout = self.env.timeout(at_ps)
-        timeout.callbacks.append(
-            lambda _: self.shared.start(each, lambda: self.log.append((name, int(self.env.now))))
-        )
+        self.clock.after(at_ps, lambda: self.shared.start(each, lambda _: self.log.append((name, self.clock.now_ps))))
 
     def run(self) -> list[tuple[str, int]]:
-        self.env.run()
+        self.clock.run()
         return self.log
 
 

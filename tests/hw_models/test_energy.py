@@ -2,19 +2,9 @@
 
 import pytest
 
-from hw_models import (
-    Buffer,
-    HardwareError,
-    MatrixCompute,
-    Program,
-    Transfer,
-    VectorCompute,
-    load_hardware,
-    simulate,
-    with_values,
-)
+from hw_models import Buffer, Compute, HardwareError, Instruction, dsa_energy, load_hardware, with_values
 from hw_models.energy import energy_pj
-from hw_models.machine import dsa_machine
+from tests.hw_models.story import broadcast, load, products, program, run
 
 SPEC = with_values(
     load_hardware("stcp920"),
@@ -29,21 +19,17 @@ SPEC = with_values(
         "energy.static_power": "10 W",
     },
 )
-LOAD = Transfer(unit="dma_load", label="x", source="ddr", destination="global_buffer", size_bytes=100)
-PRODUCT = MatrixCompute(
-    unit="matrix", label="mm", dtype="fp16", rows=2, columns=3, depth=5, local_bytes=40, after=(0,)
-)
-ADD = VectorCompute(
-    unit="vector", label="add", dtype="fp16", macs=10, simple=20, special=30, local_bytes=6, after=(1,)
-)
-
-
-def program(*instructions: Transfer | MatrixCompute | VectorCompute, clusters: int, cores: int) -> Program:
-    return Program(instructions, (), clusters, cores, dsa_machine(SPEC).scopes)
+MODEL = dsa_energy(SPEC)
+LOAD = load("x", 100)
+PRODUCT = Instruction(unit="matrix", payload=products(2, 3, 5, traffic={"local_buffer": 40}), label="mm", after=(0,))
+ADD = Instruction(
+    unit="vector", label="add", after=(1,),
+    payload=Compute(dtype="fp16", macs=10, simple=20, special=30, traffic=(("local_buffer", 6),)),
+)  # fmt: skip
 
 
 def test_three_instructions_worked_out_by_hand() -> None:
-    result = simulate(program(LOAD, PRODUCT, ADD, clusters=1, cores=1), SPEC)
+    result = run(LOAD, PRODUCT, ADD, spec=SPEC)
 
     # 100 B at 64 GB/s after 1 us of start-up; five passes of one cycle; one cycle for multiply-accumulates,
     # one for simple operations, two for special ones.
@@ -60,8 +46,8 @@ def test_three_instructions_worked_out_by_hand() -> None:
 
 
 def test_every_member_spends_its_own_energy() -> None:
-    once = energy_pj(program(LOAD, PRODUCT, ADD, clusters=1, cores=1), SPEC, 0)
-    many = energy_pj(program(LOAD, PRODUCT, ADD, clusters=4, cores=8), SPEC, 0)
+    once = energy_pj(program(LOAD, PRODUCT, ADD, spec=SPEC), MODEL, 0)
+    many = energy_pj(program(LOAD, PRODUCT, ADD, spec=SPEC, clusters=4, cores=8), MODEL, 0)
 
     assert many == {
         name: pytest.approx(spent * (32 if name in ("macs", "vector", "local_buffer") else 4))
@@ -70,31 +56,27 @@ def test_every_member_spends_its_own_energy() -> None:
 
 
 def test_a_broadcast_reads_once_and_writes_everywhere() -> None:
-    everywhere = Transfer(
-        unit="broadcast", source="global_buffer", destination="local_buffer", size_bytes=100, fan_out=8
-    )
-
-    spent = energy_pj(program(everywhere, clusters=1, cores=8), SPEC, 0)
+    spent = energy_pj(program(broadcast("all", 100, fan_out=8), spec=SPEC, cores=8), MODEL, 0)
 
     assert spent["global_buffer"] == pytest.approx(400)
     assert spent["local_buffer"] == pytest.approx(800)
 
 
 def test_static_power_is_drawn_while_the_machine_runs() -> None:
-    idle = Program((), (Buffer("ddr", 1),), 1, 1)
+    idle = program(buffers=(Buffer("ddr", 1),))
 
-    assert energy_pj(idle, SPEC, 5_000)["static"] == pytest.approx(10 * 5_000)
-    assert sum(energy_pj(idle, SPEC, 0).values()) == 0
+    assert energy_pj(idle, MODEL, 5_000)["static"] == pytest.approx(10 * 5_000)
+    assert sum(energy_pj(idle, MODEL, 0).values()) == 0
 
 
 def test_narrower_numbers_cost_less() -> None:
-    narrow = MatrixCompute(unit="matrix", dtype="int8", rows=2, columns=3, depth=5)
+    narrow = Instruction(unit="matrix", payload=products(2, 3, 5, dtype="int8"))
 
-    assert energy_pj(program(narrow, clusters=1, cores=1), SPEC, 0)["macs"] == pytest.approx(15)
+    assert energy_pj(program(narrow), MODEL, 0)["macs"] == pytest.approx(15)
 
 
 def test_a_dtype_without_energy_is_refused() -> None:
-    wide = MatrixCompute(unit="matrix", dtype="fp32", rows=1, columns=1, depth=1)
+    wide = Instruction(unit="matrix", payload=products(1, 1, 1, dtype="fp32"))
 
     with pytest.raises(HardwareError, match=r"stcp920: energy\.mac has fp16, int8, needs fp32"):
-        energy_pj(program(wide, clusters=1, cores=1), SPEC, 0)
+        energy_pj(program(wide), MODEL, 0)

@@ -1,7 +1,6 @@
 """Hardware comes from presets, from YAML files, and from a spec with single values changed."""
 
 import re
-import time
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.clustered_dsa import HardwareError
 from hw_models.loading import known_paths, load_hardware, preset_names, with_values
+from hw_models.machine import HardwareError
 from hw_models.messages import shown
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d")
@@ -59,12 +58,9 @@ class TestEveryPreset:
     def test_survives_setting_every_path_to_its_own_value(self, name: str) -> None:
         spec = load_hardware(name)
 
-        assert (
-            with_values(
-                spec, {path: value_at(spec.model_dump(by_alias=True), path) for path in known_paths(spec)}
-            )
-            == spec
-        )
+        own = {path: value_at(spec.model_dump(by_alias=True), path) for path in known_paths(spec)}
+
+        assert with_values(spec, own) == spec
 
     def test_has_an_energy_for_every_dtype_that_a_unit_computes(self, name: str) -> None:
         spec = load_hardware(name)
@@ -329,11 +325,9 @@ def test_the_good_file_is_good(tmp_path: Path) -> None:
 
 
 def refused(path: Path) -> str:
-    began_s = time.perf_counter()
     with pytest.raises(HardwareError) as caught:
         load_hardware(path)
     message = str(caught.value)
-    assert time.perf_counter() - began_s < 5
     assert message.startswith(f"{path}: ")
     assert message.isprintable()
     assert len(message) < len(str(path)) + 300

@@ -9,22 +9,20 @@ from typing import Any
 import pytest
 
 from hw_models import (
-    AnyInstruction,
     Buffer,
-    Launch,
-    MatrixCompute,
+    Compute,
+    Instruction,
     Program,
     SimulationResult,
     Transfer,
-    VectorCompute,
     load_hardware,
     perfetto_json,
-    simulate,
     unrolled,
     with_values,
     write_perfetto,
 )
-from hw_models.machine import dsa_machine
+from tests.hw_models.crew import Crew, blocks, work
+from tests.hw_models.story import broadcast, launch, load, products, program, simulated
 
 SPEC = with_values(
     load_hardware("stcp920"),
@@ -45,39 +43,33 @@ REQUIRED = {
 
 def tiles(count: int) -> Program:
     """Return ``count`` tiles that are loaded, broadcast, multiplied, passed through a function and stored."""
-    instructions: list[AnyInstruction] = [Launch(unit="launch", label="go")]
+    instructions: list[Instruction] = [launch("go")]
     buffers: list[Buffer] = []
     for tile in range(count):
         first, space = len(instructions), len(buffers)
         buffers += [Buffer("global_buffer", 9_999, label=f"x{tile}"), Buffer("local_buffer", 9_999, 3)]
         size = 9_000 + 333 * tile
         instructions += [
-            Transfer(
-                unit="dma_load", label=f"load {tile}", source="ddr", destination="global_buffer",
-                size_bytes=size, after=(0,), allocates=(space,),
+            load(f"load {tile}", size, after=(0,), allocates=(space,)),
+            broadcast(f"spread {tile}", size, 3, after=(first,), allocates=(space + 1,), frees=(space,)),
+            Instruction(
+                unit="matrix", label=f"multiply {tile}", after=(first + 1,),
+                payload=products(100, 90, 77, traffic={"local_buffer": 20_000}),
             ),
-            Transfer(
-                unit="broadcast", label=f"spread {tile}", source="global_buffer", destination="local_buffer",
-                size_bytes=size, fan_out=3, after=(first,), allocates=(space + 1,), frees=(space,),
+            Instruction(
+                unit="vector", label=f"activate {tile}", after=(first + 2,),
+                payload=Compute(dtype="fp16", simple=5_000, special=1_000, traffic=(("local_buffer", 9_001),)),
             ),
-            MatrixCompute(
-                unit="matrix", label=f"multiply {tile}", dtype="fp16", rows=100, columns=90, depth=77,
-                local_bytes=20_000, after=(first + 1,),
-            ),
-            VectorCompute(
-                unit="vector", label=f"activate {tile}", dtype="fp16", simple=5_000, special=1_000,
-                local_bytes=9_001, after=(first + 2,),
-            ),
-            Transfer(
-                unit="dma_store", label=f"store {tile}", source="global_buffer", destination="ddr",
-                size_bytes=size, after=(first + 3,), frees=(space + 1,),
+            Instruction(
+                unit="dma_store", label=f"store {tile}", after=(first + 3,), frees=(space + 1,),
+                payload=Transfer(source="global_buffer", destination="ddr", size_bytes=size),
             ),
         ]  # fmt: skip
-    return Program(tuple(instructions), tuple(buffers), 2, 3, dsa_machine(SPEC).scopes)
+    return program(*instructions, buffers=tuple(buffers), spec=SPEC, clusters=2, cores=3)
 
 
 PROGRAMS = {"lockstep": tiles(6), "unrolled": unrolled(tiles(6))}
-RESULTS = {name: simulate(program, SPEC) for name, program in PROGRAMS.items()}
+RESULTS = {name: simulated(made, SPEC) for name, made in PROGRAMS.items()}
 
 
 def events(result: SimulationResult, phase: str) -> list[dict[str, Any]]:
@@ -172,27 +164,27 @@ class TestEveryRun:
 def test_units_stand_where_they_exist_and_say_how_many_they_are() -> None:
     assert named(RESULTS["lockstep"], "process_name") == {
         (1, 0): "mine: critical path",
-        (2, 0): "mine: units of a cluster",
-        (3, 0): "mine: units of a core",
-        (4, 0): "mine: memories",
+        (2, 0): "mine: memories",
+        (3, 0): "mine: units of a cluster",
+        (4, 0): "mine: units of a core",
     }
     assert named(RESULTS["lockstep"], "thread_name") == {
         (1, 1): "paced by",
-        (2, 1): "launch, 2 alike",
-        (2, 2): "dma_load, channel 1, 2 alike",
-        (2, 3): "dma_load, channel 2, 2 alike",
-        (2, 4): "broadcast, 2 alike",
-        (3, 5): "matrix, 6 alike",
-        (3, 6): "vector, 6 alike",
-        (2, 7): "dma_store, 2 alike",
+        (3, 1): "launch, 2 alike",
+        (3, 2): "dma_load, channel 1, 2 alike",
+        (3, 3): "dma_load, channel 2, 2 alike",
+        (3, 4): "broadcast, 2 alike",
+        (4, 5): "matrix, 6 alike",
+        (4, 6): "vector, 6 alike",
+        (3, 7): "dma_store, 2 alike",
     }
 
 
 def test_members_of_an_unrolled_program_have_their_own_threads() -> None:
     threads = named(RESULTS["unrolled"], "thread_name")
 
-    assert {place[0] for place, name in threads.items() if name.startswith("matrix[")} == {3}
-    assert {place[0] for place, name in threads.items() if name.startswith("launch[")} == {2}
+    assert {place[0] for place, name in threads.items() if name.startswith("matrix[")} == {4}
+    assert {place[0] for place, name in threads.items() if name.startswith("launch[")} == {3}
     assert "matrix[1.2]" in threads.values()
 
 
@@ -217,3 +209,13 @@ def test_an_event_says_what_was_done_and_why_then() -> None:
     assert by_name["multiply 0"]["args"]["shape"] == "1 x 100 x 90 x 77"
     assert by_name["multiply 0"]["args"]["macs"] == 693_000
     assert by_name["activate 0"]["args"]["special"] == 1_000
+
+
+def test_kernels_that_run_beside_each_other_have_threads_of_their_own_and_the_critical_path_no_gaps() -> None:
+    result = Crew().run(blocks("first", 5, work(1_000_000)), blocks("second", 4, work(1_000_000)))
+
+    assert [(e["tid"], e["ts"], e["dur"]) for e in instructions(result)] == [(1, 0, 2), (2, 1, 2)]
+    assert [(e["args"]["label"], e["ts"], e["dur"]) for e in events(result, "X") if e["cat"] == "critical"] == [
+        ("first", 0, 1),
+        ("second", 1, 2),
+    ]

@@ -2,14 +2,11 @@
 
 import pytest
 
-from hw_models import Launch, SimulationResult, Trace, Transfer
+from hw_models import Instruction, SimulationResult, Trace, Transfer
 from hw_models.trace import Step
+from tests.hw_models.story import fetch, launch, load
 
-LAUNCH = Launch(unit="launch", label="go")
-LOAD = Transfer(unit="dma_load", label="x", source="ddr", destination="global_buffer", size_bytes=1)
-USE = Transfer(
-    unit="path_load", label="use", source="global_buffer", destination="local_buffer", size_bytes=1
-)
+LAUNCH, LOAD, USE = launch("go"), load("x", 1), fetch("use", 1)
 
 # A launch, then two loads, the second of which DDR holds up, beside a short use of the first.
 STORY = Trace(
@@ -53,9 +50,17 @@ def test_of_two_that_end_together_the_later_in_the_program_counts() -> None:
     assert tie.critical_path() == [1]
 
 
+def test_of_a_kernel_whose_tail_runs_beside_the_next_one_the_part_before_that_counts() -> None:
+    trace = Trace((LOAD, USE), (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (10, 0))
+    early = Trace((LOAD, USE), (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (40, 0))
+
+    assert trace.critical_ps() == {"dma_load-startup": 10, "dma_load": 20, "path_load": 50}
+    assert early.critical_ps() == {"dma_load-startup": 30, "path_load": 50}
+
+
 def test_members_of_an_unrolled_program_count_as_their_kind() -> None:
-    load = Transfer(unit="dma_load[1]", source="ddr", destination="global_buffer[1]", size_bytes=1)
-    trace = Trace((load,), (0,), (50,), (-1,), ("global_buffer[1]",), (10,))
+    moved = Transfer(source="ddr", destination="global_buffer[1]", size_bytes=1)
+    trace = Trace((Instruction(unit="dma_load[1]", payload=moved),), (0,), (50,), (-1,), ("global_buffer[1]",), (10,))
 
     assert trace.critical_ps() == {"dma_load-startup": 10, "global_buffer": 40}
 
@@ -70,9 +75,7 @@ def test_an_empty_trace_has_no_critical_path() -> None:
     ("critical_ps", "bottleneck"),
     [({"ddr": 60, "matrix": 40}, "ddr"), ({"ddr": 50, "matrix": 50}, "matrix"), ({}, "nothing")],
 )
-def test_the_bottleneck_is_what_paced_most_of_the_critical_path(
-    critical_ps: dict[str, int], bottleneck: str
-) -> None:
+def test_the_bottleneck_is_what_paced_most_of_the_critical_path(critical_ps: dict[str, int], bottleneck: str) -> None:
     assert result(critical_ps, {}).bottleneck == bottleneck
 
 

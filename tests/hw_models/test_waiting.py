@@ -4,28 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from hw_models import (
-    AnyInstruction,
-    Buffer,
-    HardwareError,
-    Launch,
-    Program,
-    ProgramError,
-    SimulationError,
-    Transfer,
-    VectorCompute,
-    simulate,
-    unrolled,
-    with_values,
-)
-from hw_models.machine import dsa_machine
-from tests.hw_models.story import SPEC, add, fetch, load, product, run, timeline
+from hw_models import Buffer, ProgramError, SimulationError, unrolled
+from tests.hw_models.story import add, fetch, launch, load, product, program, run, simulated, timeline
 
 
 class TestWaiting:
     def test_an_instruction_waits_for_what_it_needs_and_for_its_unit(self) -> None:
         result = run(
-            Launch(unit="launch", label="go"),
+            launch("go"),
             load("x", 20, after=(0,)),
             load("w", 10, after=(0,)),
             add("add", 5, after=(1,)),
@@ -68,15 +54,15 @@ class TestWaiting:
         assert result.waited_ps["matrix"] == {"path_load": 60, "space": 10}
 
     def test_wishes_for_space_of_one_instant_are_granted_in_the_order_of_the_program(self) -> None:
-        spread = Launch(unit="launch", label="spread", after=(0,), allocates=(0,), frees=(0,))
+        spread = launch("spread", after=(0,), allocates=(0,), frees=(0,))
         own = replace(product("own", 64, 32, 5), after=(0,), allocates=(1,), frees=(1,))
         buffers = Buffer("local_buffer", 60, fan_out=2, label="all"), Buffer("local_buffer", 60, label="mine")
 
         for first, second, ends in ((spread, own, (17, 22)), (own, spread, (15, 22))):
-            program = Program((fetch("load", 10), first, second), buffers, 1, 2, dsa_machine(SPEC).scopes)
-            written_out = timeline(simulate(unrolled(program), SPEC))
+            work = program(fetch("load", 10), first, second, buffers=buffers, cores=2)
+            written_out = timeline(simulated(unrolled(work)))
 
-            assert [end for _, _, end in timeline(simulate(program, SPEC))][1:] == list(ends)
+            assert [end for _, _, end in timeline(simulated(work))][1:] == list(ends)
             assert {(label, end) for label, _, end in written_out[2:]} == {
                 (first.label, ends[0]),
                 (second.label, ends[1]),
@@ -88,7 +74,7 @@ class TestWaiting:
             add("nothing", 0, after=(0,)),
             replace(add("nothing again", 0, after=(1,)), unit="vector_core"),
             replace(product("first", 64, 32, 5), after=(2,), allocates=(0,), frees=(0,)),
-            Launch(unit="launch", label="second", after=(0,), allocates=(1,), frees=(1,)),
+            launch("second", after=(0,), allocates=(1,), frees=(1,)),
             buffers=(Buffer("local_buffer", 60, label="a"), Buffer("local_buffer", 60, label="b")),
         )
 
@@ -175,40 +161,3 @@ class TestRefusals:
                 add("early", 1, frees=(0,)),
                 buffers=buffers,
             )
-
-    @pytest.mark.parametrize(
-        ("instruction", "complaint"),
-        [
-            (Launch(unit="dma_load", label="go"), "go: dma_load moves data only, not Launch"),
-            (Launch(unit="vector", label="go"), "go: vector computes only"),
-            (replace(add("add", 1), unit="launch"), "add: launch starts kernels only, not VectorCompute"),
-            (replace(add("add", 1), unit="matrix"), "add: matrix unit 'matrix' does products only"),
-        ],
-    )
-    def test_work_of_another_kind_of_unit_is_refused(
-        self, instruction: AnyInstruction, complaint: str
-    ) -> None:
-        with pytest.raises(ProgramError, match=complaint):
-            run(instruction)
-
-    def test_a_dtype_that_the_unit_lacks_is_refused(self) -> None:
-        with pytest.raises(HardwareError, match="story: unit 'vector' computes fp16, int8, not fp32"):
-            run(VectorCompute(unit="vector", label="add", dtype="fp32", simple=1))
-
-    def test_a_program_of_another_machine_is_refused(self) -> None:
-        lonely = with_values(SPEC, {"on_chip_path.broadcast": False})
-        everywhere = Transfer(
-            unit="broadcast", label="all", source="global_buffer", destination="local_buffer", size_bytes=1
-        )
-        scopes = dsa_machine(SPEC).scopes
-
-        with pytest.raises(ProgramError, match="all: story has no unit 'broadcast'"):
-            simulate(Program((everywhere,), (), 1, 1, scopes), lonely)
-        with pytest.raises(ProgramError, match=r"on 2 clusters of 3 cores, story has 2 of 2"):
-            run(load("in", 1), clusters=2, cores=3)
-        with pytest.raises(ProgramError, match="story has dma_load once per cluster, the program per core"):
-            simulate(Program((load("in", 1),), (), 1, 1, {"dma_load": "core"}), SPEC)
-        with pytest.raises(ProgramError, match="buffer 'x': story has no memory 'l3'"):
-            run(load("in", 1), buffers=(Buffer("l3", 1, label="x"),))
-        with pytest.raises(ProgramError, match="in: story has no memory 'l3'"):
-            run(Transfer(unit="dma_load", label="in", source="l3", destination="ddr", size_bytes=1))

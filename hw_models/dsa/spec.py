@@ -47,10 +47,6 @@ def _not_reserved(name: str) -> str:
 UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(_not_reserved)]
 
 
-class HardwareError(ValueError):
-    """A hardware description that the user has to mend."""
-
-
 class MatrixUnit(BaseModel):
     """Multiply-accumulate array; a tile that does not fill its native shape costs what a full one costs."""
 

@@ -1,0 +1,1 @@
+"""Clustered scratchpad accelerators: their spec, and the machine that it describes."""

@@ -1,0 +1,155 @@
+"""The units and memories of a clustered scratchpad accelerator, and how long its engines take."""
+
+from hw_models.bandwidth import whole_ps
+from hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit
+from hw_models.energy import EnergyModel
+from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit, ceil_ps
+from hw_models.program import CHIP, Compute, Launch, Payload, ProgramError, Transfer
+from hw_models.summary import MachineSummary, OnChipTotal
+
+CLUSTER, CORE = "cluster", "core"
+
+
+def dsa_machine(spec: ClusteredDsa) -> Machine:
+    """Return the memories and units of a clustered scratchpad accelerator.
+
+    Units: those of the cores, by their names; per core ``path_load`` and ``path_store`` between global and
+    local buffer; per cluster ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch``.
+    """
+    local, further, ddr = spec.local_buffer, spec.global_buffer, spec.ddr
+    memories = [
+        Memory("local_buffer", CORE, local.capacity_bytes, local.bandwidth_bytes_per_s),
+        Memory("ddr", CHIP, ddr.capacity_bytes, ddr.sustained_bytes_per_s),
+    ]
+    if further is not None:
+        memories.append(Memory("global_buffer", CLUSTER, further.capacity_bytes, further.bandwidth_bytes_per_s))
+    path = Channel.model_construct(
+        bandwidth_bytes_per_s=spec.on_chip_path.bandwidth_bytes_per_s, startup_ps=spec.on_chip_path.startup_ps
+    )
+    per_core: dict[str, Serve] = {name: _computing(spec, name, unit) for name, unit in spec.units.items()}
+    per_core |= {name: _moving(name, path) for name in ("path_load", "path_store")}
+    units = [Unit(name, CORE, (Members(spec.cores_per_cluster, serve),)) for name, serve in per_core.items()]
+    if spec.on_chip_path.broadcast:
+        units.append(_of_cluster(spec, "broadcast", _moving("broadcast", path)))
+    dma = spec.dma
+    units.append(_of_cluster(spec, "dma_load", _moving("dma_load", dma.load), dma.load_channels))
+    units.append(_of_cluster(spec, "dma_store", _moving("dma_store", dma.store), dma.store_channels))
+    units.append(_of_cluster(spec, "launch", _launching(spec)))
+    return Machine(
+        spec.name,
+        (Level(CLUSTER, spec.clusters), Level(CORE, spec.cores_per_cluster)),
+        {memory.name: memory for memory in memories},
+        {unit.name: unit for unit in units},
+    )
+
+
+def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
+    """Return the energy of a machine's operations and of the bytes in its memories."""
+    energy = spec.energy
+    return EnergyModel(
+        machine=spec.name,
+        mac_pj={str(dtype): value for dtype, value in energy.mac.items()},
+        simple_pj=energy.vector_op,
+        special_pj=energy.special_op,
+        byte_pj={
+            "local_buffer": energy.local_buffer,
+            "global_buffer": energy.global_buffer,
+            "ddr": energy.ddr,
+        },
+        static_power_w=energy.static_power_w,
+    )
+
+
+def dsa_summary(spec: ClusteredDsa) -> MachineSummary:
+    """Return the machine in one line; the peak is at the first dtype of its first compute unit."""
+    unit = next(iter(spec.units.values()))
+    dtype = next(iter(unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes))
+    further = spec.global_buffer
+    memories = [OnChipTotal(name="local_buffer", capacity_bytes=spec.local_buffer.capacity_bytes, copies=spec.cores)]
+    if further is not None:
+        memories.append(
+            OnChipTotal(name="global_buffer", capacity_bytes=further.capacity_bytes, copies=spec.clusters)
+        )
+    return MachineSummary(
+        cores=spec.cores, arrangement=f"{spec.clusters} x {spec.cores_per_cluster}", dtype=dtype,
+        peak_macs_per_s=spec.peak_macs_per_s(dtype), on_chip=tuple(memories),
+        off_chip_bytes_per_s=spec.ddr.bandwidth_bytes_per_s,
+    )  # fmt: skip
+
+
+def dsa_dtypes(spec: ClusteredDsa) -> frozenset[str]:
+    """Return the dtypes that some vector unit and, if there are any, some matrix unit computes."""
+    matrix = [set(u.macs_per_cycle) for u in spec.units.values() if isinstance(u, MatrixUnit)]
+    vector = [set(u.lanes) for u in spec.units.values() if not isinstance(u, MatrixUnit)]
+    every = set().union(*vector)
+    return frozenset(every & set().union(*matrix) if matrix else every)
+
+
+def _of_cluster(spec: ClusteredDsa, name: str, serve: Serve, servers: int = 1) -> Unit:
+    return Unit(name, CLUSTER, (Members(spec.clusters, serve),), servers)
+
+
+def _launching(spec: ClusteredDsa) -> Serve:
+    def serve(payload: Payload, blocks: int) -> Service:
+        del blocks
+        if not isinstance(payload, Launch):
+            raise ProgramError(f"launch starts kernels only, not {type(payload).__name__}")
+        return Service(spec.launch_ps, 0, 0, (), "launch")
+
+    return serve
+
+
+def _moving(name: str, channel: Channel) -> Serve:
+    def serve(payload: Payload, blocks: int) -> Service:
+        del blocks
+        if not isinstance(payload, Transfer):
+            raise ProgramError(f"{name} moves data only, not {type(payload).__name__}")
+        size = payload.size_bytes
+        touches: tuple[tuple[str, float], ...]
+        if payload.source == payload.destination:
+            touches = ((payload.source, 1.0 + payload.fan_out),)
+        else:
+            touches = ((payload.source, 1.0), (payload.destination, float(payload.fan_out)))
+        duration = ceil_ps(size, channel.bandwidth_bytes_per_s)
+        return Service(channel.startup_ps * payload.bursts, duration, size, touches, name)
+
+    return serve
+
+
+def _computing(spec: ClusteredDsa, name: str, unit: ComputeUnit) -> Serve:
+    def serve(payload: Payload, blocks: int) -> Service:
+        del blocks
+        if not isinstance(payload, Compute):
+            raise ProgramError(f"{name} computes only, not {type(payload).__name__}")
+        largest = max((size for _, size in payload.traffic), default=0)
+        touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
+        return Service(0, compute_ps(spec, name, unit, payload), largest, touches, name)
+
+    return serve
+
+
+def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) -> int:
+    """Return how long ``unit`` takes for ``work``.
+
+    A matrix unit makes ceil(rows/r) x ceil(columns/c) x ceil(depth/d) passes per product, operands swapped
+    where that is fewer. A vector unit spends one cycle per ``lanes`` simple operations or products, and
+    ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a dtype that it lacks.
+    """
+    rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
+    rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)
+    if rate is None:
+        raise HardwareError(f"{spec.name}: unit {name!r} computes {', '.join(rates)}, not {work.dtype}")
+    if isinstance(unit, MatrixUnit):
+        shape = work.shape
+        if shape is None or work.simple or work.special:
+            raise ProgramError(f"matrix unit {name!r} does products only")
+        rows, columns, depth = unit.native_tile
+        deep = -(-shape.depth // depth)
+        passes = min(
+            -(-shape.rows // rows) * -(-shape.columns // columns),
+            -(-shape.columns // rows) * -(-shape.rows // columns),
+        )
+        cycles = shape.count * passes * deep * rows * columns * depth / rate
+    else:
+        cycles = -(-work.simple // rate) + -(-work.macs // rate) + -(-work.special // rate) * unit.special_cycles
+    return whole_ps(cycles * spec.cycle_ps / unit.efficiency)

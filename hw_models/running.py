@@ -1,0 +1,176 @@
+"""The state of one simulation: what has started and ended, who waits for what, the memories' space and bandwidth."""
+
+from collections.abc import Callable
+from functools import partial
+
+from hw_models.bandwidth import Flow, SharedBandwidth
+from hw_models.clock import Action, Clock
+from hw_models.demands import Demand, Demands
+from hw_models.machine import Machine
+from hw_models.program import Instruction, Program, ProgramError, base_name
+from hw_models.quantities import format_bytes
+from hw_models.space import SharedSpace, Space
+from hw_models.trace import STARTED_BY_NOBODY, Trace
+
+SPACE = "space"
+"""What a unit waits for that waits for space in a memory."""
+_MOST_NAMED = 3
+_MOST_LINES = 6
+
+
+class SimulationError(ValueError):
+    """The machine cannot run the program: something does not fit, or everything waits for everything."""
+
+
+class Running:
+    """One simulation of one program on one machine; units note here what they do."""
+
+    def __init__(self, program: Program, machine: Machine, clock: Clock) -> None:
+        self.program = program
+        self.machine = machine
+        self.clock = clock
+        self.demands = Demands(program, machine)
+        names = self.demands.names
+        self._bandwidth = SharedBandwidth(clock, self.demands.bytes_per_ps, names)
+        self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))
+        self.traffic_bytes = [0.0] * len(names)
+        count = self.unfinished = len(program.instructions)
+        self._pending = [len(i.after) for i in program.instructions]
+        self._followers: list[list[int]] = [[] for _ in range(count)]
+        for position, instruction in enumerate(program.instructions):
+            for before in instruction.after:
+                self._followers[before].append(position)
+        self._last_dependency = [STARTED_BY_NOBODY] * count
+        self._blocked: dict[int, Action] = {}
+        self._holders = [0] * len(program.buffers)
+        self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
+        for position, instruction in enumerate(program.instructions):
+            for buffer in instruction.frees:
+                self._holders[buffer] += 1
+            for buffer in instruction.allocates:
+                self._allocators[buffer] = position
+        self._start_ps, self._end_ps = [-1] * count, [-1] * count
+        self._released_by = [STARTED_BY_NOBODY] * count
+        self._limits, self._startup_ps = [""] * count, [0] * count
+        self.busy_ps: dict[str, int] = {}
+        self.waited_ps: dict[str, dict[str, int]] = {}
+
+    def ready(self, position: int, go_on: Action) -> bool:
+        """Return whether all that an instruction waits for has ended; if not, ``go_on`` is called when it has."""
+        if not self._pending[position]:
+            return True
+        self._blocked[position] = go_on
+        return False
+
+    def released_by(self, position: int) -> int:
+        """Return whose end an instruction waited for last."""
+        return self._last_dependency[position]
+
+    def note_wait(self, unit: str, what: str, waited_ps: int) -> None:
+        """Note that all members of ``unit`` together waited for another unit, or for space."""
+        waited = self.waited_ps[unit]
+        waited[what] = waited.get(what, 0) + waited_ps
+
+    def ask_space(self, position: int, granted: Callable[[int], object]) -> None:
+        """Call ``granted`` when all buffers of an instruction have their space; raise what can never be granted."""
+        instruction, wishes = self.program.instructions[position], []
+        for buffer in instruction.allocates:
+            wanted = self.program.buffers[buffer]
+            for port, size_bytes in self.demands.space(wanted, instruction):
+                capacity_bytes = self.demands.capacities_bytes[port]
+                if size_bytes > capacity_bytes:
+                    raise SimulationError(
+                        f"buffer {wanted.label!r} needs {format_bytes(size_bytes)}, a"
+                        f" {base_name(self.demands.names[port])} holds {format_bytes(capacity_bytes)}"
+                    )
+                wishes.append((buffer, port, size_bytes))
+        self.space.ask(position, wishes, granted)
+
+    def start(self, position: int, cause: int, startup_ps: int) -> None:
+        """Note that an instruction starts now because the one at ``cause`` has ended."""
+        self._start_ps[position] = self.clock.now_ps
+        self._released_by[position] = cause
+        self._startup_ps[position] = startup_ps
+
+    def since_start_ps(self, position: int) -> int:
+        """Return how long an instruction has been under way."""
+        return self.clock.now_ps - self._start_ps[position]
+
+    def flow(self, demand: Demand, done: Callable[[str], object]) -> None:
+        """Run what comes after a start-up through the memories; call ``done`` with what set its pace."""
+        flow = Flow(demand.duration_ps, demand.bytes_per_ps, demand.loads, demand.limit)
+        self._bandwidth.start(flow, partial(self._moved, demand, done))
+
+    def _moved(self, demand: Demand, done: Callable[[str], object], limit: str) -> None:
+        for port, moved_bytes in demand.traffic_bytes:
+            self.traffic_bytes[port] += moved_bytes
+        done(limit)
+
+    def finish(self, position: int, limit: str) -> None:
+        """Note the end of an instruction, tell who waited for it, and return space that nobody needs any more."""
+        self._end_ps[position] = self.clock.now_ps
+        self._limits[position] = limit
+        self.unfinished -= 1
+        for follower in self._followers[position]:
+            self._pending[follower] -= 1
+            self._last_dependency[follower] = position
+            if not self._pending[follower] and follower in self._blocked:
+                self.clock.after(0, self._blocked.pop(follower))
+        for buffer in self.program.instructions[position].frees:
+            self._holders[buffer] -= 1
+            if not self._holders[buffer]:
+                self._give_back(buffer, position)
+
+    def _give_back(self, buffer: int, position: int) -> None:
+        if self._start_ps[self._allocators[buffer]] < 0:
+            label, name = self.program.instructions[position].label, self.program.buffers[buffer].label
+            raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
+        self.space.give_back(buffer, position)
+
+    def trace(self) -> Trace:
+        """Return what the finished run was like."""
+        program = self.program
+        used = dict.fromkeys(instruction.unit for instruction in program.instructions)
+        return Trace(
+            instructions=program.instructions,
+            start_ps=self._start_ps,
+            end_ps=self._end_ps,
+            released_by=self._released_by,
+            limits=self._limits,
+            startup_ps=self._startup_ps,
+            levels={name: program.units[name] for name in used},
+            members={name: program.multiplicity(name) for name in used},
+            occupancy_bytes={space.name: space.history for space in self.space.spaces if space.history},
+        )
+
+    def deadlock(self) -> str:
+        """Return who waits for what: first those that wait for space, as the others wait for them."""
+        instructions = self.program.instructions
+        lines = []
+        for space in self.space.spaces:
+            holders = [self._holder(buffer) for buffer in sorted(space.held_bytes)[:_MOST_NAMED]]
+            beside = ", ".join(holders) or "nothing"
+            free = format_bytes(space.capacity_bytes - space.used_bytes)
+            for wish in space.waiting:
+                who, wanted = instructions[wish.position], format_bytes(wish.size_bytes)
+                lines.append(
+                    f"{who.unit} waits with {who.label!r} for {wanted} of {space.name},"
+                    f" where {free} is free beside {beside}"
+                )
+        lines += [self._blocked_line(instructions[position]) for position in sorted(self._blocked)]
+        more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+        return "the machine can no longer move: " + "; ".join(lines[:_MOST_LINES] + more)
+
+    def _blocked_line(self, instruction: Instruction) -> str:
+        missing = [repr(self.program.instructions[b].label) for b in instruction.after if self._end_ps[b] < 0]
+        return f"{instruction.unit} waits with {instruction.label!r} for {', '.join(missing[:_MOST_NAMED])}"
+
+    def _holder(self, buffer: int) -> str:
+        """Return the label of a buffer, and what has to end before its space returns."""
+        users = [
+            repr(instruction.label)
+            for position, instruction in enumerate(self.program.instructions)
+            if buffer in instruction.frees and self._end_ps[position] < 0
+        ]
+        until = f"until {', '.join(users[:_MOST_NAMED])} ended" if users else "for good"
+        return f"{self.program.buffers[buffer].label!r} (held {until})"
