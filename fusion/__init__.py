@@ -1,17 +1,27 @@
-"""Which operators share a kernel: plans, their checks, and the fixed patterns."""
+"""Fusion plans: which operators share a kernel, what a planner may ask of a machine, the fixed patterns."""
 
+from fusion.costs import KernelCosts, OnChipMemory
 from fusion.fixed_pattern import fixed_pattern_plan
-from fusion.plan import FusionError, FusionPlan, Group, plan_from_groups, unfused_intermediate_bytes, violations
-from fusion.regions import required_regions
+from fusion.plan import (
+    FusionError,
+    FusionPlan,
+    Group,
+    Split,
+    plan_from_groups,
+    unfused_intermediate_bytes,
+    violations,
+)
 from fusion.unfused import unfused_plan
 
 __all__ = [
     "FusionError",
     "FusionPlan",
     "Group",
+    "KernelCosts",
+    "OnChipMemory",
+    "Split",
     "fixed_pattern_plan",
     "plan_from_groups",
-    "required_regions",
     "unfused_intermediate_bytes",
     "unfused_plan",
     "violations",

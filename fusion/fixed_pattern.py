@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from fusion.plan import FusionPlan, Group, plan_from_groups
+from workloads.analysis import Analysis
 from workloads.graph import Graph, Op
 from workloads.loopnest import mapping_of
+from workloads.subgraph import Subgraph
 
 
 class Kind(IntEnum):
@@ -88,41 +90,35 @@ def _broadcasts(op: Op) -> bool:
 class _Cluster:
     """A set of operators being merged, with the highest kind among them."""
 
-    members: list[int]
+    ops: list[int]
     kind: Kind
     reason: str = ""
 
 
 def fixed_pattern_plan(graph: Graph) -> FusionPlan:
     """Return the plan of Relay's rule for ``graph``."""
-    return graph.derived("fixed-pattern plan", lambda: _Fuser(graph, list(range(len(graph.ops)))).run())
+    return _Fuser(graph, list(range(len(graph.ops)))).run()
+
+
+def fixed_pattern_of(analysis: Analysis) -> FusionPlan:
+    """Return the same for ``analysis.of``."""
+    return fixed_pattern_plan(analysis.graph)
 
 
 def fixed_pattern_layers(graph: Graph, ops: list[int]) -> list[list[int]]:
     """Return ``ops`` cut into layers by the same rule, in order: what GraphTurbo fuses within a sub-graph."""
     plan_groups = _Fuser(graph, ops).clusters()
-    return sorted((sorted(cluster.members) for cluster in plan_groups), key=lambda members: members[-1])
+    return sorted((sorted(cluster.ops) for cluster in plan_groups), key=lambda ops: ops[-1])
 
 
 class _Fuser:
     def __init__(self, graph: Graph, ops: list[int]) -> None:
         self._graph = graph
         self._ops = ops
-        inside = set(ops)
+        subgraph = Subgraph(graph, tuple(ops))
         self._kinds = {op: kind_of(graph.ops[op]) for op in ops}
-        self._readers: dict[int, list[int]] = {}
-        self._escapes: set[int] = set()
-        for op in ops:
-            readers: dict[int, None] = {}
-            for name in graph.ops[op].outputs:
-                if name in graph.outputs:
-                    self._escapes.add(op)
-                for reader in graph.consumers[name]:
-                    if reader in inside:
-                        readers[reader] = None
-                    else:
-                        self._escapes.add(op)
-            self._readers[op] = list(readers)
+        self._readers = subgraph.readers
+        self._escapes = {graph.producer[name] for name in subgraph.escaping}
         self._parent: dict[int, int | None] = {}
         self._path_kind: dict[int, Kind] = {}
         self._depth: dict[int, int] = {}
@@ -130,7 +126,7 @@ class _Fuser:
         self._post_dominators()
 
     def run(self) -> FusionPlan:
-        return plan_from_groups(self._graph, (Group(tuple(sorted(c.members)), c.reason) for c in self.clusters()))
+        return plan_from_groups(self._graph, (Group(tuple(sorted(c.ops)), c.reason) for c in self.clusters()))
 
     def clusters(self) -> list[_Cluster]:
         for phase in (0, 1):
@@ -230,7 +226,7 @@ class _Fuser:
             source = self._cluster[place]
             if source is target:
                 continue
-            target.members.extend(source.members)
+            target.ops.extend(source.ops)
             target.kind = max(target.kind, source.kind)
-            for member in source.members:
-                self._cluster[member] = target
+            for absorbed in source.ops:
+                self._cluster[absorbed] = target

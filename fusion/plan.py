@@ -8,10 +8,19 @@ import networkx as nx
 
 from workloads.graph import Graph
 from workloads.loopnest import Operations
+from workloads.subgraph import Subgraph
 
 
 class FusionError(ValueError):
     """A plan that cannot be made or is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """``factor`` instances of a group, along dimension ``dim`` of its last operator's first output."""
+
+    dim: int
+    factor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,13 @@ class Group:
 
     ops: tuple[int, ...]
     boundary_reason: str = ""
+    split: Split | None = None
+    """How the group is cut into instances, if it is: each is a launch of its own."""
+
+    @property
+    def instances(self) -> int:
+        """Launches that the group is cut into."""
+        return 1 if self.split is None else self.split.factor
 
 
 @dataclass(frozen=True)
@@ -34,31 +50,22 @@ class FusionPlan:
         """Position of the group that holds each operator."""
         return {op: position for position, group in enumerate(self.groups) for op in group.ops}
 
+    @cached_property
+    def subgraphs(self) -> tuple[Subgraph, ...]:
+        """The operators of each group as a set."""
+        return tuple(Subgraph(self.graph, group.ops) for group in self.groups)
+
     def outputs(self, group: int) -> tuple[str, ...]:
         """Return the stored tensors that others read: views stand for what they are views of."""
-        graph = self.graph
-        found: dict[str, None] = {}
-        for position in self.groups[group].ops:
-            for name in graph.ops[position].outputs:
-                read_outside = any(self.group_of[reader] != group for reader in graph.consumers[name])
-                if read_outside or name in graph.outputs:
-                    found[graph.storage[name]] = None
-        return tuple(found)
+        return self.subgraphs[group].stored_outputs
 
     def inputs(self, group: int) -> tuple[str, ...]:
         """Return the stored tensors read from outside, weights included."""
-        graph = self.graph
-        inside = {name for position in self.groups[group].ops for name in graph.ops[position].outputs}
-        found: dict[str, None] = {}
-        for position in self.groups[group].ops:
-            for name in graph.ops[position].inputs:
-                if name not in inside:
-                    found[graph.storage[name]] = None
-        return tuple(found)
+        return self.subgraphs[group].stored_inputs
 
     def is_kernel(self, group: int) -> bool:
         """Whether the group does anything: groups of views do not."""
-        return any(not self.graph.ops[position].is_view for position in self.groups[group].ops)
+        return not self.subgraphs[group].is_view
 
     @cached_property
     def kernels(self) -> int:

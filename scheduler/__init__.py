@@ -1,22 +1,30 @@
-"""When and where kernels run: policies, schedules, and their lowering to a machine's program."""
+"""Policies, schedules, and their lowering: when and where kernels run."""
 
-from scheduler.device import ScheduleError
-from scheduler.lower import lower
-from scheduler.policy import Policy, make_policy, policy_label, policy_types
-from scheduler.schedule import Instance, LayerRun, Piece, Schedule, violations
-from scheduler.tile_choice import TilingCache
+from scheduler.dsa.schedule import Instance, LayerRun, Layout, Schedule, TensorSlice
+from scheduler.dsa.tuning import DsaTuning
+from scheduler.errors import ScheduleError
+from scheduler.machine_kind import MachineKind
+from scheduler.machine_kinds import Placing, kind_of, make_tuning
+from scheduler.policy import Policy, SchedulingPolicy, make_policy, policy_label, policy_types
+from scheduler.stages import make_plan, make_schedule
 
 __all__ = [
+    "DsaTuning",
     "Instance",
     "LayerRun",
-    "Piece",
+    "Layout",
+    "MachineKind",
+    "Placing",
     "Policy",
     "Schedule",
     "ScheduleError",
-    "TilingCache",
-    "lower",
+    "SchedulingPolicy",
+    "TensorSlice",
+    "kind_of",
+    "make_plan",
     "make_policy",
+    "make_schedule",
+    "make_tuning",
     "policy_label",
     "policy_types",
-    "violations",
 ]

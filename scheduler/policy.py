@@ -1,4 +1,4 @@
-"""What a policy is, and the table of those that come along."""
+"""Policies: what one is, and the table of those that come along."""
 
 import dataclasses
 import difflib
@@ -8,18 +8,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import pydantic
 
+from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
-from hw_models import ClusteredDsa
-from scheduler.device import ScheduleError
+from scheduler.errors import ScheduleError
 from scheduler.policies.astitch import AStitch
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
 from scheduler.policies.unfused import Unfused
-from scheduler.schedule import Schedule
 from workloads.graph import Graph
 
 ENTRY_POINTS = "dsascape.policies"
@@ -29,13 +28,23 @@ ENTRY_POINTS = "dsascape.policies"
 class Policy(Protocol):
     """Frozen dataclass whose fields are its options; ``name`` is what YAML and the command line call it."""
 
-    name: str
+    name: ClassVar[str]
 
-    def plan(self, graph: Graph, spec: ClusteredDsa) -> FusionPlan:
-        """Return which operators share a kernel."""
+    def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
+        """Return which operators share a kernel, for one cluster's share of the batch.
 
-    def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
-        """Return the schedule of one cluster's share of the batch; raise ``ScheduleError`` if there is none."""
+        ``costs`` is all that may be asked of the machine. Raises ``ScheduleError`` if there is no plan.
+        """
+
+
+@runtime_checkable
+class SchedulingPolicy(Policy, Protocol):
+    """A policy that decides more than the plan, on the kinds of machine that it is made for."""
+
+    kinds: ClassVar[tuple[str, ...]]
+
+    def schedule(self, plan: FusionPlan, costs: Any) -> Any:
+        """Return the schedule of its own plan; ``costs`` are those of one of its kinds of machine."""
 
 
 BUILT_IN: Mapping[str, type[Any]] = {policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo)}
@@ -114,7 +123,7 @@ def _from_file(path: Path) -> type[Any]:
     found = list(_policies_in(module))
     if len(found) != 1:
         raise ScheduleError(
-            f"policy file {str(path)!r} defines {len(found)} policies; needs one class with name, plan, schedule"
+            f"policy file {str(path)!r} defines {len(found)} policies; needs one class with name and plan"
         )
     return found[0]
 
@@ -122,5 +131,5 @@ def _from_file(path: Path) -> type[Any]:
 def _policies_in(module: ModuleType) -> Iterator[type[Any]]:
     for value in vars(module).values():
         own = isinstance(value, type) and value.__module__ == module.__name__
-        if own and hasattr(value, "schedule") and hasattr(value, "plan") and hasattr(value, "name"):
+        if own and hasattr(value, "plan") and hasattr(value, "name"):
             yield value

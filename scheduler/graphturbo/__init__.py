@@ -1,1 +1,1 @@
-"""GraphTurbo (OSDI '23), one step of the paper a file: splitting, grouping, instances, ordering, placement."""
+"""GraphTurbo (OSDI '23), the steps that know no machine: splitting, grouping, instances, their order."""

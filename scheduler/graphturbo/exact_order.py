@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.device import ScheduleError
+from scheduler.errors import ScheduleError
 from scheduler.graphturbo.ordering import peak_live_bytes
 
 

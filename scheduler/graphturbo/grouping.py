@@ -9,43 +9,53 @@ assumes that the weights are small, which holds for its convolutions and not for
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
-from fusion.fixed_pattern import fixed_pattern_plan
-from fusion.plan import FusionPlan
-from scheduler.graphturbo.splitting import Split, SubGraph, best_split, split_info
-from workloads.graph import Graph
+from fusion.fixed_pattern import fixed_pattern_of
+from fusion.plan import FusionPlan, Group
+from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, split_info
+from scheduler.kernels.cut import layers_by_pattern
+from workloads.analysis import Analysis
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
     """A sub-graph as it left Algorithm 2: its best split (None: it does not fit however it is cut), why it ended."""
 
-    sub: SubGraph
-    split: Split | None
+    sub: Splittable
+    split: SplitChoice | None
     reason: str
+
+    def group(self, *, cut: bool) -> Group:
+        """Return what a plan records of it, with its split if it is to be ``cut`` into instances.
+
+        A single layer is one instance: its tiles are what its instances would be.
+        """
+        several = len(layers_by_pattern(self.sub.analysis, self.sub.ops)) > 1
+        uses_split = cut and several and self.split is not None and self.split.factor > 1
+        return Group(self.sub.ops, self.reason, self.split.split if uses_split and self.split is not None else None)
 
 
 @dataclass(slots=True)
 class _Node:
-    sub: SubGraph
-    split: Split | None
+    sub: Splittable
+    split: SplitChoice | None
     reason: str = "nothing follows"
 
 
 class Grouper:
     """Merges sub-graphs until no pattern merges any more. Deterministic: patterns are tried in topological order."""
 
-    def __init__(self, graph: Graph, local_bytes: int, most_recompute: float) -> None:
-        self._graph = graph
+    def __init__(self, analysis: Analysis, local_bytes: int, most_recompute: float) -> None:
+        graph = self._graph = analysis.graph
+        self._analysis = analysis
         self._local_bytes = local_bytes
         self._most_recompute = most_recompute
         self._refused: set[tuple[int, ...]] = set()
         self._nodes: dict[int, _Node] = {}
         self._next: dict[int, dict[int, None]] = {}
         self._previous: dict[int, dict[int, None]] = {}
-        layers = graph.derived("layers by pattern", partial(fixed_pattern_plan, graph))
-        self._fused = graph.derived("tensors inside layers", partial(tensors_inside, layers))
+        layers = analysis.of(fixed_pattern_of)
+        self._fused = analysis.of(_tensors_inside_layers)
         self._layer_ops = {group.ops for group in layers.groups}
         for number, layer in enumerate(layers.groups):  # l. 1-4
             sub = self._sub(layer.ops)
@@ -61,15 +71,15 @@ class Grouper:
                     self._next[before][number] = None
                     self._previous[number][before] = None
 
-    def _sub(self, ops: tuple[int, ...]) -> SubGraph:
+    def _sub(self, ops: tuple[int, ...]) -> Splittable:
         """Return the sub-graph of ``ops``, the same at every call: it remembers what it has been asked."""
-        return self._graph.derived(("sub-graph", ops, self._fused), partial(SubGraph, self._graph, ops, self._fused))
+        return self._analysis.of(_splittable, ops, self._fused)
 
-    def _best(self, sub: SubGraph) -> Split | None:
+    def _best(self, sub: Splittable) -> SplitChoice | None:
         splits = split_info(sub, self._local_bytes, self._most_recompute)
         return best_split([split for split in splits if self._pays(sub, split)])
 
-    def _pays(self, sub: SubGraph, split: Split) -> bool:
+    def _pays(self, sub: Splittable, split: SplitChoice) -> bool:
         """Whether the instances save more traffic between layers than they cost in loading weights again."""
         if split.factor == 1 or sub.ops in self._layer_ops:
             return True
@@ -132,7 +142,7 @@ class Grouper:
     def _is_inner(self, node: int) -> bool:
         """Whether the node's output is not also a result of the network, and nothing else leaves it."""
         sub = self._nodes[node].sub
-        return sub.has_single_output and sub.output not in self._graph.outputs
+        return sub.has_single_output and sub.sink.name not in self._graph.outputs
 
     def _merge_pair(self, first: int, second: int) -> bool:
         """Rule (i): SG2 is split at least as often as SG1, and the union no more often than SG2."""
@@ -155,8 +165,8 @@ class Grouper:
 
     def _merge(self, sources: Iterable[int], target: int, most_factor: int) -> bool:
         sources = tuple(sources)
-        members = (op for node in (*sources, target) for op in self._nodes[node].sub.ops)
-        sub = self._sub(tuple(sorted(members)))
+        ops = (op for node in (*sources, target) for op in self._nodes[node].sub.ops)
+        sub = self._sub(tuple(sorted(ops)))
         if sub.ops in self._refused:
             return False
         split = self._best(sub)
@@ -183,17 +193,17 @@ class Grouper:
 
 def tensors_inside(layers: FusionPlan) -> frozenset[str]:
     """Return the stored tensors that are made and used up within one layer."""
-    graph, storage = layers.graph, layers.graph.storage
-    leaving = {storage[name] for name in graph.outputs}
-    for position, op in enumerate(graph.ops):
-        for name in op.inputs:
-            producer = graph.producer.get(storage[name])
-            if producer is not None and not op.is_view and layers.group_of[producer] != layers.group_of[position]:
-                leaving.add(storage[name])
-    made = {name for op in graph.ops if not op.is_view for name in op.outputs}
-    return frozenset(made - leaving)
+    return frozenset(name for subgraph in layers.subgraphs for name in subgraph.inner)
 
 
-def group_subgraphs(graph: Graph, local_bytes: int, most_recompute: float) -> list[Grouped]:
-    """Return GraphTurbo's sub-graphs of ``graph`` for ``local_bytes`` of local buffers in a cluster."""
-    return Grouper(graph, local_bytes, most_recompute).run()
+def _tensors_inside_layers(analysis: Analysis) -> frozenset[str]:
+    return tensors_inside(analysis.of(fixed_pattern_of))
+
+
+def _splittable(analysis: Analysis, ops: tuple[int, ...], fused: frozenset[str]) -> Splittable:
+    return Splittable(analysis.graph, ops, analysis, fused)
+
+
+def group_subgraphs(analysis: Analysis, local_bytes: int, most_recompute: float) -> list[Grouped]:
+    """Return GraphTurbo's sub-graphs of a network for ``local_bytes`` of local buffers in a cluster."""
+    return Grouper(analysis, local_bytes, most_recompute).run()

@@ -1,17 +1,19 @@
-"""Section 3.3: sub-graphs become instances, coarse dependencies become fine ones, redundant ones disappear."""
+"""Instances of sub-graphs (section 3.3): coarse dependencies become fine ones, redundant ones disappear."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
-from fusion.plan import FusionPlan
-from fusion.translation import placed_regions
-from scheduler.graphturbo.splitting import Split
-from scheduler.layers import layers_by_pattern
-from scheduler.schedule import layer_needs
-from scheduler.work import Layer
-from workloads.graph import Graph
-from workloads.loopnest import Box, box_volume, full_box, intersect
+from fusion.plan import FusionPlan, Split
+from scheduler.kernels.cut import layers_by_pattern
+from scheduler.kernels.layer import Layer, layer_needs
+from workloads.analysis import Analysis
+from workloads.loopnest import Box, Operations, box_volume, full_box, intersect
+from workloads.regions import placed_regions
+from workloads.subgraph import Subgraph
+
+_MOST_KEPT = 32
+"""Plans of one network whose instances are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,22 @@ class InstanceGraph:
     """Of each instance: what others read of it."""
 
 
-def split_into_instances(plan: FusionPlan, splits: Sequence[Split | None]) -> InstanceGraph:
+def split_into_instances(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
     """Return the instances of all groups, group by group, and their fine-grained dependencies (Fig. 6).
 
     An edge between two instances stays only if the one's output meets what the other reads.
     """
+    return analysis.table(_instance_graph, _MOST_KEPT).get(plan.groups, partial(_instance_graph, analysis, plan))
+
+
+def _instance_graph(analysis: Analysis, plan: FusionPlan) -> InstanceGraph:
     graph = plan.graph
     instances: list[SubGraphInstance] = []
     writers: dict[str, list[int]] = {}
-    for group, count in enumerate(instance_counts(plan, splits)):
-        layers = layers_by_pattern(graph, plan.groups[group].ops)
-        for index in range(count):
-            instances.append(_instance(plan, group, layers, splits[group] if count > 1 else None, index))
+    for number, group in enumerate(plan.groups):
+        layers = layers_by_pattern(analysis, group.ops)
+        for index in range(group.instances):
+            instances.append(_instance(plan, number, layers, analysis, index))
             for name in instances[-1].writes:
                 writers.setdefault(name, []).append(len(instances) - 1)
     producers: dict[int, frozenset[int]] = {}
@@ -87,20 +93,21 @@ def split_into_instances(plan: FusionPlan, splits: Sequence[Split | None]) -> In
     return InstanceGraph(tuple(instances), producers, output_bytes)
 
 
-def instance_counts(plan: FusionPlan, splits: Sequence[Split | None]) -> list[int]:
-    """Return how many instances each group has: a single layer is one, its tiles are what its instances would be."""
-    layers = (layers_by_pattern(plan.graph, group.ops) for group in plan.groups)
-    return [
-        split.factor if split is not None and len(own) > 1 else 1 for split, own in zip(splits, layers, strict=True)
-    ]
+def operations_of(instances: Sequence[SubGraphInstance]) -> Operations:
+    """Return what the layers of all instances compute together: what overlapping instances repeat counts again."""
+    total = Operations()
+    for part in (part for instance in instances for part in instance.parts):
+        work = part.layer.tile_work(tuple(hi - lo for lo, hi in part.box))
+        total = sum((nest.operations for nest in work.nests), total)
+    return total
 
 
 def _instance(
-    plan: FusionPlan, group: int, layers: Sequence[Layer], split: Split | None, index: int
+    plan: FusionPlan, group: int, layers: Sequence[Layer], analysis: Analysis, index: int
 ) -> SubGraphInstance:
     graph, ops = plan.graph, plan.groups[group].ops
-    wanted = _wanted(graph, ops, split, index)
-    regions = placed_regions(graph, ops, wanted)
+    wanted = _wanted(plan.subgraphs[group], plan.groups[group].split, index)
+    regions = placed_regions(analysis, ops, wanted)
     parts, writes = [], {}
     for layer in layers:
         box = regions.get(layer.sink.name)
@@ -115,17 +122,14 @@ def _instance(
     return SubGraphInstance(group, index, tuple(parts), writes)
 
 
-def _wanted(graph: Graph, ops: Sequence[int], split: Split | None, index: int) -> dict[str, Box]:
-    """Return the boxes of the group's outputs that instance ``index`` is there for."""
-    inside = set(ops)
+def _wanted(subgraph: Subgraph, split: Split | None, index: int) -> dict[str, Box]:
+    """Return the boxes of the sub-graph's outputs that instance ``index`` is there for."""
     wanted: dict[str, Box] = {}
-    for position in ops:
-        for name in graph.ops[position].outputs:
-            if name in graph.outputs or any(reader not in inside for reader in graph.consumers[name]):
-                shape = graph.tensors[name].shape
-                box = list(full_box(shape))
-                if split is not None and split.factor > 1:
-                    size = -(-shape[split.dim] // split.factor)
-                    box[split.dim] = (index * size, min((index + 1) * size, shape[split.dim]))
-                wanted[name] = tuple(box)
+    for name in subgraph.escaping:
+        shape = subgraph.graph.tensors[name].shape
+        box = list(full_box(shape))
+        if split is not None and split.factor > 1:
+            size = -(-shape[split.dim] // split.factor)
+            box[split.dim] = (index * size, min((index + 1) * size, shape[split.dim]))
+        wanted[name] = tuple(box)
     return wanted

@@ -9,15 +9,20 @@ recomputations" is a bound on operations done more than once (``most_recompute``
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from workloads.graph import Graph
-from workloads.loopnest import LoopNest
+from fusion.plan import Split
+from workloads.analysis import Analysis
+from workloads.loopnest import Extents, LoopNest, widest
+from workloads.subgraph import PlacedNest, Subgraph, follow_back
+
+Match = tuple[int | None, bool]
+"""Which dimension of a tensor moves with the split one (None: all instances need it whole), whether without overlap."""
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitChoice:
     """One tuple of SplitInfo: ``factor`` instances along ``dim`` of the output, splitting ``ops`` operators."""
 
     ops: int
@@ -31,47 +36,33 @@ class Split:
         """Equation (1): more operators split, then fewer instances, then the outer dimension."""
         return self.ops, -self.factor, -self.depth
 
+    @property
+    def split(self) -> Split:
+        """What a plan records of it."""
+        return Split(self.dim, self.factor)
+
 
 @dataclass(frozen=True)
-class SubGraph:
-    """Operators that are to share kernels, with what Algorithm 1 knows about them."""
+class Splittable(Subgraph):
+    """A sub-graph of the paper: operators that are to share kernels, with what Algorithm 1 knows about them.
 
-    graph: Graph
-    ops: tuple[int, ...]
-    """Ascending."""
+    Instances are parts of the sink, the last operator's first output.
+    """
+
+    analysis: Analysis = field(repr=False, compare=False)
     fused: frozenset[str] = frozenset()
     """Tensors that exist one tile at a time, inside a fused loop nest: they take no room."""
 
     @cached_property
-    def output(self) -> str:
-        """The output that drives the split: the last operator's first."""
-        return self.graph.ops[self.ops[-1]].outputs[0]
-
-    @cached_property
-    def has_single_output(self) -> bool:
-        graph, inside = self.graph, set(self.ops)
-        leaving = [
-            name for position in self.ops for name in graph.ops[position].outputs
-            if name in graph.outputs or any(reader not in inside for reader in graph.consumers[name])
-        ]  # fmt: skip
-        return leaving == [self.output]
-
-    @cached_property
-    def weight_bytes(self) -> int:
-        graph = self.graph
-        names = {name for position in self.ops for name in graph.ops[position].inputs}
-        return sum(graph.tensors[name].size_bytes for name in sorted(names) if graph.tensors[name].role == "weight")
-
-    @cached_property
     def inner_bytes(self) -> int:
         """Bytes of the stored tensors that are made and used up inside: what stays on chip thanks to the grouping."""
-        made = {self.graph.storage[name] for position in self.ops for name in self.graph.ops[position].outputs}
-        inner = made - self.fused - {self.graph.storage[self.output]}
+        made = {self.graph.storage[name] for name in self.written}
+        inner = made - self.fused - {self.graph.storage[self.sink.name]}
         return sum(self.graph.tensors[name].size_bytes for name in sorted(inner) if name in self.graph.producer)
 
     @cached_property
     def _lifetimes(self) -> list[tuple[str, int, int, int]]:
-        """Activations as (stored tensor, bytes, first operator, last operator); weights pass through their window."""
+        """Activations as (stored tensor, bytes, first operator, last operator); weights pass through another buffer."""
         graph = self.graph
         storage = graph.storage
         first: dict[str, int] = {}
@@ -87,14 +78,14 @@ class SubGraph:
                 root = storage[name]
                 first.setdefault(root, step)
                 last[root] = max(last.get(root, step), step)
-        last[storage[self.output]] = len(self.ops) - 1
+        last[storage[self.sink.name]] = len(self.ops) - 1
         return [
             (root, graph.tensors[root].size_bytes, begin, last[root])
             for root, begin in first.items()
             if root not in self.fused
         ]
 
-    def peak_bytes(self, matched: Mapping[str, tuple[int | None, bool]] | None = None, factor: int = 1) -> int:
+    def peak_bytes(self, matched: Mapping[str, Match] | None = None, factor: int = 1) -> int:
         """Return the most bytes alive at once while one of ``factor`` instances runs its operators in order.
 
         Inputs and output are included. Tensors that the split dimension does not reach (``matched``) stay whole.
@@ -111,39 +102,46 @@ class SubGraph:
             most = max(most, alive)
         return most
 
-    def matches(self, dim: int) -> Mapping[str, tuple[int | None, bool]]:
+    def matches(self, dim: int) -> Mapping[str, Match]:
         """Return per tensor which of its dimensions moves with ``dim`` of the output, and whether without overlap.
 
         Two instances overlap on a tensor when a window (a halo) reaches over the cut; None: no dimension moves, every
         instance needs the whole tensor.
         """
-        return self.graph.derived(("sub-graph matches", self.ops, dim), partial(self._matches, dim))
-
-    def _matches(self, dim: int) -> dict[str, tuple[int | None, bool]]:
-        found: dict[str, tuple[int | None, bool]] = {self.output: (dim, True)}
-        for position in reversed(self.ops):
-            op = self.graph.ops[position]
-            for number, nest in enumerate(reversed(op.nests)):
-                state = found.get(nest.write.tensor)
-                if state is None:
-                    continue
-                followed = self.graph.derived(("followed", position, number, state), partial(_followed, nest, *state))
-                for read, matched, clean in followed:
-                    known = found.get(read, (matched, clean))
-                    found[read] = (matched if known[0] == matched else None, clean and known[1])
-        return found
+        return tensor_matches(self.analysis, self.ops, dim)
 
 
-def _followed(nest: LoopNest, dim: int | None, clean: bool) -> list[tuple[str, int | None, bool]]:
-    """Return for each read which dimension follows ``dim`` of the write, and whether cuts stay clean."""
-    result: list[tuple[str, int | None, bool]] = []
+def tensor_matches(analysis: Analysis, ops: tuple[int, ...], dim: int) -> Mapping[str, Match]:
+    """Return `Splittable.matches` of the operators ``ops``."""
+    return analysis.of(_matches, ops, dim)
+
+
+def _matches(analysis: Analysis, ops: tuple[int, ...], dim: int) -> Mapping[str, Match]:
+    subgraph = Subgraph(analysis.graph, ops)
+
+    def operands(placed: PlacedNest, match: Match) -> list[tuple[str, Match]]:
+        return analysis.of(_followed_at, placed.op, placed.number, match)
+
+    return follow_back(subgraph.nests_backwards(), {subgraph.sink.name: (dim, True)}, operands, _both)
+
+
+def _followed_at(analysis: Analysis, op: int, number: int, match: Match) -> list[tuple[str, Match]]:
+    return _followed(analysis.graph.ops[op].nests[number], match)
+
+
+def _both(known: Match, further: Match) -> Match:
+    """Return how a tensor is cut that is read twice: along a dimension only if both reads are cut along it."""
+    return known[0] if known[0] == further[0] else None, known[1] and further[1]
+
+
+def _followed(nest: LoopNest, match: Match) -> list[tuple[str, Match]]:
+    """Return for each read which dimension follows that of the write, and whether cuts stay clean."""
+    dim, clean = match
+    result: list[tuple[str, Match]] = []
     for read in nest.reads:
-        if dim is None:
-            result.append((read.tensor, None, False))
-            continue
-        matched = nest.matched_dim(read, dim)
-        if matched is None:
-            result.append((read.tensor, None, False))  # every instance needs it whole
+        matched = None if dim is None else nest.matched_dim(read, dim)
+        if dim is None or matched is None:
+            result.append((read.tensor, (None, False)))  # every instance needs it whole
             continue
         index = read.indices[matched]
         written = nest.write.indices[dim]
@@ -151,7 +149,7 @@ def _followed(nest: LoopNest, dim: int | None, clean: bool) -> list[tuple[str, i
         plain = index.divisor == 1 and index.window == 1
         leading = max(index.terms, key=lambda term: abs(term[1]))
         alone = all(not nest.loops[loop].reduction or nest.loops[loop].extent == 1 for loop, _ in index.terms)
-        result.append((read.tensor, matched, clean and plain and alone and leading[0] == outermost[0]))
+        result.append((read.tensor, (matched, clean and plain and alone and leading[0] == outermost[0])))
     return result
 
 
@@ -161,11 +159,11 @@ def split_factors(extent: int) -> list[int]:
     return [v for v in dict.fromkeys(values) if v <= extent and extent % v == 0]
 
 
-def split_info(sub: SubGraph, local_bytes: int, most_recompute: float) -> tuple[Split, ...]:
+def split_info(sub: Splittable, local_bytes: int, most_recompute: float) -> tuple[SplitChoice, ...]:
     """Return SplitInfo of a sub-graph for ``local_bytes`` of local buffers (Algorithm 1)."""
-    output = sub.graph.tensors[sub.output]
+    output = sub.sink
     if sub.peak_bytes() <= local_bytes:  # l. 4-6 with v = 1
-        return (Split(len(sub.ops), 1, output.order[0] if output.order else 0, 0),)
+        return (SplitChoice(len(sub.ops), 1, output.order[0] if output.order else 0, 0),)
     found = []
     for depth, dim in enumerate(output.order):  # l. 2: from the outermost dimension inwards
         if output.shape[dim] == 1 or (depth > 0 and not sub.has_single_output):
@@ -177,11 +175,11 @@ def split_info(sub: SubGraph, local_bytes: int, most_recompute: float) -> tuple[
         factor = next(v for v in factors if sub.peak_bytes(matched, v) <= local_bytes)  # l. 4-6
         ops = _operators_split(sub, matched, factor)  # l. 7-11
         if ops and recompute_share(sub, matched, dim, factor) <= most_recompute:
-            found.append(Split(ops, factor, dim, depth))
+            found.append(SplitChoice(ops, factor, dim, depth))
     return tuple(found)
 
 
-def _operators_split(sub: SubGraph, matched: Mapping[str, tuple[int | None, bool]], factor: int) -> int:
+def _operators_split(sub: Splittable, matched: Mapping[str, Match], factor: int) -> int:
     count = 0
     for position in sub.ops:
         for name in sub.graph.ops[position].outputs:
@@ -192,38 +190,33 @@ def _operators_split(sub: SubGraph, matched: Mapping[str, tuple[int | None, bool
     return count
 
 
-def best_split(splits: Sequence[Split]) -> Split | None:
+def best_split(splits: Sequence[SplitChoice]) -> SplitChoice | None:
     """Return the lexicographic maximum of equation (1), None if the sub-graph cannot be made to fit."""
     return max(splits, key=lambda split: split.rank, default=None)
 
 
-def recompute_share(sub: SubGraph, matched: Mapping[str, tuple[int | None, bool]], dim: int, factor: int) -> float:
+def recompute_share(sub: Splittable, matched: Mapping[str, Match], dim: int, factor: int) -> float:
     """Return the operations that ``factor`` instances do beyond those of the whole, as a share of the latter.
 
     Zero at once where every tensor is cut cleanly; else counted for an inner instance through the access maps.
     """
-    written = (nest.write.tensor for position in sub.ops for nest in sub.graph.ops[position].nests)
+    written = (placed.target for placed in sub.nests_backwards())
     if all(matched[name][1] for name in written if name in matched):
         return 0.0
-    return sub.graph.derived(("recomputed", sub.ops, dim, factor), partial(_recomputed, sub, dim, factor))
+    return sub.analysis.of(_recomputed, sub.ops, dim, factor)
 
 
-def _recomputed(sub: SubGraph, dim: int, factor: int) -> float:
-    graph = sub.graph
-    output = graph.tensors[sub.output]
-    tile = tuple(-(-size // factor) if d == dim else size for d, size in enumerate(output.shape))
-    need: dict[str, tuple[int, ...]] = {sub.output: tile}
-    once = split = 0
-    for position in reversed(sub.ops):
-        for nest in reversed(graph.ops[position].nests):
-            wanted = need.get(nest.write.tensor)
-            if wanted is None:
-                continue
-            extents = nest.loop_extents_for(wanted)
-            once += nest.operations().flops
-            split += nest.operations(extents).flops
-            for read in nest.reads:
-                touched = read.extents(extents)
-                known = need.get(read.tensor)
-                need[read.tensor] = touched if known is None else tuple(map(max, touched, known))
+def _recomputed(analysis: Analysis, ops: tuple[int, ...], dim: int, factor: int) -> float:
+    sub = Subgraph(analysis.graph, ops)
+    tile = tuple(-(-size // factor) if d == dim else size for d, size in enumerate(sub.sink.shape))
+    done: list[tuple[LoopNest, list[int]]] = []
+
+    def operands(placed: PlacedNest, written: Extents) -> list[tuple[str, Extents]]:
+        extents = placed.nest.loop_extents_for(written)
+        done.append((placed.nest, extents))
+        return [(read.tensor, read.extents(extents)) for read in placed.nest.reads]
+
+    follow_back(sub.nests_backwards(), {sub.sink.name: tile}, operands, widest)
+    once = sum(nest.operations().flops for nest, _ in done)
+    split = sum(nest.operations(extents).flops for nest, extents in done)
     return split * factor / once - 1.0 if once else 0.0

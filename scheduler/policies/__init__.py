@@ -1,1 +1,1 @@
-"""Policies for scratchpad machines, one file each."""
+"""Policies, one file each."""

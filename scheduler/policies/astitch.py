@@ -14,13 +14,15 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
+from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan, Group, plan_from_groups
-from hw_models import ClusteredDsa
-from scheduler.graphturbo.bound import bind_instances
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.execution import decide
+from scheduler.dsa.graphturbo.instance_binding import bind_instances
+from scheduler.dsa.graphturbo.placement import Capacity, place_slices
+from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import split_into_instances
-from scheduler.graphturbo.placement import Capacity, place_pieces
-from scheduler.schedule import Schedule
 from workloads.graph import Graph
 
 _UNBOUNDED = 2**62
@@ -32,19 +34,20 @@ class AStitch:
     """Keep tensors on chip where they fit, without splitting into instances."""
 
     name: ClassVar[str] = "astitch"
+    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa",)
 
     batches_per_cluster: PositiveInt | Literal["best"] | None = None
     """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (GraphTurbo, section 5.1)."""
 
-    def plan(self, graph: Graph, spec: ClusteredDsa) -> FusionPlan:
-        found = group_subgraphs(graph, _UNBOUNDED, 0.0)
+    def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
+        found = group_subgraphs(costs.analysis, _UNBOUNDED, 0.0)
         return plan_from_groups(graph, (Group(grouped.sub.ops, "no pattern joins it to another") for grouped in found))
 
-    def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
-        plan = self.plan(graph, spec)
-        parts = split_into_instances(plan, [None] * len(plan.groups))
-        bound = bind_instances(graph, parts, range(len(parts.instances)), spec.cores_per_cluster)
-        window = int(spec.local_buffer.capacity_bytes * spec.local_buffer.weight_window)
-        capacity = Capacity(spec.local_buffer.capacity_bytes - window, 0, spills_longest=False)
-        placed = place_pieces(bound.runs, bound.pieces, capacity)
-        return Schedule(graph, plan, dtype, bound.instances, placed, self.name)
+    def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
+        parts = split_into_instances(costs.analysis, plan)
+        bound = bind_instances(plan.graph, parts, range(len(parts.instances)), costs.cores)
+        capacity = Capacity(
+            costs.on_chip[0].outputs_bytes, 0, spills_longest=False, most_exchanged=costs.view.tuning.most_exchanged
+        )
+        placed = place_slices(bound.runs, bound.slices, capacity)
+        return decide(Layout(plan, bound.instances, placed), costs, self.name)

@@ -1,15 +1,12 @@
-"""Every operator its own kernel, every tensor through DDR: what fusion is measured against."""
+"""Every operator its own kernel, every tensor through off-chip memory: what fusion is measured against."""
 
 from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
 
+from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from fusion.unfused import unfused_plan
-from hw_models import ClusteredDsa
-from scheduler.assemble import through_ddr
-from scheduler.layers import single_layer
-from scheduler.schedule import Schedule
 from workloads.graph import Graph
 
 
@@ -19,8 +16,5 @@ class Unfused:
 
     name: ClassVar[str] = "unfused"
 
-    def plan(self, graph: Graph, spec: ClusteredDsa) -> FusionPlan:
+    def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         return unfused_plan(graph)
-
-    def schedule(self, graph: Graph, spec: ClusteredDsa, dtype: str) -> Schedule:
-        return through_ddr(self.plan(graph, spec), spec.cores_per_cluster, dtype, single_layer, self.name)

@@ -10,6 +10,7 @@ from fusion.plan import (
     FusionError,
     FusionPlan,
     Group,
+    Split,
     plan_from_groups,
     unfused_intermediate_bytes,
     violations,
@@ -28,6 +29,11 @@ def diamond() -> Graph:
 
 def plan_of(graph: Graph, *groups: tuple[int, ...]) -> FusionPlan:
     return FusionPlan(graph, tuple(Group(ops) for ops in groups))
+
+
+def leaving(plan: FusionPlan) -> set[str]:
+    """Return the tensors that leave their group."""
+    return {name for group in range(len(plan.groups)) for name in plan.outputs(group)}
 
 
 @settings(max_examples=60)
@@ -50,14 +56,16 @@ def test_unfused_has_one_kernel_per_operator_that_does_anything(graph: Graph) ->
 @settings(max_examples=40)
 @given(graph=networks())
 def test_fusion_only_takes_tensors_away(graph: Graph) -> None:
-    assert fixed_pattern_plan(graph).kernels <= unfused_plan(graph).kernels
-    assert fixed_pattern_plan(graph).intermediate_bytes <= unfused_plan(graph).intermediate_bytes
-    assert unfused_plan(graph).intermediate_bytes <= unfused_intermediate_bytes(graph)
+    fused, unfused = fixed_pattern_plan(graph), unfused_plan(graph)
+
+    assert fused.kernels <= unfused.kernels
+    assert leaving(fused) <= leaving(unfused) <= {name for op in graph.ops for name in op.outputs}
+    assert fused.intermediate_bytes <= unfused.intermediate_bytes <= unfused_intermediate_bytes(graph)
 
 
 @settings(max_examples=40)
 @given(graph=networks())
-def test_every_group_says_why_it_took_no_more_or_ends_the_network(graph: Graph) -> None:
+def test_every_group_says_why_it_took_no_more(graph: Graph) -> None:
     for plan in (unfused_plan(graph), fixed_pattern_plan(graph)):
         for group in plan.groups:
             assert group.boundary_reason
@@ -139,6 +147,11 @@ def test_a_plan_prints_its_kernels_and_why_they_end() -> None:
     plan = plan_from_groups(diamond(), [Group((0,), "two readers"), Group((1,)), Group((2, 3), "the end")])
 
     assert str(plan) == ("plan of diamond: 3 kernels\n  [conv1]  # two readers\n  [conv2]\n  [conv3, add1]  # the end")
+
+
+def test_a_group_is_one_launch_unless_it_is_split_into_instances() -> None:
+    assert Group((0,)).instances == 1
+    assert Group((0,), split=Split(dim=2, factor=4)).instances == 4
 
 
 def test_a_plan_knows_the_group_of_every_operator() -> None:

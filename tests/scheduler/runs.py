@@ -10,21 +10,37 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fusion.regions import required_regions
 from hw_models import (
+    Buffer,
     ClusteredDsa,
-    Launch,
-    MatrixCompute,
+    Compute,
+    Instruction,
     Program,
     SimulationResult,
     Transfer,
-    VectorCompute,
+    dsa_energy,
+    dsa_machine,
     simulate,
     with_values,
 )
-from scheduler import LayerRun, Policy, Schedule, ScheduleError, lower, make_policy, policy_types
+from scheduler import (
+    LayerRun,
+    Placing,
+    Policy,
+    Schedule,
+    ScheduleError,
+    make_plan,
+    make_policy,
+    make_schedule,
+    policy_types,
+)
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.lower.program import lower
+from scheduler.dsa.view import DsaView
 from workloads import Graph, Operations
+from workloads.analysis import Analysis
 from workloads.loopnest import full_box
+from workloads.regions import required_regions
 
 EXAMPLES = settings(max_examples=25)
 DTYPE = "fp16"
@@ -45,6 +61,28 @@ def policies(draw: st.DrawFn, name: str) -> Policy:
     return make_policy(name, chosen)
 
 
+def costs_on(spec: ClusteredDsa, graph: Graph) -> DsaCosts:
+    """Return what is known of the network on the machine, all of whose clusters are in use."""
+    return DsaCosts(DsaView(spec, spec.clusters), Analysis(graph), DTYPE)
+
+
+def schedule_with(policy: Policy, costs: DsaCosts) -> Schedule:
+    """Return the policy's schedule of its own plan for the network and the machine of ``costs``."""
+    placing = Placing(hardware=costs.view.spec, parts=costs.view.clusters, dtype=costs.dtype)
+    schedule: Schedule = make_schedule(policy, make_plan(policy, placing, costs), placing, costs)
+    return schedule
+
+
+def schedule_of(policy: Policy, graph: Graph, spec: ClusteredDsa) -> Schedule:
+    """Return the policy's schedule of its own plan, on all clusters."""
+    return schedule_with(policy, costs_on(spec, graph))
+
+
+def simulated(program: Program, spec: ClusteredDsa) -> SimulationResult:
+    """Return what the machine makes of a program."""
+    return simulate(program, dsa_machine(spec), dsa_energy(spec))
+
+
 @dataclass(frozen=True)
 class Run:
     """A network on a machine, all the way."""
@@ -56,15 +94,20 @@ class Run:
     result: SimulationResult
 
 
-def run_of(policy: Policy, graph: Graph, spec: ClusteredDsa) -> Run:
-    """Return the run; a draw that the machine is too small for is not what the test is about."""
+def drawn_schedule(policy: Policy, graph: Graph, spec: ClusteredDsa) -> Schedule:
+    """Return the schedule of a draw; one that the machine is too small for is not what the test is about."""
     try:
-        schedule = policy.schedule(graph, spec, DTYPE)
-        program = lower(schedule, spec, spec.clusters)
+        return schedule_of(policy, graph, spec)
     except ScheduleError:
         assume(False)
         raise
-    return Run(graph, spec, schedule, program, simulate(program, spec))
+
+
+def run_of(policy: Policy, graph: Graph, spec: ClusteredDsa) -> Run:
+    """Return the run; a draw that the machine is too small for is not what the test is about."""
+    schedule = drawn_schedule(policy, graph, spec)
+    program = lower(schedule, DsaView(spec, spec.clusters))
+    return Run(graph, spec, schedule, program, simulated(program, spec))
 
 
 def runs_of(schedule: Schedule) -> list[LayerRun]:
@@ -75,11 +118,11 @@ def computed(run: Run) -> dict[str, int]:
     """Return the products and the special operations of one cluster, by the cores that take part in each."""
     total = {"macs": 0, "special": 0}
     for instruction in run.program.instructions:
-        cores = run.program.members_of(instruction) // run.program.clusters
-        if isinstance(instruction, MatrixCompute | VectorCompute):
-            total["macs"] += instruction.macs * cores
-        if isinstance(instruction, VectorCompute):
-            total["special"] += instruction.special * cores
+        work = instruction.payload
+        if isinstance(work, Compute):
+            cores = run.program.executions(instruction) // run.spec.clusters
+            total["macs"] += work.macs * cores
+            total["special"] += work.special * cores
     return total
 
 
@@ -95,13 +138,12 @@ def necessary(graph: Graph) -> Operations:
     return total
 
 
-def held(schedule: Schedule, name: str, pieces: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which elements of a tensor the ``pieces`` hold."""
+def held(schedule: Schedule, name: str, slices: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which elements of a tensor the ``slices`` hold."""
     mask = np.zeros(schedule.graph.tensors[name].shape, bool)
-    for number in pieces:
-        piece = schedule.pieces[number]
-        assert piece.tensor == name
-        mask[tuple(slice(lo, hi) for lo, hi in piece.box)] = True
+    for each in (schedule.slices[number] for number in slices):
+        assert each.tensor == name
+        mask[tuple(slice(lo, hi) for lo, hi in each.box)] = True
     return mask
 
 
@@ -109,12 +151,13 @@ def traffic(program: Program) -> dict[str, int]:
     """Return the bytes that cross each kind of memory's port, from the instructions alone."""
     total = {"local_buffer": 0, "global_buffer": 0, "ddr": 0}
     for instruction in program.instructions:
-        members = program.members_of(instruction)
-        if isinstance(instruction, Transfer):
-            total[instruction.source] += instruction.size_bytes * members
-            total[instruction.destination] += instruction.size_bytes * instruction.fan_out * members
-        elif not isinstance(instruction, Launch):
-            total["local_buffer"] += instruction.local_bytes * members
+        times, work = program.executions(instruction), instruction.payload
+        if isinstance(work, Transfer):
+            total[work.source] += work.size_bytes * times
+            total[work.destination] += work.size_bytes * work.fan_out * times
+        elif isinstance(work, Compute):
+            for memory, size_bytes in work.traffic:
+                total[memory] += size_bytes * times
     return total
 
 
@@ -168,28 +211,32 @@ def timed(run: Run, number: int) -> Timed:
 def addressed(run: Run) -> list[tuple[str, int, int, int, int]]:
     """Return of each buffer with an address: memory, when it is taken and given back, first byte and byte behind it."""
     program, trace = run.program, run.result.trace
-    taken: dict[int, tuple[int, float]] = {}
+    makespan_ps = trace.makespan_ps
+    taken: dict[int, tuple[int, int]] = {}
     given_back: dict[int, int] = {}
     for position, instruction in enumerate(program.instructions):
-        cores = instruction.active_cores or program.cores
-        for buffer in instruction.allocates:
-            here = program.buffers[buffer].memory
-            shares = 1.0
-            if program.scopes[instruction.unit] == "core" and here == "global_buffer":
-                shares = cores  # each core brings a part
-            elif program.scopes[instruction.unit] == "cluster" and here == "local_buffer":
-                shares = 1 / program.cores  # each core gets one
-            taken[buffer] = trace.start_ps[position], shares
-        for buffer in instruction.frees:
-            given_back[buffer] = max(given_back.get(buffer, 0), trace.end_ps[position])
+        for number in instruction.allocates:
+            taken[number] = position, trace.start_ps[position]
+        for number in instruction.frees:
+            given_back[number] = max(given_back.get(number, 0), trace.end_ps[position])
     found = []
-    for number, held in enumerate(program.buffers):
-        if held.address is not None:
-            begin, shares = taken[number]
-            end = given_back.get(number, trace.makespan_ps)
-            high = held.address + math.ceil(held.size_bytes * shares)
-            found.append((held.memory, begin, end, held.address, high))
+    for number, buffer in enumerate(program.buffers):
+        if buffer.address is not None:
+            position, begin = taken[number]
+            high = buffer.address + bytes_of_one_copy(program, buffer, program.instructions[position])
+            found.append((buffer.memory, begin, given_back.get(number, makespan_ps), buffer.address, high))
     return found
+
+
+def bytes_of_one_copy(program: Program, buffer: Buffer, by: Instruction) -> int:
+    """Return what each copy of a buffer's memory holds of it when all who do ``by`` have allocated their part."""
+    memory_is_of, unit_is_of = program.memories[buffer.memory], program.units[by.unit]
+    in_all = buffer.size_bytes * buffer.fan_out
+    if memory_is_of == "cluster" and unit_is_of == "core":
+        return in_all * (by.participants or program.width("core"))  # each core brings a part
+    if memory_is_of == "core" and unit_is_of == "cluster":
+        return -(-in_all // program.width("core"))  # each core gets one
+    return in_all
 
 
 def overlaps(run: Run) -> list[tuple[object, object]]:

@@ -7,9 +7,10 @@ which only some rows are looked up, it counts nothing.
 
 import pytest
 
-from hw_models import ClusteredDsa, load_hardware, simulate, with_values
+from hw_models import ClusteredDsa, load_hardware, with_values
 from hw_models.quantities import PS_PER_S
-from scheduler import lower, make_policy
+from scheduler import make_policy
+from tests.scheduler.runs import run_of
 from workloads import Graph, load_network
 
 WITHIN = 1.05
@@ -51,7 +52,7 @@ def compulsory_bytes(graph: Graph) -> int:
 def test_a_network_takes_what_its_bound_says_and_little_more(network: str, images: int, limit: str) -> None:
     spec = ideal_machine()
     graph = load_network(network, batch=images).with_dtype("fp16")
-    result = simulate(lower(make_policy("graphturbo").schedule(graph, spec, "fp16"), spec, spec.clusters), spec)
+    result = run_of(make_policy("graphturbo"), graph, spec).result
     bounds_s = {
         "ddr": compulsory_bytes(graph) * spec.clusters / spec.ddr.sustained_bytes_per_s,
         "matrix": graph.operations.macs * spec.clusters / spec.peak_macs_per_s("fp16"),
@@ -65,6 +66,6 @@ def test_where_the_matrix_engines_set_the_pace_they_hardly_ever_wait() -> None:
     spec = ideal_machine()
     graph = load_network("resnet50", batch=16).with_dtype("fp16")
 
-    result = simulate(lower(make_policy("graphturbo").schedule(graph, spec, "fp16"), spec, spec.clusters), spec)
+    result = run_of(make_policy("graphturbo"), graph, spec).result
 
     assert result.utilisation["matrix"] >= 1 / WITHIN

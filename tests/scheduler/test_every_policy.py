@@ -1,6 +1,7 @@
 """What holds of every policy, on random networks and machines; a new policy is tested without being mentioned."""
 
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -12,28 +13,34 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import fusion.plan
-from fusion.regions import required_regions
-from hw_models import ClusteredDsa, simulate, unrolled
+from hw_models import ClusteredDsa, unrolled
 from hw_models.quantities import PS_PER_S
-from scheduler import ScheduleError, lower, make_policy, violations
+from scheduler import ScheduleError, make_policy
+from scheduler.dsa.lower.program import lower
+from scheduler.dsa.view import DsaView
+from scheduler.dsa.violations import violations
 from tests.graphs import Net, machine, machines, networks, pointwise_chains
 from tests.scheduler.runs import (
-    DTYPE,
     EVERY_POLICY,
     EXAMPLES,
     OUT_OF_STEP,
     at_other_speeds,
     computed,
+    costs_on,
+    drawn_schedule,
     held,
     necessary,
     overlaps,
     policies,
     run_of,
     runs_of,
+    schedule_of,
+    simulated,
     timed,
     traffic,
 )
 from workloads import Graph
+from workloads.regions import required_regions
 
 
 @EVERY_POLICY
@@ -43,14 +50,14 @@ class TestEveryPolicy:
     def test_plan_is_a_partition_without_circles(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
-        assert fusion.plan.violations(data.draw(policies(name)).plan(graph, spec)) == []
+        assert fusion.plan.violations(data.draw(policies(name)).plan(graph, costs_on(spec, graph))) == []
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
     def test_schedule_is_legal(self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa) -> None:
-        schedule = data.draw(policies(name)).schedule(graph, spec, DTYPE)
+        schedule = drawn_schedule(data.draw(policies(name)), graph, spec)
 
-        assert violations(schedule) == []
+        assert violations(schedule, DsaView(spec, spec.clusters)) == []
         assert fusion.plan.violations(schedule.plan) == []
 
     @EXAMPLES
@@ -58,12 +65,12 @@ class TestEveryPolicy:
     def test_every_element_of_every_kernel_output_is_computed(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
-        schedule = data.draw(policies(name)).schedule(graph, spec, DTYPE)
+        schedule = drawn_schedule(data.draw(policies(name)), graph, spec)
         written: dict[str, tuple[int, ...]] = {}
         for run in runs_of(schedule):
-            for piece in run.writes:
-                tensor = schedule.pieces[piece].tensor
-                written[tensor] = (*written.get(tensor, ()), piece)
+            for number in run.writes:
+                tensor = schedule.slices[number].tensor
+                written[tensor] = (*written.get(tensor, ()), number)
 
         for group in range(len(schedule.plan.groups)):
             for tensor in schedule.plan.outputs(group):
@@ -72,10 +79,10 @@ class TestEveryPolicy:
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
-    def test_every_layer_finds_what_it_reads_in_its_pieces(
+    def test_every_layer_finds_what_it_reads_in_its_slices(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
-        schedule = data.draw(policies(name)).schedule(graph, spec, DTYPE)
+        schedule = drawn_schedule(data.draw(policies(name)), graph, spec)
 
         for run in runs_of(schedule):
             needs = required_regions(graph, run.layer.ops, {run.layer.sink.name: run.box})
@@ -92,16 +99,17 @@ class TestEveryPolicy:
     def test_machine_runs_the_program_or_the_policy_says_what_is_too_small(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
-        schedule = data.draw(policies(name)).schedule(graph, spec, DTYPE)
+        policy = data.draw(policies(name))
         refusal, makespan_ps = "", 0
         try:
-            makespan_ps = simulate(lower(schedule, spec, spec.clusters), spec).makespan_ps
+            program = lower(schedule_of(policy, graph, spec), DsaView(spec, spec.clusters))
+            makespan_ps = simulated(program, spec).makespan_ps
         except ScheduleError as error:
             refusal = str(error)
 
-        sinks = [repr(run.layer.sink.name) for run in runs_of(schedule)]
+        layers = [f"layer {output!r}: " for op in graph.ops for output in op.outputs]
         options = ("local_buffer.capacity", "global_buffer.capacity")
-        names_both = any(sink in refusal for sink in sinks) and any(option in refusal for option in options)
+        names_both = any(layer in refusal for layer in layers) and any(option in refusal for option in options)
         assert names_both if refusal else makespan_ps > 0
 
     @EXAMPLES
@@ -133,18 +141,18 @@ class TestEveryPolicy:
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
         run = run_of(data.draw(policies(name)), graph, spec)
-        run = replace(run, result=simulate(run.program, data.draw(at_other_speeds(spec))))
+        run = replace(run, result=simulated(run.program, data.draw(at_other_speeds(spec))))
         parts = [timed(run, number) for number in range(len(run.schedule.runs))]
-        writer = {piece: n for n, layer_run in enumerate(run.schedule.runs) for piece in layer_run.writes}
+        writer = {written: n for n, layer_run in enumerate(run.schedule.runs) for written in layer_run.writes}
 
         for reader, layer_run in zip(parts, run.schedule.runs, strict=True):
-            for piece in (piece for pieces in layer_run.reads.values() for piece in pieces):
-                scope, source = run.schedule.pieces[piece].scope, parts[writer[piece]]
-                if scope == "ddr":
-                    assert reader.first_ps("dma_load", "load") >= source.last_ps("dma_store")
-                elif scope == "global_buffer":
-                    assert reader.first_ps("path_load", "tile") >= source.last_ps("path_store")
-                    assert reader.first_ps("broadcast", "tile") >= source.last_ps("path_store")
+            for read in (number for numbers in layer_run.reads.values() for number in numbers):
+                memory, source = run.schedule.slices[read].memory, parts[writer[read]]
+                if memory == "ddr":
+                    assert source.last_ps("dma_store") <= reader.first_ps("dma_load", "load") < math.inf
+                elif memory == "global_buffer":
+                    fetched = min(reader.first_ps("path_load", "tile"), reader.first_ps("broadcast", "tile"))
+                    assert source.last_ps("path_store") <= fetched < math.inf
                 else:
                     assert reader.first_ps("path_store", "exchange") >= source.last_ps(*spec.units)
                     assert reader.first_ps("path_load", "exchange") >= source.last_ps(*spec.units)
@@ -156,7 +164,7 @@ class TestEveryPolicy:
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
         run = run_of(data.draw(policies(name)), graph, spec)
-        at_any_speed = replace(run, result=simulate(run.program, data.draw(at_other_speeds(spec))))
+        at_any_speed = replace(run, result=simulated(run.program, data.draw(at_other_speeds(spec))))
 
         assert overlaps(run) == overlaps(at_any_speed) == []
 
@@ -206,7 +214,7 @@ class TestEveryPolicy:
     ) -> None:
         run = run_of(data.draw(policies(name)), graph, spec)
         assume(len(run.program.instructions) * spec.cores < 10_000)
-        member_by_member = simulate(unrolled(run.program), spec)
+        member_by_member = simulated(unrolled(run.program), spec)
 
         assert member_by_member.traffic_bytes == run.result.traffic_bytes
         in_step = len({layer_run.binding.cores for layer_run in runs_of(run.schedule)}) == 1

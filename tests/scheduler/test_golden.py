@@ -1,10 +1,11 @@
-"""The printed schedule of one tiny network per policy, as a text to read and to compare with."""
+"""The printed schedule of one tiny network per policy, short and in full, as a text to read and to compare with."""
 
 import pytest
 
 from scheduler import make_policy, policy_types
 from tests.conftest import Golden
 from tests.graphs import Net, machine
+from tests.scheduler.runs import schedule_of
 from workloads import Graph
 
 SPEC = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2}, launch="10 ns")
@@ -21,4 +22,7 @@ def residual_network() -> Graph:
 
 @pytest.mark.parametrize("name", sorted(policy_types()))
 def test_the_printed_schedule_is_the_stored_one(name: str, golden: Golden) -> None:
-    golden(name, str(make_policy(name).schedule(residual_network(), SPEC, "fp16")))
+    schedule = schedule_of(make_policy(name), residual_network(), SPEC)
+
+    golden(name, str(schedule))
+    golden(f"{name}-in-full", schedule.in_full())

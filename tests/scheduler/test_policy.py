@@ -7,6 +7,7 @@ import pytest
 
 from scheduler import Policy, ScheduleError, make_policy, policy_label, policy_types
 from tests.graphs import Net, machine
+from tests.scheduler.runs import schedule_of
 from workloads import Graph
 
 OWN_POLICY = '''
@@ -16,8 +17,6 @@ from typing import ClassVar
 from pydantic.dataclasses import dataclass
 
 from fusion.plan import Group, plan_from_groups
-from scheduler.assemble import through_ddr
-from scheduler.layers import layers_by_pattern
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
@@ -25,11 +24,8 @@ class OneKernel:
     name: ClassVar[str] = "one-kernel"
     depth: int = 3
 
-    def plan(self, graph, spec):
+    def plan(self, graph, costs):
         return plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
-
-    def schedule(self, graph, spec, dtype):
-        return through_ddr(self.plan(graph, spec), spec.cores_per_cluster, dtype, layers_by_pattern, self.name)
 '''
 
 
@@ -90,7 +86,7 @@ def test_a_policy_comes_from_a_users_own_file(tmp_path: Path) -> None:
     policy = make_policy(own_file(tmp_path, OWN_POLICY), {"depth": 5})
 
     assert policy_label(policy) == "one-kernel(depth=5)"
-    assert policy.schedule(network(), machine(), "fp16").kernels == 1
+    assert schedule_of(policy, network(), machine()).kernels == 1
 
 
 def test_options_of_a_users_own_policy_are_checked_too(tmp_path: Path) -> None:

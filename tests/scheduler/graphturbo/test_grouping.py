@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fusion.plan
 from fusion.fixed_pattern import fixed_pattern_plan
-from fusion.plan import Group, plan_from_groups
+from fusion.plan import plan_from_groups, violations
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs, tensors_inside
 from tests.graphs import Net, networks
 from workloads import Graph
+from workloads.analysis import Analysis
 
 KIB = 1024
 ROOMY = 2**40
@@ -17,7 +17,7 @@ MOST_RECOMPUTE = 0.25
 
 
 def grouped(graph: Graph, local_bytes: int) -> list[Grouped]:
-    return group_subgraphs(graph, local_bytes, MOST_RECOMPUTE)
+    return group_subgraphs(Analysis(graph), local_bytes, MOST_RECOMPUTE)
 
 
 def operators(graph: Graph, local_bytes: int) -> list[list[str]]:
@@ -206,11 +206,39 @@ def test_weights_that_every_instance_would_load_again_keep_products_apart() -> N
     net = Net()
     x = net.input(8, 4, 64)
     graph = net.graph(net.dense(net.dense(x, 256), 64))
-    heavier_than_its_tensors = 2 * 64 * 256 * 2 > 2 * 8 * 4 * 256 * 2
+    (whole,) = grouped(graph, ROOMY)
 
-    assert heavier_than_its_tensors
     assert operators(graph, ROOMY) == [["matmul1", "matmul2"]]
+    assert (whole.sub.weight_bytes, whole.sub.inner_bytes) == (2 * 64 * 256 * 2, 8 * 4 * 256 * 2)
     assert operators(graph, 8 * KIB) == [["matmul1"], ["matmul2"]]
+
+
+class TestWhatAPlanRecords:
+    """Of a sub-graph that needs instances to fit."""
+
+    @staticmethod
+    def split_group(graph: Graph) -> Grouped:
+        (found,) = grouped(graph, 8 * KIB)
+        assert found.split is not None
+        assert found.split.factor > 1
+        return found
+
+    def test_its_operators_why_it_ended_and_its_split_where_it_is_to_be_cut(self) -> None:
+        found = self.split_group(blocks())
+        group = found.group(cut=True)
+
+        assert (group.ops, group.boundary_reason, group.instances) == (found.sub.ops, "nothing follows", 8)
+        assert group.split is not None
+        assert group.split.dim == 0  # one image each
+
+    def test_one_instance_where_it_is_not_to_be_cut(self) -> None:
+        assert self.split_group(blocks()).group(cut=False).split is None
+
+    def test_one_instance_where_it_is_a_single_layer_whose_tiles_are_what_instances_would_be(self) -> None:
+        net = Net()
+        found = self.split_group(net.graph(net.relu(net.conv(net.input(8, 4, 16, 16), 4))))
+
+        assert found.group(cut=True).split is None
 
 
 def test_tensors_of_fused_loop_nests_take_no_room() -> None:
@@ -224,9 +252,10 @@ def test_tensors_of_fused_loop_nests_take_no_room() -> None:
 @given(data=st.data(), graph=networks(most_blocks=4))
 def test_merging_never_makes_sub_graphs_wait_for_each_other(data: st.DataObject, graph: Graph) -> None:
     local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB, ROOMY]))
-    plan = plan_from_groups(graph, (Group(group.sub.ops, group.reason) for group in grouped(graph, local_bytes)))
+    found = grouped(graph, local_bytes)
 
-    assert fusion.plan.violations(plan) == []
+    for cut in (True, False):
+        assert violations(plan_from_groups(graph, (group.group(cut=cut) for group in found))) == []
 
 
 @settings(max_examples=60)

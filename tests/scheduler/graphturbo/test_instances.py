@@ -5,17 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.plan import FusionPlan, Group
-from fusion.regions import required_regions
+from fusion.plan import FusionPlan, Group, Split, plan_from_groups
 from fusion.unfused import unfused_plan
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
-from scheduler.graphturbo.splitting import Split
 from tests.graphs import Net, networks
 from workloads import Graph
+from workloads.analysis import Analysis
 from workloads.loopnest import box_volume
+from workloads.regions import required_regions
 
 BATCH, ROWS = 0, 2
+
+
+def instances_of(graph: Graph, *groups: Group) -> InstanceGraph:
+    return split_into_instances(Analysis(graph), FusionPlan(graph, groups))
 
 
 def pyramid() -> InstanceGraph:
@@ -24,8 +28,8 @@ def pyramid() -> InstanceGraph:
     x = net.input(8, 2, 16, 16)
     for _ in range(4):
         x = net.conv(net.conv(x, 2, 3, 2), 2)
-    plan = FusionPlan(net.graph(x), tuple(Group((2 * stage, 2 * stage + 1)) for stage in range(4)))
-    return split_into_instances(plan, [Split(2, factor, BATCH, 0) for factor in (8, 4, 2, 1)])
+    splits = [Split(BATCH, factor) for factor in (8, 4, 2, 1)]
+    return instances_of(net.graph(x), *(Group((2 * n, 2 * n + 1), split=split) for n, split in enumerate(splits)))
 
 
 def bands() -> InstanceGraph:
@@ -34,8 +38,7 @@ def bands() -> InstanceGraph:
     x = net.input(1, 2, 16, 16)
     for _ in range(4):
         x = net.conv(x, 2)
-    plan = FusionPlan(net.graph(x), (Group((0, 1)), Group((2, 3))))
-    return split_into_instances(plan, [Split(2, 4, ROWS, 1), Split(2, 4, ROWS, 1)])
+    return instances_of(net.graph(x), *(Group(ops, split=Split(ROWS, 4)) for ops in ((0, 1), (2, 3))))
 
 
 class TestFigure6:
@@ -83,22 +86,25 @@ class TestBands:
 def test_a_sub_graph_of_one_layer_is_not_split() -> None:
     net = Net()
     graph = net.graph(net.relu(net.conv(net.input(8, 4, 8, 8), 4)))
-    plan = FusionPlan(graph, (Group((0, 1)),))
+    (found,) = group_subgraphs(Analysis(graph), 1024, 0.0)
+    assert found.split is not None
+    assert found.split.factor == 4
 
-    assert len(split_into_instances(plan, [Split(2, 8, BATCH, 0)]).instances) == 1
+    assert len(instances_of(graph, found.group(cut=True)).instances) == 1
 
 
 def test_a_sub_graph_without_a_split_is_one_instance() -> None:
     net = Net()
     plan = unfused_plan(net.graph(net.conv(net.conv(net.input(8, 4, 8, 8), 4), 4)))
 
-    assert [i.group for i in split_into_instances(plan, [None, None]).instances] == [0, 1]
+    assert [i.group for i in split_into_instances(Analysis(plan.graph), plan).instances] == [0, 1]
 
 
-def drawn_instances(graph: Graph, local_bytes: int) -> tuple[FusionPlan, InstanceGraph]:
-    groups = group_subgraphs(graph, local_bytes, 1.0)
-    plan = FusionPlan(graph, tuple(Group(group.sub.ops) for group in groups))
-    return plan, split_into_instances(plan, [group.split for group in groups])
+def drawn_instances(graph: Graph, local_bytes: int, most_recompute: float = 1.0) -> tuple[FusionPlan, InstanceGraph]:
+    analysis = Analysis(graph)
+    groups = group_subgraphs(analysis, local_bytes, most_recompute)
+    plan = plan_from_groups(graph, (group.group(cut=True) for group in groups))
+    return plan, split_into_instances(analysis, plan)
 
 
 @pytest.mark.parametrize("local_bytes", [512, 2048, 16384])
@@ -135,10 +141,9 @@ def test_an_instance_needs_nothing_of_instances_that_it_has_no_edge_to(data: st.
 @given(data=st.data(), graph=networks())
 def test_instances_repeat_no_more_operations_than_allowed(data: st.DataObject, graph: Graph) -> None:
     most = data.draw(st.sampled_from([0.0, 0.25]))
-    groups = group_subgraphs(graph, data.draw(st.sampled_from([512, 2048, 16384])), most)
-    plan = FusionPlan(graph, tuple(Group(group.sub.ops) for group in groups))
-    done = dict.fromkeys(range(len(groups)), 0)
-    for instance in split_into_instances(plan, [group.split for group in groups]).instances:
+    plan, found = drawn_instances(graph, data.draw(st.sampled_from([512, 2048, 16384])), most)
+    done = dict.fromkeys(range(len(plan.groups)), 0)
+    for instance in found.instances:
         wanted = {name: box for name, box in instance.writes.items() if name in plan.outputs(instance.group)}
         ops = plan.groups[instance.group].ops
         regions = required_regions(graph, ops, wanted)
@@ -173,8 +178,7 @@ class TestUpSampling:
         nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         x = net.op("Resize", [x, "", net.scales(1, 1, 2, 2)], (1, 2, 16, 16), **nearest)
         x = net.conv(x, 2)
-        plan = FusionPlan(net.graph(x), (Group((0,)), Group((1, 2))))
-        return split_into_instances(plan, [None, Split(2, 4, ROWS, 1)])
+        return instances_of(net.graph(x), Group((0,)), Group((1, 2), split=Split(ROWS, 4)))
 
     def test_several_consumers_share_the_output_of_one_instance(self) -> None:
         found = self.doubled()

@@ -1,13 +1,11 @@
-"""Algorithm 3: breadth-first or depth-first, what each keeps alive, and how far that is from the least."""
+"""Algorithm 3: breadth-first or depth-first, and what each keeps alive; beside it, heaviest first."""
 
 from collections.abc import Mapping
-from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.ordering import (
     breadth_first,
     depth_first,
@@ -142,52 +140,3 @@ class TestHeaviestFirst:
         alone: dict[int, frozenset[int]] = dict.fromkeys(range(3), frozenset())
 
         assert heaviest_first([2, 0, 1], alone, dict.fromkeys(range(3), 7)) == [2, 0, 1]
-
-
-class TestExactOrder:
-    def test_figure_7_can_be_had_with_five_images_and_no_fewer(self) -> None:
-        """Depth-first is as good as it gets there: two of each stage above the last, and the one that is computed."""
-        producers, images = pyramid(), dict.fromkeys(range(15), 1)
-
-        found = exact_order(breadth_first(range(15), producers), producers, images, effort_s=5)
-
-        assert (found.peak_bytes, found.is_proved) == (5, True)
-
-    def test_a_large_output_is_used_up_before_the_next_one_comes(self) -> None:
-        """Two small outputs made of two large inputs: breadth-first holds both large ones at once."""
-        producers: dict[int, frozenset[int]] = {
-            0: frozenset(), 1: frozenset(), 2: frozenset({0}), 3: frozenset({1}), 4: frozenset({2, 3}),
-        }  # fmt: skip
-        sizes = {0: 100, 1: 100, 2: 10, 3: 10, 4: 0}
-        deep = depth_first([0, 1, 2, 3, 4], producers)
-        wide = breadth_first([0, 1, 2, 3, 4], producers)
-
-        assert peak_live_bytes(wide, producers, sizes) == 210
-        assert exact_order(wide, producers, sizes, effort_s=5).peak_bytes == 120
-        assert peak_live_bytes(deep, producers, sizes) == 120
-
-    @settings(max_examples=40, deadline=None)
-    @given(data=st.data())
-    def test_no_permutation_needs_less(self, data: st.DataObject) -> None:
-        producers = data.draw(dependencies(most=6))
-        count = len(producers)
-        sizes = {i: data.draw(st.integers(0, 5)) for i in range(count)}
-
-        found = exact_order(depth_first(range(count), producers), producers, sizes, effort_s=5)
-
-        assert sorted(found.order) == list(range(count))
-        assert found.is_proved
-        assert found.peak_bytes == min(
-            peak_live_bytes(order, producers, sizes)
-            for order in permutations(range(count))
-            if all(order.index(p) < order.index(i) for i in order for p in producers[i])
-        )
-
-    def test_with_next_to_no_effort_it_is_no_worse_than_what_is_known(self) -> None:
-        producers, images = pyramid(), dict.fromkeys(range(15), 1)
-        wide = breadth_first(range(15), producers)
-
-        found = exact_order(wide, producers, images, effort_s=1e-9)
-
-        assert found.peak_bytes <= 9
-        assert found.least_bytes <= found.peak_bytes

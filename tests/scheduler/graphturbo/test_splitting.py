@@ -4,26 +4,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.graphturbo.splitting import Split, SubGraph, best_split, recompute_share, split_factors, split_info
+from fusion.plan import Split
+from scheduler.graphturbo.splitting import (
+    SplitChoice,
+    Splittable,
+    best_split,
+    recompute_share,
+    split_factors,
+    split_info,
+)
 from tests.graphs import Net, networks
 from workloads import Graph
+from workloads.analysis import Analysis
 
 NO_RECOMPUTE = 0.0
 
 
-def relu_chain(batch: int = 8) -> SubGraph:
+def relu_chain(batch: int = 8) -> Splittable:
     """Return two activations over ``batch`` x 4 x 4 x 4; each tensor has 128 bytes an image."""
     net = Net("chain")
     return whole(net.graph(net.unary("Tanh", net.relu(net.input(batch, 4, 4, 4)))))
 
 
-def two_convolutions(batch: int = 1, size: int = 16) -> SubGraph:
+def two_convolutions(batch: int = 1, size: int = 16) -> Splittable:
     net = Net("convolutions")
     return whole(net.graph(net.conv(net.conv(net.input(batch, 4, size, size), 4), 4)))
 
 
-def whole(graph: Graph) -> SubGraph:
-    return SubGraph(graph, tuple(range(len(graph.ops))))
+def whole(graph: Graph) -> Splittable:
+    return Splittable(graph, tuple(range(len(graph.ops))), Analysis(graph))
 
 
 @pytest.mark.parametrize(
@@ -39,14 +48,14 @@ class TestByHand:
     """The chain holds two tensors of 1024 bytes at a time."""
 
     def test_what_fits_is_not_split(self) -> None:
-        assert split_info(relu_chain(), 2048, NO_RECOMPUTE) == (Split(2, 1, 0, 0),)
+        assert split_info(relu_chain(), 2048, NO_RECOMPUTE) == (SplitChoice(2, 1, 0, 0),)
 
     def test_a_byte_less_makes_two_instances_along_each_dimension_that_divides(self) -> None:
         assert split_info(relu_chain(), 2047, NO_RECOMPUTE) == (
-            Split(2, 2, 0, 0),
-            Split(2, 2, 1, 1),
-            Split(2, 2, 2, 2),
-            Split(2, 2, 3, 3),
+            SplitChoice(2, 2, 0, 0),
+            SplitChoice(2, 2, 1, 1),
+            SplitChoice(2, 2, 2, 2),
+            SplitChoice(2, 2, 3, 3),
         )
 
     def test_the_least_factor_that_fits_is_taken(self) -> None:
@@ -70,22 +79,27 @@ class TestByHand:
         assert sub.peak_bytes(sub.matches(1), 4) == 2 * tensor_bytes
 
 
+def test_a_plan_records_the_dimension_and_the_number_of_instances() -> None:
+    assert SplitChoice(3, 4, 1, 2).split == Split(dim=1, factor=4)
+
+
 class TestEquation1:
     def test_more_operators_come_first(self) -> None:
-        assert best_split([Split(2, 2, 0, 0), Split(3, 16, 1, 3)]) == Split(3, 16, 1, 3)
+        assert best_split([SplitChoice(2, 2, 0, 0), SplitChoice(3, 16, 1, 3)]) == SplitChoice(3, 16, 1, 3)
 
     def test_then_fewer_instances(self) -> None:
-        assert best_split([Split(3, 4, 0, 0), Split(3, 2, 1, 3)]) == Split(3, 2, 1, 3)
+        assert best_split([SplitChoice(3, 4, 0, 0), SplitChoice(3, 2, 1, 3)]) == SplitChoice(3, 2, 1, 3)
 
     def test_then_the_outer_dimension(self) -> None:
-        assert best_split([Split(3, 4, 1, 3), Split(3, 4, 2, 1)]) == Split(3, 4, 2, 1)
+        assert best_split([SplitChoice(3, 4, 1, 3), SplitChoice(3, 4, 2, 1)]) == SplitChoice(3, 4, 2, 1)
 
     @given(
         st.lists(
-            st.builds(Split, st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1
+            st.builds(SplitChoice, st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), st.integers(0, 3)),
+            min_size=1,
         )
     )
-    def test_the_best_is_the_lexicographic_maximum(self, splits: list[Split]) -> None:
+    def test_the_best_is_the_lexicographic_maximum(self, splits: list[SplitChoice]) -> None:
         found = best_split(splits)
 
         assert found is not None
@@ -155,7 +169,7 @@ class TestMatches:
         assert {dim: sub.matches(dim)["relu1"] for dim in range(3)} == {0: (2, True), 1: (0, True), 2: (1, True)}
 
 
-def peak_by_looking(sub: SubGraph, fraction: dict[str, int]) -> int:
+def peak_by_looking(sub: Splittable, fraction: dict[str, int]) -> int:
     """Return the peak by asking at every operator which stored tensors are there or still needed."""
     graph, storage = sub.graph, sub.graph.storage
     touched = []
@@ -168,7 +182,7 @@ def peak_by_looking(sub: SubGraph, fraction: dict[str, int]) -> int:
     most = 0
     for step in range(len(sub.ops)):
         there = {n for names in touched for n in names if made.get(n, 0) <= step}
-        needed = {n for names in touched[step:] for n in names} | {storage[sub.output]}
+        needed = {n for names in touched[step:] for n in names} | {storage[sub.sink.name]}
         sizes = (-(-graph.tensors[n].size_bytes // fraction.get(n, 1)) for n in there & needed)
         most = max(most, sum(sizes))
     return most
@@ -184,7 +198,7 @@ def test_the_peak_is_what_looking_at_every_operator_gives(graph: Graph) -> None:
 @given(data=st.data(), graph=networks())
 def test_an_instance_holds_its_share_of_what_the_dimension_reaches(data: st.DataObject, graph: Graph) -> None:
     sub = whole(graph)
-    dim = data.draw(st.sampled_from(range(len(graph.tensors[sub.output].shape))))
+    dim = data.draw(st.sampled_from(range(len(sub.sink.shape))))
     factor = data.draw(st.sampled_from([2, 4, 8]))
     matched = sub.matches(dim)
     fraction = {name: factor for name, (where, _) in matched.items() if where is not None}
@@ -202,7 +216,7 @@ def test_every_split_fits_divides_and_repeats_no_more_than_allowed(data: st.Data
     for split in split_info(sub, local_bytes, most):
         matched = sub.matches(split.dim)
         assert sub.peak_bytes(matched, split.factor) <= local_bytes
-        assert graph.tensors[sub.output].shape[split.dim] % split.factor == 0
-        assert graph.tensors[sub.output].order[split.depth] == split.dim
+        assert sub.sink.shape[split.dim] % split.factor == 0
+        assert sub.sink.order[split.depth] == split.dim
         assert 1 <= split.ops <= len(graph.ops)
         assert split.factor == 1 or recompute_share(sub, matched, split.dim, split.factor) <= most

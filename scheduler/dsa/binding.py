@@ -1,0 +1,93 @@
+"""Binding a tile of a tensor to cores: into how many parts each dimension is cut, one part per core."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from workloads.loopnest import Box, box_volume, intersect
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """``factors[d]`` cores along dimension d; cores are numbered with the first dimension of ``order`` slowest."""
+
+    factors: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def cores(self) -> int:
+        """Cores that get a part."""
+        return math.prod(self.factors)
+
+    def binds(self, dims: Iterable[int]) -> bool:
+        """Return whether any of ``dims`` is cut."""
+        return any(self.factors[dim] > 1 for dim in dims)
+
+    def part(self, box: Box, core: int) -> Box:
+        """Return the part of ``box`` that ``core`` holds."""
+        parts = list(box)
+        for dim in reversed(self.order):
+            core, place = divmod(core, self.factors[dim])
+            lo, hi = box[dim]
+            size = -(-(hi - lo) // self.factors[dim])
+            parts[dim] = (min(lo + place * size, hi), min(lo + (place + 1) * size, hi))
+        return tuple(parts)
+
+    def part_extents(self, extents: Sequence[int]) -> tuple[int, ...]:
+        """Return the elements per dimension of one core's part."""
+        return tuple(-(-size // factor) for size, factor in zip(extents, self.factors, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of ``number``, largest first."""
+    return tuple(d for d in range(number, 0, -1) if number % d == 0)
+
+
+def plain_binding(
+    extents: Sequence[int], order: Sequence[int], cores: int, unbound: Collection[int] = ()
+) -> Binding:
+    """Return GraphTurbo's plain binding (section 3.4): as many cores as divide each dimension, outermost first.
+
+    The paper tries 8, 4, 2, 1 for its 8 cores; here the divisors of the cores that are left, largest first. Dimensions
+    in ``unbound`` are annotated as not to be bound.
+    """
+    factors = [1] * len(extents)
+    left = cores
+    for dim in order:
+        if dim in unbound:
+            continue
+        factors[dim] = next(d for d in divisors(left) if extents[dim] % d == 0)
+        left //= factors[dim]
+    return Binding(tuple(factors), tuple(order))
+
+
+def sample_cores(binding: Binding) -> tuple[int, ...]:
+    """Return the cores at both ends and one inside along every dimension: with equal parts, they stand for all."""
+    inside = 0
+    for dim in binding.order:
+        inside = inside * binding.factors[dim] + binding.factors[dim] // 2
+    return tuple(dict.fromkeys((0, inside, binding.cores - 1)))
+
+
+def held_elsewhere(needs: Mapping[int, Box | None], slices: Sequence[tuple[Box, Binding]]) -> int:
+    """Return the most elements that one core needs but other cores hold.
+
+    ``needs``: the box that each core reads; ``slices``: the stored boxes of the tensor and how each is bound.
+    """
+    worst = 0
+    for core, need in needs.items():
+        if need is None:
+            continue
+        own = total = 0
+        for box, binding in slices:
+            wanted = intersect(need, box)
+            if wanted is None:
+                continue
+            total += box_volume(wanted)
+            if core < binding.cores:
+                mine = intersect(need, binding.part(box, core))
+                own += box_volume(mine) if mine is not None else 0
+        worst = max(worst, total - own)
+    return worst

@@ -1,0 +1,90 @@
+"""Costs of one network's kernels on a clustered DSA (`fusion.costs.KernelCosts`), and what its scheduler needs."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+from fusion.costs import KernelCosts, OnChipMemory
+from hw_models.quantities import PS_PER_S
+from scheduler.dsa.binding import plain_binding
+from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from scheduler.dsa.tiling.tiling import Route, TileRequest
+from scheduler.dsa.unit_choice import choose_units
+from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from scheduler.errors import ScheduleError
+from scheduler.kernels.cut import layer_of
+from scheduler.kernels.layer import DEPTH, Layer
+from workloads.analysis import Analysis
+
+
+class DsaCosts:
+    """One network's kernels on one cluster of a machine; all clusters in use do the same.
+
+    ``known`` keeps tilings for other networks and policies on the same machine.
+    """
+
+    def __init__(self, view: DsaView, analysis: Analysis, dtype: str, known: KnownTilings | None = None) -> None:
+        self.view = view
+        self.analysis = analysis
+        self.dtype = dtype
+        self.known = KnownTilings() if known is None else known
+
+    @property
+    def cores(self) -> int:
+        return self.view.cores_per_cluster
+
+    @cached_property
+    def on_chip(self) -> tuple[OnChipMemory, ...]:
+        """The local buffers without their weight window; the part of the global buffer that outputs may take."""
+        view, spec = self.view, self.view.spec
+        compute_bytes_per_s = spec.local_buffer.bandwidth_bytes_per_s * self.cores
+        local_bytes = view.local_buffer_bytes - view.weight_window_bytes
+        local = OnChipMemory(LOCAL, local_bytes, self.cores, compute_bytes_per_s, view.path_startup_bytes)
+        if not view.has_global_buffer:
+            return (local,)
+        global_bytes = int(view.global_buffer_bytes * view.tuning.outputs_share_of_global_buffer)
+        dma_bytes = int(view.dma_startup_ps * view.ddr_bytes_per_ps)
+        return local, OnChipMemory(GLOBAL, global_bytes, 1, view.path_bytes_per_ps * PS_PER_S, dma_bytes)
+
+    @property
+    def off_chip_bytes_per_s(self) -> float:
+        return self.view.ddr_bytes_per_ps * PS_PER_S
+
+    @property
+    def launch_s(self) -> float:
+        return self.view.spec.launch_ps / PS_PER_S
+
+    def kernel_s(self, ops: Sequence[int]) -> float:
+        """Return the estimate of the tiles that the operators would get as one layer, with all buffers to itself."""
+        layer = layer_of(self.analysis, ops)
+        if layer is None:
+            return 0.0
+        try:
+            return self.launch_s + self._estimate_ps(layer) / PS_PER_S
+        except ScheduleError:  # not even the smallest tile fits
+            return math.inf
+
+    def _estimate_ps(self, layer: Layer) -> float:
+        view, extents = self.view, layer.sink.shape
+        binding = plain_binding(extents, layer.sink.order, self.cores)
+        part = binding.part_extents(extents)
+        routes = {}
+        for name in layer.tile_work(extents).operand_bytes:
+            spread = [binding.factors[dim] for dim in layer.dependencies.get(name, ()) if dim != DEPTH]
+            sharing = binding.cores
+            for factor in spread:
+                sharing //= factor
+            routes[name] = Route(1.0, 0.0, max(sharing, 1), view.broadcasts and sharing > 1)
+        room = (view.local_buffer_bytes,), (view.global_buffer_bytes,)
+        request = TileRequest(
+            layer, extents, part, binding.cores, choose_units(layer, part, view, self.dtype), routes, DDR, *room,
+            self.dtype,
+        )  # fmt: skip
+        return TileChooser(view, room[0][0], room[1][0], self.known).choose(request).estimate_ps
+
+
+def dsa_costs(costs: KernelCosts, policy: str) -> DsaCosts:
+    """Return ``costs`` if they are those of a clustered DSA; raise ``ScheduleError`` for those of another machine."""
+    if not isinstance(costs, DsaCosts):
+        raise ScheduleError(f"policy {policy} schedules clustered DSAs only; choose another policy or machine")
+    return costs

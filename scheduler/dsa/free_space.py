@@ -1,0 +1,101 @@
+"""Free space of the on-chip memories from layer run to layer run, beside the runs that may still be at work.
+
+A layer begins while earlier ones run only if nothing that it puts anywhere lies on what those still use: their inputs,
+their tiles. So no instruction ever waits for space that a later one gives back.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.dsa.allocation import Block, gaps, put
+from scheduler.dsa.schedule import LayerRun, TensorSlice
+from scheduler.dsa.view import GLOBAL, LOCAL
+
+Blocks = dict[str, list[Block]]
+"""By memory."""
+
+
+@dataclass(slots=True)
+class RunAtWork:
+    """A layer run that may not have ended when the next ones begin."""
+
+    number: int
+    run: LayerRun
+    blocks: Blocks
+    """Its tiles, and slices that nobody needs once it has ended."""
+
+
+class FreeSpace:
+    """The slices that are kept in each on-chip memory; ``capacities`` are what prefetch buffers leave of them."""
+
+    def __init__(self, capacities: Mapping[str, int], most_gaps: int) -> None:
+        self._capacities = capacities
+        self._most_gaps = most_gaps
+        self._held: dict[str, dict[int, Block]] = {memory: {} for memory in capacities}
+
+    def hold(self, number: int, held: TensorSlice) -> None:
+        """Let an on-chip slice have its place from now on; it has to have an address."""
+        assert held.address is not None
+        self._held[held.memory][number] = Block(held.address, held.held_bytes)
+
+    def block(self, number: int, held: TensorSlice) -> Block:
+        """Return where a held slice lies."""
+        return self._held[held.memory][number]
+
+    def release(self, number: int, held: TensorSlice) -> Block:
+        """Take a slice's place away; return it."""
+        return self._held[held.memory].pop(number)
+
+    def free_gaps(self, memory: str, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
+        """Return the bytes of the largest gaps when ``beside_bytes`` have taken the smallest that holds them.
+
+        They are rounded down to multiples of ``step_bytes`` if they are more than two of them.
+        """
+        free = sorted(gap.size_bytes for gap in self._gaps(memory, ())) or [0]
+        if beside_bytes:
+            taken = next((n for n, size in enumerate(free) if size >= beside_bytes), -1)
+            free[taken] -= beside_bytes
+        free = [size // step_bytes * step_bytes if size > 2 * step_bytes else size for size in free]
+        return tuple(sorted(free, reverse=True)[: self._most_gaps])
+
+    def _gaps(self, memory: str, others: Iterable[Block]) -> Iterable[Block]:
+        return gaps((*self._held[memory].values(), *others), self._capacities[memory])
+
+    def beside(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
+        """Return where buffers of ``sizes`` lie if all ``at_work`` may still run; None if there is no room for them.
+
+        ``own``: the slices that the new run writes, which are held already. The blocks are in the order of ``sizes``.
+        """
+        found: Blocks = {}
+        for memory in self._capacities:
+            others = [block for one in at_work for block in one.blocks[memory]]
+            if any(overlap(mine, other) for mine in own[memory] for other in others):
+                return None
+            blocks = put([size for size in sizes[memory] if size], self._gaps(memory, others))
+            if blocks is None:
+                return None
+            placed = iter(blocks)
+            found[memory] = [next(placed) if size else Block(0, 0) for size in sizes[memory]]
+        return found
+
+    def everything(self) -> Blocks:
+        """Return blocks that leave no room for anybody."""
+        return {memory: [Block(0, capacity)] for memory, capacity in self._capacities.items()}
+
+    def held(self, memory: str) -> Mapping[int, Block]:
+        """Return where the slices lie that are kept in ``memory`` now."""
+        return self._held[memory]
+
+
+def overlap(one: Block, other: Block) -> bool:
+    """Return whether two blocks have a byte in common."""
+    return one.address < other.address + other.size_bytes and other.address < one.address + one.size_bytes
+
+
+def on_chip(numbers: Iterable[int], slices: Sequence[TensorSlice], space: FreeSpace) -> Blocks:
+    """Return where those of the slices lie that are kept on the chip."""
+    found: Blocks = {LOCAL: [], GLOBAL: []}
+    for number in numbers:
+        if slices[number].memory in found:
+            found[slices[number].memory].append(space.block(number, slices[number]))
+    return found

@@ -1,0 +1,1 @@
+"""GraphTurbo on a clustered DSA: instances bound to cores, tensors placed, plans compared by what they move."""

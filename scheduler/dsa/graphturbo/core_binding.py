@@ -1,0 +1,126 @@
+"""Algorithm 4: binding instances to cores so that what one core computes is what the same core reads next.
+
+Layer runs are visited from the last to the first. A run without a binding gets a plain one; its producers inherit it
+along the dimensions that match (`matched_dim`). A producer that two readers want bound differently keeps the first
+binding and goes to the global buffer, where every core can read it.
+
+Dimensions of tensors can be annotated as not to be bound; the paper says that some are, not which or by whom. Here the
+user annotates them. They count for the tensors that layers write, not for those that exist inside a layer only.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from scheduler.dsa.binding import Binding, plain_binding
+from scheduler.errors import ScheduleError
+from scheduler.graphturbo.splitting import tensor_matches
+from scheduler.kernels.layer import Layer
+from workloads.analysis import Analysis
+from workloads.graph import Graph
+from workloads.loopnest import Box
+
+Unbound = Mapping[str, frozenset[int]]
+"""By tensor: the dimensions that cannot be bound to cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A layer run as Algorithm 4 sees it: what it computes, and which earlier runs it reads through which tensor."""
+
+    layer: Layer
+    box: Box
+    producers: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The outcome: a binding per run, and the runs whose outputs belong into the global buffer."""
+
+    bindings: tuple[Binding, ...]
+    mismatched: frozenset[int]
+
+
+def unbound_dims(graph: Graph, annotations: Iterable[str]) -> Unbound:
+    """Return what ``annotations`` such as ``conv1:2`` or ``*:3`` (a tensor's name or pattern, a dimension) are about.
+
+    Raises ``ScheduleError`` for one that no tensor of ``graph`` matches.
+    """
+    found: dict[str, set[int]] = {}
+    for annotation in annotations:
+        pattern, _, number = annotation.rpartition(":")
+        dim = int(number)
+        meant = [
+            name for name, tensor in graph.tensors.items()
+            if dim < len(tensor.shape) and (name == pattern or fnmatchcase(name, pattern))
+        ]  # fmt: skip
+        if not meant:
+            raise ScheduleError(f"{graph.name}: no tensor {pattern!r} has a dimension {dim} that could be left unbound")
+        for name in meant:
+            found.setdefault(name, set()).add(dim)
+    return {name: frozenset(dims) for name, dims in found.items()}
+
+
+def bind_runs(runs: Sequence[Reading], cores: int, unbound: Unbound | None = None) -> Bound:
+    """Return bindings for ``runs``, which are in the order in which they execute (Algorithm 4)."""
+    unbound = unbound or {}
+    bind: dict[int, Binding] = {}
+    mismatched: set[int] = set()
+    for number in range(len(runs) - 1, -1, -1):  # l. 1, 3
+        run = runs[number]
+        plain = plain_binding(_extents(run.box), run.layer.sink.order, cores, _unbound_of(run.layer, unbound))
+        inferred = bind.get(number)
+        if inferred is None or number in mismatched or plain.cores > inferred.cores:  # l. 4-5, 16
+            bind[number] = plain
+        for producer, tensor in run.producers:  # l. 8
+            wanted = infer_binding(run, bind[number], tensor, runs[producer], cores)
+            if wanted is None or wanted.binds(_unbound_of(runs[producer].layer, unbound)):  # l. 6-7
+                continue
+            if producer not in bind:
+                bind[producer] = wanted  # l. 9-10
+            elif bind[producer].factors != wanted.factors:
+                mismatched.add(producer)  # l. 11-12
+    return Bound(tuple(bind[number] for number in range(len(runs))), frozenset(mismatched))
+
+
+def infer_binding(run: Reading, binding: Binding, tensor: str, producer: Reading, cores: int) -> Binding | None:
+    """Return how ``producer`` has to be bound so that each core of ``run`` finds its part of ``tensor`` at home.
+
+    None where a bound dimension has no match in the tensor, or its extent does not divide.
+    """
+    sink = producer.layer.sink
+    if sink.name != tensor:
+        return None
+    extents = _extents(producer.box)
+    factors = [1] * len(extents)
+    for dim, factor in enumerate(binding.factors):
+        if factor == 1:
+            continue
+        matched = matches_of(run.layer, dim).get(tensor)
+        if matched is None or extents[matched] % factor:
+            return None
+        factors[matched] *= factor
+        if extents[matched] % factors[matched]:
+            return None
+    found = Binding(tuple(factors), sink.order)
+    return found if found.cores <= cores else None
+
+
+def _unbound_of(layer: Layer, unbound: Unbound) -> frozenset[int]:
+    """Return the dimensions of a layer's output that cannot be bound, nor can those of its further outputs."""
+    rank = len(layer.sink.shape)
+    alike = (name for name in layer.outputs if len(layer.graph.tensors[name].shape) == rank)
+    return frozenset(dim for name in alike for dim in unbound.get(name, ()))
+
+
+def matches_of(layer: Layer, dim: int) -> Mapping[str, int | None]:
+    """Return for each tensor of a layer the dimension that moves with dimension ``dim`` of its output."""
+    return layer.analysis.of(_matched_dims, layer.ops, dim)
+
+
+def _matched_dims(analysis: Analysis, ops: tuple[int, ...], dim: int) -> Mapping[str, int | None]:
+    return {name: matched for name, (matched, _) in tensor_matches(analysis, ops, dim).items()}
+
+
+def _extents(box: Box) -> list[int]:
+    return [hi - lo for lo, hi in box]

@@ -1,0 +1,84 @@
+"""Instances in their order, bound to cores, with the tensor slices that they write: all but where slices live."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.dsa.graphturbo.core_binding import Reading, Unbound, bind_runs
+from scheduler.dsa.kernel_by_kernel import stored
+from scheduler.dsa.schedule import Instance, LayerRun, TensorSlice
+from scheduler.graphturbo.instances import InstanceGraph, Part
+from workloads.graph import Graph
+from workloads.loopnest import intersect
+
+
+@dataclass(frozen=True, slots=True)
+class BoundInstances:
+    """``mismatched``: slices whose readers want them spread over the cores in different ways."""
+
+    instances: tuple[Instance, ...]
+    slices: tuple[TensorSlice, ...]
+    mismatched: frozenset[int]
+
+    @property
+    def runs(self) -> list[LayerRun]:
+        """All layer runs in the order in which they execute."""
+        return [run for instance in self.instances for run in instance.runs]
+
+
+@dataclass(slots=True)
+class _Written:
+    run: int
+    tensor: str
+    box: tuple[tuple[int, int], ...]
+
+
+def bind_instances(
+    graph: Graph, parts: InstanceGraph, order: Sequence[int], cores: int, unbound: Unbound | None = None
+) -> BoundInstances:
+    """Return the instances of ``parts`` in ``order``, all slices still in DDR."""
+    written: list[_Written] = []
+    holding: dict[str, list[int]] = {}
+    flat: list[tuple[int, Part]] = []
+    reads: list[dict[str, tuple[int, ...]]] = []
+    writes: list[tuple[int, ...]] = []
+    for number in order:
+        instance = parts.instances[number]
+        own: dict[str, int] = {}
+        for part in instance.parts:
+            found = {}
+            for name, box in part.needs.items():
+                held = [own[name]] if name in own else holding.get(name, [])
+                found[name] = tuple(p for p in held if intersect(written[p].box, box) is not None)
+            mine = []
+            for name in part.layer.outputs:
+                if name in instance.writes:
+                    own[name] = len(written)
+                    mine.append(len(written))
+                    written.append(_Written(len(flat), name, instance.writes[name]))
+            flat.append((number, part))
+            reads.append(found)
+            writes.append(tuple(mine))
+        for name, held_by in own.items():
+            holding.setdefault(name, []).append(held_by)
+    readings = [
+        Reading(part.layer, part.box, tuple((written[p].run, name) for name, held in reads[i].items() for p in held))
+        for i, (_, part) in enumerate(flat)
+    ]
+    bound = bind_runs(readings, cores, unbound)
+    slices = tuple(stored(graph, w.tensor, w.box, "ddr", bound.bindings[w.run]) for w in written)
+    runs: dict[int, list[LayerRun]] = {number: [] for number in order}
+    for i, (number, part) in enumerate(flat):
+        runs[number].append(LayerRun(part.layer, part.box, bound.bindings[i], reads[i], writes[i]))
+    instances = tuple(
+        Instance(_name(graph, parts, number), parts.instances[number].group, tuple(runs[number])) for number in order
+    )
+    mismatched = frozenset(p for p, w in enumerate(written) if w.run in bound.mismatched)
+    return BoundInstances(instances, slices, mismatched)
+
+
+def _name(graph: Graph, parts: InstanceGraph, number: int) -> str:
+    instance = parts.instances[number]
+    if not instance.parts:
+        return f"views #{instance.index}"
+    first, last = instance.parts[0].layer.sink.name, instance.parts[-1].layer.sink.name
+    return f"{first}..{last} #{instance.index}" if first != last else f"{first} #{instance.index}"

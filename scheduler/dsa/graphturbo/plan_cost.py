@@ -1,0 +1,64 @@
+"""Cost of a layout before its tiles are known: its traffic off the chip and between the buffers, its launches."""
+
+from collections.abc import Mapping, Sequence
+
+from fusion.costs import KernelCosts
+from fusion.plan import FusionPlan
+from scheduler.dsa.needs import whole_needs
+from scheduler.dsa.schedule import Layout
+from scheduler.dsa.view import DDR, GLOBAL, LOCAL
+from scheduler.kernels.cut import layers_by_pattern
+from scheduler.kernels.layer import Layer
+from workloads.analysis import Analysis
+from workloads.loopnest import box_volume, intersect
+
+
+def cost_s(costs: KernelCosts, moved_bytes: Mapping[str, int], launches: int) -> float:
+    """Return the seconds of one cluster's traffic, by memory, and of its launches, as if nothing overlapped."""
+    on_chip_s = sum(moved_bytes.get(memory.name, 0) / memory.bytes_per_s for memory in costs.on_chip)
+    return moved_bytes[DDR] / costs.off_chip_bytes_per_s + on_chip_s + launches * costs.launch_s
+
+
+def moved_bytes(layout: Layout) -> dict[str, int]:
+    """Return the bytes of outputs, inputs and weights that one cluster moves to and from DDR and the global buffer.
+
+    Every run is taken to read once what it needs. What only passes through the global buffer is not counted there.
+    """
+    tensors, slices = layout.graph.tensors, layout.slices
+    total = {DDR: 0, GLOBAL: 0, LOCAL: 0}
+    for each in slices:
+        total[each.memory] += each.size_bytes
+    for run in layout.runs:
+        total[DDR] += _weights_read(run.layer, run.extents)
+        needs = whole_needs(run)
+        for name in run.layer.inputs:
+            if name not in needs or tensors[name].role == "weight":
+                continue
+            held = [(slices[number].memory, slices[number].box) for number in run.reads.get(name, ())]
+            for memory, box in held if name in run.reads else [(DDR, needs[name])]:
+                met = intersect(needs[name], box)
+                if met is not None:
+                    total[memory] += box_volume(met) * tensors[name].element_bytes
+    return {memory: total[memory] for memory in (DDR, GLOBAL)}
+
+
+def least_bytes(analysis: Analysis, plan: FusionPlan, instances: Sequence[int]) -> int:
+    """Return what has to go to or from DDR with so many instances of each group.
+
+    Inputs and results go once, the weights of a group once per instance.
+    """
+    graph = analysis.graph
+    least = sum(graph.tensors[name].size_bytes for name in (*graph.inputs, *graph.outputs))
+    for group, times in zip(plan.groups, instances, strict=True):
+        least += times * analysis.of(_weights_of, group.ops)
+    return least
+
+
+def _weights_of(analysis: Analysis, ops: tuple[int, ...]) -> int:
+    return sum(_weights_read(layer, layer.sink.shape) for layer in layers_by_pattern(analysis, ops))
+
+
+def _weights_read(layer: Layer, extents: Sequence[int]) -> int:
+    """Return the bytes of weights that ``layer`` reads for so much of its output: of a table, the rows looked up."""
+    work, tensors = layer.tile_work(tuple(extents)), layer.graph.tensors
+    return sum(size for name, size in work.operand_bytes.items() if tensors[name].role == "weight")

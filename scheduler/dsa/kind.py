@@ -1,0 +1,45 @@
+"""The kind of machine that a clustered DSA is: all that it offers, in one record."""
+
+from typing import Any
+
+from hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.kernel_by_kernel import kernel_by_kernel
+from scheduler.dsa.lower.program import lower
+from scheduler.dsa.schedule import Schedule
+from scheduler.dsa.schedule_json import read_schedule, schedule_json
+from scheduler.dsa.tiling.choice import KnownTilings
+from scheduler.dsa.tuning import DsaTuning
+from scheduler.dsa.view import DsaView
+from scheduler.machine_kind import MachineKind
+from workloads.analysis import Analysis
+
+
+def _clusters(spec: ClusteredDsa) -> int:
+    return spec.clusters
+
+
+def _costs(
+    spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, known: Any, analysis: Analysis
+) -> DsaCosts:
+    return DsaCosts(DsaView(spec, clusters, tuning or DsaTuning()), analysis, dtype, known)
+
+
+def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
+    return lower(schedule, costs.view)
+
+
+CLUSTERED_DSA = MachineKind(
+    tuning=DsaTuning,
+    parts=_clusters,
+    dtypes=dsa_dtypes,
+    summary=dsa_summary,
+    known=KnownTilings,
+    costs=_costs,
+    schedule=kernel_by_kernel,
+    lower=_lower,
+    machine=dsa_machine,
+    energy=dsa_energy,
+    write=schedule_json,
+    read=read_schedule,
+)

@@ -1,0 +1,56 @@
+"""One layer run whose instructions are being written, and how transfers are added."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from hw_models import Instruction, Transfer
+from scheduler.dsa.schedule import Addresses, Execution, LayerRun
+from scheduler.dsa.view import DsaView
+from scheduler.program_builder import ProgramBuilder
+
+SLOTS = 2
+"""Buffers per operand and output: one is filled while the other is used."""
+_OF_CORES = frozenset({"path_load", "path_store"})
+"""Units that move data and exist once per core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitting:
+    """What the parts of a layer run's lowering share: the program being written, the machine, what is decided."""
+
+    builder: ProgramBuilder
+    view: DsaView
+    run: LayerRun
+    execution: Execution
+    shares: Mapping[str, float]
+    """Which share of the output goes to each memory."""
+    output_memory: str
+    """Memory that the output goes to; where outputs go to several, the outermost."""
+    burst_bytes: int
+    dtype: str
+
+    @property
+    def label(self) -> str:
+        """Name of the layer in instructions."""
+        return self.run.layer.sink.name
+
+    @property
+    def active_cores(self) -> int:
+        """Cores that have a part of the layer."""
+        return self.run.binding.cores
+
+    def transfer(
+        self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
+    ) -> int:
+        """Add a transfer along ``path`` (source, destination); return its position."""
+        source, destination = path
+        move = Transfer(source=source, destination=destination, size_bytes=size_bytes, fan_out=fan_out)
+        participants = self.active_cores if unit in _OF_CORES else 0
+        make = partial(Instruction, unit=unit, payload=move, label=f"{self.label} {what}", participants=participants)
+        return self.builder.add(make, unit, after, self.view.transfer_ps(unit, size_bytes), is_transfer=True)
+
+
+def address(places: Addresses, version: int, offset: int = 0) -> int | None:
+    """Return the address of a buffer's ``version``, ``offset`` bytes into it; None where it has no fixed place."""
+    return places[version % len(places)] + offset if places else None

@@ -1,0 +1,308 @@
+"""Operands on their way to the local buffers: tile by tile, two buffers each; weights ahead, through prefetch buffers.
+
+A tile's operands come from DDR over DMA into the global buffer and from there over the on-chip path into the local
+buffers; what several cores need is broadcast where the machine can. Operands that stay in the global buffer for the
+layer are fetched once, in bursts.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hw_models import Buffer
+from scheduler.dsa.lower.emit import SLOTS, Emitting, address
+from scheduler.dsa.lower.prefetch import Burst, Entry, Prefetch, PrefetchedOperand
+from scheduler.dsa.tiling.candidates import burst_room_bytes
+from scheduler.dsa.tiling.tiling import Route
+from scheduler.kernels.layer import DEPTH, TileWork
+
+_DDR_TO_GLOBAL = ("ddr", "global_buffer")
+_GLOBAL_TO_LOCAL = ("global_buffer", "local_buffer")
+
+
+@dataclass(slots=True)
+class _Operand:
+    """One streamed operand: what chooses its version, and the versions so far."""
+
+    route: Route
+    dims: tuple[int, ...]
+    """Of the sink: the tile's position along them chooses the version; with ``by_depth`` also the step in depth."""
+    by_depth: bool
+    is_weight: bool
+    version: tuple[int, ...] | None = None
+    """What chose the current one."""
+    buffer: int = -1
+    users: list[int] = field(default_factory=list)
+    """For each version: the last instruction that uses it."""
+
+
+@dataclass(slots=True)
+class _Staged:
+    """An operand that stays in the global buffer: what has been fetched of it so far."""
+
+    left_bytes: int
+    buffer: int = -1
+    versions: dict[tuple[int, ...], int] = field(default_factory=dict)
+    """The DMA transfer that brought each version."""
+    ahead_bytes: int = 0
+    """Fetched beyond the versions used so far."""
+
+
+class OperandLoader:
+    """Writes the loads of one layer run."""
+
+    def __init__(self, emitting: Emitting, prefetch: Prefetch | None) -> None:
+        self._at = emitting
+        self._prefetch = prefetch
+        run, tiling = emitting.run, emitting.execution.tiling
+        self._operands = {name: self._operand(name) for name in tiling.loads}
+        self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
+        largest = run.layer.tile_work(tiling.tile, tiling.depth) if tiling.prefetched else None
+        self._version_bytes = {} if largest is None else {n: self._cluster_bytes(n, largest) for n in self._prefetched}
+        """Of the operands that are fetched ahead: bytes for all cores of a version that no edge cuts short."""
+        global_bytes = prefetch.further.capacity_bytes if prefetch is not None else 0
+        self._burst_room = burst_room_bytes(global_bytes, max(len(self._prefetched), 1))
+        """Bytes of the global prefetch buffer that one operand has for one burst, while another leaves."""
+        self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
+        self._passed: list[tuple[int, ...]] = []
+        """On-chip transfers of each tile that came through the global buffer."""
+        self._last_burst: dict[str, int] = {}
+        self._last_transfer: dict[str, int] = {}
+
+    def _operand(self, name: str) -> _Operand:
+        layer = self._at.run.layer
+        depends = layer.dependencies.get(name, frozenset())
+        is_weight = layer.graph.tensors[name].role == "weight"
+        route = self._at.execution.routes[name]
+        return _Operand(route, tuple(sorted(depends - {DEPTH})), DEPTH in depends, is_weight)
+
+    def used_by(self, position: int) -> None:
+        """Note that the instruction at ``position`` uses the current version of every operand."""
+        for operand in self._operands.values():
+            if operand.users:
+                operand.users[-1] = position
+
+    def load(self, position: tuple[int, ...], depth_step: int, work: TileWork) -> list[int]:
+        """Bring the operands that change with this tile; return the transfers that the computation waits for."""
+        changing = []
+        for name, operand in self._operands.items():
+            version = tuple([position[dim] for dim in operand.dims])
+            if operand.by_depth:
+                version = (*version, depth_step)
+            if version != operand.version:
+                operand.version = version
+                changing.append(name)
+        if not changing:
+            return []
+        transfers = self._load_prefetched([name for name in changing if name in self._prefetched], work)
+        changing = [name for name in changing if name not in self._prefetched]
+        if not changing:
+            return transfers
+        waits = self._free_slots(changing)
+        exclusive = [name for name in changing if not self._operands[name].route.broadcast]
+        broadcast = [name for name in changing if self._operands[name].route.broadcast]
+        kept = [load for name in changing if (load := self._from_global(name, work)) >= 0]
+        passing = [name for name in changing if name not in self._staged]
+        fetched, buffer = self._from_ddr(passing, work, waits)
+        moved = []
+        if self._at.view.has_global_buffer:
+            for names, one_for_all in ((exclusive, False), (broadcast, True)):
+                if names:
+                    moved.append(self._to_cores(names, work, one_for_all, (*waits, *fetched, *kept)))
+            if fetched:
+                for transfer in moved:
+                    self._at.builder.free(transfer, buffer)
+                self._passed.append(tuple(moved))
+        else:
+            moved = fetched
+        for name in changing:
+            owner = moved[-1] if name in broadcast else moved[0]
+            self._last_transfer[name] = owner
+            self._allocate_operand(name, owner, work)
+        return [*transfers, *moved]
+
+    def _load_prefetched(self, names: list[str], work: TileWork) -> list[int]:
+        """Bring the next versions of weights through the prefetch buffers: which wait for room and the launch."""
+        if not names:
+            return []
+        assert self._prefetch is not None
+        waits: dict[int, None] = {}
+        for name in names:
+            weights, operand = self._prefetched[name], self._operands[name]
+            if operand.buffer >= 0:
+                self._at.builder.free(operand.users[-1], operand.buffer)
+            if weights.entry is not None:
+                weights.entry.user = operand.users[-1]
+            weights.entry, room = self._prefetch.local.admit(math.ceil(work.operand_bytes[name]))
+            waits.update(dict.fromkeys(room))
+            operand.users.append(-1)
+        large = [name for name in names if self._version_bytes[name] > self._burst_room]
+        transfers = [transfer for name in large for transfer in self._in_chunks(name, work, waits)]
+        names = [name for name in names if name not in large]
+        bursts = self._bursts(names)
+        for broadcast in (False, True):
+            alike = [name for name in names if self._operands[name].route.broadcast is broadcast]
+            if alike:
+                loads = (bursts[name].load for name in alike)
+                after = tuple(dict.fromkeys((*waits, *loads)))
+                transfers.append(self._to_cores(alike, work, broadcast, after))
+            for name in alike:
+                self._allocate_operand(name, transfers[-1], work)
+                bursts[name].left -= 1
+                if not bursts[name].left:
+                    self._at.builder.free(transfers[-1], bursts[name].buffer)
+                    bursts[name].entry.user = transfers[-1]
+        self._prefetch.local.filled_by(transfers)
+        return transfers
+
+    def _cluster_bytes(self, name: str, work: TileWork) -> int:
+        """Return the bytes of an operand's tile for all cores."""
+        route = self._at.execution.routes[name]
+        return math.ceil(work.operand_bytes[name]) * self._at.active_cores // route.cores_sharing
+
+    def _in_chunks(self, name: str, work: TileWork, waits: Iterable[int]) -> list[int]:
+        """Bring a version that is larger than a burst: chunk after chunk through the global prefetch buffer."""
+        assert self._prefetch is not None
+        left = self._prefetched[name].take(self._cluster_bytes(name, work), 1)
+        broadcast = self._operands[name].route.broadcast
+        transfers: list[int] = []
+        chunks = -(-left // self._burst_room)
+        for chunk in range(chunks):
+            size = left // (chunks - chunk)
+            left -= size
+            entry, room = self._prefetch.further.admit(size)
+            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (self._prefetch.launch, *room))
+            self._prefetch.further.filled_by((load,))
+            buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
+            transfers.append(self._to_cores([name], work, broadcast, (*waits, load), (chunk, chunks)))
+            self._at.builder.free(transfers[-1], buffer)
+            entry.user = transfers[-1]
+        self._allocate_operand(name, transfers[0], work)
+        return transfers
+
+    def _bursts(self, names: list[str]) -> dict[str, Burst]:
+        """Return what brings the operands' next versions; for all that are used up, one new DMA transfer."""
+        assert self._prefetch is not None
+        wanted: dict[str, tuple[int, int, Entry]] = {}
+        room: dict[int, None] = {}
+        for name in names:
+            weights = self._prefetched[name]
+            if weights.burst is not None and weights.burst.left:
+                continue
+            size = self._version_bytes[name]
+            burst = min(self._at.burst_bytes, self._burst_room)
+            versions = min(max(burst // max(size, 1), 1), weights.versions_left)
+            size = weights.take(size * versions, versions)
+            entry, waits = self._prefetch.further.admit(size)
+            room.update(dict.fromkeys(waits))
+            wanted[name] = size, versions, entry
+        if wanted:
+            total = sum(size for size, _, _ in wanted.values())
+            after = (self._prefetch.launch, *room)
+            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, total, after)
+            self._prefetch.further.filled_by((load,))
+            for name, (size, versions, entry) in wanted.items():
+                buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
+                self._prefetched[name].burst = Burst(load, buffer, entry, versions)
+        found = ((name, self._prefetched[name].burst) for name in names)
+        return {name: burst for name, burst in found if burst is not None}
+
+    def _free_slots(self, changing: list[str]) -> tuple[int, ...]:
+        """Return the last uses of the versions whose slots are filled now, and end the current versions' lives."""
+        waits: dict[int, None] = {}
+        for name in changing:
+            operand = self._operands[name]
+            if operand.buffer >= 0:
+                self._at.builder.free(operand.users[-1], operand.buffer)
+            if len(operand.users) >= SLOTS:
+                waits[operand.users[-SLOTS]] = None
+            operand.users.append(-1)
+        return tuple(waits)
+
+    def _from_ddr(self, names: list[str], work: TileWork, waits: tuple[int, ...]) -> tuple[list[int], int]:
+        """Fetch what lies in DDR: into the global buffer, or straight into the local ones where there is none."""
+        cores, routes = self._at.active_cores, self._at.execution.routes
+        size = 0
+        for name in names:
+            route = routes[name]
+            size += math.ceil(work.operand_bytes[name] * route.from_ddr * cores / route.cores_sharing)
+        if not size:
+            return [], -1
+        if not self._at.view.has_global_buffer:
+            fan_out = max(routes[name].cores_sharing for name in names) if len(names) == 1 else 1
+            return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
+        slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
+        load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
+        place = address(self._at.execution.addresses.passing, len(self._passed))
+        buffer = Buffer("global_buffer", size, label=f"{self._at.label} load", address=place)
+        return [load], self._at.builder.allocate(load, buffer)
+
+    def _from_global(self, name: str, work: TileWork) -> int:
+        """Return the DMA burst that brings a staged operand's current version, a new one if need be; else -1."""
+        staged = self._staged.get(name)
+        if staged is None:
+            return -1
+        version = self._operands[name].version
+        assert version is not None
+        if version in staged.versions:
+            return staged.versions[version]
+        route = self._at.execution.routes[name]
+        size = math.ceil(work.operand_bytes[name] * route.from_ddr) * self._at.active_cores // route.cores_sharing
+        if staged.ahead_bytes < size and staged.left_bytes:
+            fetched = min(max(self._at.burst_bytes, size - staged.ahead_bytes), staged.left_bytes)
+            load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)
+            if staged.buffer < 0:
+                whole = self._at.execution.tiling.staged[name]
+                place_there = address(self._at.execution.addresses.staged.get(name, ()), 0)
+                buffer = Buffer("global_buffer", whole, label=name, address=place_there)
+                staged.buffer = self._at.builder.allocate(load, buffer)
+            staged.left_bytes -= fetched
+            staged.ahead_bytes += fetched
+            self._last_burst[name] = load
+        staged.ahead_bytes = max(staged.ahead_bytes - size, 0)
+        staged.versions[version] = self._last_burst[name]
+        return staged.versions[version]
+
+    def _to_cores(
+        self, names: list[str], work: TileWork, one_for_all: bool, after: tuple[int, ...],
+        part: tuple[int, int] = (0, 1),
+    ) -> int:  # fmt: skip
+        """Move operands from the global buffer to the cores: each its own part, or one read for all that share it.
+
+        ``part``: which chunk of how many.
+        """
+        chunk, chunks = part
+        operands = [self._operands[name] for name in names]
+        whole = sum([self._streamed_bytes(name, work) for name in names])
+        streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
+        what = "weights" if all(operand.is_weight for operand in operands) else "tile"
+        if not one_for_all:
+            return self._at.transfer("path_load", what, _GLOBAL_TO_LOCAL, streamed, after)
+        cores = self._at.active_cores
+        sharing = min([operand.route.cores_sharing for operand in operands])
+        distinct = -(-streamed * cores // sharing)
+        return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
+
+    def _streamed_bytes(self, name: str, work: TileWork) -> int:
+        """Return what one core gets of an operand's tile."""
+        return math.ceil(work.operand_bytes[name] * self._operands[name].route.streamed)
+
+    def _allocate_operand(self, name: str, owner: int, work: TileWork) -> None:
+        """Give the operand's new version its space in the local buffers."""
+        operand, size = self._operands[name], self._streamed_bytes(name, work)
+        of_cluster = operand.route.broadcast or not self._at.view.has_global_buffer  # a unit that fills all of them
+        copies = self._at.view.cores_per_cluster if of_cluster else 1
+        slot = address(self._at.execution.addresses.operands.get(name, ()), len(operand.users) - 1)
+        operand.buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size, copies, name, slot))
+
+    def release(self) -> None:
+        """End the lives of the last versions."""
+        for operand in self._operands.values():
+            if operand.buffer >= 0 and operand.users:
+                self._at.builder.free(operand.users[-1], operand.buffer)
+        for name, weights in self._prefetched.items():
+            if weights.entry is not None:
+                weights.entry.user = self._operands[name].users[-1]
+        for name, staged in self._staged.items():
+            if staged.buffer >= 0:
+                self._at.builder.free(self._last_transfer[name], staged.buffer)

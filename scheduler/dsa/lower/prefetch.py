@@ -1,0 +1,110 @@
+"""Weights on their way ahead of the computation: through prefetch buffers in the global and the local buffers.
+
+GraphTurbo (section 4.4) fetches the weights of later layers while earlier ones compute, through "a small, fixed size of
+buffers". Such a buffer is used in turn: what comes in next waits for as much of the oldest as it needs room.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.errors import ScheduleError
+
+
+@dataclass(slots=True)
+class Entry:
+    """Bytes in a prefetch buffer; ``user`` is the last instruction that needs them, -1 while that is not known yet."""
+
+    size_bytes: int
+    user: int = -1
+
+
+class PrefetchBuffer:
+    """A fixed number of bytes that versions of weights pass through, in order.
+
+    ``channels`` transfers may be under way at once: what waits for room for one of them has to hold back those behind
+    it as well, since they believe that the room has been made.
+    """
+
+    def __init__(self, name: str, capacity_bytes: int, channels: int = 1) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._name = name
+        self._entries: deque[Entry] = deque()
+        self._used_bytes = 0
+        self._filled: deque[tuple[tuple[int, ...], tuple[int, ...]]] = deque(maxlen=channels)
+        """Transfers that filled the buffer last, once it has been full, and the users of what made room for them."""
+        self._evicted: list[int] = []
+        """Users of what made room since then."""
+        self._was_full = False
+
+    def filled_by(self, transfers: Iterable[int]) -> None:
+        """Note the transfers that bring what was let in last."""
+        self._filled.append((tuple(transfers) if self._was_full else (), tuple(self._evicted)))
+        self._evicted = []
+
+    def admit(self, size_bytes: int) -> tuple[Entry, list[int]]:
+        """Return the entry of ``size_bytes`` that come in now, and the instructions that have to end before.
+
+        Raises ``ScheduleError`` if what is in use leaves no room: the tiles were chosen too large.
+        """
+        entry = Entry(size_bytes)
+        total = self._used_bytes + size_bytes
+        waits: list[int] = []
+        in_use: list[Entry] = []
+        while total > self.capacity_bytes and self._entries:
+            old = self._entries.popleft()
+            if old.user < 0:
+                in_use.append(old)
+            else:
+                total -= old.size_bytes
+                waits.append(old.user)
+                self._was_full = True
+        self._entries.extendleft(reversed(in_use))
+        if total > self.capacity_bytes:
+            raise ScheduleError(f"{self._name} holds {self.capacity_bytes} bytes; {total} are needed at once")
+        self._entries.append(entry)
+        self._used_bytes = total
+        self._evicted.extend(waits)
+        for place, (transfers, evicted) in enumerate(self._filled):
+            oldest = not place and len(self._filled) == self._filled.maxlen
+            waits.extend(transfers if oldest else evicted)
+        return entry, waits
+
+
+@dataclass(slots=True)
+class Prefetch:
+    """The prefetch buffers of one program, and the launch of the kernel that is being written."""
+
+    local: PrefetchBuffer
+    further: PrefetchBuffer
+    """In the global buffer."""
+    launch: int = -1
+
+
+@dataclass(slots=True)
+class Burst:
+    """What one DMA transfer brings of one operand: some versions in a row."""
+
+    load: int
+    buffer: int
+    entry: Entry
+    left: int
+    """Versions of it that have not been passed on yet."""
+
+
+@dataclass(slots=True)
+class PrefetchedOperand:
+    """One operand that is fetched ahead: its current version in the local buffers, its current burst."""
+
+    versions_left: int
+    bytes_left: int
+    """For all cores together, in DDR."""
+    entry: Entry | None = None
+    burst: Burst | None = None
+
+    def take(self, size_bytes: int, versions: int) -> int:
+        """Return the bytes of DDR for ``versions`` of ``size_bytes`` together; the last ones get what is left."""
+        size_bytes = self.bytes_left if versions == self.versions_left else min(size_bytes, self.bytes_left)
+        self.versions_left -= versions
+        self.bytes_left -= size_bytes
+        return max(size_bytes, 1)

@@ -1,0 +1,138 @@
+"""The program of a schedule: launches, then layer after layer, tile after tile.
+
+Instances follow each other: a launch waits until the kernel before it has ended. Inside a layer, loads run ahead of
+computation and stores behind it, two buffers each. Where layers overlap, a tile waits only for the tiles that it reads
+of the runs that the schedule lets be at work beside it, and weights are fetched as far ahead as the prefetch buffers
+reach, though not before the kernel's launch.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from hw_models import Buffer, Instruction, Launch, Program, dsa_machine
+from hw_models.pause import collector_paused
+from scheduler.dsa.execution import network_bytes
+from scheduler.dsa.lower.emit import Emitting
+from scheduler.dsa.lower.layer import LayerEmitter, TileJobs
+from scheduler.dsa.lower.prefetch import Prefetch, PrefetchBuffer
+from scheduler.dsa.lower.tile_waits import TileWaits, WrittenRun
+from scheduler.dsa.needs import outermost_memory, output_shares
+from scheduler.dsa.schedule import Execution, LayerRun, Schedule
+from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from scheduler.program_builder import ProgramBuilder
+
+
+def lower(schedule: Schedule, view: DsaView) -> Program:
+    """Return the program of ``schedule``, which all clusters in use run.
+
+    Raises ``ScheduleError`` where the weights in flight do not fit the prefetch buffers.
+    """
+    with collector_paused():
+        return _Lowering(schedule, view).run()
+
+
+class _Lowering:
+    def __init__(self, schedule: Schedule, view: DsaView) -> None:
+        self._schedule = schedule
+        self._slices = schedule.slices
+        self._view = view
+        self._builder = ProgramBuilder()
+        self._prefetch = self._prefetch_buffers()
+        self._buffers: dict[int, int] = {}
+        """Of the slices that are stored at the moment."""
+        self._jobs: TileJobs = {}
+        self._at_work: list[WrittenRun] = []
+        self._ended: list[tuple[tuple[int, ...], WrittenRun | None]] = []
+        """Last instructions of what has to have ended, with the first run that waits for them, until that has ended."""
+        self._last_use = {number: live.stop - 1 for number, live in schedule.live_ranges.items()}
+
+    def _prefetch_buffers(self) -> Prefetch | None:
+        kept = self._schedule.prefetch
+        if kept is None:
+            return None
+        return Prefetch(
+            PrefetchBuffer("the local buffers' prefetch buffer", kept.local_bytes),
+            PrefetchBuffer("the global prefetch buffer", kept.global_bytes, self._view.spec.dma.load_channels),
+        )
+
+    def run(self) -> Program:
+        builder, number = self._builder, 0
+        for instance in self._schedule.instances:
+            if not instance.runs:
+                continue
+            builder.begin_layer()
+            launch = builder.add(
+                partial(Instruction, unit="launch", payload=Launch(), label=instance.name), "launch",
+                _exits(self._at_work), self._view.spec.launch_ps,
+            )  # fmt: skip
+            if not number:
+                size = network_bytes(self._schedule.graph, self._view.clusters)
+                builder.allocate(launch, Buffer(DDR, size, label="weights and inputs"))
+            self._at_work, self._ended = [], [((launch,), None)]
+            if self._prefetch is not None:
+                self._prefetch.launch = launch
+            for layer_run in instance.runs:
+                self._emit(layer_run, number)
+                self._release(layer_run, number)
+                number += 1
+        interleaved = self._schedule.queue_order == "list scheduling"
+        return builder.build(dsa_machine(self._view.spec), interleaved=interleaved, cluster=self._view.clusters)
+
+    def _emit(self, run: LayerRun, number: int) -> None:
+        execution = self._schedule.executions[number]
+        opened = self._begin(run, number, execution)
+        writers = {written: one for one in self._at_work for written in one.run.writes}
+        waits = TileWaits(run, execution.tiling, writers, self._slices)
+        shares = output_shares(run, self._slices)
+        emitting = Emitting(
+            self._builder, self._view, run, execution, shares, outermost_memory(shares), self._schedule.burst_bytes,
+            self._schedule.dtype,
+        )  # fmt: skip
+        first = len(self._builder)
+        self._builder.begin_layer(number)
+        emitter = LayerEmitter(emitting, self._prefetch, opened.entry, waits, self._jobs)
+        emitter.run()
+        for written in run.writes:
+            self._store(written, emitter, run.binding.cores)
+        self._builder.enter(first, opened.entry)
+        opened.exits, opened.done = self._builder.exits(first), emitter.done
+        self._at_work.append(opened)
+
+    def _begin(self, run: LayerRun, number: int, execution: Execution) -> WrittenRun:
+        """Return the run that begins now; those that have ended by then are at work no longer."""
+        opened = WrittenRun(number, run, execution.tiling)
+        ended = [one for one in self._at_work if one.number <= execution.begins_after]
+        if ended:
+            self._at_work = self._at_work[len(ended) :]
+            # whoever waits for the end of a run that had waited for others need not wait for those again
+            still = [(exits, by) for exits, by in self._ended if any(by is one for one in self._at_work)]
+            self._ended = [*still, (_exits(ended), opened)]
+        opened.entry = tuple(dict.fromkeys(position for exits, _ in self._ended for position in exits))
+        return opened
+
+    def _store(self, number: int, emitter: LayerEmitter, cores: int) -> None:
+        """Let the run's first writing instruction allocate the slice."""
+        stored = self._slices[number]
+        if stored.memory == LOCAL:
+            first, size = emitter.first_compute, stored.core_bytes
+        elif stored.memory == GLOBAL:
+            first, size = emitter.first_path_store, -(-stored.size_bytes // cores)
+        else:
+            first, size = emitter.first_dma_store, stored.size_bytes
+        buffer = Buffer(stored.memory, size, label=stored.tensor, address=stored.address)
+        self._buffers[number] = self._builder.allocate(first, buffer)
+
+    def _release(self, run: LayerRun, step: int) -> None:
+        """Free the slices that no later run reads, once all that may still read them have ended."""
+        for number in dict.fromkeys(number for held in run.reads.values() for number in held):
+            if self._last_use.get(number) != step or number not in self._buffers:
+                continue
+            readers = [one for one in self._at_work if any(number in held for held in one.run.reads.values())]
+            for position in _exits(readers):
+                self._builder.free(position, self._buffers[number])
+            del self._buffers[number]
+
+
+def _exits(runs: Iterable[WrittenRun]) -> tuple[int, ...]:
+    """Return the instructions that end ``runs``."""
+    return tuple(dict.fromkeys(position for one in runs for position in one.exits))

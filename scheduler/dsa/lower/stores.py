@@ -1,0 +1,79 @@
+"""Finished tiles on their way out: to the global buffer, and in bursts to DDR."""
+
+import math
+
+from hw_models import Buffer
+from scheduler.dsa.lower.emit import SLOTS, Emitting, address
+from scheduler.kernels.layer import TileWork
+
+
+class OutputStorer:
+    """Writes the stores of one layer run."""
+
+    def __init__(self, emitting: Emitting) -> None:
+        self._at = emitting
+        self._stored: list[int] = []
+        """Last instruction that takes each output tile out of the local buffer."""
+        self._gathered: list[tuple[int, int, int]] = []
+        """Output tiles in the global buffer that no burst has taken yet: transfer, buffer, bytes."""
+        self._sent: list[int] = []
+        """Bursts to DDR."""
+        run, tiling = emitting.run, emitting.execution.tiling
+        self._burst_room = tiling.global_buffers[-1] if tiling.global_buffers else 0
+        """Bytes of the global buffer in which a burst collects."""
+        self._tile_bytes = run.layer.tile_work(tiling.tile, tiling.depth).output_bytes * run.binding.cores
+        """Of all cores, where no edge cuts it short."""
+        self.first_path_store = -1
+        self.first_dma_store = -1
+
+    def slot(self) -> tuple[int, ...]:
+        """Return what has to end before another output tile has room."""
+        return tuple(self._stored[-SLOTS:][:1]) if len(self._stored) >= SLOTS else ()
+
+    def store(self, work: TileWork, computed: int, output: int, *, final: bool) -> None:
+        """Take the tile ``computed`` last, in buffer ``output``, where it belongs; gather tiles for DDR to bursts."""
+        at, memory = self._at, self._at.output_memory
+        if memory == "local_buffer":
+            return
+        size, cores = self._leaving(work, ("global_buffer", "ddr")), at.active_cores
+        if not at.view.has_global_buffer:
+            sent = at.transfer("dma_store", "store", ("local_buffer", "ddr"), size * cores, (computed,))
+            at.builder.free(sent, output)
+            self._stored.append(sent)
+            self._note_burst(sent)
+            return
+        moved = at.transfer("path_store", "store", ("local_buffer", "global_buffer"), size, (computed,))
+        at.builder.free(moved, output)
+        self._stored.append(moved)
+        self.first_path_store = moved if self.first_path_store < 0 else self.first_path_store
+        if memory == "ddr":
+            size = self._leaving(work, ("ddr",))
+            if not self._gathered and len(self._sent) >= SLOTS:
+                at.builder.wait(moved, (self._sent[-SLOTS],))
+            gathered = sum(gathered_bytes for _, _, gathered_bytes in self._gathered)
+            place = address(at.execution.addresses.storing, len(self._sent), gathered)
+            held = Buffer("global_buffer", size, label=f"{at.label} store", address=place)
+            buffer = at.builder.allocate(moved, held)
+            self._gathered.append((moved, buffer, size * cores))
+            gathered += size * cores
+            burst_bytes = at.execution.tiling.store_burst_bytes
+            if final or gathered >= burst_bytes or gathered + self._tile_bytes > self._burst_room:
+                self._send()
+
+    def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:
+        """Return the bytes of one core's tile that go to ``memories``."""
+        return math.ceil(work.output_bytes * sum(self._at.shares.get(memory, 0.0) for memory in memories))
+
+    def _send(self) -> None:
+        """Write the gathered tiles to DDR in one burst."""
+        total = sum(size for _, _, size in self._gathered)
+        sources = [moved for moved, _, _ in self._gathered]
+        sent = self._at.transfer("dma_store", "store", ("global_buffer", "ddr"), total, sources)
+        for _, buffer, _ in self._gathered:
+            self._at.builder.free(sent, buffer)
+        self._gathered = []
+        self._note_burst(sent)
+
+    def _note_burst(self, sent: int) -> None:
+        self._sent.append(sent)
+        self.first_dma_store = sent if self.first_dma_store < 0 else self.first_dma_store

@@ -1,0 +1,113 @@
+"""Needs of layer runs: boxes of tensors, as a whole and by core, and which share of them lies where."""
+
+from collections.abc import Mapping, Sequence
+
+from scheduler.dsa.binding import Binding, held_elsewhere, sample_cores
+from scheduler.dsa.schedule import HaloExchange, LayerRun, TensorSlice
+from scheduler.dsa.tiling.tiling import Route
+from scheduler.dsa.view import DDR, GLOBAL, LOCAL
+from scheduler.kernels.layer import DEPTH, layer_needs
+from workloads.analysis import Analysis
+from workloads.loopnest import Box, box_volume, intersect
+from workloads.regions import placed_regions
+
+
+def whole_needs(run: LayerRun) -> Mapping[str, Box]:
+    """Return the box of every tensor that ``run`` needs on all cores together."""
+    return layer_needs(run.layer, run.box)
+
+
+def core_needs(run: LayerRun, slices: Sequence[TensorSlice]) -> Mapping[int, Mapping[str, Box]]:
+    """Return by core the box of every tensor that the core's part of ``run`` needs.
+
+    A few cores stand for all where every operand lies in one slice of just the box that the run needs: parts are
+    alike then. Else every core is looked at.
+    """
+    layer, binding, needs = run.layer, run.binding, whole_needs(run)
+    aligned = all(len(held) == 1 and slices[held[0]].box == needs.get(name) for name, held in run.reads.items())
+    cores = sample_cores(binding) if aligned else tuple(range(binding.cores))
+    return layer.analysis.of(_needs_by_core, layer.ops, layer.sink.name, run.box, binding, cores)
+
+
+def _needs_by_core(
+    analysis: Analysis, ops: tuple[int, ...], sink: str, box: Box, binding: Binding, cores: tuple[int, ...]
+) -> dict[int, Mapping[str, Box]]:
+    return {core: placed_regions(analysis, ops, {sink: binding.part(box, core)}) for core in cores}
+
+
+def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
+    """Return the bytes that one core has to fetch from the local buffers of others."""
+    resident = {
+        name: [slices[number] for number in held if slices[number].memory == LOCAL] for name, held in run.reads.items()
+    }
+    resident = {name: held for name, held in resident.items() if held}
+    if not resident:
+        return 0
+    needs = core_needs(run, slices)
+    total = 0
+    for name, held in resident.items():
+        by_core = {core: need.get(name) for core, need in needs.items()}
+        elements = held_elsewhere(by_core, [(each.box, each.binding) for each in held])
+        total += elements * run.layer.graph.tensors[name].element_bytes
+    return total
+
+
+def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) -> dict[str, Route]:
+    """Return the operands that have to be brought to the local buffers, and how.
+
+    ``broadcasts``: whether one read of the global buffer can fill several local buffers.
+    """
+    layer, need = run.layer, whole_needs(run)
+    found = {}
+    for name in layer.inputs:
+        if name not in need:
+            continue
+        spread = 1
+        for dim in layer.dependencies.get(name, ()):
+            spread *= run.binding.factors[dim] if dim != DEPTH else 1
+        sharing = max(run.binding.cores // spread, 1)
+        broadcast = broadcasts and sharing > 1
+        if name not in run.reads:
+            found[name] = Route(1.0, 0.0, sharing, broadcast)
+            continue
+        held = share_by_memory([slices[number] for number in run.reads[name]], need[name])
+        route = Route(held.get(DDR, 0.0), held.get(GLOBAL, 0.0), sharing, broadcast)
+        if route.streamed:
+            found[name] = route
+    return found
+
+
+def share_by_memory(held: Sequence[TensorSlice], need: Box) -> dict[str, float]:
+    """Return which share of ``need`` the slices hold in each memory; what is needed of them is counted once."""
+    volumes: dict[str, int] = {}
+    for each in held:
+        wanted = intersect(need, each.box)
+        if wanted is not None:
+            volumes[each.memory] = volumes.get(each.memory, 0) + box_volume(wanted)
+    total = sum(volumes.values())
+    return {memory: volume / total for memory, volume in volumes.items()} if total else {}
+
+
+def output_shares(run: LayerRun, slices: Sequence[TensorSlice]) -> dict[str, float]:
+    """Return which share of what ``run`` writes goes to each memory."""
+    sizes: dict[str, int] = {}
+    for each in (slices[number] for number in run.writes):
+        sizes[each.memory] = sizes.get(each.memory, 0) + each.size_bytes
+    total = max(sum(sizes.values()), 1)
+    return {memory: size / total for memory, size in sizes.items()}
+
+
+def outermost_memory(shares: Mapping[str, float]) -> str:
+    """Return the memory furthest out that a run writes to."""
+    return next(memory for memory in (DDR, GLOBAL, LOCAL) if memory in shares)
+
+
+def exchange_rounds(core_bytes: int, cores: int, room_bytes: int) -> HaloExchange:
+    """Return in how many rounds ``cores`` exchange ``core_bytes`` each through ``room_bytes`` of the global buffer."""
+    rounds = -(-core_bytes * cores // max(room_bytes, cores))
+    return in_rounds(core_bytes, cores, rounds)
+
+
+def in_rounds(core_bytes: int, cores: int, rounds: int) -> HaloExchange:
+    """Return the exchange of ``core_bytes`` a core in so many rounds through the global buffer."""
+    return HaloExchange(core_bytes, -(-core_bytes // rounds) * cores, rounds)

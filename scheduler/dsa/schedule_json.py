@@ -1,0 +1,373 @@
+"""A schedule as JSON: written, edited by hand perhaps, and read back.
+
+The file holds what is decided. What follows from that (bytes of buffers, how often operands are loaded) is worked out
+again on reading, and the whole is checked: a schedule that cannot run is refused with what is wrong.
+"""
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from fusion.plan import FusionPlan, Group, Split
+from hw_models import HardwareError
+from scheduler.dsa.binding import Binding
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.needs import in_rounds, outermost_memory, output_shares
+from scheduler.dsa.schedule import (
+    Addresses,
+    BufferScope,
+    Execution,
+    HaloExchange,
+    Instance,
+    LayerRun,
+    PrefetchBuffers,
+    QueueOrder,
+    Schedule,
+    TensorSlice,
+    TileAddresses,
+)
+from scheduler.dsa.tiling.candidates import TileCandidates
+from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from scheduler.dsa.violations import violations
+from scheduler.errors import ScheduleError
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import box_volume
+
+FORMAT = "dsascape schedule 1"
+_MOST_NAMED = 3
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+Number = Annotated[int, Field(ge=0, lt=2**53)]
+Size = Annotated[int, Field(ge=1, lt=2**53)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Interval = Annotated[tuple[Number, Number], Field(strict=False)]
+Numbers = Annotated[tuple[Number, ...], Field(strict=False)]
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class _Record(BaseModel):
+    model_config = _STRICT
+
+
+class _Network(_Record):
+    name: str
+    batch: Size
+    """Of one cluster."""
+    operators: Number
+    dtype: str
+
+
+class _Machine(_Record):
+    kind: Literal["clustered_dsa"]
+    clusters: Size
+    cores_per_cluster: Size
+
+
+class _Split(_Record):
+    dim: Number
+    factor: Size
+
+
+class _Group(_Record):
+    operators: Numbers
+    reason: str
+    split: _Split | None
+
+
+class _Prefetch(_Record):
+    local_bytes: Number
+    global_bytes: Number
+    local_address: Number
+    global_address: Number
+
+
+class _Slice(_Record):
+    tensor: str
+    box: Annotated[tuple[Interval, ...], Field(strict=False)]
+    memory: BufferScope
+    address: Number | None
+    cores: Annotated[tuple[Size, ...], Field(strict=False)]
+    order: Numbers
+
+
+class _Route(_Record):
+    from_ddr: Share
+    from_global: Share
+    cores_sharing: Size
+    broadcast: bool
+
+
+class _Addresses(_Record):
+    """Left out, the run's tiles have no fixed place, and it has the memories to itself beside what is kept there."""
+
+    operands: dict[str, Numbers] = Field(default_factory=dict)
+    between: Numbers = ()
+    output: Numbers = ()
+    halo: Numbers = ()
+    staged: dict[str, Numbers] = Field(default_factory=dict)
+    passing: Numbers = ()
+    storing: Numbers = ()
+    sent: Numbers = ()
+
+
+class _Halo(_Record):
+    core_bytes: Number
+    rounds: Size
+
+
+class _Run(_Record):
+    number: Number
+    output: str
+    operators: Numbers
+    box: Annotated[tuple[Interval, ...], Field(strict=False)]
+    cores: Annotated[tuple[Size, ...], Field(strict=False)]
+    order: Numbers
+    reads: dict[str, Numbers]
+    writes: Numbers
+    tile: Annotated[tuple[Size, ...], Field(strict=False)]
+    tile_order: Numbers
+    depth: Size | None
+    prefetched: Names
+    staged: Names
+    store_burst_bytes: Size
+    units: Names
+    routes: dict[str, _Route]
+    halo: _Halo
+    begins_after: Annotated[int, Field(ge=-1)]
+    addresses: _Addresses = _Addresses()
+
+
+class _Instance(_Record):
+    name: str
+    group: Number
+    runs: Annotated[tuple[_Run, ...], Field(strict=False)]
+
+
+class _File(_Record):
+    format: Literal["dsascape schedule 1"]
+    network: _Network
+    machine: _Machine
+    policy: str
+    queue_order: QueueOrder
+    burst_bytes: Size
+    prefetch: _Prefetch | None
+    groups: Annotated[tuple[_Group, ...], Field(strict=False)]
+    slices: Annotated[tuple[_Slice, ...], Field(strict=False)]
+    instances: Annotated[tuple[_Instance, ...], Field(strict=False)]
+
+
+def schedule_json(schedule: Schedule) -> dict[str, Any]:
+    """Return what is written of a schedule."""
+    graph, kept, numbers = schedule.graph, schedule.prefetch, iter(range(len(schedule.runs)))
+    cores = max((run.binding.cores for run in schedule.runs), default=1)
+    found = _File(
+        format=FORMAT,
+        network=_Network(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=schedule.dtype),
+        machine=_Machine(kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores),
+        policy=schedule.policy,
+        queue_order=schedule.queue_order,
+        burst_bytes=schedule.burst_bytes,
+        prefetch=None if kept is None else _Prefetch.model_validate(_fields(kept)),
+        groups=tuple(
+            _Group(
+                operators=group.ops, reason=group.boundary_reason,
+                split=None if group.split is None else _Split.model_validate(_fields(group.split)),
+            )
+            for group in schedule.plan.groups
+        ),
+        slices=tuple(
+            _Slice(
+                tensor=each.tensor, box=each.box, memory=each.memory, address=each.address,
+                cores=each.binding.factors, order=each.binding.order,
+            )
+            for each in schedule.slices
+        ),
+        instances=tuple(
+            _Instance(
+                name=instance.name, group=instance.group,
+                runs=tuple(_run_record(schedule, run, next(numbers)) for run in instance.runs),
+            )
+            for instance in schedule.instances
+        ),
+    )  # fmt: skip
+    return found.model_dump(mode="json")
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+def _run_record(schedule: Schedule, run: LayerRun, number: int) -> _Run:
+    execution = schedule.executions[number]
+    tiling, halo = execution.tiling, execution.exchange
+    return _Run(
+        number=number, output=run.layer.sink.name, operators=run.layer.ops, box=run.box, cores=run.binding.factors,
+        order=run.binding.order, reads=dict(run.reads), writes=run.writes, tile=tiling.tile, tile_order=tiling.order,
+        depth=tiling.depth, prefetched=tuple(tiling.prefetched), staged=tuple(tiling.staged),
+        store_burst_bytes=tiling.store_burst_bytes, units=execution.units,
+        routes={name: _Route.model_validate(_fields(route)) for name, route in execution.routes.items()},
+        halo=_Halo(core_bytes=halo.core_bytes, rounds=halo.rounds), begins_after=execution.begins_after,
+        addresses=_Addresses.model_validate(_fields(execution.addresses)),
+    )  # fmt: skip
+
+
+def read_schedule(data: object, costs: DsaCosts) -> Schedule:
+    """Return the schedule that `schedule_json` has written about the network of ``costs``.
+
+    Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run: the message
+    names what is wrong with it.
+    """
+    try:
+        file = _File.model_validate(data)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ScheduleError(f"schedule: {where}: {first['msg']}") from error
+    schedule = _Reader(file, costs).schedule()
+    broken = list(dict.fromkeys(violations(schedule, costs.view)))
+    if broken:
+        more = f"; and {len(broken) - _MOST_NAMED} more" if len(broken) > _MOST_NAMED else ""
+        raise ScheduleError(f"schedule: {'; '.join(broken[:_MOST_NAMED])}{more}")
+    return schedule
+
+
+class _Reader:
+    """Builds a schedule from a file; refuses what names things that the network or the machine does not have."""
+
+    def __init__(self, file: _File, costs: DsaCosts) -> None:
+        self._file = file
+        self._costs = costs
+        self._graph = costs.analysis.graph
+
+    def schedule(self) -> Schedule:
+        file, view = self._file, self._costs.view
+        self._same("network.name", file.network.name, self._graph.name)
+        self._same("network.batch (of one cluster)", file.network.batch, self._graph.batch)
+        self._same("network.operators", file.network.operators, len(self._graph.ops))
+        self._same("network.dtype", file.network.dtype, self._costs.dtype)
+        self._same("machine.clusters", file.machine.clusters, view.clusters)
+        if file.machine.cores_per_cluster > view.cores_per_cluster:
+            self._same("machine.cores_per_cluster", file.machine.cores_per_cluster, view.cores_per_cluster)
+        slices = tuple(self._slice(each, number) for number, each in enumerate(file.slices))
+        instances: list[Instance] = []
+        executions: list[Execution] = []
+        for instance in file.instances:
+            runs = []
+            for record in instance.runs:
+                where = f"run {record.number} ({record.output})"
+                if record.number != len(executions):
+                    raise ScheduleError(f"schedule: {where}: is run {len(executions)} in the order of the file")
+                try:
+                    run = self._run(record, len(slices))
+                    runs.append(run)
+                    executions.append(self._execution(record, run, slices))
+                except (ScheduleError, HardwareError) as error:
+                    raise ScheduleError(f"schedule: {where}: {error}") from error
+            if instance.group >= len(file.groups):
+                raise ScheduleError(f"schedule: instance {instance.name!r} is of group {instance.group}; there is none")
+            instances.append(Instance(instance.name, instance.group, tuple(runs)))
+        prefetch = None if file.prefetch is None else PrefetchBuffers(**file.prefetch.model_dump())
+        return Schedule(
+            self._plan(), tuple(instances), slices, self._costs.dtype, view.clusters, tuple(executions), prefetch,
+            file.burst_bytes, file.queue_order, file.policy,
+        )  # fmt: skip
+
+    def _same(self, what: str, has: object, needs: object) -> None:
+        if has != needs:
+            raise ScheduleError(f"schedule: {what} is {has}; the run has {needs}")
+
+    def _plan(self) -> FusionPlan:
+        groups = []
+        for number, group in enumerate(self._file.groups):
+            self._known_operators(group.operators, f"schedule: groups.{number}")
+            split = None if group.split is None else Split(group.split.dim, group.split.factor)
+            groups.append(Group(group.operators, group.reason, split))
+        return FusionPlan(self._graph, tuple(groups))
+
+    def _known_operators(self, operators: tuple[int, ...], where: str) -> None:
+        for position in operators:
+            if position >= len(self._graph.ops):
+                raise ScheduleError(f"{where}: there is no operator {position}; there are {len(self._graph.ops)}")
+
+    def _slice(self, record: _Slice, number: int) -> TensorSlice:
+        where = f"schedule: slices.{number} ({record.tensor})"
+        tensor = self._graph.tensors.get(record.tensor)
+        if tensor is None:
+            raise ScheduleError(f"{where}: the network has no such tensor")
+        self._in_shape(record.box, tensor.shape, where)
+        binding = _binding(record.cores, record.order, len(tensor.shape), where)
+        size_bytes = box_volume(record.box) * tensor.element_bytes
+        return TensorSlice(record.tensor, record.box, record.memory, binding, size_bytes, record.address)
+
+    def _in_shape(self, box: tuple[tuple[int, int], ...], shape: tuple[int, ...], where: str) -> None:
+        if len(box) != len(shape) or any(not lo < hi <= size for (lo, hi), size in zip(box, shape, strict=False)):
+            raise ScheduleError(f"{where}: box {list(map(list, box))} is no part of shape {list(shape)}")
+
+    def _run(self, record: _Run, slices: int) -> LayerRun:
+        self._known_operators(record.operators, "operators")
+        if not record.operators or list(record.operators) != sorted(set(record.operators)):
+            raise ScheduleError("operators: needs some, ascending")
+        layer = Layer(self._graph, record.operators, self._costs.analysis)
+        if record.output != layer.sink.name:
+            raise ScheduleError(f"output is {record.output!r}; its operators end with {layer.sink.name!r}")
+        self._in_shape(record.box, layer.sink.shape, "box")
+        for number in (*record.writes, *(number for held in record.reads.values() for number in held)):
+            if number >= slices:
+                raise ScheduleError(f"there is no slice {number}; there are {slices}")
+        for name in record.reads:
+            if name not in layer.inputs:
+                raise ScheduleError(f"reads: {name!r} is no input; inputs are {', '.join(layer.inputs)}")
+        binding = _binding(record.cores, record.order, len(record.box), "cores")
+        return LayerRun(layer, record.box, binding, dict(record.reads), record.writes)
+
+    def _execution(self, record: _Run, run: LayerRun, slices: tuple[TensorSlice, ...]) -> Execution:
+        routes = {name: Route(**route.model_dump()) for name, route in record.routes.items()}
+        exchange = HaloExchange(record.halo.core_bytes)
+        if record.halo.core_bytes and self._costs.view.global_buffer_bytes:
+            exchange = in_rounds(record.halo.core_bytes, run.binding.cores, record.halo.rounds)
+        places = record.addresses
+        addresses = TileAddresses(**{name: _plain(getattr(places, name)) for name in _Addresses.model_fields})
+        return Execution(
+            routes, record.units, self._tiling(record, run, routes, slices), exchange, addresses, record.begins_after
+        )
+
+    def _tiling(
+        self, record: _Run, run: LayerRun, routes: dict[str, Route], slices: tuple[TensorSlice, ...]
+    ) -> Tiling:
+        part = run.binding.part_extents(run.extents)
+        if len(record.tile) != len(part) or any(tile > whole for tile, whole in zip(record.tile, part, strict=False)):
+            raise ScheduleError(f"tile {list(record.tile)} is larger than a core's part {list(part)}")
+        if sorted(record.tile_order) != list(range(len(part))):
+            raise ScheduleError(f"tile_order {list(record.tile_order)} is no order of {len(part)} dimensions")
+        operands = run.layer.tile_work(run.extents).operand_bytes
+        for name in routes:
+            if name not in operands:
+                raise ScheduleError(f"routes: {name!r} is not read; read are {', '.join(operands)}")
+        if len(record.units) != len(run.layer.tile_work(part).nests):
+            raise ScheduleError(f"units has {len(record.units)}; needs {len(run.layer.tile_work(part).nests)}")
+        for unit in record.units:
+            if unit not in self._costs.view.spec.units:
+                raise ScheduleError(f"units: there is no {unit!r}; known: {', '.join(self._costs.view.spec.units)}")
+        kept = self._file.prefetch
+        request = TileRequest(
+            layer=run.layer, box=run.extents, part=part, cores=run.binding.cores, units=record.units, routes=routes,
+            output_memory=outermost_memory(output_shares(run, slices)) if run.writes else "local_buffer",
+            local_gaps=(), global_gaps=(), dtype=self._costs.dtype,
+            prefetch=None if kept is None else (kept.local_bytes, kept.global_bytes),
+        )  # fmt: skip
+        candidates = TileCandidates(request, self._costs.view, self._costs.known.unit_times)
+        if record.depth is not None and record.depth > candidates.depth_extent:
+            raise ScheduleError(f"depth {record.depth} is more than the {candidates.depth_extent} that there are")
+        cut = record.tile, record.depth, record.tile_order
+        return candidates.decided(cut, record.prefetched, record.staged, record.store_burst_bytes)
+
+
+def _plain(places: dict[str, Addresses] | Addresses) -> Any:
+    return dict(places) if isinstance(places, dict) else places
+
+
+def _binding(factors: tuple[int, ...], order: tuple[int, ...], rank: int, where: str) -> Binding:
+    if len(factors) != rank or sorted(order) != list(range(rank)):
+        raise ScheduleError(f"{where}: cores {list(factors)} in order {list(order)} do not bind {rank} dimensions")
+    return Binding(factors, order)

@@ -1,0 +1,57 @@
+"""Tiles for each layer run of a schedule; equal layers in equal places are searched once.
+
+First the tiles are sought that would be best with the buffers to themselves, which depends on the layer alone. Only
+where they do not fit beside what else is kept, a search for just that room follows.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from scheduler.dsa.allocation import fit
+from scheduler.dsa.tiling.candidates import UnitTimes
+from scheduler.dsa.tiling.search import TilingError, choose_tiling
+from scheduler.dsa.tiling.tiling import TileRequest, Tiling
+from scheduler.dsa.view import DsaView
+from scheduler.errors import ScheduleError
+from workloads.analysis import Table
+
+_MOST_TILINGS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTilings:
+    """Tilings that have been found for one machine, whatever the network, and times of its units; bounded."""
+
+    tilings: Table[Tiling] = field(default_factory=lambda: Table(_MOST_TILINGS))
+    unit_times: UnitTimes = field(default_factory=Table)
+
+
+@dataclass(frozen=True, slots=True)
+class TileChooser:
+    """Finds tilings on a machine whose buffers leave ``local_bytes`` and ``global_bytes`` where nothing is kept."""
+
+    view: DsaView
+    local_bytes: int
+    global_bytes: int
+    known: KnownTilings
+
+    def choose(self, request: TileRequest) -> Tiling:
+        """Return the tiling for ``request``; raise ``ScheduleError`` if not even the smallest tile fits."""
+        try:
+            alone = self._found(replace(request, local_gaps=(self.local_bytes,), global_gaps=(self.global_bytes,)))
+            fits = fit(alone.local_buffers, request.local_gaps) and fit(alone.global_buffers, request.global_gaps)
+            tiling = alone if fits else self._found(request)
+        except TilingError as error:
+            raise ScheduleError(f"{request.layer.graph.name}: {error}") from error
+        names = tuple(request.routes)  # of this layer: the tiling may have been found for an equal one
+        return tiling if tuple(tiling.loads) == names else tiling.with_names(names)
+
+    def _found(self, request: TileRequest) -> Tiling:
+        layer, routes = request.layer, request.routes
+        ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
+        rest = (
+            request.box, request.part, request.cores, request.units, request.output_memory, request.local_gaps,
+            request.global_gaps, request.prefetch, request.overlaps, request.paper_tiles, request.dtype,
+            self.view.ddr_bytes_per_ps,
+        )  # fmt: skip
+        key = (layer.signature, ways, rest)
+        return self.known.tilings.get(key, lambda: choose_tiling(request, self.view, self.known.unit_times))

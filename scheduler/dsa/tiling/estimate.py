@@ -1,0 +1,99 @@
+"""The estimate of a layer's time with given tiles, before it is simulated: the machine's pipeline in closed form.
+
+The slowest of DMA, on-chip path, broadcast and compute units sets the pace; the first load, one tile's computation and
+the last store stand alone. Only the search for tiles uses this; every reported time is simulated.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.dsa.tiling.tiling import TileRequest
+from scheduler.dsa.view import DsaView
+from scheduler.kernels.layer import TileWork
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Tiles to be judged: the work of one, how often each operand is loaded, where operands wait meanwhile."""
+
+    work: TileWork
+    unit_ps: Sequence[int]
+    """Time of every unit of a core at work for one tile."""
+    loads: Mapping[str, int]
+    staged: Mapping[str, int]
+    prefetched: Container[str]
+    distinct: Mapping[str, int]
+    """Bytes of each operand that come from DDR at least once, for all cores."""
+    tiles: int
+    depth_steps: int
+
+    @property
+    def passes(self) -> int:
+        """Times that the units work on a tile."""
+        return max(self.tiles * self.depth_steps, 1)
+
+
+@dataclass(slots=True)
+class _Loads:
+    """Time of the loading stages, and of the first tile's loads alone."""
+
+    ddr_bytes: float = 0.0
+    ddr_starts: float = 0.0
+    path_ps: float = 0.0
+    broadcast_ps: float = 0.0
+    first_ps: float = 0.0
+
+
+def estimate_ps(request: TileRequest, choice: Choice, view: DsaView) -> float:
+    """Return the layer's estimated time in picoseconds."""
+    loads = _loads(request, choice, view)
+    load_ps = loads.ddr_bytes / view.ddr_bytes_per_ps + loads.ddr_starts * view.dma_startup_ps
+    store_bytes = float(choice.work.output_bytes * request.cores)
+    path_ps, store_ps, last_ps, stored_bytes = loads.path_ps, 0.0, 0.0, 0.0
+    if request.output_memory != "local_buffer":
+        once = store_bytes / view.path_bytes_per_ps + view.path_startup_ps
+        path_ps += once * choice.tiles
+        last_ps = once
+    if request.output_memory == "ddr":
+        stored_bytes = store_bytes * choice.tiles
+        bursts = max(min(choice.tiles, stored_bytes / view.burst_bytes), 1.0)
+        store_ps = stored_bytes / view.ddr_bytes_per_ps + bursts * view.dma_startup_ps
+        last_ps += store_ps / bursts
+    ddr_ps = (loads.ddr_bytes + stored_bytes) / view.ddr_bytes_per_ps
+    stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *(once * choice.passes for once in choice.unit_ps)]
+    slowest = max(*stages, ddr_ps)
+    first_ps = loads.first_ps + view.dma_startup_ps * bool(loads.ddr_starts)
+    one_ps = sum(choice.unit_ps) + last_ps
+    paced_ps = slowest * (1 - 1 / choice.passes) + view.tuning.hidden_cost * (sum(stages) - slowest)
+    return paced_ps + first_ps + one_ps
+
+
+def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
+    total = _Loads()
+    for name, times in choice.loads.items():
+        route = request.routes[name]
+        tile_bytes = choice.work.operand_bytes[name] * request.cores / route.cores_sharing
+        moved = tile_bytes * route.streamed
+        exposed = 1.0
+        if request.prefetch is not None and name in choice.prefetched:
+            held = 2 * choice.work.operand_bytes[name] / max(request.prefetch[0], 1)
+            exposed = min(held, 1.0)  # what takes half of the prefetch buffer or more keeps others from coming in time
+        if route.broadcast:
+            once = moved / view.broadcast_bytes_per_ps + view.path_startup_ps
+            total.broadcast_ps += times * once
+        else:
+            once = moved / view.path_bytes_per_ps + view.path_startup_ps
+            total.path_ps += times * once
+        total.first_ps += once * exposed
+        if request.prefetch is not None and name not in choice.prefetched and route.from_ddr:
+            total.first_ps += choice.distinct[name] / view.ddr_bytes_per_ps  # nothing of it comes ahead
+        if name in choice.staged:
+            whole = choice.staged[name]
+            total.ddr_bytes += whole
+            total.ddr_starts += max(whole / view.burst_bytes, 1.0)
+            total.first_ps += min(max(tile_bytes, view.burst_bytes), whole) / view.ddr_bytes_per_ps
+        elif route.from_ddr:
+            total.ddr_bytes += tile_bytes * times * route.from_ddr
+            total.ddr_starts = max(total.ddr_starts, times)
+            total.first_ps += tile_bytes * route.from_ddr / view.ddr_bytes_per_ps * exposed
+    return total

@@ -1,0 +1,166 @@
+"""Tiles of a layer on one core: small enough for the local buffer, in an order that reloads little.
+
+A tile halves each dimension of a core's part some number of times. The search halves what helps most until the tile
+fits, then climbs: halve one dimension, double one, or trade one for another, while the estimated time falls. Where that
+ends with many tiles it is done again from a part that is cut along its depth, and the better is taken. The estimate is
+the pipeline of the machine: the slowest of DMA, on-chip path and compute units sets the pace, the first load and the
+last store stand alone.
+
+On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from scheduler.dsa.binding import divisors
+from scheduler.dsa.tiling.candidates import TileCandidates, UnitTimes
+from scheduler.dsa.tiling.tiling import TileRequest, Tiling
+from scheduler.dsa.view import DsaView
+from scheduler.errors import ScheduleError
+
+_TILED_DIMS = 2
+"""Dimensions that GraphTurbo's text tiles: the two outermost."""
+
+
+class TilingError(ScheduleError):
+    """A layer of which not even the smallest tile fits."""
+
+
+def choose_tiling(request: TileRequest, view: DsaView, unit_times: UnitTimes) -> Tiling:
+    """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
+
+    Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster.
+    """
+    if request.paper_tiles:
+        for asked in (request, replace(request, prefetch=None)):
+            found = paper_tiling(asked, view, unit_times)
+            if found is not None:
+                return found
+    if request.prefetch is None:
+        return _Search(request, view, unit_times).run()
+    try:
+        through = _Search(request, view, unit_times).run()
+    except TilingError:
+        return _Search(replace(request, prefetch=None), view, unit_times).run()
+    if through.passes <= view.tuning.most_tiles:
+        return through
+    try:
+        around = _Search(replace(request, prefetch=None), view, unit_times).run()
+    except TilingError:
+        return through
+    return around if around.estimate_ps < view.tuning.around_prefetch * through.estimate_ps else through
+
+
+def paper_tiling(request: TileRequest, view: DsaView, unit_times: UnitTimes) -> Tiling | None:
+    """Return GraphTurbo's tiles (section 4.1); None if they do not fit however small.
+
+    The two outermost dimensions of the layer's output are tiled, each by the largest divisor of its extent with which
+    everything fits, the outermost first; no other dimension is, nor the depth.
+    """
+    candidates = TileCandidates(request, view, unit_times)
+    tile = list(request.part)
+    for dim in request.layer.sink.order[:_TILED_DIMS]:
+        for size in divisors(request.part[dim]):
+            tile[dim] = size
+            tiling = candidates.tiling(tuple(tile), None)
+            if candidates.fits(tiling):
+                return tiling
+    return None
+
+
+_Halvings = tuple[int, ...]
+"""How often each sink dimension is halved; the last entry is the depth."""
+
+
+class _Search:
+    def __init__(self, request: TileRequest, view: DsaView, unit_times: UnitTimes) -> None:
+        self._request = request
+        self._tuning = view.tuning
+        self._candidates = TileCandidates(request, view, unit_times)
+        self._extents = (*request.part, self._candidates.depth_extent)
+        self._limits = tuple(max(size - 1, 0).bit_length() for size in self._extents)
+        self._found: dict[_Halvings, Tiling] = {}
+        self._fits = self._candidates.fits
+
+    def run(self) -> Tiling:
+        whole: _Halvings = (0,) * len(self._limits)
+        best = self._from(whole)
+        depth_halvings = self._tuning.depth_halvings
+        if best.passes > self._tuning.most_tiles and self._limits[-1] > depth_halvings:
+            # little room: small products may do better than thin ones
+            other = self._from((*whole[:-1], depth_halvings))
+            best = min(best, other, key=lambda tiling: tiling.estimate_ps)
+        pipelined = [t for t in self._in_memory_order() if t.estimate_ps * self._tuning.overlapped < best.estimate_ps]
+        return pipelined[-1] if pipelined else best  # the finest: the next layer begins the sooner
+
+    def _from(self, current: _Halvings) -> Tiling:
+        """Return what is found from ``current`` on: halved until it fits, then changed as long as that helps."""
+        best = self._tiling(current)
+        while not self._fits(best):
+            options = [h for h in self._halved(current) if self._tiling(h).tile_bytes < best.tile_bytes]
+            if not options:
+                raise TilingError(self._candidates.shortage(best))
+            before = best
+            current = min(options, key=lambda h: (self._price(self._tiling(h), before), h))
+            best = self._tiling(current)
+        tight = any(current)
+        for _ in range(self._tuning.most_climbs):
+            most = max(self._tuning.most_tiles, best.passes)
+            near = (h for h in self._neighbours(current, trades=tight) if self._count(h) <= most)
+            options = [h for h in near if self._fits(self._tiling(h))]
+            if not options:
+                break
+            candidate = min(options, key=lambda h: (self._tiling(h).estimate_ps, h))
+            if self._tiling(candidate).estimate_ps >= best.estimate_ps * self._tuning.worthwhile:
+                break
+            current, best = candidate, self._tiling(candidate)
+        return best
+
+    def _in_memory_order(self) -> Iterator[Tiling]:
+        """Yield tilings that cut the output from the outermost dimension inwards and load everything once.
+
+        Their tiles are complete one after the other, in the order in which the next layer reads them.
+        """
+        halvings = [0] * len(self._limits)
+        for dim in self._request.layer.sink.order if self._request.overlaps else ():
+            while halvings[dim] < self._limits[dim]:
+                halvings[dim] += 1
+                tiling = self._tiling(tuple(halvings))
+                if max(tiling.loads.values(), default=1) > 1 or tiling.passes > self._tuning.most_tiles:
+                    return
+                if self._fits(tiling):
+                    yield tiling
+
+    @staticmethod
+    def _price(option: Tiling, before: Tiling) -> float:
+        """Return time lost per byte saved: the price of fitting."""
+        return (option.estimate_ps - before.estimate_ps) / (before.tile_bytes - option.tile_bytes)
+
+    def _halved(self, halvings: _Halvings) -> Iterator[_Halvings]:
+        for place, limit in enumerate(self._limits):
+            if halvings[place] < limit:
+                yield (*halvings[:place], halvings[place] + 1, *halvings[place + 1 :])
+
+    def _doubled(self, halvings: _Halvings) -> Iterator[_Halvings]:
+        for place, times in enumerate(halvings):
+            for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: an operand may stay from there on only
+                yield (*halvings[:place], fewer, *halvings[place + 1 :])
+
+    def _neighbours(self, halvings: _Halvings, *, trades: bool) -> Iterator[_Halvings]:
+        yield from self._halved(halvings)
+        for doubled in self._doubled(halvings) if trades else ():
+            yield doubled
+            yield from (trade for trade in self._halved(doubled) if trade != halvings)
+
+    def _count(self, halvings: _Halvings) -> int:
+        """Return how many tiles ``halvings`` make."""
+        tiles = 1
+        for size, times in zip(self._extents, halvings, strict=True):
+            tiles *= -(-size // -(-size >> times))
+        return tiles
+
+    def _tiling(self, halvings: _Halvings) -> Tiling:
+        if halvings not in self._found:
+            *tile, depth = (-(-size >> times) for size, times in zip(self._extents, halvings, strict=True))
+            self._found[halvings] = self._candidates.tiling(tuple(tile), depth if halvings[-1] else None)
+        return self._found[halvings]

@@ -1,0 +1,81 @@
+"""The tuned numbers of the DSA's scheduler, all in one place.
+
+None of them describes a machine, and none comes from a paper: they are where the scheduler stops searching, rounds, or
+sets room aside. ``--set tuning.NAME=VALUE`` changes one, and an experiment sweeps it like a value of the machine.
+"""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Factor = Annotated[float, Field(gt=0, le=1)]
+Few = Annotated[int, Field(ge=1, le=1024)]
+
+
+def _listed(value: object) -> object:
+    """Take a list apart that the command line has as one word."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
+Headrooms = Annotated[
+    tuple[Annotated[float, Field(ge=-1, lt=1)], ...], Field(min_length=1, max_length=32), BeforeValidator(_listed)
+]
+
+
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
+class DsaTuning:
+    """Numbers that planning, tiling and placement on a clustered DSA use. Shares are fractions of one."""
+
+    # Which plan of GraphTurbo's is taken
+    grouping_headrooms: Headrooms = (0.0, 0.15, 0.3, 0.4, -0.25)
+    """Shares of the local buffers that grouping leaves free, tried in turn, each with instances and without; the plan
+    whose traffic and launches take least time is taken. Algorithm 1's footprint is that of one instance: it lacks the
+    outputs of others that wait beside it, halos, and parts that do not divide evenly; it has in full what may be
+    spilled; and it does not know what a launch costs."""
+    near_least: Annotated[float, Field(ge=1, le=100)] = 1.1
+    """A plan that takes at most this times the least that any takes is not improved upon."""
+
+    # Where tensors live
+    outputs_share_of_global_buffer: Share = 0.6
+    """Part of the global buffer that outputs may take; the rest is for tiles and weights on their way through it."""
+    most_exchanged: Share = 0.5
+    """Part of what a core needs of a tensor that may come from other cores' local buffers; with more, the tensor goes
+    to the global buffer."""
+    prefetch_share_of_weight_window: Share = 0.6
+    """Part of the local buffer's weight window that is prefetch buffer; tiles take the rest."""
+    prefetch_share_of_global_buffer: Share = 0.25
+    """Part of the global buffer that is prefetch buffer."""
+    most_layers_at_work: Few = 3
+    """Layers of a kernel that may be at work while the next one begins."""
+
+    # Free space that tiles are chosen for
+    gap_steps: Few = 64
+    """Free gaps of the local buffer are rounded down to this fraction of it, so that like layers find like tiles."""
+    most_gaps: Few = 3
+    """Gaps between tensors that tiles use; more of them fit little more, and make alike layers differ."""
+
+    # The search for tiles
+    most_tiles: Few = 8
+    """Per core and layer, unless the local buffer forces more: beyond it overlap gains nothing and simulation costs."""
+    most_climbs: Few = 12
+    """Steps of the search once a tile fits."""
+    worthwhile: Factor = 0.99
+    """A step has to bring the estimated time down to this share."""
+    around_prefetch: Factor = 0.8
+    """Weights go around the prefetch buffers only if that brings a layer's estimated time down to this share: the
+    estimate does not see the other layers."""
+    depth_halvings: Few = 3
+    """How often the depth is halved to begin with, where the search from the whole part ends with many tiles."""
+    overlapped: Factor = 0.8
+    """Share of its time that a layer counts for whose tiles follow each other as its output does in memory: other
+    layers compute meanwhile, which the estimate does not see."""
+    hidden_cost: Share = 0.1
+    """Share of the faster stages' time that counts all the same: overlap is never perfect."""
+
+    # Bursts of the DMA
+    burst_startups: Few = 8
+    """DMA bursts last this many start-ups."""
+    store_bursts: Few = 8
+    """Bursts of output tiles that the free part of the global buffer holds at least: they shrink where it is small."""

@@ -1,0 +1,104 @@
+"""A clustered DSA as its scheduler sees it: sizes, rates of one cluster when all run, start-up times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hw_models import ClusteredDsa
+from hw_models.quantities import PS_PER_S
+from scheduler.dsa.tuning import DsaTuning
+
+LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
+
+
+@dataclass(frozen=True)
+class DsaView:
+    """A machine of which ``clusters`` are in use, and the numbers that its scheduler is tuned with."""
+
+    spec: ClusteredDsa
+    clusters: int
+    tuning: DsaTuning = field(default_factory=DsaTuning)
+
+    @property
+    def cores_per_cluster(self) -> int:
+        return self.spec.cores_per_cluster
+
+    @property
+    def local_buffer_bytes(self) -> int:
+        """Of one core."""
+        return self.spec.local_buffer.capacity_bytes
+
+    @cached_property
+    def global_buffer_bytes(self) -> int:
+        """Of one cluster; zero where there is none."""
+        return 0 if self.spec.global_buffer is None else self.spec.global_buffer.capacity_bytes
+
+    @property
+    def has_global_buffer(self) -> bool:
+        return self.spec.global_buffer is not None
+
+    @property
+    def weight_window_bytes(self) -> int:
+        """Local buffer set aside for weights and tiles passing through."""
+        return int(self.spec.local_buffer.capacity_bytes * self.spec.local_buffer.weight_window)
+
+    @property
+    def path_startup_bytes(self) -> int:
+        """What a core's on-chip path would move while it starts up: smaller transfers mostly start up."""
+        path = self.spec.on_chip_path
+        return int(path.startup_ps * path.bandwidth_bytes_per_s // PS_PER_S)
+
+    @cached_property
+    def ddr_bytes_per_ps(self) -> float:
+        """A cluster's share of DDR, or of its DMA if that is less."""
+        share = self.spec.ddr.sustained_bytes_per_s / self.clusters
+        return min(share, self.spec.dma.load.bandwidth_bytes_per_s * self.spec.dma.load_channels) / PS_PER_S
+
+    @cached_property
+    def path_bytes_per_ps(self) -> float:
+        """Between the global buffer and all local buffers of the cluster."""
+        paths = self.spec.on_chip_path.bandwidth_bytes_per_s * self.spec.cores_per_cluster
+        if self.spec.global_buffer is not None:
+            paths = min(paths, self.spec.global_buffer.bandwidth_bytes_per_s)
+        return paths / PS_PER_S
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether one read of the global buffer can fill several local buffers."""
+        return self.spec.on_chip_path.broadcast
+
+    @cached_property
+    def broadcast_bytes_per_ps(self) -> float:
+        """Of one broadcast."""
+        return min(self.spec.on_chip_path.bandwidth_bytes_per_s / PS_PER_S, self.path_bytes_per_ps)
+
+    @property
+    def dma_startup_ps(self) -> int:
+        """Of one transfer."""
+        return self.spec.dma.load.startup_ps
+
+    @property
+    def path_startup_ps(self) -> int:
+        """Of one transfer."""
+        return self.spec.on_chip_path.startup_ps
+
+    @cached_property
+    def burst_bytes(self) -> int:
+        """Size of a DMA burst that makes its start-up small."""
+        return max(int(self.tuning.burst_startups * self.dma_startup_ps * self.ddr_bytes_per_ps), 1)
+
+    @cached_property
+    def _channels(self) -> Mapping[str, tuple[int, float]]:
+        """Per unit that moves data: its start-up, and the bytes per picosecond when all clusters load."""
+        dma, path = self.spec.dma, self.spec.on_chip_path
+        on_chip = path.startup_ps, path.bandwidth_bytes_per_s / PS_PER_S
+        return {
+            "dma_load": (dma.load.startup_ps, self.ddr_bytes_per_ps),
+            "dma_store": (dma.store.startup_ps, self.ddr_bytes_per_ps),
+            "path_load": on_chip, "path_store": on_chip, "broadcast": on_chip,
+        }  # fmt: skip
+
+    def transfer_ps(self, unit: str, size_bytes: int) -> int:
+        """Return the time of one transfer on ``unit`` when nothing else is in its way."""
+        startup_ps, bytes_per_ps = self._channels[unit]
+        return startup_ps + int(size_bytes / bytes_per_ps)

@@ -1,0 +1,120 @@
+"""Loop nests in a form that answers fast for many tiles; the answers are those of `LoopNest`, and tested to be.
+
+A search for tiles asks thousands of times how much a tile reads and computes. Almost every tensor dimension is
+addressed by one loop of stride one; those are looked up in a row, only the rest goes through the access maps.
+"""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+from workloads.loopnest import Access, Extents, LoopNest, Operations, mapping_of
+
+LoopRole = Literal["rows", "columns", "depth", "count"]
+
+
+class CompiledAccess:
+    """One tensor's access: the loop per dimension where it is plain."""
+
+    __slots__ = ("_access", "_plain", "tensor")
+
+    def __init__(self, access: Access) -> None:
+        self.tensor = access.tensor
+        self._access = access
+        self._plain: list[tuple[int, int]] | None = []
+        for index, size in zip(access.indices, access.shape, strict=True):
+            one_loop = len(index.terms) == 1 and index.terms[0][1] == 1
+            if not one_loop or index.opaque or index.divisor != 1 or index.window != 1:
+                self._plain = None
+                break
+            self._plain.append((index.terms[0][0], size))
+
+    def extents(self, loop_extents: Sequence[int]) -> Extents:
+        """Return `Access.extents`."""
+        if self._plain is None:
+            return self._access.extents(loop_extents)
+        return tuple([min(loop_extents[loop], size) for loop, size in self._plain])
+
+
+class CompiledNest:
+    """One nest: its accesses, its share of executed iterations, what its loops are to a matrix engine."""
+
+    __slots__ = (
+        "_counted",
+        "_full",
+        "_per_iteration",
+        "_share",
+        "_single",
+        "contraction",
+        "internal",
+        "is_view",
+        "nest",
+        "reads",
+        "roles",
+        "target",
+    )
+
+    def __init__(self, nest: LoopNest, internal: bool, is_view: bool = False) -> None:
+        self.nest = nest
+        self.is_view = is_view
+        self.internal = internal
+        self.target = nest.write.tensor
+        self.reads = [CompiledAccess(read) for read in nest.reads]
+        self.contraction = mapping_of(nest) == "contraction"
+        self.roles = loop_roles(nest)
+        self._full = [loop.extent for loop in nest.loops]
+        terms = [index.terms for index in nest.write.indices]
+        simple = all((len(t) == 1 and t[0][1] == 1) or not t for t in terms)
+        self._single = [t[0][0] if t else -1 for t in terms] if simple else None
+        self._counted = [position for position, loop in enumerate(nest.loops) if not loop.reduction]
+        self._share = nest.executed_share if nest.per_iteration else Fraction(1)
+        self._per_iteration = bool(nest.per_iteration)
+
+    def loop_extents(self, tile: Sequence[int]) -> list[int]:
+        """Return `LoopNest.loop_extents_for`."""
+        if self._single is None:
+            return self.nest.loop_extents_for(tile)
+        extents = self._full.copy()
+        for loop, wanted in zip(self._single, tile, strict=True):
+            if loop >= 0 and wanted < extents[loop]:
+                extents[loop] = wanted
+        return extents
+
+    def operations(self, extents: Sequence[int]) -> Operations:
+        """Return `LoopNest.operations`."""
+        nest = self.nest
+        outputs = math.prod([extents[position] for position in self._counted])
+        last = nest.per_output
+        if not self._per_iteration:
+            return Operations(last.macs * outputs, last.simple * outputs, last.special * outputs)
+        share, each = self._share, nest.per_iteration
+        times = math.prod(extents) * share.numerator // share.denominator
+        return Operations(
+            each.macs * times + last.macs * outputs,
+            each.simple * times + last.simple * outputs,
+            each.special * times + last.special * outputs,
+        )
+
+
+def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
+    """Return what each loop of a product of two operands is to a matrix engine; None if it is not such a product.
+
+    rows: in the first operand and the output; columns: in the second and the output; depth: in both operands only;
+    count: in all three, or in one operand alone (as separate products).
+    """
+    if len(nest.reads) < 2 or not nest.per_iteration.macs:  # noqa: PLR2004 - a product has two factors
+        return None
+    left, right = nest.reads[0], nest.reads[1]
+    roles: list[LoopRole] = []
+    for position, loop in enumerate(nest.loops):
+        in_left, in_right = left.uses(position), right.uses(position)
+        if loop.reduction:
+            roles.append("depth")
+        elif in_left and not in_right:
+            roles.append("rows")
+        elif in_right and not in_left:
+            roles.append("columns")
+        else:
+            roles.append("count")
+    return tuple(roles)

@@ -1,0 +1,214 @@
+"""Layers, and the work of their tiles: bytes of every operand, iterations of every loop nest.
+
+A layer is a set of operators whose loops are fused: one tile of its last output is computed at a time, and everything
+between the layer's inputs and that output exists for that tile only. Needs are followed backwards through the access
+maps, so halos, broadcasts and recomputation are in the figures without being mentioned anywhere.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+from scheduler.kernels.compiled import CompiledNest, LoopRole
+from workloads.analysis import Analysis
+from workloads.loopnest import Box, Extents, LoopNest, Operations, widest
+from workloads.regions import placed_regions
+from workloads.subgraph import Subgraph, follow_back
+
+DEPTH = -1
+"""Stands among the sink dimensions for the anchor's depth loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class NestWork:
+    """A loop nest of the layer and its iterations per loop for one tile."""
+
+    nest: LoopNest
+    extents: Extents
+    roles: tuple[LoopRole, ...] | None
+    """What the loops are to a matrix engine, if the nest is a product of two operands."""
+    operations: Operations
+
+    @property
+    def is_product(self) -> bool:
+        """Whether a matrix engine can do it."""
+        return self.roles is not None and bool(self.operations.macs)
+
+    @property
+    def matrix_shape(self) -> tuple[int, int, int, int] | None:
+        """Rows, columns, depth and count of the tile's products; None if the nest is no product of two operands."""
+        if self.roles is None:
+            return None
+        sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
+        for role, extent in zip(self.roles, self.extents, strict=True):
+            sizes[role] *= extent
+        return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]
+
+
+@dataclass(frozen=True, slots=True)
+class TileWork:
+    """One tile: bytes of each operand read from outside, bytes written, bytes held between nests, the nests."""
+
+    operand_bytes: Mapping[str, int]
+    output_bytes: int
+    internal_bytes: int
+    nests: tuple[NestWork, ...]
+
+
+@dataclass(frozen=True)
+class Layer(Subgraph):
+    """Fused operators of a graph: tiles of the sink, the last operator's output, drive the computation."""
+
+    analysis: Analysis = field(repr=False, compare=False)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """Tensors that are read outside the layer, the sink first."""
+        return tuple(dict.fromkeys((self.sink.name, *self.computed_outputs)))
+
+    @cached_property
+    def nests(self) -> tuple[CompiledNest, ...]:
+        """The nests in reverse order."""
+        operators, internal = self.graph.ops, self.internal_bytes
+        return tuple(
+            CompiledNest(placed.nest, placed.target in internal, operators[placed.op].is_view)
+            for placed in self.nests_backwards()
+        )
+
+    @cached_property
+    def internal_bytes(self) -> Mapping[str, int]:
+        return {t.name: t.element_bytes for position in self.ops for t in self.graph.ops[position].internals}
+
+    @cached_property
+    def contraction(self) -> LoopNest | None:
+        """The layer's anchor: its multiply-accumulate nest with the most iterations, if it has one."""
+        found = [compiled.nest for compiled in self.nests if compiled.contraction]
+        return max(found, key=lambda nest: math.prod(nest.extents), default=None)
+
+    @cached_property
+    def depth_loop(self) -> int | None:
+        """The anchor's longest reduction loop, along which partial sums may be split."""
+        nest = self.contraction
+        if nest is None:
+            return None
+        loops = [i for i, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
+        return max(loops, key=lambda i: nest.loops[i].extent, default=None)
+
+    def tile_work(self, tile: Extents, depth: int | None = None) -> TileWork:
+        """Return the work for ``tile`` elements per dimension of the sink; ``depth`` iterations of the depth loop."""
+        return self.analysis.table(_tile_work).get((self.ops, tile, depth), partial(_tile_work, self, tile, depth))
+
+    def share(self, name: str, tile: Extents) -> Extents:
+        """Return the part of another output that goes with a tile of the sink: the same share per dimension."""
+        shape = self.graph.tensors[name].shape
+        if len(shape) != len(tile):
+            return shape
+        return tuple(-(-size * part // whole) for size, part, whole in zip(shape, tile, self.sink.shape, strict=True))
+
+    @cached_property
+    def dependencies(self) -> Mapping[str, frozenset[int]]:
+        """For each operand the sink dimensions, and ``DEPTH``, that choose which part of it a tile needs."""
+        by_place = self.analysis.table(_dependencies).get(self.signature, partial(_dependencies, self))
+        return {name: found for name, found in zip(self.inputs, by_place, strict=True) if found is not None}
+
+    @cached_property
+    def signature(self) -> "Signature":
+        """What the layer's costs depend on, tensor names left out: equal layers get equal tiles."""
+        number: dict[str, int] = {}
+
+        def key(nest: LoopNest) -> tuple[object, ...]:
+            accesses = (*nest.reads, nest.write)
+            names = tuple(number.setdefault(access.tensor, len(number)) for access in accesses)
+            shapes = tuple((access.shape, access.indices) for access in accesses)
+            return nest.loops, names, shapes, nest.per_iteration, nest.per_output
+
+        nests = tuple(key(compiled.nest) for compiled in self.nests)
+        tensors = self.graph.tensors
+        roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role) for n in self.inputs)
+        outputs = tuple((number.get(n), tensors[n].element_bytes, tensors[n].shape) for n in self.outputs)
+        found = Signature((nests, roles, outputs, self.sink.order, tuple(self.internal_bytes.values())))
+        return self.analysis.of(_first_equal, found)
+
+
+def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
+    anchor = layer.contraction if depth is not None else None
+    works: list[NestWork] = []
+    held_bytes: list[int] = []
+
+    def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
+        extents = compiled.loop_extents(written)
+        if depth is not None and compiled.nest is anchor:
+            assert layer.depth_loop is not None
+            extents[layer.depth_loop] = min(extents[layer.depth_loop], depth)
+        if compiled.internal:
+            held_bytes.append(math.prod(written) * layer.internal_bytes[compiled.target])
+        if not compiled.is_view:  # which only renames elements
+            works.append(NestWork(compiled.nest, tuple(extents), compiled.roles, compiled.operations(extents)))
+        return [(read.tensor, read.extents(extents)) for read in compiled.reads]
+
+    wanted = {layer.sink.name: tile}
+    for name in layer.outputs[1:]:
+        wanted[name] = layer.share(name, tile)
+    need = follow_back(layer.nests, wanted, operands, widest)
+    tensors = layer.graph.tensors
+    operand_bytes = {
+        name: math.prod(need[name]) * tensors[name].element_bytes for name in layer.inputs if name in need
+    }
+    output_bytes = sum([math.prod(need[name]) * tensors[name].element_bytes for name in layer.outputs])
+    return TileWork(operand_bytes, output_bytes, sum(held_bytes), tuple(reversed(works)))
+
+
+def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
+    """Return the same by the operand's place among the inputs; None for one that no tile needs."""
+    whole = layer.tile_work(layer.sink.shape)
+    found: dict[str, set[int]] = {name: set() for name in whole.operand_bytes}
+    shape = layer.sink.shape
+    parts = {
+        dim: layer.tile_work(tuple(1 if d == dim else s for d, s in enumerate(shape)))
+        for dim, size in enumerate(shape)
+        if size > 1
+    }
+    if layer.depth_loop is not None:
+        parts[DEPTH] = layer.tile_work(shape, 1)
+    for dim, part in parts.items():
+        for name, total in whole.operand_bytes.items():
+            if part.operand_bytes.get(name, 0) < total:
+                found[name].add(dim)
+    return tuple(frozenset(found[name]) if name in found else None for name in layer.inputs)
+
+
+def _first_equal(analysis: Analysis, signature: "Signature") -> "Signature":
+    """Return the first signature that is equal to this one: as one object they are compared at once."""
+    del analysis
+    return signature
+
+
+class Signature:
+    """What a layer's costs depend on: compared as a whole, hashed once."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, parts: tuple[object, ...]) -> None:
+        self._parts = parts
+        self._hash = hash(parts)
+
+    def __reduce__(self) -> "tuple[type[Signature], tuple[object, ...]]":
+        return Signature, (self._parts,)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, Signature) and self._hash == other._hash and self._parts == other._parts
+
+
+def layer_needs(layer: Layer, box: Box) -> Mapping[str, Box]:
+    """Return the box of every tensor that ``layer`` needs for ``box`` of its output."""
+    return layer.analysis.of(_layer_needs, layer.ops, layer.sink.name, box)
+
+
+def _layer_needs(analysis: Analysis, ops: tuple[int, ...], sink: str, box: Box) -> Mapping[str, Box]:
+    return placed_regions(analysis, ops, {sink: box})

@@ -1,0 +1,37 @@
+"""The record of a machine kind: what it offers between a plan and a simulated run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fusion.plan import FusionPlan
+from hw_models import AnyHardware, EnergyModel, Machine, MachineSummary, Program
+from workloads.analysis import Analysis
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineKind:
+    """What a kind of machine offers between a plan and a simulated run; ``costs`` is what its other functions take."""
+
+    tuning: type[Any]
+    """The tuned numbers of its scheduler: a frozen dataclass with a default for each."""
+    parts: Callable[[AnyHardware], int]
+    """Parts of the machine that share out the batch and run the same: clusters, or one."""
+    dtypes: Callable[[AnyHardware], frozenset[str]]
+    """What it computes in."""
+    summary: Callable[[AnyHardware], MachineSummary]
+    known: Callable[[], Any]
+    """What is worth keeping between runs on one machine, whatever the network and the policy; bounded."""
+    costs: Callable[[AnyHardware, int, str, Any, Any, Analysis], Any]
+    """From machine, parts in use, dtype, tuning, what is known and a network to the costs of the network's kernels:
+    `KernelCosts`, and all else that the kind's scheduler needs. Tuning and what is known may be None."""
+    schedule: Callable[[FusionPlan, Any, str], Any]
+    """The schedule of any plan, kernel by kernel; the text is the policy's name."""
+    lower: Callable[[Any, Any], Program]
+    """From a schedule and the costs to the program."""
+    machine: Callable[[AnyHardware], Machine]
+    energy: Callable[[AnyHardware], EnergyModel]
+    write: Callable[[Any], dict[str, Any]]
+    """From a schedule to what is written as JSON."""
+    read: Callable[[object, Any], Any]
+    """From JSON and the costs to a schedule; raises ``ScheduleError`` for one that cannot run."""

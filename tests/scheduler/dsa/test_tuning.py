@@ -1,0 +1,233 @@
+"""Every tuned number says what it does, takes no nonsense, and changes some schedule."""
+
+import ast
+import inspect
+import json
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hw_models import ClusteredDsa, load_hardware
+from scheduler import DsaTuning, Placing, ScheduleError, make_plan, make_policy, make_schedule, make_tuning
+from scheduler.dsa import tuning as module
+from scheduler.dsa.costs import dsa_costs
+from scheduler.dsa.schedule import Schedule
+from scheduler.dsa.schedule_json import schedule_json
+from scheduler.dsa.violations import violations
+from tests.graphs import Net, machine, machines, networks
+from workloads import Graph
+from workloads.analysis import Analysis
+
+NAMES = [field.name for field in fields(DsaTuning)]
+
+
+def cramped(shared: str = "64 KiB", **changes: object) -> ClusteredDsa:
+    """Return a machine with 16 KiB of local buffer a core, 40% of it for weights."""
+    local = {"capacity": "16 KiB", "bandwidth": "128 GB/s", "weight_window": 0.4}
+    return machine(local_buffer=local, global_buffer={"capacity": shared, "bandwidth": "64 GB/s"}, **changes)
+
+
+def stcp920() -> ClusteredDsa:
+    return load_hardware("stcp920")
+
+
+def perceptron() -> Graph:
+    net = Net("perceptron")
+    x = net.input(64, 256)
+    for width in (1024, 256, 512):
+        x = net.unary("Tanh", net.bias(net.dense(x, width)))
+    return net.graph(x)
+
+
+def product() -> Graph:
+    """Return an activation of one row, all of which every core needs for its columns of the product."""
+    net = Net("product")
+    return net.graph(net.dense(net.relu(net.input(1, 32)), 64))
+
+
+def residual() -> Graph:
+    net = Net("residual")
+    x = net.relu(net.conv(net.input(4, 3, 32, 32), 16))
+    for _ in range(3):
+        x = net.relu(net.add(net.conv(net.relu(net.conv(x, 16)), 16), x))
+    return net.graph(net.gemm(net.flatten(net.global_pool(x)), 10))
+
+
+def stages() -> Graph:
+    """Return four stages, each of which halves the bytes of an image."""
+    net = Net("stages")
+    x = net.input(8, 2, 64, 64)
+    for channels in (4, 8, 16, 32):
+        x = net.relu(net.conv(net.relu(net.conv(x, channels, 3, 2)), channels))
+    return net.graph(x)
+
+
+def attention() -> Graph:
+    """Return products of eight heads whose tiles, in memory order, are what the next layer reads first."""
+    net = Net("attention")
+    x = net.input(1, 128, 128)
+    query, key, value = (net.reshape(net.dense(x, 128), 1, 128, 8, 16) for _ in range(3))
+    scores = net.softmax(net.matmul(net.transpose(query, 0, 2, 1, 3), net.transpose(key, 0, 2, 3, 1)))
+    mixed = net.transpose(net.matmul(scores, net.transpose(value, 0, 2, 1, 3)), 0, 2, 1, 3)
+    return net.graph(net.layer_norm(net.add(net.dense(net.reshape(mixed, 1, 128, 128), 128), x)))
+
+
+def scheduled(graph: Graph, spec: ClusteredDsa, tuning: DsaTuning | None, policy: str = "graphturbo") -> Schedule:
+    placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16", tuning=tuning)
+    costs, chosen = placing.costs(Analysis(graph)), make_policy(policy)
+    schedule: Schedule = make_schedule(chosen, make_plan(chosen, placing, costs), placing, costs)
+    return schedule
+
+
+CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], object]] = {
+    "grouping_headrooms": ("graphturbo", stages, machine, (0.9,)),
+    "near_least": ("graphturbo", stages, lambda: cramped(launch="5 ms"), 100.0),
+    "outputs_share_of_global_buffer": ("graphturbo", residual, cramped, 0.01),
+    "most_exchanged": ("graphturbo", product, machine, 1.0),
+    "prefetch_share_of_weight_window": ("graphturbo", product, machine, 0.2),
+    "prefetch_share_of_global_buffer": ("graphturbo", product, machine, 0.1),
+    "most_layers_at_work": ("graphturbo", residual, machine, 1),
+    "gap_steps": ("graphturbo", residual, cramped, 5),
+    "most_gaps": ("graphturbo", residual, cramped, 1),
+    "most_tiles": ("fixed-pattern", residual, machine, 2),
+    "most_climbs": ("fixed-pattern", residual, machine, 1),
+    "worthwhile": ("fixed-pattern", residual, machine, 0.5),
+    "around_prefetch": ("graphturbo", perceptron, lambda: cramped("256 KiB"), 0.01),
+    "depth_halvings": ("fixed-pattern", residual, cramped, 1),
+    "overlapped": ("graphturbo", attention, stcp920, 0.01),
+    "hidden_cost": ("fixed-pattern", stages, machine, 0.9),
+    "burst_startups": ("unfused", product, machine, 1),
+    "store_bursts": ("unfused", product, machine, 1024),
+}
+"""By number: a policy, a network, a machine and a value with which their schedule is another one."""
+
+
+class TestEveryNumber:
+    @pytest.mark.parametrize("name", NAMES)
+    def test_says_what_it_does(self, name: str) -> None:
+        (declared,) = (node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef))
+        documented = {
+            before.target.id
+            for before, after in zip(declared.body, declared.body[1:], strict=False)
+            if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name)
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and after.value.value
+        }
+
+        assert name in documented
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_changes_the_schedule_of_a_small_case(self, name: str) -> None:
+        policy, network, hardware, value = CASES[name]
+        graph, spec = network(), hardware()
+        changed = make_tuning(spec, {name: value})
+
+        as_it_is, otherwise = (scheduled(graph, spec, tuning, policy) for tuning in (None, changed))
+        assert json.dumps(schedule_json(otherwise)) != json.dumps(schedule_json(as_it_is))
+
+    @pytest.mark.parametrize("name", NAMES)
+    @pytest.mark.parametrize("value", ["many", -7, 4096, math.nan, math.inf, None, {}, []])
+    def test_that_is_out_of_range_is_refused_by_its_name_with_the_value(self, name: str, value: object) -> None:
+        with pytest.raises(ScheduleError) as refused:
+            make_tuning(machine(), {name: value})
+
+        assert str(refused.value).startswith(f"tuning.{name}")
+        assert f"has {value!r}" in str(refused.value)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_has_a_default_that_is_in_its_own_range(self, name: str) -> None:
+        default = getattr(DsaTuning(), name)
+
+        assert make_tuning(machine(), {name: default}) == DsaTuning()
+
+
+class TestTuning:
+    def test_an_unknown_number_is_refused_with_the_nearest_and_all_that_are_known(self) -> None:
+        with pytest.raises(
+            ScheduleError, match=r"tuning\.most_tile is unknown; nearest: tuning\.most_tiles; known: "
+        ) as e:
+            make_tuning(machine(), {"most_tile": 2})
+
+        assert all(name in str(e.value) for name in NAMES)
+
+    def test_without_a_near_name_only_what_is_known_is_listed(self) -> None:
+        with pytest.raises(ScheduleError, match=r"tuning\.xyz is unknown; known: grouping_headrooms, near_least"):
+            make_tuning(machine(), {"xyz": 1})
+
+    def test_what_is_not_given_keeps_its_default(self) -> None:
+        assert make_tuning(machine(), {}) == DsaTuning()
+        assert make_tuning(machine(), {"most_tiles": 2}) == DsaTuning(most_tiles=2)
+
+    def test_numbers_may_come_as_the_text_of_a_command_line(self) -> None:
+        assert make_tuning(machine(), {"most_tiles": "2", "most_exchanged": "0.25"}) == DsaTuning(
+            most_tiles=2, most_exchanged=0.25
+        )
+
+    def test_a_placing_hands_it_to_the_view_that_the_search_asks(self) -> None:
+        chosen, spec = DsaTuning(most_tiles=2), machine()
+        placing = Placing(hardware=spec, parts=1, dtype="fp16", tuning=chosen)
+
+        assert dsa_costs(placing.costs(Analysis(product())), "test").view.tuning is chosen
+
+    def test_no_layer_that_has_room_gets_more_tiles_than_are_allowed(self) -> None:
+        roomy = machine(local_buffer={"capacity": "4 MiB", "bandwidth": "128 GB/s", "weight_window": 0.2})
+        for most in (1, 2, 4):
+            schedule = scheduled(residual(), roomy, DsaTuning(most_tiles=most), "fixed-pattern")
+
+            assert max(execution.tiling.passes for execution in schedule.executions) <= most
+
+    def test_bursts_last_as_many_start_ups_as_are_asked_for(self) -> None:
+        one, four = (
+            scheduled(product(), machine(), DsaTuning(burst_startups=n), "unfused").burst_bytes for n in (1, 4)
+        )
+
+        assert (one, four) == (1600, 6400)  # 100 ns at 16 GB/s
+
+    def test_outputs_take_no_more_of_the_global_buffer_than_their_share(self) -> None:
+        for share in (0.0, 0.1, 0.5):
+            placing = Placing(
+                hardware=cramped(), parts=1, dtype="fp16", tuning=DsaTuning(outputs_share_of_global_buffer=share)
+            )
+
+            assert placing.costs(Analysis(residual())).on_chip[1].outputs_bytes == int(share * 64 * 1024)
+
+    def test_layers_at_work_are_counted(self) -> None:
+        """Where one may be at work when the next begins, the last but one has ended."""
+        schedule = scheduled(residual(), machine(), DsaTuning(most_layers_at_work=1))
+
+        assert all(n - 2 <= execution.begins_after < n for n, execution in enumerate(schedule.executions))
+
+
+@cache
+def tunings() -> st.SearchStrategy[DsaTuning]:
+    """Draw every number from all of its range."""
+    share, factor = st.floats(0, 1), st.floats(1e-6, 1)
+    drawn: dict[str, st.SearchStrategy[Any]] = {}
+    for field in fields(DsaTuning):
+        if isinstance(field.default, int):
+            drawn[field.name] = st.integers(1, 1024) | st.integers(1, 8)
+        else:
+            drawn[field.name] = factor if field.name in ("worthwhile", "around_prefetch", "overlapped") else share
+    drawn["near_least"] = st.floats(1, 100)
+    drawn["grouping_headrooms"] = st.lists(st.floats(-1, 0.99), min_size=1, max_size=3).map(tuple)
+    return st.builds(DsaTuning, **drawn)
+
+
+@settings(max_examples=60)
+@given(tuning=tunings(), graph=networks(), spec=machines())
+def test_with_all_that_is_allowed_schedules_are_legal_or_refused(
+    tuning: DsaTuning, graph: Graph, spec: ClusteredDsa
+) -> None:
+    placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16", tuning=tuning)
+    costs = dsa_costs(placing.costs(Analysis(graph)), "test")
+    try:
+        schedule = scheduled(graph, spec, tuning)
+    except ScheduleError:
+        return
+
+    assert violations(schedule, costs.view) == []

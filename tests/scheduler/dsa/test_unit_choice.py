@@ -1,0 +1,85 @@
+"""Which unit does a loop nest follows from the layer and a core's part alone, not from what was asked before."""
+
+import itertools
+from functools import cache
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler import make_policy, policy_types
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from scheduler.dsa.unit_choice import Units, choose_units
+from scheduler.dsa.view import DsaView
+from scheduler.kernels.layer import Layer
+from tests.graphs import Net, machine
+from tests.scheduler.runs import DTYPE, schedule_with
+from workloads.analysis import Analysis
+from workloads.loopnest import Extents
+
+# The matrix engine has the higher peak, but for few channels or pixels it is mostly empty: the lanes are faster then.
+UNITS = {
+    "matrix": {
+        "kind": "matrix", "macs_per_cycle": {"fp16": 256}, "native_tile": [16, 16, 16], "efficiency": 1.0,
+    },
+    "vector": {"kind": "vector", "lanes": {"fp16": 32}, "special_cycles": 2.0, "efficiency": 1.0},
+}  # fmt: skip
+VIEW = DsaView(machine(units=UNITS), 1)
+PARTS: list[Extents] = list(itertools.product((1, 2, 4), (1, 2, 4, 12), (1, 2, 6, 24), (1, 2, 6, 24)))
+NAMES = ("in1", "w1")
+
+
+def convolution() -> Layer:
+    """Return a convolution of four images of 24 x 24 that nothing has been asked of yet."""
+    net = Net("one")
+    graph = net.graph(net.conv(net.input(4, 3, 24, 24), 12))
+    return Layer(graph, (0,), Analysis(graph))
+
+
+def asked(layer: Layer, part: Extents) -> Units:
+    return choose_units(layer, part, VIEW, DTYPE)
+
+
+def tiles(layer: Layer, part: Extents, known: KnownTilings) -> tuple[Tiling, float]:
+    """Return the tiling of a core's part that comes from DDR and goes there, and its estimate."""
+    routes = {name: Route(1.0, 0.0, 1) for name in NAMES}
+    room = (16384,), (VIEW.global_buffer_bytes,)
+    request = TileRequest(layer, part, part, 1, asked(layer, part), routes, "ddr", *room, DTYPE)
+    tiling = TileChooser(VIEW, room[0][0], room[1][0], known).choose(request)
+    return tiling, tiling.estimate_ps
+
+
+@cache
+def each_asked_alone() -> dict[Extents, tuple[Units, tuple[Tiling, float]]]:
+    return {part: (asked(convolution(), part), tiles(convolution(), part, KnownTilings())) for part in PARTS}
+
+
+def test_neither_unit_is_the_faster_one_for_all_parts_of_a_convolution() -> None:
+    """A choice that is kept from the part that was asked for first would be wrong for 79 parts, or for 113."""
+    chosen = [units for units, _ in each_asked_alone().values()]
+
+    assert (chosen.count(("matrix",)), chosen.count(("vector",))) == (79, 113)
+
+
+@settings(max_examples=20)
+@given(order=st.permutations(PARTS))
+def test_units_and_tiles_are_the_same_in_whatever_order_they_are_asked_for(order: list[Extents]) -> None:
+    layer, known = convolution(), KnownTilings()
+
+    assert {part: (asked(layer, part), tiles(layer, part, known)) for part in order} == each_asked_alone()
+
+
+@settings(max_examples=10)
+@given(names=st.permutations(sorted(policy_types())))
+def test_policies_get_the_same_schedules_whichever_of_them_comes_first(names: list[str]) -> None:
+    """They share what is known of the machine and of the network."""
+    net = Net("shared")
+    x = net.relu(net.conv(net.input(4, 3, 24, 24), 12))
+    graph = net.graph(net.relu(net.add(net.conv(net.relu(net.conv(x, 4)), 12), x)))
+    analysis, known = Analysis(graph), KnownTilings()
+    for name in names:
+        together = DsaCosts(VIEW, analysis, DTYPE, known)
+        alone = DsaCosts(VIEW, Analysis(graph), DTYPE)
+        policy = make_policy(name)
+        assert schedule_with(policy, together).executions == schedule_with(policy, alone).executions

@@ -1,0 +1,101 @@
+"""Equal layers in equal places are searched once, and get what a search of their own would give."""
+
+import pytest
+from hypothesis import given, settings
+
+from fusion import fixed_pattern_plan
+from hw_models import ClusteredDsa
+from scheduler import ScheduleError
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.execution import decide
+from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from scheduler.dsa.tiling.search import choose_tiling
+from scheduler.dsa.tiling.tiling import Route, TileRequest
+from scheduler.dsa.unit_choice import choose_units
+from scheduler.dsa.view import DDR, DsaView
+from scheduler.kernels.layer import Layer
+from tests.graphs import Net, machine, machines, networks
+from workloads import Graph
+from workloads.analysis import Analysis, Table
+
+KIB = 1024
+VIEW = DsaView(machine(), 1)
+
+
+def request_of(layer: Layer, local_bytes: int = 64 * KIB) -> TileRequest:
+    shape = layer.sink.shape
+    return TileRequest(
+        layer=layer, box=shape, part=shape, cores=1, units=choose_units(layer, shape, VIEW, "fp16"),
+        routes={name: Route(1.0, 0.0, 1) for name in layer.inputs}, output_memory=DDR, local_gaps=(local_bytes,),
+        global_gaps=(1024 * KIB,), dtype="fp16",
+    )  # fmt: skip
+
+
+def two_alike() -> tuple[Layer, Layer]:
+    """Return two convolutions of activations."""
+    net = Net("alike")
+    graph = net.graph(net.conv(net.conv(net.relu(net.input(1, 8, 32, 32)), 8), 8))
+    analysis = Analysis(graph)
+    return Layer(graph, (1,), analysis), Layer(graph, (2,), analysis)
+
+
+def chooser() -> TileChooser:
+    return TileChooser(VIEW, 64 * KIB, 1024 * KIB, KnownTilings())
+
+
+def test_equal_layers_share_a_tiling_each_under_its_own_names() -> None:
+    first, second = two_alike()
+    tiles = chooser()
+
+    one = tiles.choose(request_of(first))
+    assert len(tiles.known.tilings) == 1
+    other = tiles.choose(request_of(second))
+    assert len(tiles.known.tilings) == 1
+
+    assert (list(one.loads), list(other.loads)) == (["relu1", "w1"], ["conv1", "w2"])
+    assert other == choose_tiling(request_of(second), VIEW, Table())
+
+
+def test_tiles_that_are_best_with_the_buffers_to_themselves_are_kept_where_they_fit() -> None:
+    layer, _ = two_alike()
+    tiles = chooser()
+    alone = tiles.choose(request_of(layer))
+
+    assert tiles.choose(request_of(layer, sum(alone.local_buffers))) == alone
+    assert len(tiles.known.tilings) == 1
+
+
+def test_where_they_do_not_fit_tiles_are_sought_for_just_the_room_there_is() -> None:
+    layer, _ = two_alike()
+    tiles = chooser()
+    alone = tiles.choose(request_of(layer))
+    little = sum(alone.local_buffers) - 1
+
+    tiling = tiles.choose(request_of(layer, little))
+    assert sum(tiling.local_buffers) <= little
+    assert tiling == choose_tiling(request_of(layer, little), VIEW, Table())
+
+
+def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:
+    layer, _ = two_alike()
+    tiles = TileChooser(VIEW, 4, 1024 * KIB, KnownTilings())
+
+    with pytest.raises(ScheduleError, match="alike: layer 'conv1': its smallest tile needs"):
+        tiles.choose(request_of(layer, 4))
+
+
+@settings(max_examples=40)
+@given(one=networks(), other=networks(), spec=machines())
+def test_what_one_network_has_left_changes_nothing_for_the_next(one: Graph, other: Graph, spec: ClusteredDsa) -> None:
+    view, known = DsaView(spec, spec.clusters), KnownTilings()
+
+    def decided(graph: Graph, known: KnownTilings) -> str:
+        costs = DsaCosts(view, Analysis(graph), "fp16", known)
+        try:
+            return decide(through_ddr(fixed_pattern_plan(graph), costs), costs, "test").in_full()
+        except ScheduleError as refused:
+            return str(refused)
+
+    decided(one, known)
+    assert decided(other, known) == decided(other, KnownTilings())
