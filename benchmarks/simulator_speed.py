@@ -10,13 +10,15 @@ import itertools
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.points import DesignPoint, Workload
 from experiments.run import run_points
 from hw_models import load_hardware, simulate, with_values
-from scheduler import lower, make_policy
+from scheduler import Placing, make_plan, make_policy, make_schedule
 from workloads import load_network
+from workloads.analysis import Analysis
 
 NETWORKS = (("resnet50", 4), ("resnet50", 16), ("mobilenet-v2", 4), ("bert-base-128", 4), ("conformer", 3))
 """With the images that one cluster takes at once."""
@@ -24,26 +26,48 @@ POLICIES = ("unfused", "fixed-pattern", "graphturbo")
 REPEATS = 5
 
 
-def time_point(network: str, images: int, policy_name: str) -> tuple[float, float, float, int]:
-    """Return median milliseconds of planning, lowering and simulating, and the instructions simulated."""
-    spec = load_hardware("stcp920")
-    policy = make_policy(policy_name)
-    spent: list[tuple[float, float, float]] = []
+@dataclass(frozen=True)
+class Spent:
+    """Median milliseconds of each stage, and the instructions simulated."""
+
+    plan: float
+    schedule: float
+    lower: float
+    simulate: float
+    instructions: int
+
+    @property
+    def total(self) -> float:
+        return self.plan + self.schedule + self.lower + self.simulate
+
+    @property
+    def instructions_per_s(self) -> float:
+        return self.instructions / self.simulate * 1e3
+
+
+def time_point(network: str, images: int, policy_name: str) -> Spent:
+    """Return what the stages of a design point take."""
+    spec, policy = load_hardware("stcp920"), make_policy(policy_name)
+    placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16")
+    machine, energy = placing.kind.machine(spec), placing.kind.energy(spec)
+    taken: list[list[float]] = []
     instructions = 0
     for _ in range(REPEATS):
-        graph = load_network(network, batch=images).with_dtype("fp16")
+        analysis = Analysis(load_network(network, batch=images).with_dtype("fp16"))
         times = [time.process_time()]
-        schedule = policy.schedule(graph, spec, "fp16")
+        costs = placing.costs(analysis)
+        plan = make_plan(policy, placing, costs)
         times.append(time.process_time())
-        program = lower(schedule, spec, spec.clusters)
+        schedule = make_schedule(policy, plan, placing, costs)
         times.append(time.process_time())
-        simulate(program, spec)
+        program = placing.kind.lower(schedule, costs)
         times.append(time.process_time())
-        plan, lowering, simulation = (1e3 * (b - a) for a, b in itertools.pairwise(times))
-        spent.append((plan, lowering, simulation))
+        simulate(program, machine, energy)
+        times.append(time.process_time())
+        taken.append([1e3 * (after - before) for before, after in itertools.pairwise(times)])
         instructions = len(program.instructions)
-    plan, lowering, simulation = (statistics.median(column) for column in zip(*spent, strict=True))
-    return plan, lowering, simulation, instructions
+    planning, scheduling, lowering, simulating = (statistics.median(column) for column in zip(*taken, strict=True))
+    return Spent(planning, scheduling, lowering, simulating, instructions)
 
 
 def time_sweep(points: int, workers: int) -> float:
@@ -71,17 +95,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, metavar="N")
     arguments = parser.parse_args()
     print(
-        f"{'network':14} {'images':>6} {'policy':14} {'plan':>8} {'lower':>8} {'simulate':>9} {'total':>8} {'instr':>7}"
-        f" {'instr/s':>9}"
+        f"{'network':14} {'images':>6} {'policy':14} {'plan':>9} {'schedule':>9} {'lower':>9} {'simulate':>9}"
+        f" {'total':>9} {'instr':>7} {'instr/s':>8}"
     )
     for network, images in NETWORKS:
         for policy in POLICIES:
-            plan, lowering, simulation, count = time_point(network, images, policy)
-            total = plan + lowering + simulation
-            rate = count / simulation * 1e3
+            spent = time_point(network, images, policy)
+            stages = (spent.plan, spent.schedule, spent.lower, spent.simulate, spent.total)
             print(
-                f"{network:14} {images:6d} {policy:14} {plan:6.1f}ms {lowering:6.1f}ms {simulation:7.1f}ms"
-                f" {total:6.1f}ms {count:7d} {rate:9.0f}"
+                f"{network:14} {images:6d} {policy:14} {' '.join(f'{each:7.1f}ms' for each in stages)}"
+                f" {spent.instructions:7d} {spent.instructions_per_s:8.0f}"
             )
     if arguments.points:
         seconds = time_sweep(arguments.points, arguments.workers)

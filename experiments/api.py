@@ -11,12 +11,13 @@ import pandas as pd
 from experiments.decompose import run_decomposed
 from experiments.evaluate import check_dtype, default_dtype, share_of_cluster
 from experiments.job import Job, Outcome
-from experiments.points import DesignPoint, Workload, policy_of
+from experiments.points import DesignPoint, Workload, policy_of, split_tuning
 from experiments.run import run_points
 from experiments.store import read_results
 from hw_models import AnyHardware, load_hardware, with_values
-from scheduler import Policy
+from scheduler import Placing, Policy, kind_of
 from workloads import Graph, load_network
+from workloads.analysis import Analysis
 
 
 def simulate(
@@ -36,10 +37,11 @@ def simulate(
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
     chosen = policy_of(policy) if isinstance(policy, str) else policy
     batch = graph.batch if batch is None else batch
-    clusters, share = share_of_cluster(batch, machine.clusters)
+    clusters, share = share_of_cluster(batch, kind_of(machine).parts(machine))
     dtype = check_dtype(dtype or default_dtype(machine), machine)
     cast = graph.with_batch(share).with_dtype(dtype)
-    return run_decomposed(cast, machine, chosen, Job(graph.name, batch, clusters, dtype))
+    placing = Placing(hardware=machine, parts=clusters, dtype=dtype)
+    return run_decomposed(Analysis(cast), chosen, Job(graph.name, batch, placing))
 
 
 def sweep(
@@ -63,9 +65,10 @@ def sweep(
     points = []
     for network, combination in itertools.product(_several(networks), itertools.product(*axes.values())):
         settings = dict(zip(axes, combination, strict=True))
-        spec = with_values(machine, settings) if settings else machine
+        of_machine, tuning = split_tuning(settings)
+        spec = with_values(machine, of_machine) if of_machine else machine
         swept = {path: str(value) for path, value in settings.items()}
-        points += [DesignPoint(Workload(network, batch), spec, policy, swept, file) for policy, file in chosen]
+        points += [DesignPoint(Workload(network, batch), spec, policy, swept, file, tuning) for policy, file in chosen]
     with TemporaryDirectory() as temporary:
         place = Path(temporary if folder is None else folder)
         run_points(points, place, workers)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.answers import Answer, table
+from experiments.points import TUNING
 from experiments.report.kinds import kinds_picture
 from hw_models import known_paths, load_hardware, preset_names
 from hw_models.quantities import format_bytes, readable
-from scheduler import policy_types
+from scheduler import kind_of, policy_types
 from workloads import WorkloadError, load_network, zoo_names
 from workloads.summary import summarise, summarise_kinds
 from workloads.zoo import zoo_entry
@@ -60,27 +61,28 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")
         values = [(path, readable(str(_value_at(data, path)))) for path in known_paths(spec)]
+        tuning = asdict(kind_of(spec).tuning())
+        values += [(f"{TUNING}{name}", str(value)) for name, value in tuning.items()]
         return Answer(data, table(f"{spec.name}: what can be set and swept", ("path", "value"), values))
     found: list[dict[str, Any]] = []
     rows: list[tuple[object, ...]] = []
     for name in preset_names():
         spec = load_hardware(name)
-        dtype = next(iter(next(iter(spec.units.values())).model_dump().get("macs_per_cycle", {"fp32": 0})))
-        tera = 2 * spec.peak_macs_per_s(dtype) / 1e12
+        summary = kind_of(spec).summary(spec)
+        tera = 2 * summary.peak_macs_per_s / 1e12
         found.append(
             {
                 "name": name,
                 "kind": spec.kind,
-                "cores": spec.cores,
+                "cores": summary.cores,
                 "peak_tops": tera,
                 "area_mm2": spec.area_mm2,
             }
         )
-        local = format_bytes(spec.local_buffer.capacity_bytes)
-        shared = "none" if spec.global_buffer is None else format_bytes(spec.global_buffer.capacity_bytes)
-        shape = f"{spec.clusters} x {spec.cores_per_cluster}"
-        rows.append((name, shape, f"{tera:.4g} ({dtype})", local, shared, spec.ddr.bandwidth_bytes_per_s / 1e9))
-    columns = ("name", "clusters x cores", "peak TOP/s", "local buffer", "global buffer", "DDR (GB/s)")
+        on_chip = [f"{format_bytes(memory.capacity_bytes)} x {memory.copies}" for memory in summary.on_chip]
+        peak, off_chip = f"{tera:.4g} ({summary.dtype})", summary.off_chip_bytes_per_s / 1e9
+        rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip))
+    columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)")
     return Answer({"hardware": found}, table("Machines", columns, rows))
 
 

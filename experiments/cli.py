@@ -62,9 +62,13 @@ def parser() -> argparse.ArgumentParser:
     simulate = add("simulate", commands.simulate, "simulate one network on one machine")
     _network_options(simulate)
     simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
-    simulate.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
+    decided = simulate.add_mutually_exclusive_group(required=True)
+    decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
+    simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write all that was decided as JSON")
     simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
-    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help="change a value of the machine")
+    changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME)"
+    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 
     fuse = add("fuse", commands.fuse, "a policy's plan and its figures")

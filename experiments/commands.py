@@ -7,14 +7,16 @@ from rich.markup import escape
 
 from experiments.answers import Answer, Console, table
 from experiments.evaluate import Outcome, evaluate
-from experiments.job import scheduled
-from experiments.points import DesignPoint, Workload, policy_of
+from experiments.pipeline import plan_of
+from experiments.points import DesignPoint, Workload, policy_of, split_tuning
+from experiments.replay import run_schedule_file, write_schedule
 from fusion import unfused_intermediate_bytes
-from hw_models import load_hardware, with_values, write_perfetto
+from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from hw_models.quantities import format_bytes, format_ps
-from scheduler import Policy, ScheduleError, policy_label
+from scheduler import Placing, Policy, ScheduleError, kind_of, policy_label
+from scheduler.graphturbo.instances import operations_of, split_into_instances
 from workloads import load_network
-from workloads.loopnest import Operations
+from workloads.analysis import Analysis
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:
@@ -43,20 +45,27 @@ def _plain(text: str) -> object:
     return text
 
 
-def _point(arguments: argparse.Namespace) -> DesignPoint:
+def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
+    """Return the machine with what ``--set`` changes, and the tuning of its scheduler that it changes."""
     spec = load_hardware(arguments.hardware)
-    settings = _assignments(getattr(arguments, "set", []), "--set")
-    spec = with_values(spec, settings) if settings else spec
-    workload = Workload(arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify)
-    return DesignPoint(workload, spec, _policy(arguments))
+    settings, tuning = split_tuning(_assignments(arguments.set, "--set"))
+    return with_values(spec, settings) if settings else spec, tuning
 
 
 def simulate(arguments: argparse.Namespace) -> Answer:
-    """Simulate one point."""
-    point = _point(arguments)
-    outcome = evaluate(point)
+    """Simulate one point, or a schedule from a file."""
+    spec, tuning = _machine(arguments)
+    workload = Workload(arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify)
+    if arguments.schedule is None:
+        outcome = evaluate(DesignPoint(workload, spec, _policy(arguments), tuning=tuning))
+    elif arguments.option:
+        raise ScheduleError("--option is about a policy; --schedule takes the place of one")
+    else:
+        outcome = run_schedule_file(arguments.schedule, workload, spec, tuning)
+    if arguments.schedule_out is not None:
+        write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
-        write_perfetto(outcome.result, arguments.trace, point.hardware.name)
+        write_perfetto(outcome.result, arguments.trace, spec.name)
     return Answer(outcome.record.as_json(), lambda: _show_outcome(outcome))
 
 
@@ -94,13 +103,10 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     if arguments.dtype is not None:
         graph = graph.with_dtype(arguments.dtype)
     policy = _policy(arguments)
-    schedule = scheduled(graph, spec, policy, arguments.dtype or "fp32")
-    plan = schedule.plan
-    after = Operations()
-    for instance in schedule.instances:
-        for run in instance.runs:
-            work = run.layer.tile_work(tuple(hi - lo for lo, hi in run.box))
-            after = sum((nest.operations for nest in work.nests), after)
+    analysis = Analysis(graph)
+    placing = Placing(hardware=spec, parts=kind_of(spec).parts(spec), dtype=arguments.dtype or "fp32")
+    plan = plan_of(analysis, policy, placing)
+    after = operations_of(split_into_instances(analysis, plan).instances)
     groups = [[graph.ops[position].name for position in group.ops] for group in plan.groups]
     before = unfused_intermediate_bytes(graph)
     data = {

@@ -7,30 +7,28 @@ like kernels do, so that times, bytes and energy of one iteration count as often
 from dataclasses import replace
 
 from experiments.job import Job, Outcome, run_graph
-from hw_models import AnyHardware, SimulationError
-from scheduler import Policy, ScheduleError, TilingCache
-from workloads import Graph
+from hw_models import SimulationError
+from scheduler import Policy, ScheduleError
+from workloads.analysis import Analysis
 
 
-def run_decomposed(
-    graph: Graph, hardware: AnyHardware, policy: Policy, job: Job, tilings: TilingCache | None = None
-) -> Outcome:
-    """Return the outcome of a cluster's ``graph`` with the policy's option ``batches_per_cluster``.
+def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
+    """Return the outcome of a cluster's graph with the policy's option ``batches_per_cluster``.
 
     A number is taken at once (at most the share); ``best`` tries the powers of two and the whole share, and takes what
     is fastest. Policies without the option, and those that leave it open, take the share at once.
     """
     wanted = getattr(policy, "batches_per_cluster", None)
-    share = graph.batch
+    share = analysis.graph.batch
     if wanted is None:
-        return run_graph(graph, hardware, policy, job, tilings)
+        return run_graph(analysis, policy, job)
     if wanted != "best":
-        return _iterated(graph, hardware, policy, job, min(int(wanted), share), tilings)
+        return _iterated(analysis, policy, job, min(int(wanted), share))
     tried: list[Outcome] = []
     refusal: ScheduleError | SimulationError | None = None
     for batch in sorted({share, *(2**k for k in range(share.bit_length()) if 2**k <= share)}):
         try:
-            tried.append(_iterated(graph, hardware, policy, job, batch, tilings))
+            tried.append(_iterated(analysis, policy, job, batch))
         except (ScheduleError, SimulationError) as error:
             refusal = error
     if not tried:
@@ -39,9 +37,9 @@ def run_decomposed(
     return min(tried, key=lambda outcome: (outcome.record.latency_s, outcome.iterations))
 
 
-def _iterated(
-    graph: Graph, hardware: AnyHardware, policy: Policy, job: Job, batch: int, tilings: TilingCache | None
-) -> Outcome:
+def _iterated(analysis: Analysis, policy: Policy, job: Job, batch: int) -> Outcome:
+    graph = analysis.graph
+    at_once = analysis if batch == graph.batch else Analysis(graph.with_batch(batch))
     iterations = -(-graph.batch // batch)
-    outcome = run_graph(graph.with_batch(batch), hardware, policy, replace(job, iterations=iterations), tilings)
+    outcome = run_graph(at_once, policy, replace(job, iterations=iterations))
     return replace(outcome, iterations=iterations, batch_per_cluster=batch)

@@ -1,22 +1,25 @@
 """From a design point to its figures: the one flow, graph to plan to schedule to program to trace."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import get_args
 
 from experiments.decompose import run_decomposed
 from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload
-from hw_models import AnyHardware, HardwareError, MatrixUnit
-from hw_models.clustered_dsa import DType
-from scheduler import TilingCache
-from workloads import Graph, WorkloadError, load_network
+from hw_models import AnyHardware, HardwareError
+from hw_models.dsa.spec import DType
+from scheduler import Placing, kind_of, make_tuning
+from workloads import WorkloadError, load_network
+from workloads.analysis import Analysis
 
 __all__ = [
     "Outcome",
     "check_dtype",
     "default_dtype",
     "evaluate",
-    "machine_dtypes",
+    "job_of",
+    "network",
     "own_batch",
     "share_of_cluster",
 ]
@@ -26,32 +29,24 @@ _PREFERRED: tuple[DType, ...] = ("fp16", "bf16", "fp32", "int8")
 
 def default_dtype(hardware: AnyHardware) -> str:
     """Return what networks are computed in on this machine unless told otherwise: fp16 where it has it."""
-    return next((dtype for dtype in _PREFERRED if dtype in machine_dtypes(hardware)), "fp32")
-
-
-def machine_dtypes(hardware: AnyHardware) -> frozenset[str]:
-    """Return the dtypes that some vector unit and, if there are any, some matrix unit computes."""
-    matrix = [set(u.macs_per_cycle) for u in hardware.units.values() if isinstance(u, MatrixUnit)]
-    vector = [set(u.lanes) for u in hardware.units.values() if not isinstance(u, MatrixUnit)]
-    every = set().union(*vector)
-    return frozenset(every & set().union(*matrix) if matrix else every)
+    return next((dtype for dtype in _PREFERRED if dtype in kind_of(hardware).dtypes(hardware)), "fp32")
 
 
 def check_dtype(dtype: str, hardware: AnyHardware) -> str:
     """Return ``dtype`` if the machine computes it, else raise ``HardwareError``."""
     if dtype not in get_args(DType):
         raise HardwareError(f"dtype has {dtype!r}; needs one of: {', '.join(get_args(DType))}")
-    if dtype not in machine_dtypes(hardware):
-        known = ", ".join(sorted(machine_dtypes(hardware)))
+    if dtype not in kind_of(hardware).dtypes(hardware):
+        known = ", ".join(sorted(kind_of(hardware).dtypes(hardware)))
         raise HardwareError(f"{hardware.name} does not compute {dtype}; it computes: {known}")
     return dtype
 
 
 @lru_cache(maxsize=32)
-def _network(workload: Workload, batch: int, dtype: str) -> Graph:
-    """Return the network at the batch of one cluster, cast."""
+def network(workload: Workload, batch: int, dtype: str) -> Analysis:
+    """Return the network at the batch of one cluster, cast, with what has been derived from it."""
     graph = load_network(workload.model, batch=batch, sequence=workload.sequence, simplify=workload.simplify)
-    return graph.with_dtype(dtype)
+    return Analysis(graph.with_dtype(dtype))
 
 
 @lru_cache(maxsize=256)
@@ -68,17 +63,25 @@ def share_of_cluster(batch: int, clusters: int) -> tuple[int, int]:
     return -(-batch // share), share
 
 
-def evaluate(point: DesignPoint, tilings: TilingCache | None = None) -> Outcome:
-    """Return the outcome of ``point``.
+def job_of(
+    workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object], known: object = None
+) -> tuple[Analysis, Job]:
+    """Return the network of one cluster and the job that it is; ``known`` is kept between points of one machine.
 
     The batch is split over the clusters, which then do the same; where it does not divide, the last share is
     padded. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for what the
     user has to mend.
     """
-    workload, hardware = point.workload, point.hardware
     dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
     batch = workload.batch if workload.batch is not None else own_batch(workload.model)
-    clusters, share = share_of_cluster(batch, hardware.clusters)
-    graph = _network(workload, share, dtype)
-    job = Job(workload.label, batch, clusters, dtype)
-    return run_decomposed(graph, hardware, point.policy, job, tilings)
+    clusters, share = share_of_cluster(batch, kind_of(hardware).parts(hardware))
+    placing = Placing(
+        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), known=known
+    )
+    return network(workload, share, dtype), Job(workload.label, batch, placing)
+
+
+def evaluate(point: DesignPoint, known: object = None) -> Outcome:
+    """Return the outcome of ``point``; raise what `job_of` raises."""
+    analysis, job = job_of(point.workload, point.hardware, point.tuning, known)
+    return run_decomposed(analysis, point.policy, job)

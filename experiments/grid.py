@@ -20,9 +20,9 @@ from experiments.config import (
     WorkloadEntry,
     read_schema,
 )
-from experiments.points import DesignPoint, Workload, policy_of
+from experiments.points import TUNING, DesignPoint, Workload, policy_of, split_tuning
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
-from scheduler import Policy, ScheduleError
+from scheduler import Policy, ScheduleError, make_tuning
 from workloads import WorkloadError, load_network, zoo_entry
 
 _MOST_MACHINES_KEPT = 10_000
@@ -35,6 +35,8 @@ class Machines:
 
     base: AnyHardware
     sweep: Mapping[str, tuple[Any, ...]]
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    """Tuned numbers of the scheduler that are set for all of them, by path."""
 
     @property
     def count(self) -> int:
@@ -91,12 +93,14 @@ class Grid:
         machines = self.machines[family]
         settings = {path: tried[i] for (path, tried), i in zip(machines.sweep.items(), digits, strict=True)}
         machine = self._built.get((family, *digits))
+        of_machine, tuning = split_tuning({**machines.tuning, **settings})
         if machine is None:
-            machine = with_values(machines.base, settings) if settings else machines.base
+            machine = with_values(machines.base, of_machine) if of_machine else machines.base
             if len(self._built) >= _MOST_MACHINES_KEPT:
                 self._built.clear()
             self._built[family, *digits] = machine
-        return DesignPoint(workload, machine, policy, {**sizes, **{k: str(v) for k, v in settings.items()}}, file)
+        swept = {**sizes, **{path: str(value) for path, value in settings.items()}}
+        return DesignPoint(workload, machine, policy, swept, file, tuning)
 
     def chosen(self, search: Search) -> list[DesignPoint]:
         """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
@@ -179,14 +183,19 @@ def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
     with _at(path, f"{where}.base"):
         base = load_hardware(str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base)
     with _at(path, f"{where}.set"):
-        base = with_values(base, entry.values) if entry.values else base
+        settings, tuning = split_tuning(entry.values)
+        base = with_values(base, settings) if settings else base
+        make_tuning(base, tuning)
     for swept, values in entry.sweep.items():
         with _at(path, f"{where}.sweep.{swept}"):
             if swept in ("name", "kind"):
                 raise HardwareError("is no quantity; machines of other names and kinds are entries of their own")
             for value in values:
-                with_values(base, {swept: value})
-    return Machines(base, {swept: tuple(values) for swept, values in entry.sweep.items()})
+                of_machine, of_scheduler = split_tuning({swept: value})
+                with_values(base, of_machine)
+                make_tuning(base, of_scheduler)
+    sweep = {swept: tuple(values) for swept, values in entry.sweep.items()}
+    return Machines(base, sweep, {f"{TUNING}{name}": value for name, value in tuning.items()})
 
 
 def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: Path) -> None:
@@ -211,7 +220,7 @@ def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry])
             label = re.sub(r"[^\w .,:+()/-]", "-", f"{base.name} ({values})")
         names.append(label if len(label) <= _LONGEST_MACHINE_NAME else f"{base.name[:70]} ({position + 1})")
     return tuple(
-        each if each.base.name == name else Machines(with_values(each.base, {"name": name}), each.sweep)
+        each if each.base.name == name else Machines(with_values(each.base, {"name": name}), each.sweep, each.tuning)
         for each, name in zip(machines, names, strict=True)
     )
 

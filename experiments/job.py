@@ -1,14 +1,16 @@
-"""One network on one machine under one policy, at one batch per cluster: schedule, program, trace, record."""
+"""One network on one machine under one policy, at one batch per cluster: all stages, and the record of them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from experiments.pipeline import Stages, run_schedule, run_stages
 from experiments.points import RunRecord
-from hw_models import AnyHardware, HardwareError, Program, SimulationResult, simulate
+from hw_models import Program, SimulationResult
 from hw_models.quantities import PS_PER_S
-from scheduler import Policy, Schedule, ScheduleError, TilingCache, lower, policy_label
-from workloads import Graph, WorkloadError
+from scheduler import Placing, Policy, Schedule, policy_label
+from workloads import WorkloadError
+from workloads.analysis import Analysis
 
 
 @dataclass(frozen=True)
@@ -27,33 +29,38 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is run where: names and sizes that the record states."""
+    """What is run where: the machine and its parts in use, and what the record states."""
 
     label: str
     batch: int
-    clusters: int
-    dtype: str
+    placing: Placing
     iterations: int = 1
     """How often each cluster runs its graph, one after the other."""
 
 
-def run_graph(
-    graph: Graph, hardware: AnyHardware, policy: Policy, job: Job, tilings: TilingCache | None = None
-) -> Outcome:
-    """Return the outcome of one cluster's ``graph`` on ``job.clusters`` clusters."""
+def run_graph(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
+    """Return the outcome of one cluster's graph on all clusters in use."""
+    return _outcome(lambda: run_stages(analysis, policy, job.placing), policy_label(policy), job)
+
+
+def replay(schedule: Schedule, analysis: Analysis, job: Job) -> Outcome:
+    """Return the outcome of a schedule that was written down."""
+    return _outcome(lambda: run_schedule(schedule, analysis, job.placing), schedule.policy, job)
+
+
+def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
     started = time.perf_counter()
-    schedule = scheduled(graph, hardware, policy, job.dtype)
-    program = lower(schedule, hardware, job.clusters, tilings)
-    result = simulate(program, hardware)
+    stages = run()
+    schedule, result = stages.schedule, stages.result
     latency_s = result.makespan_ps / PS_PER_S * job.iterations
     if not latency_s:
-        raise WorkloadError(f"{graph.name}: there is nothing to compute")
+        raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
     record = RunRecord(
         model=job.label,
-        hardware=hardware.name,
-        policy=policy_label(policy),
+        hardware=job.placing.hardware.name,
+        policy=policy,
         batch=job.batch,
-        dtype=job.dtype,
+        dtype=job.placing.dtype,
         latency_s=latency_s,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,
@@ -66,19 +73,7 @@ def run_graph(
         simulated_events=result.simulated_events,
         wall_s=time.perf_counter() - started,
     )
-    return Outcome(record, schedule, program, result)
-
-
-def scheduled(graph: Graph, hardware: AnyHardware, policy: Policy, dtype: str) -> Schedule:
-    """Return the policy's schedule; whatever goes wrong in somebody else's policy is a ``ScheduleError``."""
-    try:
-        return policy.schedule(graph, hardware, dtype)
-    except (WorkloadError, HardwareError, ScheduleError):
-        raise
-    except Exception as error:
-        if type(policy).__module__.startswith("scheduler."):
-            raise
-        raise ScheduleError(f"policy {policy.name} fails: {type(error).__name__}: {error}") from error
+    return Outcome(record, schedule, stages.program, result)
 
 
 def _rounded(shares: Mapping[str, float]) -> dict[str, float]:

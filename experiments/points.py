@@ -15,7 +15,10 @@ from scheduler import Policy, ScheduleError, make_policy, policy_label
 from workloads import zoo_entry
 
 _DECIDES_FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
-_DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py")
+_DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py", "pipeline.py")
+
+TUNING = "tuning."
+"""What the paths of tuned numbers of the scheduler begin with, beside those of the machine."""
 
 Figure = float | int | str | None
 
@@ -55,15 +58,18 @@ class DesignPoint:
     """The swept values that led here, as they stand in the experiment file."""
     policy_file: str = ""
     """The user's file that defines the policy, if one does."""
+    tuning: Mapping[str, object] = field(default_factory=dict)
+    """Tuned numbers of the machine's scheduler that differ from their defaults."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
         """Send a policy from a file as file and options: other processes do not have its class."""
         if not self.policy_file:
-            return DesignPoint, (self.workload, self.hardware, self.policy, self.swept)
+            return DesignPoint, (self.workload, self.hardware, self.policy, self.swept, "", dict(self.tuning))
         declared: tuple[Field[Any], ...] = fields(self.policy) if is_dataclass(self.policy) else ()
         names = [option.name for option in declared if option.init]
         options = {name: getattr(self.policy, name) for name in names}
-        return _rebuilt, (self.workload, self.hardware, options, dict(self.swept), self.policy_file)
+        found = self.workload, self.hardware, options, dict(self.swept), self.policy_file, dict(self.tuning)
+        return _rebuilt, found
 
     @cached_property
     def key(self) -> str:
@@ -76,8 +82,16 @@ class DesignPoint:
             "hardware": self.hardware.model_dump(by_alias=True),
             "policy": [policy.__module__, policy.__qualname__, policy_label(self.policy)],
             "swept": dict(self.swept),
+            "tuning": dict(self.tuning),
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def split_tuning(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the values of the machine and those of its scheduler's tuning, whose paths begin with ``tuning.``."""
+    machine = {path: value for path, value in settings.items() if not path.startswith(TUNING)}
+    tuning = {path.removeprefix(TUNING): value for path, value in settings.items() if path.startswith(TUNING)}
+    return machine, tuning
 
 
 def _rebuilt(
@@ -86,8 +100,9 @@ def _rebuilt(
     options: dict[str, object],
     swept: dict[str, str],
     policy_file: str,
+    tuning: dict[str, object],
 ) -> DesignPoint:
-    return DesignPoint(workload, hardware, policy_of(policy_file, options), swept, policy_file)
+    return DesignPoint(workload, hardware, policy_of(policy_file, options), swept, policy_file, tuning)
 
 
 def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:

@@ -8,13 +8,14 @@ from experiments.evaluate import evaluate
 from experiments.points import DesignPoint
 from experiments.store import ResultStore
 from hw_models import HardwareError, SimulationError
-from scheduler import ScheduleError, TilingCache, policy_label
+from scheduler import ScheduleError, kind_of, policy_label
 from workloads import WorkloadError
+from workloads.analysis import Table
 
 OnPoint = Callable[[DesignPoint, Row], None]
-_MOST_TILINGS = 20_000
-_tilings: dict[str, TilingCache] = {}
-"""Of this worker process, by machine: tilings found for one policy or network serve the next."""
+_MOST_MACHINES = 64
+_known: Table[object] = Table(_MOST_MACHINES)
+"""Of this worker process, by machine and tuning: what was found for one policy or network serves the next."""
 
 
 def row_of(point: DesignPoint) -> Row:
@@ -25,11 +26,9 @@ def row_of(point: DesignPoint) -> Row:
         "hardware": point.hardware.name, "policy": policy_label(point.policy), "batch": workload.batch,
         "dtype": workload.dtype, "area_mm2": point.hardware.area_mm2, **point.swept, "error": None,
     }  # fmt: skip
-    machine = point.hardware.model_dump_json()
-    if sum(map(len, _tilings.values())) > _MOST_TILINGS:
-        _tilings.clear()
+    machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
     try:
-        figures = evaluate(point, _tilings.setdefault(machine, {})).record.flat()
+        figures = evaluate(point, _known.get(machine, kind_of(point.hardware).known)).record.flat()
     except (WorkloadError, HardwareError, ScheduleError, SimulationError) as error:
         return row | {"error": str(error)}
     return row | figures | {"model": row["model"]}

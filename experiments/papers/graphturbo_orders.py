@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from experiments.papers.graphturbo_tables import markdown
-from hw_models import ClusteredDsa, load_hardware, simulate
+from experiments.pipeline import plan_of, run_stages
+from hw_models import load_hardware
 from hw_models.quantities import PICOSECONDS
-from scheduler import lower
-from scheduler.device import ScheduleError
+from scheduler import Placing, ScheduleError
 from scheduler.graphturbo.exact_order import exact_order
+from scheduler.graphturbo.instances import split_into_instances
 from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
 from scheduler.policies.graphturbo import GraphTurbo
-from workloads import Graph, load_network
+from workloads import load_network
+from workloads.analysis import Analysis
 
 MACHINES = ("stcp920", "stcp920_paper")
 NETWORKS = (("resnet50", 16), ("resnet50", 64), ("mobilenet-v2", 16), ("mobilenet-v2", 64), ("conformer", 4),
@@ -45,10 +47,10 @@ def orders(machines: Sequence[str], networks: Sequence[tuple[str, int]]) -> Iter
     """Yield one row per machine and network."""
     for machine in machines:
         spec = load_hardware(machine)
-        assert isinstance(spec, ClusteredDsa)
         for model, batch in networks:
-            graph = load_network(model, batch=batch).with_dtype(_DTYPE)
-            parts = GraphTurbo().instance_graph(graph, spec, _DTYPE)
+            analysis = Analysis(load_network(model, batch=batch).with_dtype(_DTYPE))
+            placing = Placing(hardware=spec, parts=spec.clusters, dtype=_DTYPE)
+            parts = split_into_instances(analysis, plan_of(analysis, GraphTurbo(), placing))
             producers, output_bytes = parts.producers, parts.output_bytes
             wide = breadth_first(range(len(parts.instances)), producers)
             deep = depth_first(wide, producers)
@@ -58,14 +60,13 @@ def orders(machines: Sequence[str], networks: Sequence[tuple[str, int]]) -> Iter
             exact = exact_order(best, producers, output_bytes, EFFORT_S)
             found = (*peaks, exact.peak_bytes, exact.least_bytes)
             above = f"{(min(peaks[:2]) / exact.peak_bytes - 1) * 100:+.0f} %" if exact.peak_bytes else "n/a"
-            latencies = (_latency_ms(policy, graph, spec) for policy in (GraphTurbo(), GraphTurbo(order="exact")))
+            latencies = (_latency_ms(policy, analysis, placing) for policy in (GraphTurbo(), GraphTurbo(order="exact")))
             sizes = (size / _MIB for size in found)
             yield (machine, model, batch, len(parts.instances), *sizes, above, *latencies)
 
 
-def _latency_ms(policy: GraphTurbo, graph: Graph, spec: ClusteredDsa) -> float:
-    program = lower(policy.schedule(graph, spec, _DTYPE), spec, spec.clusters)
-    return simulate(program, spec).makespan_ps / PICOSECONDS["ms"]
+def _latency_ms(policy: GraphTurbo, analysis: Analysis, placing: Placing) -> float:
+    return run_stages(analysis, policy, placing).result.makespan_ps / PICOSECONDS["ms"]
 
 
 def page() -> str:

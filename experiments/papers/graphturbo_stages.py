@@ -13,7 +13,7 @@ from experiments.job import Outcome
 from experiments.papers.graphturbo_tables import FOLDER, markdown
 from experiments.papers.pages import write_page
 from experiments.points import DesignPoint, Workload
-from hw_models import MatrixCompute, VectorCompute, load_hardware
+from hw_models import Compute, load_hardware
 from scheduler import Policy, make_policy
 
 MODEL, BATCH = "resnet50", 64
@@ -30,10 +30,10 @@ def usage(outcome: Outcome) -> Usage:
     graph, trace, program = outcome.schedule.graph, outcome.result.trace, outcome.program
     jobs = []
     for instruction, start_ps, end_ps in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True):
-        if isinstance(instruction, MatrixCompute | VectorCompute):
+        if isinstance(instruction.payload, Compute):
             shape = graph.tensors[instruction.label].shape
             stage = STAGES.get(shape[2], "") if len(shape) == _IMAGE_RANK else ""
-            share = program.members_of(instruction) / program.multiplicity(instruction.unit)
+            share = program.executions(instruction) / program.multiplicity(instruction.unit)
             jobs.append((end_ps, stage, instruction.unit, (end_ps - start_ps) * share))
     spent: dict[str, float] = {}
     busy: dict[tuple[str, str], float] = {}

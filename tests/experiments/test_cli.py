@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -16,7 +15,8 @@ from experiments.report.words import TIMES
 from experiments.version import __version__
 from hw_models import preset_names
 from scheduler import policy_types
-from workloads import zoo_names
+from tests.experiments.terminal import Terminal
+from workloads import zoo_entry, zoo_names
 
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
@@ -35,39 +35,6 @@ workloads: [{model: bert-tiny, batch: 4}]
 hardware: {base: stcp920, sweep: {local_buffer.capacity: [512 KiB, 1.25 MiB]}}
 policies: [fixed-pattern, graphturbo]
 """
-
-
-class Terminal:
-    """Runs commands and keeps what they print."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.err = ""
-
-    def out(self, *argv: str, code: int = 0) -> str:
-        assert main(argv) == code
-        captured = self._capsys.readouterr()
-        self.err = captured.err
-        return captured.out
-
-    def json(self, *argv: str) -> Any:
-        """What ``--json`` prints: one line, one object."""
-        text = self.out(*argv, "--json")
-        assert text.count("\n") == 1
-        return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-
-    def refused(self, *argv: str) -> str:
-        """The one message of a mistake."""
-        assert self.out(*argv, code=2) == ""
-        assert self.err.count("dsascape: ") == 1
-        assert self.err.startswith("dsascape: ")
-        assert "Traceback" not in self.err
-        return self.err
-
-
-@pytest.fixture
-def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(capsys)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +122,7 @@ class TestSimulate:
         found = terminal.json(*TINY, "--dtype", "int8", "--sequence", "64")
         assert (found["model"], found["dtype"]) == ("bert-tiny-64", "int8")
 
-    def test_a_trace_is_json_that_perfetto_opens(self, terminal: Terminal, tmp_path: Path) -> None:
+    def test_a_trace_is_json_with_the_fields_that_perfetto_needs(self, terminal: Terminal, tmp_path: Path) -> None:
         terminal.json(*TINY, "--trace", str(tmp_path / "trace.json"))
         events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
 
@@ -167,7 +134,9 @@ class TestSimulate:
         from_zoo = terminal.json(*TINY)
         machine = tmp_path / "machine.yaml"
         machine.write_text((Path(__file__).resolve().parents[2] / "hw_models/presets/stcp920.yaml").read_text())
-        found = terminal.json("simulate", "bert-tiny", "--batch", "4", "--hardware", str(machine), *TINY[-2:])
+        model = tmp_path / "bert-tiny.onnx"
+        model.write_bytes(zoo_entry("bert-tiny").read_bytes())
+        found = terminal.json("simulate", str(model), "--batch", "4", "--hardware", str(machine), *TINY[-2:])
 
         assert {**found, "wall_s": 0} == {**from_zoo, "wall_s": 0}
 
@@ -245,8 +214,9 @@ class TestMistakes:
         [
             ([], ["COMMAND"]),
             (["fly"], ["'fly'", "simulate"]),
-            (["simulate"], ["MODEL, --hardware, --policy"]),
+            (["simulate"], ["MODEL, --hardware"]),
             (["simulate", "bert-tiny", "--policy", "unfused"], ["--hardware"]),
+            (["simulate", "bert-tiny", "--hardware", "stcp920"], ["--policy", "--schedule"]),
             ([*TINY, "--fast"], ["--fast"]),
             ([*TINY, "--batch", "0"], ["--batch", "'0'", "whole number from 1"]),
             ([*TINY, "--batch", "many"], ["--batch", "'many'"]),
@@ -302,7 +272,7 @@ class TestMistakes:
             "from scheduler.policies.unfused import Unfused\n\n"
             "@dataclass(frozen=True)\nclass Broken(Unfused):\n"
             '    name: str = "broken"\n\n'
-            "    def schedule(self, graph, spec, dtype):\n        return graph.nothing\n"
+            "    def plan(self, graph, costs):\n        return graph.nothing\n"
         )
         for command in (["simulate", "bert-tiny", "--hardware", "stcp920"], ["fuse", "bert-tiny"]):
             message = terminal.refused(*command, "--policy", str(tmp_path / "broken.py"))

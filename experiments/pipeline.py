@@ -1,0 +1,43 @@
+"""The stages from a network to a simulated run, in order: plan, schedule, lower, simulate."""
+
+from dataclasses import dataclass
+
+from fusion.plan import FusionPlan
+from hw_models import Program, SimulationResult, simulate
+from scheduler import Placing, Policy, Schedule, make_plan, make_schedule
+from workloads.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What every stage made."""
+
+    plan: FusionPlan
+    schedule: Schedule
+    program: Program
+    result: SimulationResult
+
+
+def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
+    """Return the policy's plan of a network on a machine."""
+    return make_plan(policy, placing, placing.costs(analysis))
+
+
+def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
+    """Return the policy's schedule of a network on a machine."""
+    costs = placing.costs(analysis)
+    schedule: Schedule = make_schedule(policy, make_plan(policy, placing, costs), placing, costs)
+    return schedule
+
+
+def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
+    """Return the run of a network under a policy, simulated."""
+    return run_schedule(schedule_of(analysis, policy, placing), analysis, placing)
+
+
+def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:
+    """Return the run of a schedule: lowered and simulated."""
+    kind, hardware = placing.kind, placing.hardware
+    program = kind.lower(schedule, placing.costs(analysis))
+    result = simulate(program, kind.machine(hardware), kind.energy(hardware))
+    return Stages(schedule.plan, schedule, program, result)

@@ -1,0 +1,65 @@
+"""Schedules written to files, and run from files that were perhaps edited by hand."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.evaluate import job_of
+from experiments.job import Outcome, replay
+from experiments.points import Workload
+from hw_models import AnyHardware
+from scheduler import Schedule, ScheduleError, kind_of
+from workloads.analysis import Analysis
+
+_LARGEST_FILE_BYTES = 256 * 2**20
+
+
+def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> None:
+    """Write a schedule for a machine of this kind as JSON."""
+    path.write_text(json.dumps(kind_of(hardware).write(schedule), indent=1) + "\n", encoding="utf-8")
+
+
+def run_schedule_file(
+    path: Path, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
+) -> Outcome:
+    """Return the outcome of the schedule in the file at ``path``.
+
+    A cluster takes as many images at once as the schedule is for, as often as its share of the batch needs. Raises
+    ``ScheduleError`` for a file that holds no schedule of this network and machine, or one that cannot run.
+    """
+    data = _read(path)
+    analysis, job = job_of(workload, hardware, tuning)
+    share = analysis.graph.batch
+    batch = _batch(data, share)
+    at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
+    iterations = -(-share // batch)
+    try:
+        schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))
+    except ScheduleError as error:
+        raise ScheduleError(f"{path}: {error}") from error
+    outcome = replay(schedule, at_once, replace(job, iterations=iterations))
+    return replace(outcome, iterations=iterations, batch_per_cluster=batch)
+
+
+def _read(path: Path) -> object:
+    try:
+        if path.stat().st_size > _LARGEST_FILE_BYTES:
+            raise ScheduleError(f"{path}: has more than {_LARGEST_FILE_BYTES // 2**20} MiB; no schedule is that large")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScheduleError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    except UnicodeDecodeError as error:
+        raise ScheduleError(f"{path}: is not UTF-8 text") from error
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ScheduleError(f"{path}: is not JSON: {error}") from error
+    return data
+
+
+def _batch(data: object, share: int) -> int:
+    """Return the images that a schedule is for, as far as the file says a number from 1 to the cluster's share."""
+    network = data.get("network") if isinstance(data, dict) else None
+    batch = network.get("batch") if isinstance(network, dict) else None
+    return batch if isinstance(batch, int) and 1 <= batch <= share else share
