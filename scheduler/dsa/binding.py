@@ -20,6 +20,11 @@ class Binding:
         """Cores that get a part."""
         return math.prod(self.factors)
 
+    @property
+    def numbering(self) -> tuple[tuple[int, int], ...]:
+        """The dimensions that are cut and into how many parts, in the order in which cores are numbered along them."""
+        return tuple((dim, self.factors[dim]) for dim in self.order if self.factors[dim] > 1)
+
     def binds(self, dims: Iterable[int]) -> bool:
         """Return whether any of ``dims`` is cut."""
         return any(self.factors[dim] > 1 for dim in dims)
@@ -64,11 +69,18 @@ def plain_binding(
 
 
 def sample_cores(binding: Binding) -> tuple[int, ...]:
-    """Return the cores at both ends and one inside along every dimension: with equal parts, they stand for all."""
-    inside = 0
+    """Return cores that stand for all where parts are equal.
+
+    Those at both ends, one inside along every dimension, and the second along each dimension alone: these last are
+    others where cores are numbered along the dimensions in another order.
+    """
+    inside, seconds, apart = 0, [], binding.cores
     for dim in binding.order:
         inside = inside * binding.factors[dim] + binding.factors[dim] // 2
-    return tuple(dict.fromkeys((0, inside, binding.cores - 1)))
+        apart //= binding.factors[dim]
+        if binding.factors[dim] > 1:
+            seconds.append(apart)
+    return tuple(dict.fromkeys((0, *seconds, inside, binding.cores - 1)))
 
 
 def held_elsewhere(needs: Mapping[int, Box | None], slices: Sequence[tuple[Box, Binding]]) -> int:

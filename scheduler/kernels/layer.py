@@ -43,6 +43,9 @@ class NestWork:
         sizes: dict[LoopRole, int] = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
         for role, extent in zip(self.roles, self.extents, strict=True):
             sizes[role] *= extent
+        products = sizes["rows"] * sizes["columns"] * sizes["count"]
+        if products * sizes["depth"] > self.operations.macs > 0:  # taps between strides are left out
+            sizes["depth"] = -(-self.operations.macs // products)
         return sizes["rows"], sizes["columns"], sizes["depth"], sizes["count"]
 
 
@@ -160,22 +163,27 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
 
 
 def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
-    """Return the same by the operand's place among the inputs; None for one that no tile needs."""
-    whole = layer.tile_work(layer.sink.shape)
-    found: dict[str, set[int]] = {name: set() for name in whole.operand_bytes}
+    """Return the same by the operand's place among the inputs; None for one that no tile needs.
+
+    Each dimension is tried from a tile of single elements: what it needs grows along a dimension if and only if what is
+    needed moves with it. From a tile that is whole along the others, dimensions that are merged on the way (batch and
+    heads) would hide each other, as the box around what is needed is whole already.
+    """
     shape = layer.sink.shape
-    parts = {
-        dim: layer.tile_work(tuple(1 if d == dim else s for d, s in enumerate(shape)))
+    single = (1,) * len(shape)
+    depth = None if layer.depth_loop is None else 1
+    one = layer.tile_work(single, depth).operand_bytes
+    grown = {
+        dim: layer.tile_work(tuple(s if d == dim else 1 for d, s in enumerate(shape)), depth).operand_bytes
         for dim, size in enumerate(shape)
         if size > 1
     }
-    if layer.depth_loop is not None:
-        parts[DEPTH] = layer.tile_work(shape, 1)
-    for dim, part in parts.items():
-        for name, total in whole.operand_bytes.items():
-            if part.operand_bytes.get(name, 0) < total:
-                found[name].add(dim)
-    return tuple(frozenset(found[name]) if name in found else None for name in layer.inputs)
+    if depth is not None:
+        grown[DEPTH] = layer.tile_work(single).operand_bytes
+    return tuple(
+        frozenset(dim for dim, needed in grown.items() if needed.get(name, 0) > one[name]) if name in one else None
+        for name in layer.inputs
+    )
 
 
 def _first_equal(analysis: Analysis, signature: "Signature") -> "Signature":

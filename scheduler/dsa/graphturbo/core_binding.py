@@ -78,7 +78,7 @@ def bind_runs(runs: Sequence[Reading], cores: int, unbound: Unbound | None = Non
                 continue
             if producer not in bind:
                 bind[producer] = wanted  # l. 9-10
-            elif bind[producer].factors != wanted.factors:
+            elif bind[producer].numbering != wanted.numbering:
                 mismatched.add(producer)  # l. 11-12
     return Bound(tuple(bind[number] for number in range(len(runs))), frozenset(mismatched))
 
@@ -86,23 +86,27 @@ def bind_runs(runs: Sequence[Reading], cores: int, unbound: Unbound | None = Non
 def infer_binding(run: Reading, binding: Binding, tensor: str, producer: Reading, cores: int) -> Binding | None:
     """Return how ``producer`` has to be bound so that each core of ``run`` finds its part of ``tensor`` at home.
 
-    None where a bound dimension has no match in the tensor, or its extent does not divide.
+    None where a bound dimension has no match in the tensor, or its extent does not divide. Cores are numbered along the
+    matching dimensions in the order of ``binding``: the same core holds what the same core reads.
     """
     sink = producer.layer.sink
     if sink.name != tensor:
         return None
     extents = _extents(producer.box)
     factors = [1] * len(extents)
-    for dim, factor in enumerate(binding.factors):
+    order: dict[int, None] = {}
+    for dim in binding.order:
+        factor = binding.factors[dim]
         if factor == 1:
             continue
         matched = matches_of(run.layer, dim).get(tensor)
         if matched is None or extents[matched] % factor:
             return None
         factors[matched] *= factor
+        order[matched] = None
         if extents[matched] % factors[matched]:
             return None
-    found = Binding(tuple(factors), sink.order)
+    found = Binding(tuple(factors), tuple({**order, **dict.fromkeys(sink.order)}))
     return found if found.cores <= cores else None
 
 

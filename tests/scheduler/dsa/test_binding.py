@@ -132,7 +132,19 @@ class TestHeldElsewhere:
 
 @pytest.mark.parametrize(
     ("factors", "sample"),
-    [((1, 1), (0,)), ((2, 1), (0, 1)), ((3, 1), (0, 1, 2)), ((8, 1), (0, 4, 7)), ((4, 4), (0, 10, 15))],
+    [((1, 1), (0,)), ((2, 1), (0, 1)), ((3, 1), (0, 1, 2)), ((8, 1), (0, 1, 4, 7)), ((4, 4), (0, 4, 1, 10, 15))],
 )
-def test_both_ends_and_one_core_inside_stand_for_all(factors: tuple[int, int], sample: tuple[int, ...]) -> None:
+def test_both_ends_the_second_of_each_dimension_and_one_inside_stand_for_all(
+    factors: tuple[int, int], sample: tuple[int, ...]
+) -> None:
     assert sample_cores(Binding(factors, (0, 1))) == sample
+
+
+def test_another_numbering_of_cores_shows_in_the_sample() -> None:
+    """The same parts, but cores are numbered along the second dimension first."""
+    box = ((0, 4), (0, 4))
+    one, other = Binding((2, 2), (0, 1)), Binding((2, 2), (1, 0))
+
+    assert one.numbering != other.numbering
+    assert [one.part(box, core) == other.part(box, core) for core in (0, 3)] == [True, True]
+    assert any(one.part(box, core) != other.part(box, core) for core in sample_cores(one))

@@ -1,0 +1,55 @@
+"""Multiply-accumulates that are issued: the network's, times what uneven parts, halos and taps between strides cost."""
+
+from math import ceil, prod
+
+import pytest
+
+from experiments.pipeline import run_stages
+from hw_models import Compute, Program, load_hardware
+from scheduler import LayerRun, Placing, make_policy
+from tests.scheduler.runs import EVERY_POLICY
+from workloads import load_network
+from workloads.analysis import Analysis
+
+TAPS = 1.13
+"""How much a whole number of taps per output may add where a stride leaves out a fraction of them."""
+
+
+def issued(program: Program, number: int) -> int:
+    """The multiply-accumulates of one layer run on one cluster."""
+    return sum(
+        instruction.payload.macs * program.executions(instruction)
+        for instruction in program.instructions
+        if instruction.layer_run == number and isinstance(instruction.payload, Compute)
+    ) // program.extent["cluster"]
+
+
+def padded(run: LayerRun) -> float:
+    """The share of elements that cores compute beyond the box, where it does not divide."""
+    binding = zip(run.extents, run.binding.factors, strict=True)
+    return prod(ceil(extent / factor) * factor / extent for extent, factor in binding)
+
+
+@EVERY_POLICY
+@pytest.mark.parametrize("network", ["dcgan", "unet", "mobilenet-v2", "bert-tiny"])
+def test_each_layer_issues_what_the_network_has_times_its_padding(name: str, network: str) -> None:
+    analysis = Analysis(load_network(network, batch=2).with_dtype("fp16"))
+    placing = Placing(hardware=load_hardware("stcp920"), parts=4, dtype="fp16")
+    stages = run_stages(analysis, make_policy(name), placing)
+
+    for number, run in enumerate(stages.schedule.runs):
+        needed = sum(nest.operations.macs for nest in run.layer.tile_work(run.extents).nests)
+        if needed:
+            factor = issued(stages.program, number) / needed
+            assert 0.99 <= factor <= padded(run) * TAPS, f"{run.layer.sink.name}: {factor:.3f} times its {needed}"
+
+
+@EVERY_POLICY
+def test_transposed_convolutions_skip_the_taps_between_strides(name: str) -> None:
+    """DCGAN is made of them: with all taps it would be 4.5 times its arithmetic."""
+    analysis = Analysis(load_network("dcgan", batch=4).with_dtype("fp16"))
+    placing = Placing(hardware=load_hardware("stcp920"), parts=4, dtype="fp16")
+    stages = run_stages(analysis, make_policy(name), placing)
+    total = sum(issued(stages.program, number) for number in range(len(stages.schedule.runs)))
+
+    assert 1 <= total / analysis.graph.operations.macs <= 1.2
