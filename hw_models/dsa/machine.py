@@ -16,10 +16,10 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
     Units: those of the cores, by their names; per core ``path_load`` and ``path_store`` between global and
     local buffer; per cluster ``broadcast`` to all cores, ``dma_load``, ``dma_store`` and ``launch``.
     """
-    local, further, ddr = spec.local_buffer, spec.global_buffer, spec.ddr
+    local, further = spec.local_buffer, spec.global_buffer
     memories = [
         Memory("local_buffer", CORE, local.capacity_bytes, local.bandwidth_bytes_per_s),
-        Memory("ddr", CHIP, ddr.capacity_bytes, ddr.sustained_bytes_per_s),
+        _ddr(spec),
     ]
     if further is not None:
         memories.append(Memory("global_buffer", CLUSTER, further.capacity_bytes, further.bandwidth_bytes_per_s))
@@ -41,6 +41,14 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
         {memory.name: memory for memory in memories},
         {unit.name: unit for unit in units},
     )
+
+
+def _ddr(spec: ClusteredDsa) -> Memory:
+    """Return DDR: once on the chip, or a part of it in every cluster."""
+    ddr = spec.ddr
+    if ddr.sharing == "shared":
+        return Memory("ddr", CHIP, ddr.capacity_bytes, ddr.sustained_bytes_per_s)
+    return Memory("ddr", CLUSTER, ddr.capacity_bytes // spec.clusters, ddr.sustained_bytes_per_s / spec.clusters)
 
 
 def dsa_energy(spec: ClusteredDsa) -> EnergyModel:

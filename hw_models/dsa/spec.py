@@ -101,7 +101,7 @@ class GlobalBuffer(BaseModel):
 
 
 class Ddr(BaseModel):
-    """Off-chip memory, shared by all clusters."""
+    """Off-chip memory of the chip."""
 
     model_config = STRICT
 
@@ -110,6 +110,9 @@ class Ddr(BaseModel):
     """Peak of the whole chip; reads and writes share it."""
     efficiency: Efficiency = 1.0
     """Share of the peak that long bursts reach."""
+    sharing: Literal["shared", "private"] = "shared"
+    """Whether clusters share the whole, or each has an equal part to itself: then weights are there once per cluster,
+    and clusters that are idle leave their bandwidth unused."""
 
     @property
     def sustained_bytes_per_s(self) -> int:
@@ -229,6 +232,10 @@ class ClusteredDsa(BaseModel):
         if self.global_buffer is not None:
             sram_bytes += self.clusters * self.global_buffer.capacity_bytes
         return self.cores * macs * self.area.mac + sram_bytes / 2**20 * self.area.sram + self.area.other
+
+    def ddr_parts(self, clusters: int) -> int:
+        """Return among how many clusters DDR is divided when ``clusters`` are in use."""
+        return self.clusters if self.ddr.sharing == "private" else clusters
 
     def peak_macs_per_s(self, dtype: str) -> float:
         """Multiply-accumulates per second of all matrix units (of vector units, if no matrix unit has it)."""

@@ -63,13 +63,14 @@ def decide(
     )  # fmt: skip
 
 
-def network_bytes(graph: Graph, clusters: int) -> int:
-    """Return what weights and network inputs take of DDR, as one cluster's share."""
-    return graph.weight_bytes // clusters + sum(graph.tensors[name].size_bytes for name in graph.inputs)
+def network_bytes(graph: Graph, view: DsaView) -> int:
+    """Return what weights and network inputs take of DDR, as one cluster's share: where it is private, all weights."""
+    copies = 1 if view.spec.ddr.sharing == "private" else view.clusters
+    return graph.weight_bytes // copies + sum(graph.tensors[name].size_bytes for name in graph.inputs)
 
 
 def _check_ddr(layout: Layout, view: DsaView) -> None:
-    size = network_bytes(layout.graph, view.clusters) * view.clusters
+    size = network_bytes(layout.graph, view) * view.spec.ddr_parts(view.clusters)
     if layout.kernels and size > view.spec.ddr.capacity_bytes:
         raise ScheduleError(f"{layout.graph.name}: weights and inputs need {size} bytes, ddr.capacity is less")
 

@@ -51,7 +51,7 @@ class DsaView:
     @cached_property
     def ddr_bytes_per_ps(self) -> float:
         """A cluster's share of DDR, or of its DMA if that is less."""
-        share = self.spec.ddr.sustained_bytes_per_s / self.clusters
+        share = self.spec.ddr.sustained_bytes_per_s / self.spec.ddr_parts(self.clusters)
         return min(share, self.spec.dma.load.bandwidth_bytes_per_s * self.spec.dma.load_channels) / PS_PER_S
 
     @cached_property

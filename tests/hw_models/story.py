@@ -27,6 +27,7 @@ SPEC = with_values(
     load_hardware("stcp920"),
     {
         "name": "story",
+        "ddr.sharing": "shared",
         "clock": "1000 GHz",
         "clusters": 2,
         "cores_per_cluster": 2,

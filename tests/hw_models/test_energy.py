@@ -9,6 +9,7 @@ from tests.hw_models.story import broadcast, load, products, program, run
 SPEC = with_values(
     load_hardware("stcp920"),
     {
+        "ddr.sharing": "shared",
         "energy.mac.fp16": "2 pJ",
         "energy.mac.int8": "0.5 pJ",
         "energy.vector_op": "3 pJ",

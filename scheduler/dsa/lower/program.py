@@ -66,7 +66,7 @@ class _Lowering:
                 _exits(self._at_work), self._view.spec.launch_ps,
             )  # fmt: skip
             if not number:
-                size = network_bytes(self._schedule.graph, self._view.clusters)
+                size = network_bytes(self._schedule.graph, self._view)
                 builder.allocate(launch, Buffer(DDR, size, label="weights and inputs"))
             self._at_work, self._ended = [], [((launch,), None)]
             if self._prefetch is not None:

@@ -1,0 +1,51 @@
+"""DDR of which every cluster has a part to itself: idle clusters waste theirs, weights are there once a cluster."""
+
+import pytest
+
+from experiments import simulate
+from hw_models import ClusteredDsa, HardwareError, dsa_machine, load_hardware, with_values
+from scheduler import ScheduleError
+
+SHARED = with_values(load_hardware("stcp920"), {"ddr.sharing": "shared"})
+PRIVATE = with_values(load_hardware("stcp920"), {"ddr.sharing": "private"})
+
+
+def latency_s(machine: ClusteredDsa, batch: int) -> float:
+    return simulate("vgg16", machine, "fixed-pattern", batch=batch).record.latency_s
+
+
+def test_a_part_has_its_share_of_capacity_and_bandwidth() -> None:
+    whole, part = dsa_machine(SHARED).memories["ddr"], dsa_machine(PRIVATE).memories["ddr"]
+
+    assert (whole.level, part.level) == ("chip", "cluster")
+    assert part.capacity_bytes * 4 == whole.capacity_bytes
+    assert part.bandwidth_bytes_per_s * 4 == whole.bandwidth_bytes_per_s
+
+
+def test_one_image_uses_one_cluster_and_a_quarter_of_the_bandwidth() -> None:
+    """VGG-16 at one image waits for its 276 MB of weights: 2.2 times as fast a DDR until the link of 64 GB/s bounds."""
+    assert latency_s(PRIVATE, 1) > 1.8 * latency_s(SHARED, 1)
+
+
+def test_with_all_clusters_at_work_it_makes_no_difference() -> None:
+    assert latency_s(PRIVATE, 4) == pytest.approx(latency_s(SHARED, 4), rel=1e-6)
+
+
+def test_utilisation_counts_the_parts_that_are_idle() -> None:
+    used = simulate("vgg16", PRIVATE, "fixed-pattern", batch=1).record.utilisation["ddr"]
+
+    assert 0.1 < used <= 0.25
+
+
+def test_every_cluster_holds_all_weights() -> None:
+    """VGG-16 has 277 MB of weights in FP16: in 1 GiB they fit once, not four times."""
+    small = {"ddr.capacity": "1 GiB"}
+
+    assert simulate("vgg16", with_values(SHARED, small), "fixed-pattern", batch=4).record.latency_s > 0
+    with pytest.raises(ScheduleError, match=r"ddr\.capacity"):
+        simulate("vgg16", with_values(PRIVATE, small), "fixed-pattern", batch=4)
+
+
+def test_only_two_ways_are_known() -> None:
+    with pytest.raises(HardwareError, match="sharing"):
+        with_values(PRIVATE, {"ddr.sharing": "split"})
