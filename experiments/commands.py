@@ -12,7 +12,7 @@ from experiments.points import DesignPoint, Workload, policy_of, split_tuning
 from experiments.replay import run_schedule_file, write_schedule
 from fusion import unfused_intermediate_bytes
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
-from hw_models.quantities import format_bytes, format_ps
+from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import Placing, Policy, ScheduleError, kind_of, policy_label
 from scheduler.graphturbo.instances import operations_of, split_into_instances
 from workloads import load_network
@@ -77,12 +77,18 @@ def _show_outcome(outcome: Outcome) -> None:
         f" on {escape(record.hardware)} under {escape(record.policy)}"
     )
     console.print(
-        f"  {format_ps(result.makespan_ps)}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
+        f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
         f" {record.kernels} kernels; bound by [bold]{record.bottleneck}[/bold]"
     )
-    total = result.makespan_ps
+    total, title = result.makespan_ps, "What the critical path waited for"
+    if outcome.iterations > 1:
+        console.print(
+            f"  in {outcome.iterations} iterations of {outcome.batch_per_cluster} a cluster,"
+            f" {format_ps(total)} each"
+        )
+        title += ", one iteration"
     paths = sorted(result.critical_ps.items(), key=lambda item: -item[1])
-    table("What the critical path waited for", ("what", "time", "share"),
+    table(title, ("what", "time", "share"),
            [(what, format_ps(spent), f"{spent / total:.1%}") for what, spent in paths])()  # fmt: skip
     memories = [
         (name, format_bytes(size), format_bytes(record.peak_occupancy_bytes[name]),

@@ -14,6 +14,7 @@ from experiments.cli import main
 from experiments.report.words import TIMES
 from experiments.version import __version__
 from hw_models import preset_names
+from hw_models.quantities import PS_PER_S, format_ps
 from scheduler import policy_types
 from tests.experiments.terminal import Terminal
 from workloads import zoo_entry, zoo_names
@@ -139,6 +140,15 @@ class TestSimulate:
         found = terminal.json("simulate", str(model), "--batch", "4", "--hardware", str(machine), *TINY[-2:])
 
         assert {**found, "wall_s": 0} == {**from_zoo, "wall_s": 0}
+
+
+    def test_text_and_json_say_the_same_time_however_often_clusters_iterate(self, terminal: Terminal) -> None:
+        once = ["--option", "batches_per_cluster=1"]
+        sixteen = ["simulate", "bert-tiny", "--hardware", "stcp920", "--batch", "16", "--policy", "graphturbo"]
+        for argv in (sixteen, [*sixteen, *once]):
+            latency_s = terminal.json(*argv)["latency_s"]
+            assert format_ps(round(latency_s * PS_PER_S)) in terminal.out(*argv)
+        assert "in 4 iterations of 1 a cluster" in terminal.out(*sixteen, *once)
 
 
 class TestFuse:
