@@ -110,8 +110,13 @@ class TileAddresses:
     sent: Addresses = ()
     """What cores send each other."""
 
+    @property
+    def are_fixed(self) -> bool:
+        """Whether the run's buffers have places; if not, all are empty."""
+        return self != TileAddresses()
+
     def __str__(self) -> str:
-        if not self.between:
+        if not self.are_fixed:
             return "tiles lie where there is room"
         local = {**self.operands, "between nests": self.between, "output": self.output, "halo": self.halo}
         further = {**self.staged, "passing": self.passing, "storing": self.storing, "sent": self.sent}

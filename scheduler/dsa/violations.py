@@ -155,9 +155,9 @@ class _Replay:
         for memory in (LOCAL, GLOBAL):
             needed = len(buffer_sizes(execution.tiling, execution.exchange)[memory])
             placed = len(_places(execution, memory))
-            if execution.addresses.between and placed != needed:
+            if execution.addresses.are_fixed and placed != needed:
                 yield f"its tiles have {needed} buffers in the {memory}, addresses for {placed}; leave addresses out"
-            own = self._tiles(number, memory) if execution.addresses.between else []
+            own = self._tiles(number, memory) if execution.addresses.are_fixed else []
             for place, block in enumerate(own):
                 if block.address + block.size_bytes > self._room[memory]:
                     yield f"a tile's buffer ends at {block.address + block.size_bytes} of {self._room[memory]} bytes"
@@ -175,7 +175,7 @@ class _Replay:
     def _tiles(self, number: int, memory: str) -> list[Block]:
         """Return where the buffers of a run lie: everywhere, if they have no fixed place."""
         execution = self._schedule.executions[number]
-        if not execution.addresses.between:
+        if not execution.addresses.are_fixed:
             return [Block(0, self._room[memory])]
         sizes = buffer_sizes(execution.tiling, execution.exchange)[memory]
         return [Block(at, size) for at, size in zip(_places(execution, memory), sizes, strict=False) if size]
