@@ -12,8 +12,8 @@ from experiments.decompose import run_decomposed
 from experiments.evaluate import check_dtype, default_dtype, share_of_cluster
 from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
+from experiments.results import read_results
 from experiments.run import run_points
-from experiments.store import read_results
 from hw_models import AnyHardware, load_hardware, with_values
 from scheduler import Placing, Policy, kind_of
 from workloads import Graph, load_network

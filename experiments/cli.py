@@ -1,30 +1,49 @@
 """The command line: parse, load records, call the library, print. Mistakes of the user end with code 2."""
 
 import argparse
+import importlib
 import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from experiments import catalogue, commands, runs
-from experiments.answers import Answer
-from experiments.config import ExperimentError
-from experiments.engines import EngineError
-from experiments.store import StoreError
 from experiments.version import __version__
-from fusion import FusionError
-from hw_models import HardwareError, SimulationError
-from scheduler import ScheduleError
-from workloads import WorkloadError
 
-USER_ERRORS = (
-    ExperimentError, EngineError, StoreError, WorkloadError, HardwareError, ScheduleError, SimulationError,
-    FusionError,
+if TYPE_CHECKING:
+    from experiments.answers import Answer
+
+Command = Callable[[argparse.Namespace], "Answer"]
+
+_USER_ERRORS = (
+    "experiments.config:ExperimentError", "experiments.engines:EngineError", "experiments.store:StoreError",
+    "workloads:WorkloadError", "hw_models:HardwareError", "scheduler:ScheduleError", "hw_models:SimulationError",
+    "fusion:FusionError",
 )  # fmt: skip
-Command = Callable[[argparse.Namespace], Answer]
+"""Mistakes of the user, by module and name: nothing is imported before a command needs it."""
+
+
+def _named(place: str) -> type[Exception]:
+    module, _, name = place.partition(":")
+    found: type[Exception] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that are mistakes of the user."""
+    return tuple(map(_named, _USER_ERRORS))
+
+
+def _command(module: str, name: str) -> Command:
+    """Return a command that is imported when it runs."""
+
+    def run(arguments: argparse.Namespace) -> "Answer":
+        command: Command = getattr(importlib.import_module(f"experiments.{module}"), name)
+        return command(arguments)
+
+    return run
 
 
 class UsageError(ValueError):
@@ -51,15 +70,15 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
         return sub
 
-    models = add("models", catalogue.models, "the networks that come along")
+    models = add("models", _command("catalogue", "models"), "the networks that come along")
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
     models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
-    add("hardware", catalogue.hardware, "the machines that come along").add_argument(
+    add("hardware", _command("catalogue", "hardware"), "the machines that come along").add_argument(
         "name", nargs="?", metavar="H", help="one machine: all its values"
     )
-    add("policies", catalogue.policies, "the policies and their options")
+    add("policies", _command("catalogue", "policies"), "the policies and their options")
 
-    simulate = add("simulate", commands.simulate, "simulate one network on one machine")
+    simulate = add("simulate", _command("commands", "simulate"), "simulate one network on one machine")
     _network_options(simulate)
     simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
     decided = simulate.add_mutually_exclusive_group(required=True)
@@ -71,20 +90,20 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 
-    fuse = add("fuse", commands.fuse, "a policy's plan and its figures")
+    fuse = add("fuse", _command("commands", "fuse"), "a policy's plan and its figures")
     _network_options(fuse)
     fuse.add_argument("--policy", required=True, metavar="P")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
     fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
 
-    run = add("run", runs.run, "run an experiment file; go on where it stopped")
+    run = add("run", _command("runs", "run"), "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
     run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
     run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="who computes")
     run.add_argument("--scheduler", metavar="ADDRESS", help="of the dask cluster, such as tcp://host:8786")
 
-    add("report", runs.report, "write the report again from stored results").add_argument(
+    add("report", _command("runs", "report"), "write the report again from stored results").add_argument(
         "folder", type=Path, metavar="DIR"
     )
     return main
@@ -120,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, stream=sys.stderr)
     try:
         answer = arguments.run(arguments)
-    except USER_ERRORS as error:
+    except user_errors() as error:
         return _complain(str(error), arguments.json)
     except (OSError, RecursionError, MemoryError) as error:
         return _complain(f"{type(error).__name__}: {error}", arguments.json)
@@ -137,7 +156,7 @@ def _complain(message: str, as_json: bool, code: int = 2) -> int:
     return code
 
 
-def _print(answer: Answer, *, as_json: bool) -> None:
+def _print(answer: "Answer", *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(answer.data) + "\n")
     else:

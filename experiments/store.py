@@ -1,12 +1,10 @@
-"""Results on disk: one SQLite row a design point, written as it comes; a CSV of the same."""
+"""Results on disk: one SQLite row a design point, written as it comes."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
-
-import pandas as pd
 
 from experiments.points import Figure, RunRecord
 
@@ -23,7 +21,11 @@ class StoreError(ValueError):
 
 
 class ResultStore:
-    """The table ``runs`` in a folder. One process writes; a row is on disk when ``add`` returns."""
+    """The table ``runs`` in a folder. One process writes; a row survives that process once ``add`` has returned.
+
+    The journal is written ahead of the table, without waiting for the disk at each row: what a power cut may take is
+    the last rows, and those are computed again.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Open or make ``results.sqlite`` in ``folder``; raise ``StoreError`` if that cannot be."""
@@ -31,9 +33,11 @@ class ResultStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(self.path, timeout=30)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
             columns = ", ".join(f"{name} {kind}" for name, kind in ALWAYS.items())
             self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns})")
-            self._columns = set(_declared(self._connection))
+            self._columns = set(declared(self._connection))
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{self.path}: {error}") from error
 
@@ -78,37 +82,10 @@ class ResultStore:
             raise StoreError(f"{self.path}: {error}") from error
 
 
-def _declared(connection: sqlite3.Connection) -> dict[str, str]:
+def declared(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the type of every column."""
     return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({TABLE})")}
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def read_results(folder: Path, keys: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return the stored rows, in the order of ``keys`` if given; raise ``StoreError`` without a store."""
-    path = folder / DATABASE
-    if not path.is_file():
-        raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            frame = pd.read_sql_query(f"SELECT * FROM {TABLE}", connection)
-    except (sqlite3.Error, pd.errors.DatabaseError) as error:
-        raise StoreError(f"{path}: {error}") from error
-    if keys is not None:
-        wanted = list(dict.fromkeys(keys))
-        frame = frame.set_index("key").reindex([k for k in wanted if k in set(frame["key"])]).reset_index()
-    empty = [name for name in frame if name not in ALWAYS and frame[name].isna().all()]
-    return frame.drop(columns=empty)
-
-
-def write_csv(frame: pd.DataFrame, folder: Path) -> Path:
-    """Write ``results.csv`` and return its path; counts stay whole numbers where some are missing."""
-    path = folder / "results.csv"
-    with closing(sqlite3.connect(f"file:{folder / DATABASE}?mode=ro", uri=True)) as connection:
-        whole = [name for name, kind in _declared(connection).items() if kind == "INTEGER" and name in frame]
-    shown = frame.drop(columns=["key"], errors="ignore")
-    shown.astype(dict.fromkeys(whole, "Int64")).to_csv(path, index=False)
-    return path

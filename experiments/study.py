@@ -14,7 +14,7 @@ from experiments.config import Experiment, ExperimentError
 from experiments.evaluate import Outcome, evaluate
 from experiments.points import DesignPoint
 from experiments.report import Span, Study, Timeline, render_report
-from experiments.store import read_results, write_csv
+from experiments.results import read_results, write_csv
 from experiments.version import __version__
 from hw_models import AnyHardware, HardwareError, SimulationError, known_paths
 from hw_models.quantities import readable

@@ -15,7 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.store import StoreError, read_results
+from experiments.results import read_results
+from experiments.store import StoreError
 from hw_models.yaml_file import read_yaml
 
 FOLDER = Path(__file__).parent / "graphturbo"

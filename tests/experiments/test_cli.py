@@ -295,6 +295,16 @@ def test_help_and_version_end_with_zero(argv: list[str], terminal: Terminal) -> 
     assert shown == f"dsascape {__version__}\n" if argv == ["--version"] else shown.startswith("usage: dsascape")
 
 
+def test_help_imports_none_of_the_heavy_libraries() -> None:
+    program = "import sys; from experiments.cli import parser; parser().format_help(); print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    asked = [sys.executable, "-c", program]
+    loaded = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
+
+    heavy = {"pandas", "matplotlib", "optuna", "networkx", "onnx", "pydantic", "numpy", "simpy", "rich"}
+    assert not heavy & set(loaded.stdout.split())
+
+
 def test_a_reader_that_goes_is_no_crash() -> None:
     program = "from experiments.cli import entry_point; entry_point()"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}

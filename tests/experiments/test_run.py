@@ -20,8 +20,9 @@ from experiments.cli import main
 from experiments.engines import EngineError, Row, open_engine
 from experiments.grid import read_experiment
 from experiments.points import DesignPoint, RunRecord, Workload
+from experiments.results import read_results, write_csv
 from experiments.run import Runner, row_of, run_points
-from experiments.store import ALWAYS, ResultStore, StoreError, read_results, write_csv
+from experiments.store import ALWAYS, ResultStore, StoreError
 from hw_models import load_hardware, with_values
 from scheduler import make_policy
 
