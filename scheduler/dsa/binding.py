@@ -3,8 +3,8 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
+from scheduler.divisors import divisors
 from workloads.loopnest import Box, box_volume, intersect
 
 
@@ -42,12 +42,6 @@ class Binding:
     def part_extents(self, extents: Sequence[int]) -> tuple[int, ...]:
         """Return the elements per dimension of one core's part."""
         return tuple(-(-size // factor) for size, factor in zip(extents, self.factors, strict=True))
-
-
-@lru_cache(maxsize=4096)
-def divisors(number: int) -> tuple[int, ...]:
-    """Return the divisors of ``number``, largest first."""
-    return tuple(d for d in range(number, 0, -1) if number % d == 0)
 
 
 def plain_binding(

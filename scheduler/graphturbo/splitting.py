@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fusion.plan import Split
+from scheduler.divisors import divisors
 from workloads.analysis import Analysis
 from workloads.loopnest import Extents, LoopNest, widest
 from workloads.subgraph import PlacedNest, Subgraph, follow_back
 
+_SMALL_FACTORS = (1, 2, 4, 8)
+"""Algorithm 1 tries these, and then every integer beyond."""
 Match = tuple[int | None, bool]
 """Which dimension of a tensor moves with the split one (None: all instances need it whole), whether without overlap."""
 
@@ -155,8 +158,7 @@ def _followed(nest: LoopNest, match: Match) -> list[tuple[str, Match]]:
 
 def split_factors(extent: int) -> list[int]:
     """Return Algorithm 1's values of v for one dimension: 1, 2, 4, then 8 and every integer, where they divide."""
-    values = [1, 2, 4, *range(8, extent + 1)]
-    return [v for v in dict.fromkeys(values) if v <= extent and extent % v == 0]
+    return [v for v in reversed(divisors(extent)) if v in _SMALL_FACTORS or v > max(_SMALL_FACTORS)]
 
 
 def split_info(sub: Splittable, local_bytes: int, most_recompute: float) -> tuple[SplitChoice, ...]:

@@ -12,7 +12,7 @@ On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler.dsa.binding import divisors
+from scheduler.divisors import divisors
 from scheduler.dsa.tiling.candidates import TileCandidates, UnitTimes
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.view import DsaView

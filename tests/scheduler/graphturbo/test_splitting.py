@@ -220,3 +220,14 @@ def test_every_split_fits_divides_and_repeats_no_more_than_allowed(data: st.Data
         assert sub.sink.order[split.depth] == split.dim
         assert 1 <= split.ops <= len(graph.ops)
         assert split.factor == 1 or recompute_share(sub, matched, split.dim, split.factor) <= most
+
+
+@given(st.integers(1, 3000))
+def test_factors_are_those_among_1_2_4_8_9_and_on_that_divide(extent: int) -> None:
+    tried = [1, 2, 4, *range(8, extent + 1)]
+
+    assert split_factors(extent) == [v for v in tried if v <= extent and extent % v == 0]
+
+
+def test_factors_of_a_huge_extent_are_found_without_trying_all() -> None:
+    assert split_factors(2**40) == [2**k for k in range(41)]
