@@ -9,12 +9,13 @@ from hw_models.quantities import PS_PER_S
 from scheduler.dsa.binding import plain_binding
 from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
 from scheduler.dsa.tiling.tiling import Route, TileRequest
-from scheduler.dsa.unit_choice import choose_units
+from scheduler.dsa.unit_choice import Units, choose_units
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from scheduler.errors import ScheduleError
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.analysis import Analysis
+from workloads.loopnest import Extents
 
 
 class DsaCosts:
@@ -54,6 +55,11 @@ class DsaCosts:
     def launch_s(self) -> float:
         return self.view.spec.launch_ps / PS_PER_S
 
+    def units_of(self, layer: Layer, part: Extents) -> Units:
+        """Return which unit does each nest of ``layer`` for a core's ``part`` of it; equal layers get the same."""
+        key = layer.signature, part, self.dtype
+        return self.known.units.get(key, lambda: choose_units(layer, part, self.view, self.dtype))
+
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators would get as one layer, with all buffers to itself."""
         layer = layer_of(self.analysis, ops)
@@ -76,10 +82,8 @@ class DsaCosts:
                 sharing //= factor
             routes[name] = Route(1.0, 0.0, max(sharing, 1), view.broadcasts and sharing > 1)
         room = (view.local_buffer_bytes,), (view.global_buffer_bytes,)
-        request = TileRequest(
-            layer, extents, part, binding.cores, choose_units(layer, part, view, self.dtype), routes, DDR, *room,
-            self.dtype,
-        )  # fmt: skip
+        units = self.units_of(layer, part)
+        request = TileRequest(layer, extents, part, binding.cores, units, routes, DDR, *room, self.dtype)
         return TileChooser(view, room[0][0], room[1][0], self.known).choose(request).estimate_ps
 
 

@@ -24,7 +24,7 @@ from scheduler.dsa.schedule import (
 )
 from scheduler.dsa.tiling.choice import TileChooser
 from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
-from scheduler.dsa.unit_choice import Units, choose_units
+from scheduler.dsa.unit_choice import Units
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from scheduler.errors import ScheduleError
 from workloads.graph import Graph
@@ -112,14 +112,13 @@ class _Decider:
         return tuple(found)
 
     def _decide(self, run: LayerRun, number: int) -> Execution:
-        layer = run.layer
         core_bytes = halo_bytes(run, self._slices)
         streamed = routes(run, self._slices, broadcasts=self._view.broadcasts)
         for written in run.writes:
             self._hold(written)
         exchange = self._exchange(run, core_bytes)
         part = run.binding.part_extents(run.extents)
-        units = choose_units(layer, part, self._view, self._costs.dtype)
+        units = self._costs.units_of(run.layer, part)
         tiling = self._tiling(run, streamed, units, exchange)
         addresses, begins_after = self._placed(run, number, tiling, streamed, exchange)
         return Execution(streamed, units, tiling, exchange, addresses, begins_after)

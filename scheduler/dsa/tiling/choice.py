@@ -10,6 +10,7 @@ from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.candidates import UnitTimes
 from scheduler.dsa.tiling.search import TilingError, choose_tiling
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
+from scheduler.dsa.unit_choice import Units
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
 from workloads.analysis import Table
@@ -19,9 +20,10 @@ _MOST_TILINGS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class KnownTilings:
-    """Tilings that have been found for one machine, whatever the network, and times of its units; bounded."""
+    """What has been found for one machine, whatever the network: tilings, units of layers, times of units; bounded."""
 
     tilings: Table[Tiling] = field(default_factory=lambda: Table(_MOST_TILINGS))
+    units: Table[Units] = field(default_factory=lambda: Table(_MOST_TILINGS))
     unit_times: UnitTimes = field(default_factory=Table)
 
 
