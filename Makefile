@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	@echo "Open the report: out/quickstart/report.html"
 
 test: $(VENV)/.installed-dev lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

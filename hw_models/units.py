@@ -3,6 +3,7 @@
 Both are driven by callbacks: they go on until they have to wait, and are called when that has come.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -32,7 +33,7 @@ def start_units(running: Running) -> None:
                 Server(running, name, queue).take()
 
 
-class _Worker:
+class _Worker(ABC):
     """What servers and block schedulers share: taking instructions in order, waiting for inputs and for space."""
 
     def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
@@ -56,20 +57,21 @@ class _Worker:
             if not running.ready(self._position, self._inputs_there) or not self._with_inputs():
                 return
 
+    @abstractmethod
     def _look_up(self) -> None:
         """Find out what the instruction just taken needs."""
 
+    @abstractmethod
     def _previous(self) -> int:
         """Return the instruction whose end lets the worker take another one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _waited_ps(self) -> int:
         """Return how long members had nothing to do since the worker asked for something, all of them together."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _begin(self) -> bool:
         """Begin the instruction, which has all that it needs; return whether the next one may be taken at once."""
-        raise NotImplementedError
 
     def _inputs_there(self) -> None:
         running = self._running
@@ -183,6 +185,9 @@ class BlockScheduler(_Worker):
         """By instruction: cohorts that have not ended."""
         self._paced_ps: dict[int, dict[str, int]] = {}
         """By instruction: how long what set the pace of its cohorts, summed over these."""
+
+    def _look_up(self) -> None:
+        """Nothing: what a cohort needs is found out when it is handed its blocks."""
 
     def _previous(self) -> int:
         return self._handed_out_by

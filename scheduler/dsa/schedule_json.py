@@ -4,10 +4,9 @@ The file holds what is decided. What follows from that (bytes of buffers, how of
 again on reading, and the whole is checked: a schedule that cannot run is refused with what is wrong.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
 
 from fusion.plan import FusionPlan, Group, Split
 from hw_models import HardwareError
@@ -16,16 +15,29 @@ from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.needs import in_rounds, outermost_memory, output_shares
 from scheduler.dsa.schedule import (
     Addresses,
-    BufferScope,
     Execution,
     HaloExchange,
     Instance,
     LayerRun,
     PrefetchBuffers,
-    QueueOrder,
     Schedule,
     TensorSlice,
     TileAddresses,
+)
+from scheduler.dsa.schedule_file import (
+    FORMAT,
+    AddressesRecord,
+    GroupRecord,
+    HaloRecord,
+    InstanceRecord,
+    MachineRecord,
+    NetworkRecord,
+    PrefetchRecord,
+    RouteRecord,
+    RunRecord,
+    ScheduleFile,
+    SliceRecord,
+    SplitRecord,
 )
 from scheduler.dsa.tiling.candidates import TileCandidates
 from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
@@ -34,157 +46,37 @@ from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import box_volume
 
-FORMAT = "dsascape schedule 1"
 _MOST_NAMED = 3
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-Number = Annotated[int, Field(ge=0, lt=2**53)]
-Size = Annotated[int, Field(ge=1, lt=2**53)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Interval = Annotated[tuple[Number, Number], Field(strict=False)]
-Numbers = Annotated[tuple[Number, ...], Field(strict=False)]
-Names = Annotated[tuple[str, ...], Field(strict=False)]
-
-
-class _Record(BaseModel):
-    model_config = _STRICT
-
-
-class _Network(_Record):
-    name: str
-    batch: Size
-    """Of one cluster."""
-    operators: Number
-    dtype: str
-
-
-class _Machine(_Record):
-    kind: Literal["clustered_dsa"]
-    clusters: Size
-    cores_per_cluster: Size
-
-
-class _Split(_Record):
-    dim: Number
-    factor: Size
-
-
-class _Group(_Record):
-    operators: Numbers
-    reason: str
-    split: _Split | None
-
-
-class _Prefetch(_Record):
-    local_bytes: Number
-    global_bytes: Number
-    local_address: Number
-    global_address: Number
-
-
-class _Slice(_Record):
-    tensor: str
-    box: Annotated[tuple[Interval, ...], Field(strict=False)]
-    memory: BufferScope
-    address: Number | None
-    cores: Annotated[tuple[Size, ...], Field(strict=False)]
-    order: Numbers
-
-
-class _Route(_Record):
-    from_ddr: Share
-    from_global: Share
-    cores_sharing: Size
-    broadcast: bool
-
-
-class _Addresses(_Record):
-    """Left out, the run's tiles have no fixed place, and it has the memories to itself beside what is kept there."""
-
-    operands: dict[str, Numbers] = Field(default_factory=dict)
-    between: Numbers = ()
-    output: Numbers = ()
-    halo: Numbers = ()
-    staged: dict[str, Numbers] = Field(default_factory=dict)
-    passing: Numbers = ()
-    storing: Numbers = ()
-    sent: Numbers = ()
-
-
-class _Halo(_Record):
-    core_bytes: Number
-    rounds: Size
-
-
-class _Run(_Record):
-    number: Number
-    output: str
-    operators: Numbers
-    box: Annotated[tuple[Interval, ...], Field(strict=False)]
-    cores: Annotated[tuple[Size, ...], Field(strict=False)]
-    order: Numbers
-    reads: dict[str, Numbers]
-    writes: Numbers
-    tile: Annotated[tuple[Size, ...], Field(strict=False)]
-    tile_order: Numbers
-    depth: Size | None
-    prefetched: Names
-    staged: Names
-    store_burst_bytes: Size
-    units: Names
-    routes: dict[str, _Route]
-    halo: _Halo
-    begins_after: Annotated[int, Field(ge=-1)]
-    addresses: _Addresses = _Addresses()
-
-
-class _Instance(_Record):
-    name: str
-    group: Number
-    runs: Annotated[tuple[_Run, ...], Field(strict=False)]
-
-
-class _File(_Record):
-    format: Literal["dsascape schedule 1"]
-    network: _Network
-    machine: _Machine
-    policy: str
-    queue_order: QueueOrder
-    burst_bytes: Size
-    prefetch: _Prefetch | None
-    groups: Annotated[tuple[_Group, ...], Field(strict=False)]
-    slices: Annotated[tuple[_Slice, ...], Field(strict=False)]
-    instances: Annotated[tuple[_Instance, ...], Field(strict=False)]
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
     """Return what is written of a schedule."""
     graph, kept, numbers = schedule.graph, schedule.prefetch, iter(range(len(schedule.runs)))
     cores = max((run.binding.cores for run in schedule.runs), default=1)
-    found = _File(
+    found = ScheduleFile(
         format=FORMAT,
-        network=_Network(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=schedule.dtype),
-        machine=_Machine(kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores),
+        network=NetworkRecord(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=schedule.dtype),
+        machine=MachineRecord(kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores),
         policy=schedule.policy,
         queue_order=schedule.queue_order,
         burst_bytes=schedule.burst_bytes,
-        prefetch=None if kept is None else _Prefetch.model_validate(_fields(kept)),
+        prefetch=None if kept is None else PrefetchRecord.model_validate(_fields(kept)),
         groups=tuple(
-            _Group(
+            GroupRecord(
                 operators=group.ops, reason=group.boundary_reason,
-                split=None if group.split is None else _Split.model_validate(_fields(group.split)),
+                split=None if group.split is None else SplitRecord.model_validate(_fields(group.split)),
             )
             for group in schedule.plan.groups
         ),
         slices=tuple(
-            _Slice(
+            SliceRecord(
                 tensor=each.tensor, box=each.box, memory=each.memory, address=each.address,
                 cores=each.binding.factors, order=each.binding.order,
             )
             for each in schedule.slices
         ),
         instances=tuple(
-            _Instance(
+            InstanceRecord(
                 name=instance.name, group=instance.group,
                 runs=tuple(_run_record(schedule, run, next(numbers)) for run in instance.runs),
             )
@@ -198,17 +90,17 @@ def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
-def _run_record(schedule: Schedule, run: LayerRun, number: int) -> _Run:
+def _run_record(schedule: Schedule, run: LayerRun, number: int) -> RunRecord:
     execution = schedule.executions[number]
     tiling, halo = execution.tiling, execution.exchange
-    return _Run(
+    return RunRecord(
         number=number, output=run.layer.sink.name, operators=run.layer.ops, box=run.box, cores=run.binding.factors,
         order=run.binding.order, reads=dict(run.reads), writes=run.writes, tile=tiling.tile, tile_order=tiling.order,
         depth=tiling.depth, prefetched=tuple(tiling.prefetched), staged=tuple(tiling.staged),
         store_burst_bytes=tiling.store_burst_bytes, units=execution.units,
-        routes={name: _Route.model_validate(_fields(route)) for name, route in execution.routes.items()},
-        halo=_Halo(core_bytes=halo.core_bytes, rounds=halo.rounds), begins_after=execution.begins_after,
-        addresses=_Addresses.model_validate(_fields(execution.addresses)),
+        routes={name: RouteRecord.model_validate(_fields(route)) for name, route in execution.routes.items()},
+        halo=HaloRecord(core_bytes=halo.core_bytes, rounds=halo.rounds), begins_after=execution.begins_after,
+        addresses=AddressesRecord.model_validate(_fields(execution.addresses)),
     )  # fmt: skip
 
 
@@ -219,7 +111,7 @@ def read_schedule(data: object, costs: DsaCosts) -> Schedule:
     names what is wrong with it.
     """
     try:
-        file = _File.model_validate(data)
+        file = ScheduleFile.model_validate(data)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
@@ -235,7 +127,7 @@ def read_schedule(data: object, costs: DsaCosts) -> Schedule:
 class _Reader:
     """Builds a schedule from a file; refuses what names things that the network or the machine does not have."""
 
-    def __init__(self, file: _File, costs: DsaCosts) -> None:
+    def __init__(self, file: ScheduleFile, costs: DsaCosts) -> None:
         self._file = file
         self._costs = costs
         self._graph = costs.analysis.graph
@@ -290,7 +182,7 @@ class _Reader:
             if position >= len(self._graph.ops):
                 raise ScheduleError(f"{where}: there is no operator {position}; there are {len(self._graph.ops)}")
 
-    def _slice(self, record: _Slice, number: int) -> TensorSlice:
+    def _slice(self, record: SliceRecord, number: int) -> TensorSlice:
         where = f"schedule: slices.{number} ({record.tensor})"
         tensor = self._graph.tensors.get(record.tensor)
         if tensor is None:
@@ -304,7 +196,7 @@ class _Reader:
         if len(box) != len(shape) or any(not lo < hi <= size for (lo, hi), size in zip(box, shape, strict=False)):
             raise ScheduleError(f"{where}: box {list(map(list, box))} is no part of shape {list(shape)}")
 
-    def _run(self, record: _Run, slices: int) -> LayerRun:
+    def _run(self, record: RunRecord, slices: int) -> LayerRun:
         self._known_operators(record.operators, "operators")
         if not record.operators or list(record.operators) != sorted(set(record.operators)):
             raise ScheduleError("operators: needs some, ascending")
@@ -321,19 +213,19 @@ class _Reader:
         binding = _binding(record.cores, record.order, len(record.box), "cores")
         return LayerRun(layer, record.box, binding, dict(record.reads), record.writes)
 
-    def _execution(self, record: _Run, run: LayerRun, slices: tuple[TensorSlice, ...]) -> Execution:
+    def _execution(self, record: RunRecord, run: LayerRun, slices: tuple[TensorSlice, ...]) -> Execution:
         routes = {name: Route(**route.model_dump()) for name, route in record.routes.items()}
         exchange = HaloExchange(record.halo.core_bytes)
         if record.halo.core_bytes and self._costs.view.global_buffer_bytes:
             exchange = in_rounds(record.halo.core_bytes, run.binding.cores, record.halo.rounds)
         places = record.addresses
-        addresses = TileAddresses(**{name: _plain(getattr(places, name)) for name in _Addresses.model_fields})
+        addresses = TileAddresses(**{name: _plain(getattr(places, name)) for name in AddressesRecord.model_fields})
         return Execution(
             routes, record.units, self._tiling(record, run, routes, slices), exchange, addresses, record.begins_after
         )
 
     def _tiling(
-        self, record: _Run, run: LayerRun, routes: dict[str, Route], slices: tuple[TensorSlice, ...]
+        self, record: RunRecord, run: LayerRun, routes: dict[str, Route], slices: tuple[TensorSlice, ...]
     ) -> Tiling:
         part = run.binding.part_extents(run.extents)
         if len(record.tile) != len(part) or any(tile > whole for tile, whole in zip(record.tile, part, strict=False)):
