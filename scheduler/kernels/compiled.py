@@ -103,9 +103,9 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
     rows: in the first operand and the output; columns: in the second and the output; depth: in both operands only;
     count: in all three, or in one operand alone (as separate products).
     """
-    if len(nest.reads) < 2 or not nest.per_iteration.macs:  # noqa: PLR2004 - a product has two factors
+    if not nest.per_iteration.macs or not nest.reads[1:]:
         return None
-    left, right = nest.reads[0], nest.reads[1]
+    left, right = nest.reads[:2]
     roles: list[LoopRole] = []
     for position, loop in enumerate(nest.loops):
         in_left, in_right = left.uses(position), right.uses(position)
