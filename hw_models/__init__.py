@@ -1,5 +1,6 @@
 """Machines: what they are (specs, presets), what they run (programs), what comes of it (traces, energy)."""
 
+from hw_models.dsa.arrays import operands_read
 from hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
 from hw_models.energy import EnergyModel
@@ -44,6 +45,7 @@ __all__ = [
     "dsa_summary",
     "known_paths",
     "load_hardware",
+    "operands_read",
     "perfetto_json",
     "preset_names",
     "simulate",

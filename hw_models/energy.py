@@ -1,7 +1,7 @@
 """Energy of a run by component: arithmetic, each memory, static power over the makespan."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hw_models.machine import HardwareError
 from hw_models.program import Compute, Program, Transfer, base_name
@@ -21,20 +21,29 @@ class EnergyModel:
     """Of one byte read from or written to each memory."""
     static_power_w: float
     """Drawn for as long as the machine runs."""
+    link: str = "links"
+    """What the energy of bytes under way is called."""
+    link_pj: Mapping[str, float] = field(default_factory=dict)
+    """Of one byte that a unit moves, once per receiver, by unit; nothing where a unit is not named."""
 
 
 def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[str, float]:
-    """Return picojoules by component: ``macs``, ``vector`` (other operations), each memory, ``static``.
+    """Return picojoules by component: ``macs``, ``vector`` (other operations), each memory, links, ``static``.
 
+    Links are named if they take any.
     Raises ``HardwareError`` where the model has no energy for a dtype that the program computes.
     """
-    spent = dict.fromkeys(("macs", "vector", *model.byte_pj, "static"), 0.0)
+    links = (model.link,) if model.link_pj else ()
+    spent = dict.fromkeys(("macs", "vector", *model.byte_pj, *links, "static"), 0.0)
     for instruction in program.instructions:
         times, payload = program.executions(instruction), instruction.payload
         if isinstance(payload, Transfer):
             source, destination = base_name(payload.source), base_name(payload.destination)
             spent[source] += times * payload.size_bytes * model.byte_pj[source]
-            spent[destination] += times * payload.size_bytes * payload.fan_out * model.byte_pj[destination]
+            received = times * payload.size_bytes * payload.fan_out
+            spent[destination] += received * model.byte_pj[destination]
+            if base_name(instruction.unit) in model.link_pj:
+                spent[model.link] += received * model.link_pj[base_name(instruction.unit)]
         elif isinstance(payload, Compute):
             if payload.macs:
                 if payload.dtype not in model.mac_pj:

@@ -68,6 +68,9 @@ class Unit:
     members: tuple[Members, ...]
     servers: int = 1
     """How many instructions of its queue one member serves at a time."""
+    in_flight: int = 1
+    """How many instructions may be issued for each of these and not have ended: with more than one, start-ups pass
+    while the payloads of the instructions before are served, one after the other."""
     most_blocks: int = 0
     """The most blocks of dispatched work that one member holds at once; 0: the unit takes bound work only."""
 

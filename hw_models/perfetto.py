@@ -111,6 +111,7 @@ def _arguments(trace: Trace, position: int) -> dict[str, Any]:
         "released_by": start,
         "released_by_position": released_by,
         "paced_by": base_name(trace.limits[position]),
+        "issued_ps": trace.issued_ps[position],
         "start_ps": trace.start_ps[position],
         "duration_ps": trace.end_ps[position] - trace.start_ps[position],
         "startup_ps": trace.startup_ps[position],

@@ -27,6 +27,7 @@ PICOSECONDS = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "ms": 10**9, "s"
 WATTS = {"mW": 1e-3, "W": 1.0}
 PICOJOULES = {"fJ": 1e-3, "pJ": 1.0, "nJ": 1e3}
 PICOJOULES_PER_BYTE = {"pJ/B": 1.0, "pJ/bit": 8.0, "nJ/B": 1e3}
+NANOMETRES = {"nm": 1.0}
 SQUARE_MM = {"um2": 1e-6, "mm2": 1.0}
 SQUARE_MM_PER_MIB = {"mm2/MiB": 1.0}
 
@@ -92,8 +93,29 @@ Picoseconds = Annotated[int, *_quantity(PICOSECONDS, "ps", whole=True, positive=
 Watts = Annotated[float, *_quantity(WATTS, "W", positive=False)]
 Picojoules = Annotated[float, *_quantity(PICOJOULES, "pJ", positive=False)]
 PicojoulesPerByte = Annotated[float, *_quantity(PICOJOULES_PER_BYTE, "pJ/B", positive=False)]
+Nanometres = Annotated[float, *_quantity(NANOMETRES, "nm")]
 SquareMillimetres = Annotated[float, *_quantity(SQUARE_MM, "mm2", positive=False)]
 SquareMillimetresPerMib = Annotated[float, *_quantity(SQUARE_MM_PER_MIB, "mm2/MiB", positive=False)]
+
+BY_SIZE = "by size"
+"""What stands for a figure that follows from a memory's size."""
+
+
+def _read_or_by_size(value: Any) -> float | None:
+    if value is None or value == BY_SIZE:
+        return None
+    try:
+        return parse_quantity(value, PICOJOULES_PER_BYTE)
+    except ValueError as error:
+        raise ValueError(f"{error}; or {BY_SIZE!r}") from error
+
+
+PicojoulesPerByteOrBySize = Annotated[
+    float | None,
+    BeforeValidator(_read_or_by_size),
+    PlainSerializer(lambda value: BY_SIZE if value is None else f"{value!r} pJ/B", return_type=str),
+    Field(json_schema_extra={"unit": "pJ/B"}),
+]
 
 _PREFIXES_BINARY = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _PREFIXES_TIME = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))

@@ -49,7 +49,7 @@ class Running:
                 self._holders[buffer] += 1
             for buffer in instruction.allocates:
                 self._allocators[buffer] = position
-        self._start_ps, self._end_ps = [-1] * count, [-1] * count
+        self._issued_ps, self._start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
         self._released_by = [STARTED_BY_NOBODY] * count
         self._limits, self._startup_ps = [""] * count, [0] * count
         self.busy_ps: dict[str, int] = {}
@@ -86,9 +86,15 @@ class Running:
                 wishes.append((buffer, port, size_bytes))
         self.space.ask(position, wishes, granted)
 
+    def issue(self, position: int) -> None:
+        """Note that an instruction has its inputs and its buffers now."""
+        self._issued_ps[position] = self.clock.now_ps
+
     def start(self, position: int, cause: int, startup_ps: int) -> None:
         """Note that an instruction starts now because the one at ``cause`` has ended."""
         self._start_ps[position] = self.clock.now_ps
+        if self._issued_ps[position] < 0:
+            self.issue(position)
         self._released_by[position] = cause
         self._startup_ps[position] = startup_ps
 
@@ -122,7 +128,7 @@ class Running:
                 self._give_back(buffer, position)
 
     def _give_back(self, buffer: int, position: int) -> None:
-        if self._start_ps[self._allocators[buffer]] < 0:
+        if self._issued_ps[self._allocators[buffer]] < 0:
             label, name = self.program.instructions[position].label, self.program.buffers[buffer].label
             raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
         self.space.give_back(buffer, position)
@@ -133,6 +139,7 @@ class Running:
         used = dict.fromkeys(instruction.unit for instruction in program.instructions)
         return Trace(
             instructions=program.instructions,
+            issued_ps=self._issued_ps,
             start_ps=self._start_ps,
             end_ps=self._end_ps,
             released_by=self._released_by,

@@ -1,12 +1,12 @@
 """The discrete-event simulation: units take their queues' instructions, memories give space and bandwidth.
 
-Bound work goes to servers, one per queue that a unit serves at a time; dispatched work to one block scheduler per
-unit. Members that do the same are one actor with a multiplicity: their flows weigh as many on a shared memory. That is
-exact as long as they stay in step. Alike members that take part in the same bound instructions do, unless they compete
-for the last space of one memory; members that were handed blocks at the same moment do, because each holds blocks of
-one instruction only. Other members of a unit meet at the end of every bound instruction: those that differ in pace wait
-for the slowest, those that take no part for those that do. A unit that takes blocks or has members that differ is taken
-to have its members' own memories to itself.
+Bound work goes to servers, one per queue that a unit serves at a time, or to a pipelined server where start-ups
+overlap; dispatched work to one block scheduler per unit. Members that do the same are one actor with a multiplicity:
+their flows weigh as many on a shared memory. That is exact as long as they stay in step. Alike members that take part
+in the same bound instructions do, unless they compete for the last space of one memory; members that were handed blocks
+at the same moment do, because each holds blocks of one instruction only. Other members of a unit meet at the end of
+every bound instruction: those that differ in pace wait for the slowest, those that take no part for those that do. A
+unit that takes blocks or has members that differ is taken to have its members' own memories to itself.
 """
 
 from hw_models.clock import Clock
@@ -16,8 +16,8 @@ from hw_models.pause import collector_paused
 from hw_models.program import Program, base_name
 from hw_models.quantities import PS_PER_S
 from hw_models.running import Running, SimulationError
+from hw_models.starting import start_units
 from hw_models.trace import SimulationResult, Trace
-from hw_models.units import start_units
 
 __all__ = ["SimulationError", "simulate"]
 

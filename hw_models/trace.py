@@ -35,7 +35,10 @@ class Trace:
     limits: Sequence[str]
     """What set the pace while it ran: its unit, or the memory whose bandwidth was short."""
     startup_ps: Sequence[int]
-    """Part of the time that was start-up."""
+    """Part of the time since the start that was start-up."""
+    issued_ps: Sequence[int]
+    """When it had its inputs and its buffers: before its start only on units where start-ups pass under the payloads of
+    earlier instructions."""
     levels: Mapping[str, str] = field(default_factory=dict)
     """Per unit: the level of the machine that it belongs to, as in the program."""
     members: Mapping[str, int] = field(default_factory=dict)

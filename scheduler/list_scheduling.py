@@ -20,10 +20,19 @@ class Step:
     unit: str
     layer: int
     duration_ps: int
+    """How long it keeps the unit."""
     after: Collection[int]
     behind: Collection[int] = ()
     """Instructions that only have to come before it in the program."""
     is_transfer: bool = False
+    ends_ps: int = 0
+    """From its begin to its end, where that is longer than it keeps the unit: start-ups of transfers in flight overlap.
+    """
+
+    @property
+    def whole_ps(self) -> int:
+        """From its begin to its end."""
+        return max(self.duration_ps, self.ends_ps)
 
 
 _NEVER = 1 << 62
@@ -72,8 +81,8 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
             heapq.heappush(ready, (step.layer if step.is_transfer else -rest_ps[position], position))
         position = heapq.heappop(ready)[1]
         order.append(position)
-        end_ps = start_ps + steps[position].duration_ps
-        queue.busy_until(end_ps)
+        end_ps = start_ps + steps[position].whole_ps
+        queue.busy_until(start_ps + steps[position].duration_ps)
         for time_ps, those in ((end_ps, followers.of_end[position]), (start_ps, followers.of_begin[position])):
             for follower in those:
                 earliest_ps[follower] = max(earliest_ps[follower], time_ps)
@@ -113,5 +122,5 @@ class _Followers:
         for position in range(len(steps) - 1, -1, -1):
             behind_ps = max([rest[follower] for follower in self.of_end[position]], default=0)
             beside_ps = max([rest[follower] for follower in self.of_begin[position]], default=0)
-            rest[position] = max(steps[position].duration_ps + behind_ps, beside_ps)
+            rest[position] = max(steps[position].whole_ps + behind_ps, beside_ps)
         return rest

@@ -43,11 +43,15 @@ class ProgramBuilder:
         self._layer_run = layer_run
 
     def add(
-        self, make: Make, unit: str, after: Iterable[int] = (), duration_ps: int = 0, *, is_transfer: bool = False
-    ) -> int:
-        """Append an instruction on ``unit`` that takes ``duration_ps`` if nobody is in its way; return its position."""
+        self, make: Make, unit: str, after: Iterable[int] = (), duration_ps: int = 0, *, is_transfer: bool = False,
+        ends_ps: int = 0,
+    ) -> int:  # fmt: skip
+        """Append an instruction that keeps ``unit`` for ``duration_ps`` if nobody is in its way; return its position.
+
+        ``ends_ps``: what passes until its end, if that is more.
+        """
         waits = dict.fromkeys(after)
-        step = Step(unit, self._layer, duration_ps, waits, is_transfer=is_transfer)
+        step = Step(unit, self._layer, duration_ps, waits, is_transfer=is_transfer, ends_ps=ends_ps)
         self._drafts.append(_Draft(make, step, self._layer_run, waits))
         self._followed.update(waits)
         return len(self._drafts) - 1

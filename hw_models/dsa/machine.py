@@ -1,13 +1,16 @@
 """The units and memories of a clustered scratchpad accelerator, and how long its engines take."""
 
 from hw_models.bandwidth import whole_ps
-from hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit
+from hw_models.dsa.arrays import product_cycles
+from hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
 from hw_models.energy import EnergyModel
 from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit, ceil_ps
 from hw_models.program import CHIP, Compute, Launch, Payload, ProgramError, Transfer
 from hw_models.summary import MachineSummary, OnChipTotal
 
 CLUSTER, CORE = "cluster", "core"
+_ON_CHIP = ("path_load", "path_store", "broadcast")
+"""Units that move data between the buffers."""
 
 
 def dsa_machine(spec: ClusteredDsa) -> Machine:
@@ -23,17 +26,19 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
     ]
     if further is not None:
         memories.append(Memory("global_buffer", CLUSTER, further.capacity_bytes, further.bandwidth_bytes_per_s))
-    path = Channel.model_construct(
-        bandwidth_bytes_per_s=spec.on_chip_path.bandwidth_bytes_per_s, startup_ps=spec.on_chip_path.startup_ps
-    )
-    per_core: dict[str, Serve] = {name: _computing(spec, name, unit) for name, unit in spec.units.items()}
-    per_core |= {name: _moving(name, path) for name in ("path_load", "path_store")}
-    units = [Unit(name, CORE, (Members(spec.cores_per_cluster, serve),)) for name, serve in per_core.items()]
-    if spec.on_chip_path.broadcast:
-        units.append(_of_cluster(spec, "broadcast", _moving("broadcast", path)))
-    dma = spec.dma
-    units.append(_of_cluster(spec, "dma_load", _moving("dma_load", dma.load), dma.load_channels))
-    units.append(_of_cluster(spec, "dma_store", _moving("dma_store", dma.store), dma.store_channels))
+    units = []
+    for name, unit in spec.units.items():
+        units.append(Unit(name, CORE, (Members(spec.cores_per_cluster, _computing(spec, name, unit)),)))
+    path, dma = spec.on_chip_path, spec.dma
+    for name in ("path_load", "path_store"):
+        serve = Members(spec.cores_per_cluster, _moving(name, path))
+        units.append(Unit(name, CORE, (serve,), in_flight=path.in_flight))
+    if path.broadcast:
+        units.append(_of_cluster(spec, "broadcast", _moving("broadcast", path), 1, path.in_flight))
+    for name, channel, count in (
+        ("dma_load", dma.load, dma.load_channels), ("dma_store", dma.store, dma.store_channels),
+    ):  # fmt: skip
+        units.append(_of_cluster(spec, name, _moving(name, channel), count, channel.in_flight))
     units.append(_of_cluster(spec, "launch", _launching(spec)))
     return Machine(
         spec.name,
@@ -59,11 +64,9 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
         mac_pj={str(dtype): value for dtype, value in energy.mac.items()},
         simple_pj=energy.vector_op,
         special_pj=energy.special_op,
-        byte_pj={
-            "local_buffer": energy.local_buffer,
-            "global_buffer": energy.global_buffer,
-            "ddr": energy.ddr,
-        },
+        link="on_chip_path",
+        link_pj=dict.fromkeys(_ON_CHIP, energy.on_chip_path) if energy.on_chip_path else {},
+        byte_pj={**spec.sram_pj_per_byte, "ddr": energy.ddr},
         static_power_w=energy.static_power_w,
     )
 
@@ -93,8 +96,8 @@ def dsa_dtypes(spec: ClusteredDsa) -> frozenset[str]:
     return frozenset(every & set().union(*matrix) if matrix else every)
 
 
-def _of_cluster(spec: ClusteredDsa, name: str, serve: Serve, servers: int = 1) -> Unit:
-    return Unit(name, CLUSTER, (Members(spec.clusters, serve),), servers)
+def _of_cluster(spec: ClusteredDsa, name: str, serve: Serve, servers: int = 1, in_flight: int = 1) -> Unit:
+    return Unit(name, CLUSTER, (Members(spec.clusters, serve),), servers, in_flight)
 
 
 def _launching(spec: ClusteredDsa) -> Serve:
@@ -107,7 +110,7 @@ def _launching(spec: ClusteredDsa) -> Serve:
     return serve
 
 
-def _moving(name: str, channel: Channel) -> Serve:
+def _moving(name: str, channel: Channel | OnChipPath) -> Serve:
     def serve(payload: Payload, blocks: int) -> Service:
         del blocks
         if not isinstance(payload, Transfer):
@@ -139,25 +142,18 @@ def _computing(spec: ClusteredDsa, name: str, unit: ComputeUnit) -> Serve:
 def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) -> int:
     """Return how long ``unit`` takes for ``work``.
 
-    A matrix unit makes ceil(rows/r) x ceil(columns/c) x ceil(depth/d) passes per product, operands swapped
-    where that is fewer. A vector unit spends one cycle per ``lanes`` simple operations or products, and
-    ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a dtype that it lacks.
+    A matrix unit takes what its array needs (`hw_models.dsa.arrays`). A vector unit spends one cycle per ``lanes``
+    simple operations or products, and ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a
+    dtype that it lacks.
     """
     rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
     rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)
     if rate is None:
         raise HardwareError(f"{spec.name}: unit {name!r} computes {', '.join(rates)}, not {work.dtype}")
     if isinstance(unit, MatrixUnit):
-        shape = work.shape
-        if shape is None or work.simple or work.special:
+        if work.shape is None or work.simple or work.special:
             raise ProgramError(f"matrix unit {name!r} does products only")
-        rows, columns, depth = unit.native_tile
-        deep = -(-shape.depth // depth)
-        passes = min(
-            -(-shape.rows // rows) * -(-shape.columns // columns),
-            -(-shape.columns // rows) * -(-shape.rows // columns),
-        )
-        cycles = shape.count * passes * deep * rows * columns * depth / rate
+        cycles = product_cycles(unit, work.shape, rate)
     else:
         cycles = -(-work.simple // rate) + -(-work.macs // rate) + -(-work.special // rate) * unit.special_cycles
     return whole_ps(cycles * spec.cycle_ps / unit.efficiency)

@@ -14,19 +14,23 @@ from hw_models.quantities import (
     Bytes,
     BytesPerSecond,
     Hertz,
+    Nanometres,
     Picojoules,
     PicojoulesPerByte,
+    PicojoulesPerByteOrBySize,
     Picoseconds,
     SquareMillimetres,
     SquareMillimetresPerMib,
     Watts,
 )
+from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
 DType = Literal["fp32", "fp16", "bf16", "int8"]
 Efficiency = Annotated[float, Field(ge=0.001, le=1)]
 PerCycle = Annotated[int, Field(gt=0, le=2**24)]
 Extent = Annotated[int, Field(gt=0, le=2**16)]
 Count = Annotated[int, Field(gt=0, le=4096)]
+InFlight = Annotated[int, Field(gt=0, le=256)]
 RESERVED_NAMES = (
     "launch", "dma_load", "dma_store", "path_load", "path_store", "broadcast",
     "local_buffer", "global_buffer", "ddr", "space",
@@ -48,7 +52,10 @@ UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidat
 
 
 class MatrixUnit(BaseModel):
-    """Multiply-accumulate array; a tile that does not fill its native shape costs what a full one costs."""
+    """Multiply-accumulate array; a block that does not fill it costs what a full one costs.
+
+    Filling and draining it is charged too (`hw_models.dsa.arrays`).
+    """
 
     model_config = STRICT
 
@@ -59,8 +66,20 @@ class MatrixUnit(BaseModel):
 
     A pass lasts rows x columns x depth / macs_per_cycle cycles.
     """
+    array: Literal["outer_product", "systolic", "dot_product", "ideal"] = "outer_product"
+    """How operands reach the cells and results leave them; ``ideal`` takes no time for either."""
+    accumulator_sets: Literal[1, 2] = 2
+    """With two, results of one block are drained while the next is computed."""
+    operand_reuse: tuple[Extent, Extent] | None = Field(default=None, strict=False)
+    """Rows and columns of the results that share one reading of their operands from the local buffer; more than those
+    of the native tile where the array keeps operands in buffers of its own. The native tile's by default."""
     efficiency: Efficiency = 1.0
     """Share of the peak that a perfectly filling, perfectly fed instruction reaches."""
+
+    @property
+    def reuse(self) -> tuple[int, int]:
+        """Rows and columns of the results that share one reading of their operands."""
+        return self.operand_reuse or self.native_tile[:2]
 
 
 class VectorUnit(BaseModel):
@@ -120,12 +139,18 @@ class Ddr(BaseModel):
 
 
 class Channel(BaseModel):
-    """A path that moves data by itself: one transfer at a time, start-up first."""
+    """A path that moves data by itself: the data of one transfer at a time, in order, each after its start-up."""
 
     model_config = STRICT
 
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     startup_ps: Picoseconds = Field(alias="startup")
+    """Latency from the descriptor's issue to the first byte."""
+    in_flight: InFlight = 4
+    """Descriptors outstanding: start-ups of as many transfers pass at once, while the data of earlier ones move.
+
+    The default is assumed; with 1 a start-up keeps the channel from moving anything.
+    """
 
 
 class Dma(BaseModel):
@@ -147,6 +172,8 @@ class OnChipPath(BaseModel):
 
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     startup_ps: Picoseconds = Field(alias="startup")
+    in_flight: InFlight = 1
+    """As for DMA; the default, one copy command at a time, is assumed."""
     broadcast: bool
     """Whether one read of the global buffer can fill the local buffers of all cores of the cluster."""
 
@@ -156,19 +183,25 @@ class Energy(BaseModel):
 
     model_config = STRICT
 
+    node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(default=12.0, alias="node")
+    """Technology node, by which the energy of an SRAM follows from its size; the default is assumed."""
     mac: dict[DType, Picojoules] = Field(min_length=1)
     """Of one multiply-accumulate."""
     vector_op: Picojoules
     special_op: Picojoules
-    local_buffer: PicojoulesPerByte
-    global_buffer: PicojoulesPerByte
+    local_buffer: PicojoulesPerByteOrBySize = None
+    """By default that of an SRAM of its size (`hw_models.technology`)."""
+    global_buffer: PicojoulesPerByteOrBySize = None
+    """As for the local buffer."""
+    on_chip_path: PicojoulesPerByte = 0.0
+    """Of a byte on its way between buffers, once per receiver; none where the buffers' figures include the wires."""
     ddr: PicojoulesPerByte
     static_power_w: Watts = Field(alias="static_power")
     """Drawn for as long as the machine runs."""
 
 
 class Area(BaseModel):
-    """Silicon by component; what is not listed (links, control, pads) is in ``other``."""
+    """Silicon by component."""
 
     model_config = STRICT
 
@@ -176,6 +209,8 @@ class Area(BaseModel):
     """Of one multiply-accumulate of a matrix unit, at the dtype of which it does most per cycle, placed."""
     sram: SquareMillimetresPerMib
     other: SquareMillimetres
+    """Everything else: links, control, pads. Where a die's area is published it is what is left of that, so that the
+    total of the unmodified machine is the published one whatever the other figures are."""
 
 
 class ClusteredDsa(BaseModel):
@@ -225,13 +260,29 @@ class ClusteredDsa(BaseModel):
         return PS_PER_S / self.clock_hz
 
     @property
-    def area_mm2(self) -> float:
-        """Sum of MAC arrays, scratchpads and the rest, in square millimetres."""
+    def area_parts_mm2(self) -> dict[str, float]:
+        """Square millimetres of MAC arrays, scratchpads and the rest."""
         macs = sum(max(u.macs_per_cycle.values()) for u in self.units.values() if isinstance(u, MatrixUnit))
         sram_bytes = self.cores * self.local_buffer.capacity_bytes
         if self.global_buffer is not None:
             sram_bytes += self.clusters * self.global_buffer.capacity_bytes
-        return self.cores * macs * self.area.mac + sram_bytes / 2**20 * self.area.sram + self.area.other
+        area = self.area
+        return {"macs": self.cores * macs * area.mac, "sram": sram_bytes / 2**20 * area.sram, "other": area.other}
+
+    @property
+    def area_mm2(self) -> float:
+        """Of the whole chip."""
+        return sum(self.area_parts_mm2.values())
+
+    @property
+    def sram_pj_per_byte(self) -> dict[str, float]:
+        """Picojoules per byte of the local and the global buffer: as given, or by their sizes."""
+        sizes = {"local_buffer": self.local_buffer.capacity_bytes}
+        if self.global_buffer is not None:
+            sizes["global_buffer"] = self.global_buffer.capacity_bytes
+        given = {"local_buffer": self.energy.local_buffer, "global_buffer": self.energy.global_buffer}
+        by_size = {name: sram_pj_per_byte(size, self.energy.node_nm) for name, size in sizes.items()}
+        return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
 
     def ddr_parts(self, clusters: int) -> int:
         """Return among how many clusters DDR is divided when ``clusters`` are in use."""

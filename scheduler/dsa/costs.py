@@ -43,7 +43,9 @@ class DsaCosts:
         local = OnChipMemory(LOCAL, local_bytes, self.cores, compute_bytes_per_s, view.path_startup_bytes)
         if not view.has_global_buffer:
             return (local,)
-        global_bytes = int(view.global_buffer_bytes * view.tuning.outputs_share_of_global_buffer)
+        tuning = view.tuning
+        share = min(tuning.outputs_share_of_global_buffer, 1 - tuning.prefetch_share_of_global_buffer)
+        global_bytes = int(view.global_buffer_bytes * share)
         dma_bytes = int(view.dma_startup_ps * view.ddr_bytes_per_ps)
         return local, OnChipMemory(GLOBAL, global_bytes, 1, view.path_bytes_per_ps * PS_PER_S, dma_bytes)
 
@@ -72,7 +74,7 @@ class DsaCosts:
 
     def _estimate_ps(self, layer: Layer) -> float:
         view, extents = self.view, layer.sink.shape
-        binding = plain_binding(extents, layer.sink.order, self.cores)
+        binding = plain_binding(extents, layer.sink.order, self.cores, (), view.tuning.most_padding)
         part = binding.part_extents(extents)
         routes = {}
         for name in layer.tile_work(extents).operand_bytes:

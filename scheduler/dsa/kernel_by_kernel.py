@@ -28,7 +28,7 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts) -> Layout:
             instances.append(Instance(f"views {number}", number, ()))
             continue
         box = full_box(layer.sink.shape)
-        binding = layer_binding(layer, box, costs.cores)
+        binding = layer_binding(layer, box, costs.cores, costs.view.tuning.most_padding)
         reads = {name: (holds[name],) for name in layer.inputs if name in holds}
         written = []
         for name in layer.outputs:
@@ -40,9 +40,9 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts) -> Layout:
     return Layout(plan, tuple(instances), tuple(slices))
 
 
-def layer_binding(layer: Layer, box: Box, cores: int) -> Binding:
+def layer_binding(layer: Layer, box: Box, cores: int, most_padding: float) -> Binding:
     """Return the plain binding of a layer's output box."""
-    return plain_binding([hi - lo for lo, hi in box], layer.sink.order, cores)
+    return plain_binding([hi - lo for lo, hi in box], layer.sink.order, cores, (), most_padding)
 
 
 def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Binding) -> TensorSlice:

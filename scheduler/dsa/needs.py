@@ -20,13 +20,19 @@ def whole_needs(run: LayerRun) -> Mapping[str, Box]:
 def core_needs(run: LayerRun, slices: Sequence[TensorSlice]) -> Mapping[int, Mapping[str, Box]]:
     """Return by core the box of every tensor that the core's part of ``run`` needs.
 
-    A few cores stand for all where every operand lies in one slice of just the box that the run needs: parts are
-    alike then. Else every core is looked at.
+    A few cores stand for all where parts are alike. Else every core is looked at.
     """
     layer, binding, needs = run.layer, run.binding, whole_needs(run)
-    aligned = all(len(held) == 1 and slices[held[0]].box == needs.get(name) for name, held in run.reads.items())
-    cores = sample_cores(binding) if aligned else tuple(range(binding.cores))
+    cores = sample_cores(binding) if _are_alike(run, slices, needs) else tuple(range(binding.cores))
     return layer.analysis.of(_needs_by_core, layer.ops, layer.sink.name, run.box, binding, cores)
+
+
+def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str, Box]) -> bool:
+    """Return whether all cores have as much to do, and of every operand one slice that is just what the run needs."""
+    return run.binding.divides(run.extents) and all(
+        len(held) == 1 and slices[held[0]].box == needs.get(name) and slices[held[0]].is_even
+        for name, held in run.reads.items()
+    )
 
 
 def _needs_by_core(

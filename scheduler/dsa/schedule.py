@@ -5,6 +5,7 @@
 and which layers may still be at work when it begins. Lowering only emits what stands here.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,7 @@ from scheduler.dsa.tiling.tiling import Route, Tiling
 from scheduler.dsa.unit_choice import Units
 from scheduler.kernels.layer import Layer
 from workloads.graph import Graph
-from workloads.loopnest import Box
+from workloads.loopnest import Box, box_volume
 
 BufferScope = Literal["local_buffer", "global_buffer", "ddr"]
 QueueOrder = Literal["by layer", "list scheduling"]
@@ -39,9 +40,22 @@ class TensorSlice:
     """Where it begins in its memory, the same in every core's; None in DDR, which is large."""
 
     @property
+    def extents(self) -> tuple[int, ...]:
+        """Elements per dimension of the box."""
+        return tuple(hi - lo for lo, hi in self.box)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all cores hold as much."""
+        return self.binding.divides(self.extents)
+
+    @property
     def core_bytes(self) -> int:
-        """Of one core's part."""
-        return -(-self.size_bytes // self.binding.cores)
+        """Of one core's part, the largest where they are uneven."""
+        if self.is_even:
+            return -(-self.size_bytes // self.binding.cores)
+        part = math.prod(self.binding.part_extents(self.extents))
+        return -(-self.size_bytes * part // box_volume(self.box))
 
     @property
     def held_bytes(self) -> int:

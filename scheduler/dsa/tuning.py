@@ -37,6 +37,11 @@ class DsaTuning:
     near_least: Annotated[float, Field(ge=1, le=100)] = 1.1
     """A plan that takes at most this times the least that any takes is not improved upon."""
 
+    # How layers are cut among cores
+    most_padding: Share = 0.125
+    """Cores get uneven parts of a dimension where equal ones as large as the largest would exceed it by this share of
+    it at most; else the dimension is cut into as many parts as divide it."""
+
     # Where tensors live
     outputs_share_of_global_buffer: Share = 0.6
     """Part of the global buffer that outputs may take; the rest is for tiles and weights on their way through it."""
@@ -76,6 +81,6 @@ class DsaTuning:
 
     # Bursts of the DMA
     burst_startups: Few = 8
-    """DMA bursts last this many start-ups."""
+    """DMA bursts last this many start-ups, divided by the transfers in flight: these hide each other's start-ups."""
     store_bursts: Few = 8
     """Bursts of output tiles that the free part of the global buffer holds at least: they shrink where it is small."""

@@ -8,10 +8,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps
+from hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer, NestWork, TileWork
+from workloads import DTYPE_BYTES
 from workloads.loopnest import Extents
 
 Units = tuple[str, ...]
@@ -26,6 +27,8 @@ class Assignment:
     unit: str
     payload: Compute
     duration_ps: int
+    operand_bytes: int = 0
+    """What a matrix unit reads of the local buffer: operands of every block of its array anew."""
 
 
 def choose_units(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
@@ -80,8 +83,10 @@ def _assigned(work: NestWork, name: str, view: DsaView, dtype: str) -> Assignmen
         rows, columns, depth, count = work.matrix_shape
         shape = MatrixShape(rows, columns, depth, count)
         payload = Compute(dtype=dtype, macs=shape.macs, shape=shape)
-    else:
-        payload = element_work(work, dtype)
+        elements = operands_read(unit, shape)
+        read = sum(count * DTYPE_BYTES[dtype] for count in elements)
+        return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload), read)
+    payload = element_work(work, dtype)
     return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload))
 
 

@@ -85,20 +85,31 @@ class DsaView:
     @cached_property
     def burst_bytes(self) -> int:
         """Size of a DMA burst that makes its start-up small."""
-        return max(int(self.tuning.burst_startups * self.dma_startup_ps * self.ddr_bytes_per_ps), 1)
+        exposed_ps = self.dma_startup_ps / self.spec.dma.load.in_flight
+        return max(int(self.tuning.burst_startups * exposed_ps * self.ddr_bytes_per_ps), 1)
+
+    def dma_ps(self, size_bytes: float, transfers: float) -> float:
+        """Return the time of so many transfers of a cluster's DMA, ``size_bytes`` together, two at a time at most.
+
+        That is what two buffers allow, if the engine has as many in flight.
+        """
+        moving_ps = size_bytes / self.ddr_bytes_per_ps
+        return max(moving_ps, (moving_ps + transfers * self.dma_startup_ps) / min(self.spec.dma.load.in_flight, 2))
 
     @cached_property
-    def _channels(self) -> Mapping[str, tuple[int, float]]:
-        """Per unit that moves data: its start-up, and the bytes per picosecond when all clusters load."""
+    def _channels(self) -> Mapping[str, tuple[int, int, float]]:
+        """Per unit that moves data: start-up, transfers in flight, bytes per picosecond when all clusters load."""
         dma, path = self.spec.dma, self.spec.on_chip_path
-        on_chip = path.startup_ps, path.bandwidth_bytes_per_s / PS_PER_S
+        on_chip = path.startup_ps, path.in_flight, path.bandwidth_bytes_per_s / PS_PER_S
         return {
-            "dma_load": (dma.load.startup_ps, self.ddr_bytes_per_ps),
-            "dma_store": (dma.store.startup_ps, self.ddr_bytes_per_ps),
+            "dma_load": (dma.load.startup_ps, dma.load.in_flight, self.ddr_bytes_per_ps),
+            "dma_store": (dma.store.startup_ps, dma.store.in_flight, self.ddr_bytes_per_ps),
             "path_load": on_chip, "path_store": on_chip, "broadcast": on_chip,
         }  # fmt: skip
 
-    def transfer_ps(self, unit: str, size_bytes: int) -> int:
-        """Return the time of one transfer on ``unit`` when nothing else is in its way."""
-        startup_ps, bytes_per_ps = self._channels[unit]
-        return startup_ps + int(size_bytes / bytes_per_ps)
+    def transfer_ps(self, unit: str, size_bytes: int) -> tuple[int, int]:
+        """Return for one transfer how long it keeps ``unit``, and how long from its issue to its end, all alone."""
+        startup_ps, in_flight, bytes_per_ps = self._channels[unit]
+        moving_ps = int(size_bytes / bytes_per_ps)
+        whole_ps = startup_ps + moving_ps
+        return max(moving_ps, whole_ps // in_flight), whole_ps

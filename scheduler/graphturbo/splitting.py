@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fusion.plan import Split
-from scheduler.divisors import divisors
+from scheduler.parts import divisors
 from workloads.analysis import Analysis
 from workloads.loopnest import Extents, LoopNest, widest
 from workloads.subgraph import PlacedNest, Subgraph, follow_back

@@ -45,7 +45,7 @@ class AStitch:
 
     def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
         parts = split_into_instances(costs.analysis, plan)
-        bound = bind_instances(plan.graph, parts, range(len(parts.instances)), costs.cores)
+        bound = bind_instances(parts, range(len(parts.instances)), costs)
         capacity = Capacity(
             costs.on_chip[0].outputs_bytes, 0, spills_longest=False, most_exchanged=costs.view.tuning.most_exchanged
         )

@@ -122,7 +122,7 @@ class GraphTurbo:
 
     def _layout(self, plan: FusionPlan, parts: InstanceGraph, order: Sequence[int], costs: DsaCosts) -> Layout:
         """Return the instances in their order on their cores, with every slice in its place."""
-        bound = bind_instances(plan.graph, parts, order, costs.cores, unbound_dims(plan.graph, self.unbound))
+        bound = bind_instances(parts, order, costs, unbound_dims(plan.graph, self.unbound))
         return Layout(
             plan, bound.instances, place_slices(bound.runs, bound.slices, self._capacity(costs), bound.mismatched)
         )

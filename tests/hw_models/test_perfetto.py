@@ -201,6 +201,7 @@ def test_an_event_says_what_was_done_and_why_then() -> None:
         "released_by": "go",
         "released_by_position": 0,
         "paced_by": trace.limits[1],
+        "issued_ps": SPEC.launch_ps,
         "start_ps": SPEC.launch_ps,
         "duration_ps": trace.end_ps[1] - SPEC.launch_ps,
         "startup_ps": 1_000_000,

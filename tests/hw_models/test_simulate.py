@@ -66,7 +66,7 @@ class Case:
 @st.composite
 def machines(draw: st.DrawFn) -> ClusteredDsa:
     per_cycle = st.dictionaries(st.sampled_from(DTYPES), st.integers(1, 64), min_size=2)
-    channel = st.fixed_dictionaries({"bandwidth": RATES, "startup": TIMES})
+    channel = st.fixed_dictionaries({"bandwidth": RATES, "startup": TIMES, "in_flight": st.sampled_from([1, 1, 2, 4])})
     shared = {"capacity": f"{draw(st.integers(2000, 9000))} B", "bandwidth": draw(RATES)}
     extents = st.integers(1, 16)
     return ClusteredDsa.model_validate({
@@ -169,8 +169,8 @@ def test_every_instruction_runs_once_after_what_it_waits_for(case: Case) -> None
 
     assert len(trace.start_ps) == len(trace.end_ps) == len(case.program.instructions)
     for position, instruction in enumerate(case.program.instructions):
-        assert 0 <= trace.start_ps[position] <= trace.end_ps[position]
-        assert all(trace.end_ps[b] <= trace.start_ps[position] for b in instruction.after)
+        assert 0 <= trace.issued_ps[position] <= trace.start_ps[position] <= trace.end_ps[position]
+        assert all(trace.end_ps[b] <= trace.issued_ps[position] for b in instruction.after)
 
 
 @given(cases())
@@ -185,6 +185,8 @@ def test_a_queue_is_served_in_order_and_never_beyond_its_servers(case: Case) -> 
             now = trace.start_ps[position]
             under_way = sum(trace.start_ps[p] <= now < trace.end_ps[p] for p in queue)
             assert under_way <= unit.servers
+            issued = sum(trace.issued_ps[p] <= now < trace.end_ps[p] for p in queue)
+            assert issued <= unit.servers * unit.in_flight
 
 
 @given(cases())
@@ -251,7 +253,7 @@ def _changes(case: Case, result: SimulationResult) -> dict[str, list[tuple[int, 
             in_all = buffer.size_bytes * buffer.fan_out * program.multiplicity(instruction.unit)
             size = -(-in_all // case.copies(buffer.memory))
             users = [p for p, i in enumerate(program.instructions) if number in i.frees]
-            changes[buffer.memory].append((trace.start_ps[position], size))
+            changes[buffer.memory].append((trace.issued_ps[position], size))
             if users:
                 changes[buffer.memory].append((max(trace.end_ps[p] for p in users), -size))
     return changes
@@ -267,7 +269,7 @@ def test_the_makespan_is_at_least_every_bound(case: Case) -> None:
         service = machine.units[instruction.unit].members[0].serve(instruction.payload, 1)
         alone = service.startup_ps + service.duration_ps
         ready[position] = max((ready[b] for b in instruction.after), default=0) + alone
-        assert result.trace.end_ps[position] - result.trace.start_ps[position] >= alone
+        assert result.trace.end_ps[position] - result.trace.issued_ps[position] >= alone
     assert result.makespan_ps >= max(ready)
     for name, busy_ps in result.busy_ps.items():
         assert result.makespan_ps >= busy_ps / (program.multiplicity(name) * machine.units[name].servers)

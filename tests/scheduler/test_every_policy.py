@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fusion.plan
 from hw_models import ClusteredDsa, unrolled
 from hw_models.quantities import PS_PER_S
-from scheduler import ScheduleError, make_policy
+from scheduler import DsaTuning, ScheduleError, make_policy
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.view import DsaView
 from scheduler.dsa.violations import violations
@@ -204,8 +204,14 @@ class TestEveryPolicy:
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
         run = run_of(data.draw(policies(name)), graph, spec)
+        runs = run.schedule.runs
+        by_core = [(r.binding.cores, r.layer.tile_work(r.binding.part_extents(r.extents)).nests) for r in runs]
 
-        assert computed(run) == {"macs": graph.operations.macs, "special": graph.operations.special}
+        for operation, needed in (("macs", graph.operations.macs), ("special", graph.operations.special)):
+            of_parts = sum(cores * getattr(nest.operations, operation) for cores, nests in by_core for nest in nests)
+            assert computed(run)[operation] == of_parts
+            assert needed <= of_parts <= needed * (1 + DsaTuning().most_padding)
+            assert of_parts == needed or not all(r.binding.divides(r.extents) for r in runs)
 
     @settings(max_examples=15)
     @given(data=st.data(), graph=networks(most_blocks=2), spec=machines())

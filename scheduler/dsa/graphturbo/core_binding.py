@@ -16,10 +16,12 @@ from scheduler.dsa.binding import Binding, plain_binding
 from scheduler.errors import ScheduleError
 from scheduler.graphturbo.splitting import tensor_matches
 from scheduler.kernels.layer import Layer
+from scheduler.parts import cuts_well, filled
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 from workloads.loopnest import Box
 
+_ROUNDING = 1e-9
 Unbound = Mapping[str, frozenset[int]]
 """By tensor: the dimensions that cannot be bound to cores."""
 
@@ -61,19 +63,25 @@ def unbound_dims(graph: Graph, annotations: Iterable[str]) -> Unbound:
     return {name: frozenset(dims) for name, dims in found.items()}
 
 
-def bind_runs(runs: Sequence[Reading], cores: int, unbound: Unbound | None = None) -> Bound:
-    """Return bindings for ``runs``, which are in the order in which they execute (Algorithm 4)."""
+def bind_runs(
+    runs: Sequence[Reading], cores: int, unbound: Unbound | None = None, most_padding: float = 0.0
+) -> Bound:
+    """Return bindings for ``runs``, which are in the order in which they execute (Algorithm 4).
+
+    ``most_padding``: what uneven parts may leave empty (`plain_binding`).
+    """
     unbound = unbound or {}
     bind: dict[int, Binding] = {}
     mismatched: set[int] = set()
     for number in range(len(runs) - 1, -1, -1):  # l. 1, 3
         run = runs[number]
-        plain = plain_binding(_extents(run.box), run.layer.sink.order, cores, _unbound_of(run.layer, unbound))
+        never = _unbound_of(run.layer, unbound)
+        plain = plain_binding(_extents(run.box), run.layer.sink.order, cores, never, most_padding)
         inferred = bind.get(number)
         if inferred is None or number in mismatched or plain.cores > inferred.cores:  # l. 4-5, 16
             bind[number] = plain
         for producer, tensor in run.producers:  # l. 8
-            wanted = infer_binding(run, bind[number], tensor, runs[producer], cores)
+            wanted = infer_binding(run, bind[number], tensor, runs[producer], cores, most_padding)
             if wanted is None or wanted.binds(_unbound_of(runs[producer].layer, unbound)):  # l. 6-7
                 continue
             if producer not in bind:
@@ -83,11 +91,13 @@ def bind_runs(runs: Sequence[Reading], cores: int, unbound: Unbound | None = Non
     return Bound(tuple(bind[number] for number in range(len(runs))), frozenset(mismatched))
 
 
-def infer_binding(run: Reading, binding: Binding, tensor: str, producer: Reading, cores: int) -> Binding | None:
+def infer_binding(
+    run: Reading, binding: Binding, tensor: str, producer: Reading, cores: int, most_padding: float = 0.0
+) -> Binding | None:
     """Return how ``producer`` has to be bound so that each core of ``run`` finds its part of ``tensor`` at home.
 
-    None where a bound dimension has no match in the tensor, or its extent does not divide. Cores are numbered along the
-    matching dimensions in the order of ``binding``: the same core holds what the same core reads.
+    None where a bound dimension has no match in the tensor, or its extent is not cut well into as many parts. Cores are
+    numbered along the matching dimensions in the order of ``binding``: the same core holds what the same core reads.
     """
     sink = producer.layer.sink
     if sink.name != tensor:
@@ -100,14 +110,15 @@ def infer_binding(run: Reading, binding: Binding, tensor: str, producer: Reading
         if factor == 1:
             continue
         matched = matches_of(run.layer, dim).get(tensor)
-        if matched is None or extents[matched] % factor:
+        if matched is None:
             return None
         factors[matched] *= factor
         order[matched] = None
-        if extents[matched] % factors[matched]:
+        if not cuts_well(extents[matched], factors[matched], most_padding):
             return None
     found = Binding(tuple(factors), tuple({**order, **dict.fromkeys(sink.order)}))
-    return found if found.cores <= cores else None
+    fits = filled(extents, found.part_extents(extents)) * (1 + most_padding) >= 1 - _ROUNDING
+    return found if fits and found.cores <= cores else None
 
 
 def _unbound_of(layer: Layer, unbound: Unbound) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.core_binding import Reading, Unbound, bind_runs
 from scheduler.dsa.kernel_by_kernel import stored
 from scheduler.dsa.schedule import Instance, LayerRun, TensorSlice
@@ -33,9 +34,10 @@ class _Written:
 
 
 def bind_instances(
-    graph: Graph, parts: InstanceGraph, order: Sequence[int], cores: int, unbound: Unbound | None = None
+    parts: InstanceGraph, order: Sequence[int], costs: DsaCosts, unbound: Unbound | None = None
 ) -> BoundInstances:
     """Return the instances of ``parts`` in ``order``, all slices still in DDR."""
+    graph, cores, most_padding = costs.analysis.graph, costs.cores, costs.view.tuning.most_padding
     written: list[_Written] = []
     holding: dict[str, list[int]] = {}
     flat: list[tuple[int, Part]] = []
@@ -64,7 +66,7 @@ def bind_instances(
         Reading(part.layer, part.box, tuple((written[p].run, name) for name, held in reads[i].items() for p in held))
         for i, (_, part) in enumerate(flat)
     ]
-    bound = bind_runs(readings, cores, unbound)
+    bound = bind_runs(readings, cores, unbound, most_padding)
     slices = tuple(stored(graph, w.tensor, w.box, "ddr", bound.bindings[w.run]) for w in written)
     runs: dict[int, list[LayerRun]] = {number: [] for number in order}
     for i, (number, part) in enumerate(flat):

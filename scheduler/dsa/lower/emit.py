@@ -48,7 +48,8 @@ class Emitting:
         move = Transfer(source=source, destination=destination, size_bytes=size_bytes, fan_out=fan_out)
         participants = self.active_cores if unit in _OF_CORES else 0
         make = partial(Instruction, unit=unit, payload=move, label=f"{self.label} {what}", participants=participants)
-        return self.builder.add(make, unit, after, self.view.transfer_ps(unit, size_bytes), is_transfer=True)
+        busy_ps, ends_ps = self.view.transfer_ps(unit, size_bytes)
+        return self.builder.add(make, unit, after, busy_ps, is_transfer=True, ends_ps=ends_ps)
 
 
 def address(places: Addresses, version: int, offset: int = 0) -> int | None:

@@ -203,8 +203,10 @@ def _local_bytes(
     nest: NestWork, work: TileWork, place: int, jobs: Sequence[Assignment], storage: Mapping[str, str]
 ) -> int:
     """Return the bytes that one nest of a tile reads from and writes to the local buffer."""
+    handed_over = work.output_bytes if place and jobs[place - 1].unit != jobs[place].unit else 0
+    written = work.output_bytes if place == len(jobs) - 1 else 0
+    if jobs[place].operand_bytes:
+        return jobs[place].operand_bytes + written + handed_over
     read = (storage.get(access.tensor, access.tensor) for access in nest.nest.reads)
     external = sum(work.operand_bytes.get(name, 0) for name in read)
-    written = work.output_bytes if place == len(jobs) - 1 else 0
-    handed_over = 2 * work.output_bytes if place and jobs[place - 1].unit != jobs[place].unit else 0
-    return external + written + handed_over
+    return external + written + 2 * handed_over

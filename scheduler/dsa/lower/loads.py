@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hw_models import Buffer
 from scheduler.dsa.lower.emit import SLOTS, Emitting, address
 from scheduler.dsa.lower.prefetch import Burst, Entry, Prefetch, PrefetchedOperand
-from scheduler.dsa.tiling.candidates import burst_room_bytes
+from scheduler.dsa.tiling.candidates import burst_room_bytes, operands_filled
 from scheduler.dsa.tiling.tiling import Route
 from scheduler.kernels.layer import DEPTH, TileWork
 
@@ -56,6 +56,7 @@ class OperandLoader:
         self._prefetch = prefetch
         run, tiling = emitting.run, emitting.execution.tiling
         self._operands = {name: self._operand(name) for name in tiling.loads}
+        self._filled = operands_filled(run.layer, run.extents, tiling.part, tiling.loads)
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         largest = run.layer.tile_work(tiling.tile, tiling.depth) if tiling.prefetched else None
         self._version_bytes = {} if largest is None else {n: self._cluster_bytes(n, largest) for n in self._prefetched}
@@ -158,7 +159,7 @@ class OperandLoader:
     def _cluster_bytes(self, name: str, work: TileWork) -> int:
         """Return the bytes of an operand's tile for all cores."""
         route = self._at.execution.routes[name]
-        return math.ceil(work.operand_bytes[name]) * self._at.active_cores // route.cores_sharing
+        return math.ceil(work.operand_bytes[name] * self._at.active_cores / route.cores_sharing * self._filled[name])
 
     def _in_chunks(self, name: str, work: TileWork, waits: Iterable[int]) -> list[int]:
         """Bring a version that is larger than a burst: chunk after chunk through the global prefetch buffer."""
@@ -224,8 +225,8 @@ class OperandLoader:
         cores, routes = self._at.active_cores, self._at.execution.routes
         size = 0
         for name in names:
-            route = routes[name]
-            size += math.ceil(work.operand_bytes[name] * route.from_ddr * cores / route.cores_sharing)
+            share = routes[name].from_ddr * cores / routes[name].cores_sharing * self._filled[name]
+            size += math.ceil(work.operand_bytes[name] * share)
         if not size:
             return [], -1
         if not self._at.view.has_global_buffer:
@@ -246,8 +247,7 @@ class OperandLoader:
         assert version is not None
         if version in staged.versions:
             return staged.versions[version]
-        route = self._at.execution.routes[name]
-        size = math.ceil(work.operand_bytes[name] * route.from_ddr) * self._at.active_cores // route.cores_sharing
+        size = math.ceil(self._cluster_bytes(name, work) * self._at.execution.routes[name].from_ddr)
         if staged.ahead_bytes < size and staged.left_bytes:
             fetched = min(max(self._at.burst_bytes, size - staged.ahead_bytes), staged.left_bytes)
             load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)

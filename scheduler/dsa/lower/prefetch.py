@@ -22,16 +22,16 @@ class Entry:
 class PrefetchBuffer:
     """A fixed number of bytes that versions of weights pass through, in order.
 
-    ``channels`` transfers may be under way at once: what waits for room for one of them has to hold back those behind
+    ``in_flight`` transfers may be under way at once: what waits for room for one of them has to hold back those behind
     it as well, since they believe that the room has been made.
     """
 
-    def __init__(self, name: str, capacity_bytes: int, channels: int = 1) -> None:
+    def __init__(self, name: str, capacity_bytes: int, in_flight: int = 1) -> None:
         self.capacity_bytes = capacity_bytes
         self._name = name
         self._entries: deque[Entry] = deque()
         self._used_bytes = 0
-        self._filled: deque[tuple[tuple[int, ...], tuple[int, ...]]] = deque(maxlen=channels)
+        self._filled: deque[tuple[tuple[int, ...], tuple[int, ...]]] = deque(maxlen=in_flight)
         """Transfers that filled the buffer last, once it has been full, and the users of what made room for them."""
         self._evicted: list[int] = []
         """Users of what made room since then."""

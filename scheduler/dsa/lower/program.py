@@ -50,9 +50,10 @@ class _Lowering:
         kept = self._schedule.prefetch
         if kept is None:
             return None
+        dma, path = self._view.spec.dma, self._view.spec.on_chip_path
         return Prefetch(
-            PrefetchBuffer("the local buffers' prefetch buffer", kept.local_bytes),
-            PrefetchBuffer("the global prefetch buffer", kept.global_bytes, self._view.spec.dma.load_channels),
+            PrefetchBuffer("the local buffers' prefetch buffer", kept.local_bytes, path.in_flight),
+            PrefetchBuffer("the global prefetch buffer", kept.global_bytes, dma.load_channels * dma.load.in_flight),
         )
 
     def run(self) -> Program:
@@ -116,7 +117,7 @@ class _Lowering:
         if stored.memory == LOCAL:
             first, size = emitter.first_compute, stored.core_bytes
         elif stored.memory == GLOBAL:
-            first, size = emitter.first_path_store, -(-stored.size_bytes // cores)
+            first, size = emitter.first_path_store, stored.size_bytes // cores  # all together no more than planned
         else:
             first, size = emitter.first_dma_store, stored.size_bytes
         buffer = Buffer(stored.memory, size, label=stored.tensor, address=stored.address)

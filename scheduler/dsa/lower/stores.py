@@ -5,6 +5,7 @@ import math
 from hw_models import Buffer
 from scheduler.dsa.lower.emit import SLOTS, Emitting, address
 from scheduler.kernels.layer import TileWork
+from scheduler.parts import filled
 
 
 class OutputStorer:
@@ -21,6 +22,8 @@ class OutputStorer:
         run, tiling = emitting.run, emitting.execution.tiling
         self._burst_room = tiling.global_buffers[-1] if tiling.global_buffers else 0
         """Bytes of the global buffer in which a burst collects."""
+        self._filled = filled(run.extents, tiling.part)
+        """Share of the cores' tiles that there is, where their parts are uneven."""
         self._tile_bytes = run.layer.tile_work(tiling.tile, tiling.depth).output_bytes * run.binding.cores
         """Of all cores, where no edge cuts it short."""
         self.first_path_store = -1
@@ -37,7 +40,8 @@ class OutputStorer:
             return
         size, cores = self._leaving(work, ("global_buffer", "ddr")), at.active_cores
         if not at.view.has_global_buffer:
-            sent = at.transfer("dma_store", "store", ("local_buffer", "ddr"), size * cores, (computed,))
+            whole = math.ceil(size * cores * self._filled)
+            sent = at.transfer("dma_store", "store", ("local_buffer", "ddr"), whole, (computed,))
             at.builder.free(sent, output)
             self._stored.append(sent)
             self._note_burst(sent)
@@ -66,7 +70,7 @@ class OutputStorer:
 
     def _send(self) -> None:
         """Write the gathered tiles to DDR in one burst."""
-        total = sum(size for _, _, size in self._gathered)
+        total = math.ceil(sum(size for _, _, size in self._gathered) * self._filled)
         sources = [moved for moved, _, _ in self._gathered]
         sent = self._at.transfer("dma_store", "store", ("global_buffer", "ddr"), total, sources)
         for _, buffer, _ in self._gathered:

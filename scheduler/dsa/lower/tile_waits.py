@@ -41,7 +41,8 @@ class TileWaits:
         self._writers = writers
         self._read = [(name, p) for name, held in run.reads.items() for p in held if p in writers]
         self._cores: Sequence[int] = range(run.binding.cores)
-        if all(len(held) == 1 for held in run.reads.values()):  # what a tile needs moves evenly from core to core
+        alike = run.binding.divides(run.extents) and all(slices[p].is_even for _, p in self._read)
+        if alike and all(len(held) == 1 for held in run.reads.values()):  # needs move evenly from core to core
             self._cores = tuple(dict.fromkeys((0, run.binding.cores - 1)))
         self._latest: dict[int, int] = {}
 

@@ -7,7 +7,7 @@ buffers.
 
 import math
 import operator
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.estimate import Choice, estimate_ps
@@ -15,7 +15,8 @@ from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.unit_choice import unit_ps
 from scheduler.dsa.view import DDR, LOCAL, DsaView
 from scheduler.errors import ScheduleError
-from scheduler.kernels.layer import DEPTH, TileWork
+from scheduler.kernels.layer import DEPTH, Layer, TileWork
+from scheduler.parts import filled
 from workloads.analysis import Table
 from workloads.loopnest import Extents
 
@@ -28,6 +29,16 @@ UnitTimes = Table[Sequence[int]]
 def burst_room_bytes(prefetch_bytes: int, operands: int) -> int:
     """Return the most bytes of a burst of each of ``operands`` that share the global prefetch buffer, two at a time."""
     return max(prefetch_bytes // (2 * operands), 1)
+
+
+def operands_filled(layer: Layer, box: Extents, part: Extents, names: Iterable[str]) -> dict[str, float]:
+    """Return of each operand the share that there is of equal parts, where cores' ``part`` s of ``box`` are uneven.
+
+    What is short of the last parts is spread over all of their tiles.
+    """
+    depends = layer.dependencies
+    dims = {name: sorted(depends.get(name, frozenset()) - {DEPTH}) for name in names}
+    return {name: filled([box[d] for d in along], [part[d] for d in along]) for name, along in dims.items()}
 
 
 class TileCandidates:
@@ -50,6 +61,7 @@ class TileCandidates:
         self._distinct = {
             name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_ddr) for name, route in request.routes.items()
         }
+        self._filled = operands_filled(layer, request.box, request.part, request.routes)
         self._global_room = sum(request.global_gaps)
         self._burst = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
 
@@ -214,8 +226,9 @@ class TileCandidates:
 
     def _cluster_bytes(self, name: str, work: TileWork) -> int:
         """Return the bytes of an operand's tile that come from DDR for all cores together."""
-        route = self._request.routes[name]
-        return math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * self._request.cores // route.cores_sharing
+        request, route = self._request, self._request.routes[name]
+        cluster_bytes = math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * request.cores
+        return math.ceil(cluster_bytes / route.cores_sharing * self._filled[name])
 
     def _global_buffers(self, work: TileWork, elsewhere: Container[str], staged: Mapping[str, int]) -> tuple[int, ...]:
         """Return the layer's buffers in the global buffer: staged operands, two tiles of what has no place elsewhere.

@@ -40,14 +40,17 @@ class _Loads:
     ddr_bytes: float = 0.0
     ddr_starts: float = 0.0
     path_ps: float = 0.0
+    path_starts: int = 0
+    """What changes with a tile is moved together: as often as the operand that changes most often."""
     broadcast_ps: float = 0.0
+    broadcast_starts: int = 0
     first_ps: float = 0.0
 
 
 def estimate_ps(request: TileRequest, choice: Choice, view: DsaView) -> float:
     """Return the layer's estimated time in picoseconds."""
     loads = _loads(request, choice, view)
-    load_ps = loads.ddr_bytes / view.ddr_bytes_per_ps + loads.ddr_starts * view.dma_startup_ps
+    load_ps = view.dma_ps(loads.ddr_bytes, max(loads.ddr_starts - 1, 0))
     store_bytes = float(choice.work.output_bytes * request.cores)
     path_ps, store_ps, last_ps, stored_bytes = loads.path_ps, 0.0, 0.0, 0.0
     if request.output_memory != "local_buffer":
@@ -57,8 +60,8 @@ def estimate_ps(request: TileRequest, choice: Choice, view: DsaView) -> float:
     if request.output_memory == "ddr":
         stored_bytes = store_bytes * choice.tiles
         bursts = max(min(choice.tiles, stored_bytes / view.burst_bytes), 1.0)
-        store_ps = stored_bytes / view.ddr_bytes_per_ps + bursts * view.dma_startup_ps
-        last_ps += store_ps / bursts
+        store_ps = view.dma_ps(stored_bytes, bursts - 1)
+        last_ps += stored_bytes / bursts / view.ddr_bytes_per_ps + view.dma_startup_ps
     ddr_ps = (loads.ddr_bytes + stored_bytes) / view.ddr_bytes_per_ps
     stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *(once * choice.passes for once in choice.unit_ps)]
     slowest = max(*stages, ddr_ps)
@@ -79,11 +82,13 @@ def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
             held = 2 * choice.work.operand_bytes[name] / max(request.prefetch[0], 1)
             exposed = min(held, 1.0)  # what takes half of the prefetch buffer or more keeps others from coming in time
         if route.broadcast:
-            once = moved / view.broadcast_bytes_per_ps + view.path_startup_ps
+            once = moved / view.broadcast_bytes_per_ps
             total.broadcast_ps += times * once
+            total.broadcast_starts = max(total.broadcast_starts, times)
         else:
-            once = moved / view.path_bytes_per_ps + view.path_startup_ps
+            once = moved / view.path_bytes_per_ps
             total.path_ps += times * once
+            total.path_starts = max(total.path_starts, times)
         total.first_ps += once * exposed
         if request.prefetch is not None and name not in choice.prefetched and route.from_ddr:
             total.first_ps += choice.distinct[name] / view.ddr_bytes_per_ps  # nothing of it comes ahead
@@ -96,4 +101,7 @@ def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
             total.ddr_bytes += tile_bytes * times * route.from_ddr
             total.ddr_starts = max(total.ddr_starts, times)
             total.first_ps += tile_bytes * route.from_ddr / view.ddr_bytes_per_ps * exposed
+    total.path_ps += total.path_starts * view.path_startup_ps
+    total.broadcast_ps += total.broadcast_starts * view.path_startup_ps
+    total.first_ps += ((total.path_starts > 0) + (total.broadcast_starts > 0)) * view.path_startup_ps
     return total

@@ -12,11 +12,11 @@ On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler.divisors import divisors
 from scheduler.dsa.tiling.candidates import TileCandidates, UnitTimes
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
+from scheduler.parts import divisors
 
 _TILED_DIMS = 2
 """Dimensions that GraphTurbo's text tiles: the two outermost."""

@@ -66,7 +66,7 @@ def test_what_follows_a_transfer_that_waits_for_room_does_not_pass_it() -> None:
 
 
 def test_with_two_channels_it_waits_for_what_the_other_waits_for() -> None:
-    buffer = PrefetchBuffer("buffer", 100, channels=2)
+    buffer = PrefetchBuffer("buffer", 100, in_flight=2)
     first, _ = buffer.admit(80)
     first.user = 1
     buffer.filled_by((0,))

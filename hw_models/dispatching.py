@@ -1,0 +1,132 @@
+"""Block schedulers: they hand a unit's dispatched work out to whichever of its members are free."""
+
+from collections import deque
+from functools import partial
+
+from hw_models.clock import Action
+from hw_models.demands import Cohort, Demand
+from hw_models.program import base_name
+from hw_models.running import Running
+from hw_models.trace import STARTED_BY_NOBODY
+from hw_models.units import Worker
+
+
+class BlockScheduler(Worker):
+    """Hands the blocks of a unit's instructions to whichever members are free, instruction after instruction.
+
+    A free member is given as many blocks as every other free one, up to what it holds of the instruction (the
+    occupancy); of members that differ, the faster ones come first. It is free again when all of them have ended. The
+    next instruction's blocks follow when the last block of the one before has been handed out.
+    """
+
+    def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
+        super().__init__(running, name, queue)
+        unit = running.machine.units[self.kind]
+        left = running.program.width(unit.level)
+        self._free: list[int] = []
+        """Members by kind that hold no block."""
+        for alike in unit.members:
+            self._free.append(min(alike.count, left))
+            left -= self._free[-1]
+        self._parents = running.program.parents(name)
+        self._idle_ps = 0
+        self._noted_ps = 0
+        self._left = 0
+        self._ready_ps = 0
+        self._has_started = False
+        self._freed_by = STARTED_BY_NOBODY
+        """The instruction whose blocks a member finished last."""
+        self._handed_out_by = STARTED_BY_NOBODY
+        """What let blocks be handed out the last time: the end of an instruction, or of some of its blocks."""
+        self._is_due = False
+        self._at_work: dict[int, int] = {}
+        """By instruction: cohorts that have not ended."""
+        self._paced_ps: dict[int, dict[str, int]] = {}
+        """By instruction: how long what set the pace of its cohorts, summed over these."""
+
+    def look_up(self) -> None:
+        """Nothing: what a cohort needs is found out when it is handed its blocks."""
+
+    def previous(self) -> int:
+        return self._handed_out_by
+
+    def waited_ps(self) -> int:
+        self._note_idle()
+        waited_ps, self._idle_ps = self._idle_ps, 0
+        return waited_ps
+
+    def _note_idle(self) -> None:
+        """Count how long members have held no block; they do only while the next instruction is waited for."""
+        now_ps = self.running.clock.now_ps
+        self._idle_ps += sum(self._free) * self._parents * (now_ps - self._noted_ps)
+        self._noted_ps = now_ps
+
+    def begin(self) -> bool:
+        self._left = self.instruction.blocks
+        self._ready_ps = self.running.clock.now_ps
+        self._has_started = False
+        self._at_work[self.position] = 0
+        self._paced_ps[self.position] = {}
+        self._hand_out_soon()
+        return False
+
+    def _hand_out_soon(self) -> None:
+        """Hand out at the end of this instant, when all members that become free in it are free."""
+        if not self._is_due:
+            self._is_due = True
+            self.running.clock.at_end_of_instant(self._hand_out)
+
+    def _hand_out(self) -> None:
+        self._is_due = False
+        free = sum(self._free)
+        if not self._left or not free:
+            return
+        running, instruction, position = self.running, self.instruction, self.position
+        blocks = min(self._left, free * instruction.blocks_per_member)
+        cohorts = self._cohorts(blocks, free)
+        self._left -= blocks
+        self._at_work[position] += len(cohorts)
+        demands = [running.demands.of_cohort(instruction, cohort) for cohort in cohorts]
+        self._note_idle()
+        self._handed_out_by = self._freed_by if running.clock.now_ps > self._ready_ps else self.cause
+        if not self._has_started:
+            running.start(position, self._handed_out_by, max(demand.startup_ps for demand in demands))
+            self._has_started = True
+        for cohort, demand in zip(cohorts, demands, strict=True):
+            self._free[cohort.alike] -= cohort.members
+            running.clock.after(demand.startup_ps, self._starting(position, cohort, demand))
+        if not self._left:
+            self.take()
+
+    def _cohorts(self, blocks: int, free: int) -> list[Cohort]:
+        """Return who gets how many of ``blocks``: as many each as can be, one more for the first ones."""
+        each, more = divmod(blocks, free)
+        found = []
+        for alike, members in enumerate(self._free):
+            fuller = min(members, more)
+            more -= fuller
+            found += [Cohort(alike, fuller, each + 1)] if fuller else []
+            found += [Cohort(alike, members - fuller, each)] if members > fuller and each else []
+        return found
+
+    def _starting(self, position: int, cohort: Cohort, demand: Demand) -> Action:
+        began_ps = self.running.clock.now_ps
+
+        def ended(limit: str) -> None:
+            self._ended(position, cohort, base_name(limit), began_ps)
+
+        return partial(self.running.flow, demand, ended) if demand.moves else partial(ended, demand.limit)
+
+    def _ended(self, position: int, cohort: Cohort, limit: str, began_ps: int) -> None:
+        running = self.running
+        spent_ps = running.clock.now_ps - began_ps
+        running.busy_ps[self.kind] += spent_ps * cohort.members * self._parents
+        shares = self._paced_ps[position]
+        shares[limit] = shares.get(limit, 0) + spent_ps
+        self._note_idle()
+        self._free[cohort.alike] += cohort.members
+        self._freed_by = position
+        self._at_work[position] -= 1
+        if not self._at_work[position] and (position != self.position or not self._left):
+            running.finish(position, max(shares, key=lambda name: (shares[name], name)))
+        self._hand_out_soon()

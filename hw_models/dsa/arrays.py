@@ -1,0 +1,78 @@
+"""Matrix arrays: how many cycles a product keeps one busy, and how many operands it reads meanwhile.
+
+A product is done in blocks of the array's rows x columns, each over the whole depth. Beside the cycles of its
+multiply-accumulates a block pays for filling the array and for draining the results:
+
+- ``systolic``, output stationary: the last cell begins rows + columns - 2 cycles after the first, and results are
+  shifted out in as many cycles as there are rows. One block of depth T alone lasts 2 rows + columns + T - 2 cycles
+  (Samajdar et al., "A systematic methodology for characterizing scalability of DNN accelerators using SCALE-Sim",
+  ISPASS 2020, section III).
+- ``outer_product``: operands are broadcast along rows and columns, so that all cells begin at once; accumulators are
+  read out one row a cycle, as ARM's Scalable Matrix Extension reads its accumulator array by rows.
+- ``dot_product``: every cell is a tree of adders over the native depth, filled in its levels, log2(depth); all results
+  leave in one cycle.
+- ``ideal``: neither; for comparison with models that know no fill and drain.
+
+With two sets of accumulators a block is drained, and the array filled again, while the next one is computed: then only
+the first fill and the last drain stand alone, and blocks follow each other no faster than they are drained. Blocks at
+the edge drain the rows that they have.
+"""
+
+import math
+
+from hw_models.dsa.spec import MatrixUnit
+from hw_models.program import MatrixShape
+
+
+def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) -> float:
+    """Return the cycles that ``unit`` takes for the products of ``shape``, operands swapped where that is faster."""
+    if not shape.macs:
+        return 0.0
+    return min(
+        _cycles(unit, shape.rows, shape.columns, shape, macs_per_cycle),
+        _cycles(unit, shape.columns, shape.rows, shape, macs_per_cycle),
+    )
+
+
+def _cycles(unit: MatrixUnit, height: int, width: int, shape: MatrixShape, macs_per_cycle: int) -> float:
+    rows, columns, depth = unit.native_tile
+    each = -(-shape.depth // depth) * rows * columns * depth / macs_per_cycle
+    across = -(-width // columns) * shape.count
+    whole, edge = divmod(height, rows)
+    blocks = [(whole * across, rows), (across, edge)] if edge else [(whole * across, rows)]
+    fill = _fill_cycles(unit)
+    if unit.accumulator_sets == 1:
+        return sum(count * (fill + each + _drain_cycles(unit, used)) for count, used in blocks)
+    last = _drain_cycles(unit, blocks[-1][1])
+    paced = sum(count * max(each, _drain_cycles(unit, used)) for count, used in blocks)
+    return fill + each + paced - max(each, last) + last
+
+
+def _fill_cycles(unit: MatrixUnit) -> int:
+    rows, columns, depth = unit.native_tile
+    if unit.array == "systolic":
+        return rows + columns - 2
+    return math.ceil(math.log2(depth)) if unit.array == "dot_product" else 0
+
+
+def _drain_cycles(unit: MatrixUnit, rows: int) -> int:
+    if unit.array == "dot_product":
+        return 1
+    return 0 if unit.array == "ideal" else rows
+
+
+def operands_read(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:
+    """Return the elements of the first and of the second operand that ``unit`` reads for the products of ``shape``.
+
+    Each operand is read once per block of `MatrixUnit.reuse` rows and columns that needs it.
+    """
+    rows, columns = unit.reuse
+    one_way = (
+        shape.rows * shape.depth * -(-shape.columns // columns) * shape.count,
+        shape.columns * shape.depth * -(-shape.rows // rows) * shape.count,
+    )
+    swapped = (
+        shape.rows * shape.depth * -(-shape.columns // rows) * shape.count,
+        shape.columns * shape.depth * -(-shape.rows // columns) * shape.count,
+    )
+    return min(one_way, swapped, key=sum)

@@ -1,0 +1,31 @@
+"""The start of a run: every unit of the program gets the workers that take its queue."""
+
+from collections import deque
+
+from hw_models.dispatching import BlockScheduler
+from hw_models.pipelining import PipelinedServer
+from hw_models.program import ProgramError, base_name
+from hw_models.running import Running
+from hw_models.units import Server
+
+
+def start_units(running: Running) -> None:
+    """Let every unit of the program take the first instruction of its queue."""
+    queues: dict[str, deque[int]] = {}
+    dispatched: dict[str, bool] = {}
+    for position, instruction in enumerate(running.program.instructions):
+        queues.setdefault(instruction.unit, deque()).append(position)
+        if dispatched.setdefault(instruction.unit, instruction.blocks > 0) != (instruction.blocks > 0):
+            raise ProgramError(f"{instruction.label}: the queue of {instruction.unit} mixes bound and dispatched work")
+    for name, queue in queues.items():
+        running.busy_ps.setdefault(base_name(name), 0)
+        running.waited_ps.setdefault(base_name(name), {})
+        if dispatched[name]:
+            BlockScheduler(running, name, queue).take()
+            continue
+        unit = running.machine.units[base_name(name)]
+        if unit.in_flight > 1:
+            PipelinedServer(running, name, queue).take()
+        else:
+            for _ in range(unit.servers):
+                Server(running, name, queue).take()

@@ -1,0 +1,32 @@
+"""Parts: into how many an extent or some cores can be cut, equal ones or nearly so."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from math import isqrt
+
+
+@lru_cache(maxsize=4096)
+def divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of ``number``, largest first, in time that grows with its root."""
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}, reverse=True))
+
+
+def cuts_well(extent: int, parts: int, most_padding: float) -> bool:
+    """Return whether ``parts`` of equal size, the last one cut short, cover ``extent`` with none empty.
+
+    Together they may exceed it by ``most_padding`` of it.
+    """
+    size = -(-extent // parts)
+    if extent % parts == 0:
+        return True
+    return (parts - 1) * size < extent and size * parts <= extent * (1 + most_padding)
+
+
+def filled(whole: Iterable[int], part: Iterable[int]) -> float:
+    """Return the share of equal parts of ``part`` elements per dimension that there is of ``whole``."""
+    share = 1.0
+    for extent, size in zip(whole, part, strict=True):
+        if size:
+            share *= extent / (-(-extent // size) * size)
+    return share

@@ -1,0 +1,58 @@
+"""The energy of an SRAM follows from its size and node by one method, which goes through the published points."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hw_models import ClusteredDsa, dsa_energy, load_hardware, preset_names, with_values
+from hw_models.technology import sram_pj_per_byte
+
+KIB, MIB = 2**10, 2**20
+SIZES, NODES = st.integers(64, 2**30), st.floats(5, 65)
+
+
+@pytest.mark.parametrize(
+    ("size", "node_nm", "access_pj"),
+    [(8 * KIB, 45, 10), (32 * KIB, 45, 20), (MIB, 45, 100), (8 * KIB, 7, 7.5), (32 * KIB, 7, 8.5), (MIB, 7, 14)],
+)
+def test_published_points_are_met(size: int, node_nm: float, access_pj: float) -> None:
+    assert 8 * sram_pj_per_byte(size, node_nm) == pytest.approx(access_pj)
+
+
+@pytest.mark.parametrize(
+    ("size", "node_nm", "access_pj"), [(8 * KIB, 12, 8.2), (32 * KIB, 16, 12.4), (MIB, 12, 24.7), (MIB, 28, 60.6)]
+)
+def test_nodes_between_lie_on_a_power_law(size: int, node_nm: float, access_pj: float) -> None:
+    assert 8 * sram_pj_per_byte(size, node_nm) == pytest.approx(access_pj, rel=0.01)
+
+
+def test_beyond_the_largest_point_it_grows_with_the_root_of_the_size() -> None:
+    assert sram_pj_per_byte(4 * MIB, 12) == pytest.approx(2 * sram_pj_per_byte(MIB, 12))
+
+
+@given(SIZES, SIZES, NODES, NODES)
+def test_larger_memories_and_older_nodes_take_more(one: int, other: int, node_nm: float, other_nm: float) -> None:
+    small, large = sorted((one, other))
+    new, old = sorted((node_nm, other_nm))
+
+    assert sram_pj_per_byte(small, new) <= sram_pj_per_byte(large, new) * (1 + 1e-9)
+    assert sram_pj_per_byte(small, new) <= sram_pj_per_byte(small, old) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_has_its_buffers_energy_by_size(name: str) -> None:
+    spec = load_hardware(name)
+    assert isinstance(spec, ClusteredDsa)
+
+    assert spec.energy.local_buffer is None
+    assert spec.energy.global_buffer is None
+    larger = with_values(spec, {"local_buffer.capacity": f"{4 * spec.local_buffer.capacity_bytes} B"})
+    assert dsa_energy(larger).byte_pj["local_buffer"] > dsa_energy(spec).byte_pj["local_buffer"]
+
+
+def test_a_stated_energy_goes_before_the_method() -> None:
+    spec = with_values(load_hardware("stcp920"), {"energy.local_buffer": "1.7 pJ/B"})
+
+    assert dsa_energy(spec).byte_pj["local_buffer"] == 1.7
+    again = with_values(spec, {"energy.local_buffer": "by size"})
+    assert dsa_energy(again).byte_pj["local_buffer"] == pytest.approx(3.45, rel=0.01)
