@@ -5,7 +5,7 @@ function of the analysis and of arguments that can be compared: ``analysis.of(te
 ``tensor_matches(analysis, ops, dim)``. Each function has a table of its own, which forgets its oldest entries.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, TypeVarTuple, cast
 
@@ -37,6 +37,10 @@ class Table(Generic[_T]):
             del values[next(iter(values))]
         values[key] = value
         return value
+
+    def values(self) -> Iterable[_T]:
+        """Return all values."""
+        return self._values.values()
 
     def __len__(self) -> int:
         return len(self._values)

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from fusion.costs import KernelCosts, OnChipMemory
 from hw_models.quantities import PS_PER_S
@@ -14,8 +16,10 @@ from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from scheduler.errors import ScheduleError
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import DEPTH, Layer
-from workloads.analysis import Analysis
+from workloads.analysis import Analysis, Table
 from workloads.loopnest import Extents
+
+_MOST_JUDGED = 4
 
 
 class DsaCosts:
@@ -29,6 +33,21 @@ class DsaCosts:
         self.analysis = analysis
         self.dtype = dtype
         self.known = KnownTilings() if known is None else known
+        self.judged: Table[Any] = Table(_MOST_JUDGED)
+        """By policy: the schedule that it found fastest and its program, so that they are made once."""
+
+    def with_local_buffer(self, capacity_bytes: int) -> "DsaCosts":
+        """Return the costs on the same machine with local buffers of ``capacity_bytes``."""
+        view = self.view
+        buffer = view.spec.local_buffer.model_copy(update={"capacity_bytes": capacity_bytes})
+        spec = view.spec.model_copy(update={"local_buffer": buffer})
+        return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.known)
+
+    @cached_property
+    def arithmetic_s(self) -> float:
+        """Seconds that the network's multiply-accumulates take one cluster at its peak."""
+        spec = self.view.spec
+        return self.analysis.graph.operations.macs / (spec.peak_macs_per_s(self.dtype) / spec.clusters)
 
     @property
     def cores(self) -> int:

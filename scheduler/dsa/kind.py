@@ -1,6 +1,6 @@
 """The kind of machine that a clustered DSA is: all that it offers, in one record."""
 
-from typing import Any
+from typing import Any, cast
 
 from hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from scheduler.dsa.costs import DsaCosts
@@ -26,6 +26,10 @@ def _costs(
 
 
 def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
+    """Return the program of a schedule: the one by which the schedule was judged, if it was."""
+    for found in costs.judged.values():
+        if found.schedule is schedule:
+            return cast(Program, found.program)
     return lower(schedule, costs.view)
 
 

@@ -30,12 +30,22 @@ class DsaTuning:
 
     # Which plan of GraphTurbo's is taken
     grouping_headrooms: Headrooms = (0.0, 0.15, 0.3, 0.4, -0.25)
-    """Shares of the local buffers that grouping leaves free, tried in turn, each with instances and without; the plan
-    whose traffic and launches take least time is taken. Algorithm 1's footprint is that of one instance: it lacks the
-    outputs of others that wait beside it, halos, and parts that do not divide evenly; it has in full what may be
-    spilled; and it does not know what a launch costs."""
-    near_least: Annotated[float, Field(ge=1, le=100)] = 1.1
-    """A plan that takes at most this times the least that any takes is not improved upon."""
+    """Shares of the local buffers that grouping leaves free, tried in turn, each with instances and without. Algorithm
+    1's footprint is that of one instance: it lacks the outputs of others that wait beside it, halos, and parts that do
+    not divide evenly; it has in full what may be spilled; and it does not know what a launch costs."""
+    contenders: Few = 2
+    """Plans whose schedules are simulated, those first whose traffic and launches take least time."""
+    smaller_buffers: Annotated[int, Field(ge=0, le=64)] = 6
+    """Smaller local buffers for which layouts are made too, each the root of two smaller than the one before."""
+    hopeless: Factor = 0.98
+    """A layout is not scheduled where this share of what its traffic and launches take, as if nothing overlapped, is
+    no less than the best schedule's time."""
+    promising: Annotated[float, Field(ge=1, le=100)] = 1.25
+    """A schedule that takes more than this times its traffic and launches, or the network's arithmetic, is also tried
+    without overlap of its layers."""
+    near_least: Annotated[float, Field(ge=1, le=100)] = 1.02
+    """A schedule that takes at most this times what the network's arithmetic and least traffic do is not improved
+    upon."""
 
     # How layers are cut among cores
     most_padding: Share = 0.125

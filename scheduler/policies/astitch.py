@@ -17,9 +17,9 @@ from pydantic.dataclasses import dataclass
 from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.execution import decide
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity, place_slices
+from scheduler.dsa.judging import Judge, Judged, with_smaller_buffers
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import split_into_instances
@@ -44,10 +44,21 @@ class AStitch:
         return plan_from_groups(graph, (Group(grouped.sub.ops, "no pattern joins it to another") for grouped in found))
 
     def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
-        parts = split_into_instances(costs.analysis, plan)
-        bound = bind_instances(parts, range(len(parts.instances)), costs)
+        """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none."""
+        found: Judged = costs.judged.get(self, lambda: _search(plan, costs, self.name))
+        return found.schedule
+
+
+def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:
+    parts = split_into_instances(costs.analysis, plan)
+    bound = bind_instances(parts, range(len(parts.instances)), costs)
+    judge = Judge(costs, policy)
+    for at, uses_local in [*((at, True) for at in with_smaller_buffers(costs)), (costs, False)]:
         capacity = Capacity(
-            costs.on_chip[0].outputs_bytes, 0, spills_longest=False, most_exchanged=costs.view.tuning.most_exchanged
-        )
-        placed = place_slices(bound.runs, bound.slices, capacity)
-        return decide(Layout(plan, bound.instances, placed), costs, self.name)
+            at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False,
+            most_exchanged=costs.view.tuning.most_exchanged,
+        )  # fmt: skip
+        judge.consider(Layout(plan, bound.instances, place_slices(bound.runs, bound.slices, capacity)), at)
+        if judge.is_content():
+            break
+    return judge.chosen()

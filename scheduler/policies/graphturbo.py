@@ -7,22 +7,24 @@ Fig. 15 does. The readings of each algorithm, and what departs from it, are stat
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
+from fusion.fixed_pattern import fixed_pattern_of
 from fusion.plan import FusionPlan, plan_from_groups
 from hw_models.pause import collector_paused
 from scheduler.dsa.costs import DsaCosts, dsa_costs
-from scheduler.dsa.execution import decide
 from scheduler.dsa.graphturbo.core_binding import unbound_dims
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity, place_slices
-from scheduler.dsa.graphturbo.plan_cost import cost_s, least_bytes, moved_bytes
+from scheduler.dsa.graphturbo.plan_cost import least_bytes
+from scheduler.dsa.judging import Judge, Judged, layout_cost_s, with_smaller_buffers
+from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.schedule import Layout, Schedule
-from scheduler.dsa.view import DDR
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
@@ -70,49 +72,77 @@ class GraphTurbo:
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
-        """Return the plan whose traffic and launches take least time, the first of equals."""
-        with collector_paused():
-            return self._chosen(graph, dsa_costs(costs, self.name))
+        """Return the plan of the fastest schedule."""
+        del graph  # that of the costs
+        return self._fastest(dsa_costs(costs, self.name)).schedule.plan
 
     def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
+        """Return the fastest schedule of ``plan``."""
+        found = self._fastest(costs).schedule
+        if found.plan.groups == plan.groups and self.order != "exact":
+            return found
         with collector_paused():
-            parts = split_into_instances(costs.analysis, plan)
-            order = self._ordered(parts)
-            if self.order == "exact":
-                order = exact_order(order, parts.producers, parts.output_bytes, self.order_effort_s).order
-            return decide(
-                self._layout(plan, parts, order, costs), costs, self.name,
-                overlaps_layers=self.instruction_scheduling, paper_tiles=self.tiles == "paper",
-            )  # fmt: skip
+            return self._of_plan(plan, costs)
 
-    def _chosen(self, graph: Graph, costs: DsaCosts) -> FusionPlan:
-        """Compare plans by what their layouts move; the comparison is not in the paper."""
-        tuning = costs.view.tuning
+    def _fastest(self, costs: DsaCosts) -> Judged:
+        with collector_paused():
+            found: Judged = costs.judged.get(self, lambda: self._search(costs))
+        return found
+
+    def _search(self, costs: DsaCosts) -> Judged:
+        """Judge the layouts of plans for the machine's buffers and for smaller ones; not in the paper.
+
+        The steps that options switch off are switched off as well, and layer by layer through DDR is tried: no step is
+        taken that makes the network slower.
+        """
+        judge = Judge(costs, self.name)
+        for at in with_smaller_buffers(costs):
+            has_chance = self._consider_plans(judge, at)
+            if judge.is_content():
+                return judge.chosen()
+            if not has_chance:  # nor have those for still smaller buffers, which move more
+                break
+        if self.outputs == "local":
+            replace(self, outputs="global")._consider_plans(judge, costs)
+        self._consider(judge, through_ddr(costs.analysis.of(fixed_pattern_of), costs), costs)
+        return judge.chosen()
+
+    def _consider_plans(self, judge: Judge, at: DsaCosts) -> bool:
+        """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance."""
+        layouts = sorted(self._layouts(judge, at), key=lambda layout: layout_cost_s(layout, at))
+        return any([self._consider(judge, layout, at) for layout in layouts[: at.view.tuning.contenders]])
+
+    def _consider(self, judge: Judge, layout: Layout, at: DsaCosts) -> bool:
+        overlaps, paper_tiles = self.instruction_scheduling, self.tiles == "paper"
+        return judge.consider(layout, at, overlaps_layers=overlaps, paper_tiles=paper_tiles)
+
+    def _layouts(self, judge: Judge, at: DsaCosts) -> Iterator[Layout]:
+        """Yield the layouts of all plans that differ, but for those that cannot win."""
         seen: set[tuple[object, ...]] = set()
-        best: FusionPlan | None = None
-        best_s = 0.0
-        for plan in self._plans(graph, costs):
+        for plan in self._plans(at.analysis.graph, at):
             counts = [group.instances for group in plan.groups]
             key = tuple((group.ops, group.split) for group in plan.groups)
-            least_s = cost_s(costs, {DDR: least_bytes(costs.analysis, plan, counts)}, sum(counts))
-            if key in seen or (best is not None and least_s >= best_s):
+            if key in seen or not judge.may_win(least_bytes(at.analysis, plan, counts), sum(counts)):
                 continue
             seen.add(key)
-            parts = split_into_instances(costs.analysis, plan)
-            layout = self._layout(plan, parts, self._ordered(parts), costs)
-            found_s = cost_s(costs, moved_bytes(layout), layout.kernels)
-            if best is None or found_s < best_s:
-                best, best_s = plan, found_s
-            bound_s = cost_s(costs, {DDR: least_bytes(costs.analysis, plan, [1] * len(counts))}, 1)
-            if best_s <= tuning.near_least * bound_s:
-                break
-        assert best is not None
-        return best
+            parts = split_into_instances(at.analysis, plan)
+            yield self._layout(plan, parts, self._ordered(parts), at)
+
+    def _of_plan(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
+        """Return the fastest schedule of one plan, in the order that the options ask for."""
+        parts = split_into_instances(costs.analysis, plan)
+        order = self._ordered(parts)
+        if self.order == "exact":
+            order = exact_order(order, parts.producers, parts.output_bytes, self.order_effort_s).order
+        judge = Judge(costs, self.name)
+        for at in with_smaller_buffers(costs):
+            self._consider(judge, self._layout(plan, parts, order, at), at)
+        return judge.chosen().schedule
 
     def _plans(self, graph: Graph, costs: DsaCosts) -> Iterator[FusionPlan]:
         """Yield the plans to be compared: each with the split of every group, and again with none.
 
-        The first, with instances, is the paper's own.
+        The first for the machine's own buffers, with instances, is the paper's.
         """
         for headroom in costs.view.tuning.grouping_headrooms:
             local_bytes = int(costs.cores * self._capacity(costs).local_bytes * (1 - headroom))

@@ -42,13 +42,15 @@ def moved_bytes(layout: Layout) -> dict[str, int]:
     return {memory: total[memory] for memory in (DDR, GLOBAL)}
 
 
-def least_bytes(analysis: Analysis, plan: FusionPlan, instances: Sequence[int]) -> int:
-    """Return what has to go to or from DDR with so many instances of each group.
+def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, instances: Sequence[int] = ()) -> int:
+    """Return what has to go to or from DDR with so many instances of each group of a plan; of any, without one.
 
     Inputs and results go once, the weights of a group once per instance.
     """
     graph = analysis.graph
     least = sum(graph.tensors[name].size_bytes for name in (*graph.inputs, *graph.outputs))
+    if plan is None:
+        return least + _weights_of(analysis, tuple(range(len(graph.ops))))
     for group, times in zip(plan.groups, instances, strict=True):
         least += times * analysis.of(_weights_of, group.ops)
     return least
