@@ -17,12 +17,18 @@ class Console(rich.console.Console):
         raise BrokenPipeError
 
 
+POINTS_FAILED = 1
+"""Exit code of a command that did its work, but not every point has figures, or not every file could be read."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command found: ``data`` is printed with ``--json``, ``show`` prints it for people."""
 
     data: Mapping[str, Any]
     show: Callable[[], None]
+    code: int = 0
+    """The exit code."""
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Callable[[], None]:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace], "Answer"]
 
 _USER_ERRORS = (
-    "experiments.config:ExperimentError", "experiments.engines:EngineError", "experiments.store:StoreError",
+    "experiments.config:ExperimentError", "experiments.engines:EngineError", "experiments.limits:LimitError",
+    "experiments.store:StoreError",
     "workloads:WorkloadError", "hw_models:HardwareError", "scheduler:ScheduleError", "hw_models:SimulationError",
     "fusion:FusionError",
 )  # fmt: skip
@@ -102,6 +103,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
     run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="who computes")
     run.add_argument("--scheduler", metavar="ADDRESS", help="of the dask cluster, such as tcp://host:8786")
+    run.add_argument("--point-timeout", metavar="T", help="stop a point after so long: 90 s, 2 h, none (default: 1 h)")
+    run.add_argument(
+        "--point-memory", metavar="M", help="stop a point that needs more: 500 MiB, 16 GiB, none (default: 8 GiB)"
+    )
+    run.add_argument("--retry-failed", action="store_true", help="compute the points again that failed earlier")
 
     add("report", _command("runs", "report"), "write the report again from stored results").add_argument(
         "folder", type=Path, metavar="DIR"
@@ -138,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(stop.code or 0)
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, stream=sys.stderr)
     try:
-        answer = arguments.run(arguments)
+        answer: Answer = arguments.run(arguments)
     except user_errors() as error:
         return _complain(str(error), arguments.json)
     except (OSError, RecursionError, MemoryError) as error:
@@ -146,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("stopped; what was computed is kept", arguments.json, code=130)
     _print(answer, as_json=arguments.json)
-    return 0
+    return answer.code
 
 
 def _complain(message: str, as_json: bool, code: int = 2) -> int:

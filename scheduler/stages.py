@@ -1,12 +1,13 @@
 """The two stages that a policy decides: plan, then schedule."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fusion.costs import KernelCosts
 from fusion.plan import FusionError, FusionPlan, violations
 from hw_models.machine import HardwareError
-from scheduler.errors import ScheduleError
+from scheduler.errors import ScheduleError, where_raised
 from scheduler.machine_kinds import Placing
 from scheduler.policy import Policy, SchedulingPolicy
 from workloads.graph import WorkloadError
@@ -50,9 +51,10 @@ def _guarded(policy: Policy, stage: Callable[[], _T]) -> _T:
     """Return what a stage makes; whatever goes wrong in somebody else's policy is a ``ScheduleError``."""
     try:
         return stage()
-    except (WorkloadError, HardwareError, ScheduleError, FusionError):
+    except (WorkloadError, HardwareError, ScheduleError, FusionError, MemoryError):
         raise
     except Exception as error:
         if not _is_foreign(policy):
             raise
-        raise ScheduleError(f"policy {policy.name} fails: {type(error).__name__}: {error}") from error
+        place = where_raised(error, sys.modules[type(policy).__module__].__file__ or "")
+        raise ScheduleError(f"policy {policy.name} fails: {type(error).__name__}: {error} ({place})") from error

@@ -197,15 +197,13 @@ class TestRunAndReport:
         assert terminal.out("report", str(folder)).strip() == str(page), "the path on one line, however long"
         assert without_clock(page.read_text()) == before
         assert csv.read_text() == table
-        assert terminal.json("report", str(folder)) == {"report": str(page)}
+        assert terminal.json("report", str(folder)) == {
+            "report": str(page), "points": 4, "planned": 4, "remarks": [],
+        }  # fmt: skip
 
     def test_report_of_a_folder_that_is_none(self, terminal: Terminal, tmp_path: Path) -> None:
-        assert "is not the folder of a finished run" in terminal.refused("report", str(tmp_path))
-
-    def test_report_of_damaged_notes(self, terminal: Terminal, tmp_path: Path) -> None:
-        for name in ("experiment.json", "timelines.json"):
-            (tmp_path / name).write_text("[]")
-        assert "damaged" in terminal.refused("report", str(tmp_path))
+        message = terminal.refused("report", str(tmp_path))
+        assert f"{tmp_path}: has no results.sqlite; run an experiment with --out {tmp_path} first" in message
 
     def test_a_file_in_place_of_the_folder(self, terminal: Terminal, tmp_path: Path) -> None:
         (tmp_path / "study.yaml").write_text(STUDY)
