@@ -35,10 +35,15 @@ def computed(point: DesignPoint) -> Computed:
     record = evaluate(point, _known.get(machine, kind_of(point.hardware).known)).record
     row = described(point)
     row |= record.flat() | {"model": row["model"]}
+    check_finite(row)
+    return Computed(row)
+
+
+def check_finite(row: Row) -> None:
+    """Raise ``HardwareError`` if a figure is infinite or not a number."""
     for name, value in row.items():
         if isinstance(value, float) and not isfinite(value):
-            raise HardwareError(f"{point.hardware.name}: {name} comes out as {value}; one of its values is absurd")
-    return Computed(row)
+            raise HardwareError(f"{row['hardware']}: {name} comes out as {value}; one of its values is absurd")
 
 
 def described(point: DesignPoint) -> Row:

@@ -11,13 +11,12 @@ from experiments.report.frames import (
     best_points,
     bound_by,
     cut,
-    held_values,
     influence,
-    is_grid,
     means,
     names_in,
     pareto_front,
     ratio_summary,
+    shared_values,
     speedups,
     usable,
 )
@@ -90,11 +89,12 @@ def _curves(evaluation: Evaluation) -> Iterator[Figure]:
         line = cut(evaluation.points, evaluation.axes, [axis])
         if line.empty:
             continue
+        joined = shared_values(line, evaluation.axes, [axis]) is not None
         wide = line.pivot_table(index=["network", "policy"], columns=axis, values="latency_s", sort=False)
         wide = wide.reindex(columns=list(values)).reset_index()
         yield Figure(
-            f"Latency over {axis}. {_held(evaluation, [axis])}",
-            svg=latency_curves(line, axis, values, evaluation.looks, f"curve{number}"),
+            f"Latency over {axis}. {_held(line, evaluation, [axis])}",
+            svg=latency_curves(line, axis, values, evaluation.looks, f"curve{number}", joined=joined),
             numbers=table_of(wide, quantity_formats(wide, values, "s")),
         )
 
@@ -103,9 +103,11 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
     """Show the fastest policy over the two axes that move latency most."""
     axes = evaluation.axes
     factors = influence(evaluation.points, axes)
-    chosen = sorted(axes, key=lambda axis: -factors[axis])[:2]
+    chosen = sorted(axes, key=lambda axis: -factors.get(axis, 0))[:2]
     for down, across in combinations([axis for axis in axes if axis in chosen], 2):
         plane = cut(evaluation.points, axes, [down, across])
+        if plane.empty:
+            continue
         heats = winner_heats(plane, (down, across), evaluation.baseline, axes, evaluation.looks)
         several = len(evaluation.looks) > 1
         told = (
@@ -113,9 +115,9 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
             if several
             else "Latency; stronger tint, shorter time."
         )
-        most = " These two quantities move latency most." if len(axes) > len(chosen) else ""
+        most = " These two quantities move latency most." if len(factors) == len(axes) > len(chosen) else ""
         yield Figure(
-            f"{told}{most} {_held(evaluation, [down, across])}",
+            f"{told}{most} {_held(plane, evaluation, [down, across])}",
             tables=tuple(heats),
             legend=evaluation.looks if several else None,
         )
@@ -216,17 +218,17 @@ def _timelines(timelines: Sequence[Timeline]) -> Iterator[Figure]:
         )
 
 
-def _held(evaluation: Evaluation, shown: Sequence[str]) -> str:
-    """Say in a caption what became of the axes that are not shown."""
-    held = held_values(evaluation.axes, shown)
-    if not held:
-        return ""
-    if not is_grid(evaluation.points, evaluation.axes):
-        return "The search was no full grid: shown is the fastest point tried with each value."
-    return "Held: " + ", ".join(f"{axis} = {value}" for axis, value in held.items()) + "."
+def _held(rows: pd.DataFrame, evaluation: Evaluation, shown: Sequence[str]) -> str:
+    """Say in a caption what the axes that are not shown are in these rows."""
+    held = shared_values(rows, evaluation.axes, shown)
+    if held is None:
+        return "The rest is not held: shown is the fastest point tried with each value, whatever else it has."
+    return "Held: " + ", ".join(f"{axis} = {value}" for axis, value in held.items()) + "." if held else ""
 
 
 def _mean(evaluation: Evaluation) -> str:
     """Say in a caption how points became one figure for each network and policy."""
-    several = usable(evaluation.points).duplicated(["network", "policy"]).any()
-    return ", mean over the sweep" if several else ""
+    ran = usable(evaluation.points)
+    if not ran.duplicated(["network", "policy"]).any():
+        return ""
+    return ", mean over the sweep" if len(ran) == len(evaluation.points) else ", mean over the points that ran"
