@@ -8,9 +8,18 @@ import rich.console
 from rich.markup import escape
 from rich.table import Table
 
+from experiments.files import for_terminal
+
+_WIDE = 100_000
+
 
 class Console(rich.console.Console):
-    """A terminal, or a pipe whose reader may go."""
+    """A terminal, or a pipe whose reader may go, and gets lines as long as they are."""
+
+    def __init__(self, *, soft_wrap: bool = False, highlight: bool = True) -> None:
+        super().__init__(soft_wrap=soft_wrap, highlight=highlight)
+        if not self.is_terminal:
+            self.width = _WIDE
 
     def on_broken_pipe(self) -> None:
         """Leave it to the command line, like any other command's."""
@@ -35,12 +44,12 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     """Return what prints a table; columns of numbers are aligned to the right."""
 
     def show() -> None:
-        grid = Table(title=escape(title), title_justify="left")
+        grid = Table(title=shown_text(title), title_justify="left")
         numeric = [all(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
         for name, right in zip(columns, numeric, strict=True):
-            grid.add_column(escape(name), justify="right" if right else "left", overflow="fold")
+            grid.add_column(shown_text(name), justify="right" if right else "left", overflow="fold")
         for row in rows:
-            grid.add_row(*(escape(f"{cell:,.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
+            grid.add_row(*(shown_text(f"{cell:,.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
         Console().print(grid)
 
     return show
@@ -50,4 +59,9 @@ def say(*lines: str) -> None:
     """Print lines as they are, however long: paths stay whole, and what looks like markup stays text."""
     console = Console(soft_wrap=True, highlight=False)
     for line in lines:
-        console.print(line, markup=False)
+        console.print(for_terminal(line), markup=False)
+
+
+def shown_text(text: str) -> str:
+    """Return ``text`` for a console that reads markup: nothing in it is markup, or acts on the terminal."""
+    return escape(for_terminal(text))

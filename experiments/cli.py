@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from experiments.files import for_terminal
 from experiments.version import __version__
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _complain(message: str, as_json: bool, code: int = 2) -> int:
     if as_json:
         sys.stdout.write(json.dumps({"error": message}) + "\n")
-    sys.stderr.write(f"dsascape: {message}\n")
+    sys.stderr.write(f"dsascape: {for_terminal(message)}\n")
     return code
 
 

@@ -3,9 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from rich.markup import escape
-
-from experiments.answers import Answer, Console, table
+from experiments.answers import Answer, Console, shown_text, table
 from experiments.evaluate import Outcome, evaluate
 from experiments.pipeline import plan_of
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
@@ -73,8 +71,8 @@ def _show_outcome(outcome: Outcome) -> None:
     record, result = outcome.record, outcome.result
     console = Console()
     console.print(
-        f"[bold]{escape(record.model)}[/bold], batch {record.batch}, {record.dtype}"
-        f" on {escape(record.hardware)} under {escape(record.policy)}"
+        f"[bold]{shown_text(record.model)}[/bold], batch {record.batch}, {record.dtype}"
+        f" on {shown_text(record.hardware)} under {shown_text(record.policy)}"
     )
     console.print(
         f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
@@ -125,7 +123,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     def show() -> None:
         console = Console()
         console.print(
-            f"[bold]{escape(graph.name)}[/bold] under {escape(policy_label(policy))}: {len(graph.ops)}"
+            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}: {len(graph.ops)}"
             f" operators in {plan.kernels} kernels; between kernels {format_bytes(before)}"
             f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
             f" {after.flops / 1e9:.4g} GFLOP"
