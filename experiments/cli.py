@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace], "Answer"]
 
 _USER_ERRORS = (
-    "experiments.config:ExperimentError", "experiments.engines:EngineError", "experiments.limits:LimitError",
+    "experiments.config:ExperimentError", "experiments.engines:EngineError", "experiments.files:FileError",
+    "experiments.limits:LimitError",
     "experiments.store:StoreError",
     "workloads:WorkloadError", "hw_models:HardwareError", "scheduler:ScheduleError", "hw_models:SimulationError",
     "fusion:FusionError",
@@ -48,6 +49,12 @@ def _command(module: str, name: str) -> Command:
     return run
 
 
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 done, but points of a run have no figures, or files of a folder are damaged;"
+    " 2 a mistake, with one message; 130 stopped from the keyboard."
+)
+
+
 class UsageError(ValueError):
     """A command line that does not parse."""
 
@@ -61,15 +68,21 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    main = _Parser(prog="dsascape", description="Design-space explorer for machines that run neural networks.")
+    main = _Parser(
+        prog="dsascape", description="Design-space explorer for machines that run neural networks.", epilog=EXIT_CODES
+    )
     main.add_argument("--version", action="version", version=f"dsascape {__version__}")
-    main.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
+    told = "log what happens to standard error, with the tracebacks of errors"
+    main.add_argument("-v", "--verbose", action="store_true", help=told)
     subparsers = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, run: Command, text: str) -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub = subparsers.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES
+        )
         sub.set_defaults(run=run)
         sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
+        sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=told)
         return sub
 
     models = add("models", _command("catalogue", "models"), "the networks that come along")
@@ -147,8 +160,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         answer: Answer = arguments.run(arguments)
     except user_errors() as error:
+        logging.getLogger(__name__).info("the error's origin:", exc_info=error)
         return _complain(str(error), arguments.json)
     except (OSError, RecursionError, MemoryError) as error:
+        logging.getLogger(__name__).info("the error's origin:", exc_info=error)
         return _complain(f"{type(error).__name__}: {error}", arguments.json)
     except KeyboardInterrupt:
         return _complain("stopped; what was computed is kept", arguments.json, code=130)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from experiments.answers import Answer, Console, shown_text, table
 from experiments.evaluate import Outcome, evaluate
+from experiments.files import check_place, replacing
 from experiments.pipeline import plan_of
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
 from experiments.replay import run_schedule_file, write_schedule
@@ -52,6 +53,8 @@ def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, obje
 
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one point, or a schedule from a file."""
+    check_place(arguments.trace, "--trace")
+    check_place(arguments.schedule_out, "--schedule-out")
     spec, tuning = _machine(arguments)
     workload = Workload(arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify)
     if arguments.schedule is None:
@@ -63,7 +66,8 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.schedule_out is not None:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
-        write_perfetto(outcome.result, arguments.trace, spec.name)
+        with replacing(arguments.trace) as beside:
+            write_perfetto(outcome.result, beside, spec.name)
     return Answer(outcome.record.as_json(), lambda: _show_outcome(outcome))
 
 

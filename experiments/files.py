@@ -10,6 +10,22 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NEW_FILE_MODE = 0o666
 
 
+class FileError(ValueError):
+    """A file that cannot be written where the user wants it."""
+
+
+def check_place(path: Path | None, flag: str) -> None:
+    """Raise ``FileError`` if the option ``flag`` asks for a file where none can be made."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise FileError(f"{flag} has {path}, which is a folder; needs a file's name")
+    if not path.parent.is_dir():
+        raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise FileError(f"{flag} has {path}, but nothing can be written to {path.parent}")
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield an empty file beside ``path`` to write to; it becomes ``path`` at the end, and is removed on failure."""

@@ -15,6 +15,8 @@ def where_raised(error: BaseException, file: str = "") -> str:
 
     With ``file`` it is the innermost line of that file, if one takes part. Empty for an error without a place.
     """
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}, line {error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
     chosen = [frame for frame in frames if frame.filename == file] or frames
     if not chosen:
