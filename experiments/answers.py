@@ -44,13 +44,15 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     """Return what prints a table; columns of numbers are aligned to the right."""
 
     def show() -> None:
-        grid = Table(title=shown_text(title), title_justify="left")
+        grid = Table()
         numeric = [all(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
         for name, right in zip(columns, numeric, strict=True):
             grid.add_column(shown_text(name), justify="right" if right else "left", overflow="fold")
         for row in rows:
             grid.add_row(*(shown_text(f"{cell:,.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
-        Console().print(grid)
+        console = Console()
+        console.print(f"[italic]{shown_text(title)}[/italic]")
+        console.print(grid)
 
     return show
 

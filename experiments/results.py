@@ -38,13 +38,13 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None) -> Results:
     """
     path = folder / DATABASE
     with closing(open_to_read(folder)) as connection:
-        types, rows, trouble = _rows(connection, path)
+        types, rows, trouble = rows_of(connection, path)
     remarks = [f"{path}: is damaged ({trouble}); {len(rows)} rows could be read; {remedy(folder)}"] if trouble else []
     by_key = {row["key"]: row for row in rows if isinstance(row["key"], str)}
     if len(by_key) < len(rows):
         lost = len(rows) - len(by_key)
         remarks.append(f"{path}: {lost} of {len(rows)} rows have no key, or that of another row, and are left out")
-    wrong = [found for row in by_key.values() for found in _mended(row, types)]
+    wrong = [found for row in by_key.values() for found in mended(row, types)]
     if wrong:
         remarks.append(
             f"{path}: {len(wrong)} values are no figures and are left out, such as {wrong[0]};"
@@ -57,7 +57,7 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None) -> Results:
     return Results(frame.drop(columns=empty), tuple(remarks))
 
 
-def _rows(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str], list[dict[str, object]], str]:
+def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str], list[dict[str, object]], str]:
     """Return the columns with their types, the rows that can be read, and what stopped the reading."""
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     rows: list[dict[str, object]] = []
@@ -78,7 +78,7 @@ def _rows(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str], l
     return types, rows, ""
 
 
-def _mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
+def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
     """Leave out figures that are none and make names text; return what was left out."""
     wrong = []
     for name, value in row.items():

@@ -9,7 +9,8 @@ from pathlib import Path
 from experiments.engines import Engine, Row, open_engine
 from experiments.evaluate import default_dtype, evaluate
 from experiments.failures import Failure
-from experiments.points import DesignPoint
+from experiments.layers import layers_of
+from experiments.points import DesignPoint, flat
 from experiments.store import ResultStore
 from hw_models import HardwareError
 from scheduler import kind_of, policy_label
@@ -27,16 +28,17 @@ class Computed:
     """What is stored of a point."""
 
     row: Row
+    layers: tuple[Row, ...] = ()
 
 
 def computed(point: DesignPoint) -> Computed:
     """Return the figures of a point; raise what `evaluate` raises, and ``HardwareError`` for figures without end."""
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    record = evaluate(point, _known.get(machine, kind_of(point.hardware).known)).record
+    outcome = evaluate(point, _known.get(machine, kind_of(point.hardware).known))
     row = described(point)
-    row |= record.flat() | {"model": row["model"]}
+    row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
-    return Computed(row)
+    return Computed(row, tuple(flat(layer) for layer in layers_of(outcome, point.hardware)))
 
 
 def check_finite(row: Row) -> None:
@@ -74,8 +76,9 @@ class Runner:
         """Return the points' rows; each is on disk before the next one is waited for."""
         missing = {point.key: point for point in points if point.key not in self._known}
         for point, found in self._engine.results(computed, missing.values()):
-            row = found.row if isinstance(found, Computed) else _failed(point, found)
-            self._store.add(point.key, row)
+            result = found if isinstance(found, Computed) else Computed(_failed(point, found))
+            row = result.row
+            self._store.add(point.key, row, result.layers)
             self._known.add(point.key)
             self.computed += 1
             if self._on_point is not None:

@@ -16,6 +16,9 @@ _HAS_FIGURES = {"error": "error IS NULL", "latency_s": "latency_s IS NOT NULL"}
 DATABASE = "results.sqlite"
 LOCK = ".lock"
 TABLE = "runs"
+LAYERS = "layers"
+OF_LAYERS = {"key": "TEXT", "place": "INTEGER", "layer": "TEXT", "runs": "INTEGER", "critical_s": "REAL"}
+"""Columns that the table of layers always has, with their types."""
 _TYPES: dict[object, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
 _SCALARS = {field.name: _TYPES[field.type] for field in fields(RunRecord) if field.type in _TYPES}
 ALWAYS = {"key": "TEXT PRIMARY KEY", **_SCALARS, "area_mm2": "REAL", "error": "TEXT"}
@@ -35,7 +38,7 @@ class StoreError(ValueError):
 
 def type_of(column: str, declared_type: str = "TEXT") -> str:
     """Return the type of a column: that of the figure that has this name, or else as it is declared."""
-    known = ALWAYS.get(column, "").partition(" ")[0]
+    known = (ALWAYS.get(column) or OF_LAYERS.get(column, "")).partition(" ")[0]
     prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
     return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
@@ -46,7 +49,7 @@ def remedy(folder: Path) -> str:
 
 
 class ResultStore:
-    """The table ``runs`` in a folder. One process writes; a row survives that process once ``add`` has returned.
+    """The tables ``runs`` and ``layers`` in a folder. One process writes; a row survives it once ``add`` has returned.
 
     The journal is written ahead of the table, without waiting for the disk at each row: what a power cut may take is
     the last rows, and those are computed again.
@@ -64,9 +67,9 @@ class ResultStore:
             self._connection = sqlite3.connect(self.path, timeout=30)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            columns = ", ".join(f"{name} {kind}" for name, kind in ALWAYS.items())
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns})")
-            self._columns = declared(self._connection)
+            self._make_table(TABLE, ALWAYS)
+            self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
+            self._known = {table: declared(self._connection, table) for table in (TABLE, LAYERS)}
         except sqlite3.Error as error:
             os.close(self._lock)
             raise StoreError(f"{self.path}: is no results file, or is damaged ({error}); {remedy(folder)}") from error
@@ -80,25 +83,35 @@ class ResultStore:
 
     def keys(self, *, failed: bool = True) -> set[str]:
         """Return the keys of the points that are there, with or without those that lack sound figures."""
-        figures = [_quoted(name) for name, kind in self._columns.items() if type_of(name, kind) in NUMERIC]
-        sound = [text for name, text in _HAS_FIGURES.items() if name in self._columns]
+        columns = self._known[TABLE]
+        figures = [_quoted(name) for name, kind in columns.items() if type_of(name, kind) in NUMERIC]
+        sound = [text for name, text in _HAS_FIGURES.items() if name in columns]
         sound += [f"typeof({name}) IN ('integer', 'real', 'null') AND {name} IS NOT 9e999" for name in figures]
         which = "" if failed or not sound else f" WHERE {' AND '.join(sound)}"
         with self._trouble_named():
             return {row[0] for row in self._connection.execute(f"SELECT key FROM {TABLE}{which}")}
 
-    def add(self, key: str, row: Mapping[str, Figure]) -> None:
-        """Store one point's figures; new figures become new columns."""
+    def add(self, key: str, row: Mapping[str, Figure], layers: Sequence[Mapping[str, Figure]] = ()) -> None:
+        """Store one point's figures and those of its layers; new figures become new columns."""
         with self._trouble_named(), self._connection:
-            for name, value in row.items():
-                if name not in self._columns:
-                    kind = _TYPES.get(type(value), "TEXT")
-                    self._connection.execute(f"ALTER TABLE {TABLE} ADD COLUMN {_quoted(name)} {kind}")
-                    self._columns[name] = kind
-            names = ", ".join(_quoted(name) for name in ("key", *row))
-            marks = ", ".join("?" * (len(row) + 1))
-            insert = f"INSERT OR REPLACE INTO {TABLE} ({names}) VALUES ({marks})"
-            self._connection.execute(insert, (key, *row.values()))
+            self._insert(TABLE, {"key": key, **row})
+            self._connection.execute(f"DELETE FROM {LAYERS} WHERE key = ?", (key,))
+            for place, layer in enumerate(layers):
+                self._insert(LAYERS, {"key": key, "place": place, **layer})
+
+    def _make_table(self, table: str, columns: Mapping[str, str], constraint: str = "") -> None:
+        listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({listed}{constraint})")
+
+    def _insert(self, table: str, row: Mapping[str, Figure]) -> None:
+        columns = self._known[table]
+        for name, value in row.items():
+            if name not in columns:
+                columns[name] = _TYPES.get(type(value), "TEXT")
+                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)} {columns[name]}")
+        names, marks = ", ".join(map(_quoted, row)), ", ".join("?" * len(row))
+        insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
+        self._connection.execute(insert, tuple(row.values()))
 
     def rows(self, keys: Sequence[str]) -> list[dict[str, Figure]]:
         """Return the rows of these points, which are there."""
@@ -128,9 +141,9 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
         raise StoreError(f"{path}: cannot be read ({error})") from error
 
 
-def declared(connection: sqlite3.Connection) -> dict[str, str]:
+def declared(connection: sqlite3.Connection, table: str = TABLE) -> dict[str, str]:
     """Return the type of every column."""
-    return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({TABLE})")}
+    return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
 def _locked(folder: Path) -> int:

@@ -2,8 +2,8 @@
 
 import datetime
 import platform
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,12 @@ from experiments.folder import (
     write_timelines,
 )
 from experiments.grid import Grid
-from experiments.points import DesignPoint, RunRecord
+from experiments.layer_table import read_layers, swept_columns, write_layers_csv
+from experiments.points import DesignPoint
 from experiments.report import Span, Study, Timeline, render_report
+from experiments.report.frames import axes_of, best_points, prepared
+from experiments.report.words import setting
 from experiments.results import read_results, read_sound, write_csv
-from experiments.store import ALWAYS, type_of
 from experiments.version import __version__
 from hw_models import AnyHardware, known_paths
 from hw_models.quantities import readable
@@ -96,8 +98,10 @@ def write_report(folder: Path) -> Written:
             remarks.append(str(error))
     remarks += results.remarks
     write_csv(results.frame, folder)
+    write_layers_csv(results.frame, folder)
     planned = len(results.frame) if note is None else note.planned
     study = _study(folder, note, results.frame, tuple(timelines), tuple(remarks))
+    study = replace(study, layers=_layers_of_fastest(results.frame, study.swept, folder))
     path = folder / REPORT
     write_whole(path, render_report(study))
     return Written(path, len(results.frame), planned, tuple(remarks))
@@ -108,7 +112,7 @@ def _study(
 ) -> Study:
     """Return what the report shows; without a note, as much as the rows say by themselves."""
     if note is None:
-        swept = {name: tuple(dict.fromkeys(map(str, frame[name].dropna()))) for name in _swept_columns(frame)}
+        swept = {name: tuple(dict.fromkeys(map(str, frame[name].dropna()))) for name in swept_columns(frame)}
         return Study(
             name=folder.resolve().name,
             question="",
@@ -137,10 +141,19 @@ def _study(
     )
 
 
-def _swept_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that are neither figures nor names: what was swept."""
-    usual = {*ALWAYS, *RunRecord.__dataclass_fields__}
-    return [str(name) for name in frame if name not in usual and type_of(str(name)) == "TEXT"]
+def _layers_of_fastest(
+    frame: pd.DataFrame, swept: Mapping[str, tuple[str, ...]], folder: Path
+) -> tuple[tuple[str, pd.DataFrame], ...]:
+    """Return the layers of the fastest point of each network, where they are stored."""
+    points = prepared(frame, swept)
+    axes = axes_of(points, swept)
+    found = []
+    for _, row in best_points(points).iterrows():
+        layers = read_layers(folder, str(row["key"]))
+        where = setting(row, axes)
+        title = f"{row['network']} under {row['policy']}" + (f" at {where}" if where else "")
+        found += [(title, layers)] if len(layers) else []
+    return tuple(found)
 
 
 def provenance() -> dict[str, str]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "error")
 FIGURES = ("latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "simulated_events", "wall_s")
-DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.")
+DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.")
 MAXIMISED = frozenset({"throughput_per_s"})
 USUAL_BASELINE = "fixed-pattern"
 
@@ -35,7 +35,7 @@ def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     absent = {name: None for name in (*named, *measured) if name not in points}
     points = points.assign(**absent)
     points = points.assign(**{name: [_text(value) for value in points[name]] for name in named})
-    points = points.assign(**{name: _figures(points[name]) for name in measured})
+    points = points.assign(**{name: figures(points[name]) for name in measured})
     network = points["model"]
     for column, wording in (("batch", " (batch {})"), ("dtype", " ({})")):
         if column not in swept and len(points):
@@ -213,7 +213,8 @@ def trend(ratios: pd.DataFrame, axis: str, axes: Axes) -> tuple[float, float] | 
     return (float(np.exp(both[first].mean())), float(np.exp(both[last].mean()))) if len(both) else None
 
 
-def _figures(column: pd.Series) -> pd.Series:
+def figures(column: pd.Series) -> pd.Series:
+    """Return a column as floats; what is no number that can be drawn is missing."""
     values = pd.to_numeric(column, errors="coerce").astype(float)
     return values.where((values == 0) | values.abs().between(1 / _LARGEST, _LARGEST))
 

@@ -11,6 +11,7 @@ from experiments.report.frames import (
     best_points,
     bound_by,
     cut,
+    figures,
     influence,
     means,
     names_in,
@@ -33,9 +34,11 @@ from experiments.report.tables import (
     table_of,
     winner_heats,
 )
-from experiments.report.words import count, meaning
+from experiments.report.words import count, meaning, percent
 
 EVERYWHERE = "all networks"
+_LONGEST_LAYERS = 12
+"""That are shown at once."""
 
 
 def sections_of(evaluation: Evaluation) -> list[Section]:
@@ -48,6 +51,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         Section("traffic", "Traffic", tuple(_traffic(evaluation)) if ran else ()),
         Section("utilisation", "Utilisation", tuple(_utilisation(evaluation)) if ran else ()),
         Section("bounds", "What the points were bound by", tuple(_bounds(evaluation)) if ran else ()),
+        Section("layers", "Layer by layer", tuple(_layers(evaluation.study.layers))),
         Section("tradeoffs", "Trade-offs", tuple(_trade_offs(evaluation)) if ran else ()),
         Section("timeline", "Timeline", tuple(_timelines(evaluation.study.timelines))),
     ]
@@ -156,6 +160,10 @@ def _utilisation(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _bounds(evaluation: Evaluation) -> Iterator[Figure]:
+    waits = means(evaluation.points, "critical.")
+    if waits.shape[1] > len(("network", "policy")):
+        caption = f"What the critical path waited for: share of the latency{_mean(evaluation)}."
+        yield Figure(caption, tables=(share_heat(waits, ["network", "policy"]),))
     grouped = ["policy", "network", *evaluation.axes]
     counts = [(f"by {name}", bound_by(evaluation.points, name)) for name in grouped]
     counts = [
@@ -175,6 +183,31 @@ def _bounds(evaluation: Evaluation) -> Iterator[Figure]:
             "The bottleneck of each point: numbers of points, and their share.",
             svg=bound_bars(counts, looks_for(kinds), "bounds"),
             numbers=table_of(told[["group", "value", *kinds]], count_formats(kinds)),
+        )
+
+
+def _layers(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figure]:
+    """Show where the time of a point goes: its longest layers, and all of them in order."""
+    for title, layers in points:
+        memories = [str(name) for name in layers if str(name).startswith("traffic_bytes.")]
+        table = layers.assign(**{name: figures(layers[name]) for name in ("runs", "critical_s", *memories)})
+        memories = [name for name in memories if table[name].notna().any()]
+        table = table.assign(share=table["critical_s"] / table["critical_s"].sum())
+        named = {name: name.removeprefix("traffic_bytes.") for name in memories}
+        table = table[["layer", "runs", "critical_s", "share", "limited_by", *memories]].rename(
+            columns={**named, "critical_s": "critical time", "limited_by": "limited by"}
+        )
+        formats = {
+            **count_formats(["runs"]), **quantity_formats(table, ["critical time"], "s"),
+            "share": ("share", percent), **quantity_formats(table, named.values(), "B"),
+        }  # fmt: skip
+        longest = table.sort_values("critical time", ascending=False, kind="stable").head(_LONGEST_LAYERS)
+        some = "the layers that take most of the critical path" if len(longest) < len(table) else "its layers"
+        yield Figure(
+            f"{title}: {some}. A layer's critical time is that in which something of it was on the critical path; all"
+            " of them make the latency. What it moves at each memory, and what it is limited by.",
+            tables=(table_of(longest, formats),),
+            numbers=table_of(table, formats),
         )
 
 

@@ -49,3 +49,5 @@ class Study:
     """Points that the run was to compute: more than there are if it has not ended."""
     remarks: tuple[str, ...] = ()
     """What could not be read of what the report is made from."""
+    layers: tuple[tuple[str, pd.DataFrame], ...] = ()
+    """What to call a point, and its layers with what each took: the fastest of each network."""
