@@ -21,7 +21,7 @@ class LayerFigures:
     """What a layer came to in all its runs: those of its instances, in every iteration."""
 
     layer: str
-    """As the program labels what it computes: the operator whose output it writes."""
+    """As the program labels what it computes: by the tensor that it writes."""
     runs: int
     critical_s: float
     """While something of it was on the critical path; over all layers that is the latency."""

@@ -147,11 +147,6 @@ class RunRecord:
     policy: str
     batch: int
     dtype: str
-    parts: int
-    """That the machine has to share out the batch: clusters."""
-    parts_at_work: int
-    padded: int
-    """How much more of the batch is computed than was asked for, because shares are as large as each other."""
     latency_s: float
     throughput_per_s: float
     energy_j: float
@@ -163,6 +158,11 @@ class RunRecord:
     bottleneck: str
     critical: Mapping[str, float]
     """Shares of the latency by what set the pace on the critical path; they sum to one."""
+    parts: int
+    """That the machine has to share out the batch: clusters."""
+    parts_at_work: int
+    padded: int
+    """How much more of the batch is computed than was asked for, because shares are as large as each other."""
     simulated_events: int
     wall_s: float
 

@@ -225,7 +225,7 @@ def _end_after(wait: Callable[[], object]) -> None:
 
 
 if __name__ == "__main__":
-    _end_after(sys.stdin.buffer.read)
+    _end_after(lambda: os.read(0, 1))
     to_parent = Connection(int(sys.argv[1]))
     to_parent.send("ready")
     serve(to_parent)

@@ -249,7 +249,7 @@ class TestFiles:
     def test_of_a_run_leave_nothing_beside_them(self, finished: Path) -> None:
         left = {entry.name for entry in finished.iterdir() if not entry.name.startswith("results.sqlite")}
 
-        assert left == {".lock", "experiment.json", "report.html", "results.csv", "timelines.json"}
+        assert left == {".lock", "experiment.json", "layers.csv", "report.html", "results.csv", "timelines.json"}
 
 
 class TestSpreadsheets:

@@ -150,7 +150,7 @@ def test_rows_are_on_disk_as_they_come(tmp_path: Path) -> None:
     assert counts == [1, 2, 3]
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "slow.py").write_text(SLOW_POLICY)
     study = tmp_path / "study.yaml"
     clusters = list(range(1, 10))
@@ -168,6 +168,10 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     until(lambda: not any(map(is_alive, children)), 10)
     kept = table(killed)
     assert 3 <= len(kept) < len(clusters)
+
+    assert main(["report", str(killed)]) == 0
+    assert f"{len(kept)} of {len(clusters)} design points are there" in capsys.readouterr().out
+    assert not list(killed.glob(".*.part"))
 
     (tmp_path / "hurry").touch()
     made = tmp_path / "made.txt"
@@ -404,14 +408,32 @@ def test_a_point_that_ends_its_process_is_recorded_and_tried_again_when_asked(tm
     assert rows["error"].isna().all()
 
 
+def test_tracebacks_of_points_are_shown_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY_POLICY)
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        "workloads: [{model: bert-tiny, batch: 4}]\npolicies: [faulty.py]\n"
+        "hardware: {base: stcp920, set: {clusters: 3}}\n"
+    )
+    command = [*COMMAND, "run", str(study), "--retry-failed", "--out", str(tmp_path / "out")]
+    said = [
+        subprocess.run([*command, *flags], env=ENVIRONMENT, capture_output=True, text=True, check=False).stderr
+        for flags in ([], ["-v"])
+    ]
+
+    assert "Traceback" not in said[0]
+    assert "Traceback" in said[1]
+    assert 'raise IndexError("no such thing")' in said[1]
+
+
 def test_limits_make_failed_rows(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_POLICY.replace("0.2", "60"))
     study = tmp_path / "study.yaml"
     study.write_text("workloads: [{model: bert-tiny, batch: 4}]\npolicies: [slow.py, unfused]\nhardware: stcp920\n")
 
-    assert main(["run", str(study), "--out", str(tmp_path / "out"), "--workers", "1", "--point-timeout", "5 s"]) == 1
+    assert main(["run", str(study), "--out", str(tmp_path / "out"), "--workers", "1", "--point-timeout", "3 s"]) == 1
     errors = table(tmp_path / "out").set_index("policy")["error"]
-    assert errors["slow"].startswith("took longer than 5 s")
+    assert errors["slow"].startswith("took longer than 3 s")
     assert pd.isna(errors["unfused"])
 
     (tmp_path / "slow.py").write_text(SLOW_POLICY.replace("time.sleep(0.2)", "bytearray(2**29)"))
