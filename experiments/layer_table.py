@@ -2,7 +2,7 @@
 
 import csv
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def read_layers(folder: Path, key: str) -> pd.DataFrame:
     """Return the layers of a point in order, as far as the results have them."""
     with closing(open_to_read(folder)) as connection:
         types = _types(connection)
-        return pd.DataFrame(list(_rows(connection, types, key)), columns=[n for n in types if n not in _KEYS])
+        return pd.DataFrame(list(_rows(connection, types, key)), columns=_columns(types))
 
 
 def write_layers_csv(frame: pd.DataFrame, folder: Path) -> Path:
@@ -35,7 +35,7 @@ def write_layers_csv(frame: pd.DataFrame, folder: Path) -> Path:
         beside.open("w", encoding="utf-8", newline="") as file,
     ):
         types = _types(connection)
-        columns = [name for name in types if name not in _KEYS]
+        columns = _columns(types)
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([for_spreadsheet(name) for name in (*told, *columns)])
         points = frame[told].astype(object).where(frame[told].notna(), None)
@@ -58,6 +58,12 @@ def _types(connection: sqlite3.Connection) -> dict[str, str]:
         return {name: type_of(name, kind) for name, kind in declared(connection, LAYERS).items()}
     except sqlite3.Error:
         return {}
+
+
+def _columns(types: Iterable[str]) -> list[str]:
+    """Return the columns of a layer: what every layer has, then bytes by memory."""
+    shown = [name for name in types if name not in _KEYS]
+    return sorted(shown, key=lambda name: (name if name.startswith("traffic_bytes.") else ""))
 
 
 def _rows(connection: sqlite3.Connection, types: dict[str, str], key: str) -> Iterator[dict[str, object]]:

@@ -11,7 +11,18 @@ import pandas as pd
 
 from experiments.files import for_spreadsheet, replacing
 from experiments.points import Figure
-from experiments.store import ALWAYS, DATABASE, NUMERIC, TABLE, StoreError, declared, open_to_read, remedy, type_of
+from experiments.store import (
+    ALWAYS,
+    DATABASE,
+    NUMERIC,
+    TABLE,
+    StoreError,
+    declared,
+    in_order,
+    open_to_read,
+    remedy,
+    type_of,
+)
 from hw_models.messages import shown
 
 CSV = "results.csv"
@@ -51,7 +62,7 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None) -> Results:
             " run the experiment again with --retry-failed"
         )
     wanted = list(by_key) if keys is None else [key for key in dict.fromkeys(keys) if key in by_key]
-    frame = pd.DataFrame([by_key[key] for key in wanted], columns=list(types))
+    frame = pd.DataFrame([by_key[key] for key in wanted], columns=in_order(types))
     frame = frame.astype({name: float for name in frame if types[str(name)] in NUMERIC and frame[name].isna().any()})
     empty = [name for name in frame if name not in ALWAYS and frame[name].isna().all()]
     return Results(frame.drop(columns=empty), tuple(remarks))

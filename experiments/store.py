@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -41,6 +41,18 @@ def type_of(column: str, declared_type: str = "TEXT") -> str:
     known = (ALWAYS.get(column) or OF_LAYERS.get(column, "")).partition(" ")[0]
     prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
     return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
+
+
+def in_order(columns: Iterable[str]) -> list[str]:
+    """Return columns in an order that does not depend on which point came first: scalars, what was swept, figures."""
+    beginnings = list(_OF_FIGURES)
+
+    def place(column: str) -> tuple[int, str]:
+        if column in ALWAYS:
+            return -2, ""
+        return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
+
+    return sorted(columns, key=place)
 
 
 def remedy(folder: Path) -> str:

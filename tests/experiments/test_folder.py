@@ -14,6 +14,7 @@ import pytest
 
 from experiments.cli import main
 from experiments.files import for_spreadsheet, write_whole
+from experiments.points import Figure
 from experiments.results import csv_text, read_sound
 from experiments.store import ResultStore
 from tests.experiments.terminal import Terminal
@@ -224,6 +225,21 @@ class TestDamage:
         assert 0 < len(results.frame) < 200
         assert f"{path}: is damaged" in results.remarks[0]
         assert f"{len(results.frame)} rows could be read; rename {path}" in results.remarks[0]
+
+
+def test_columns_do_not_depend_on_which_point_came_first(tmp_path: Path) -> None:
+    rows: list[dict[str, Figure]] = [
+        {"clusters": "1", "critical.ddr": 0.5, "latency_s": 1.0, "traffic_bytes.ddr": 3, "error": None},
+        {"alpha": "2", "critical.broadcast": 0.5, "latency_s": 1.0, "traffic_bytes.a": 3, "error": None},
+    ]
+    orders = []
+    for name, several in (("one", rows), ("two", rows[::-1])):
+        with ResultStore(tmp_path / name) as store:
+            for number, row in enumerate(several):
+                store.add(str(number), row)
+        orders.append(list(read_sound(tmp_path / name).frame))
+
+    assert orders[0] == orders[1]
 
 
 class TestFiles:
