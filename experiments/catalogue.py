@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.answers import Answer, table
+from experiments.files import check_place, write_whole
 from experiments.points import TUNING
 from experiments.report.kinds import kinds_picture
 from hw_models import known_paths, load_hardware, preset_names
@@ -44,12 +45,13 @@ def models(arguments: argparse.Namespace) -> Answer:
 
 def _one_model(name: str, picture: Path | None) -> Answer:
     """Return one network's operators by kind; draw them into ``picture``."""
+    check_place(picture, "--picture")
     graph = load_network(name)
     kinds = summarise_kinds(graph)
     total = summarise(graph)
     title = f"{graph.name}: {total.operators} operators, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"
     if picture is not None:
-        picture.write_text(kinds_picture(title, kinds), encoding="utf-8")
+        write_whole(picture, kinds_picture(title, kinds))
     rows = [(k.kind, k.operators, f"{k.flops_share:.2%}", f"{k.bytes_share:.2%}") for k in kinds]
     data = {"model": graph.name, **asdict(total), "kinds": [asdict(kind) for kind in kinds]}
     return Answer(data, table(title, ("operator", "count", "FLOPs", "bytes touched"), rows))

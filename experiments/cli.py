@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from experiments.files import for_terminal
 from experiments.version import __version__
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 Command = Callable[[argparse.Namespace], "Answer"]
 
 _USER_ERRORS = (
-    "experiments.config:ExperimentError", "experiments.engines:EngineError", "experiments.store:StoreError",
+    "experiments.config:ExperimentError", "experiments.engines:EngineError", "experiments.files:FileError",
+    "experiments.limits:LimitError",
+    "experiments.store:StoreError",
     "workloads:WorkloadError", "hw_models:HardwareError", "scheduler:ScheduleError", "hw_models:SimulationError",
     "fusion:FusionError",
 )  # fmt: skip
@@ -46,6 +49,12 @@ def _command(module: str, name: str) -> Command:
     return run
 
 
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 done, but points of a run have no figures, or files of a folder are damaged;"
+    " 2 a mistake, with one message; 130 stopped from the keyboard."
+)
+
+
 class UsageError(ValueError):
     """A command line that does not parse."""
 
@@ -59,15 +68,21 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    main = _Parser(prog="dsascape", description="Design-space explorer for machines that run neural networks.")
+    main = _Parser(
+        prog="dsascape", description="Design-space explorer for machines that run neural networks.", epilog=EXIT_CODES
+    )
     main.add_argument("--version", action="version", version=f"dsascape {__version__}")
-    main.add_argument("-v", "--verbose", action="store_true", help="log what happens to standard error")
+    told = "log what happens to standard error, with the tracebacks of errors"
+    main.add_argument("-v", "--verbose", action="store_true", help=told)
     subparsers = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def add(name: str, run: Command, text: str) -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub = subparsers.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES
+        )
         sub.set_defaults(run=run)
         sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
+        sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=told)
         return sub
 
     models = add("models", _command("catalogue", "models"), "the networks that come along")
@@ -102,6 +117,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
     run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="who computes")
     run.add_argument("--scheduler", metavar="ADDRESS", help="of the dask cluster, such as tcp://host:8786")
+    run.add_argument("--point-timeout", metavar="T", help="stop a point after so long: 90 s, 2 h, none (default: 1 h)")
+    run.add_argument(
+        "--point-memory", metavar="M", help="stop a point that needs more: 500 MiB, 16 GiB, none (default: 8 GiB)"
+    )
+    run.add_argument("--retry-failed", action="store_true", help="compute the points again that failed earlier")
 
     add("report", _command("runs", "report"), "write the report again from stored results").add_argument(
         "folder", type=Path, metavar="DIR"
@@ -138,21 +158,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(stop.code or 0)
     logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, stream=sys.stderr)
     try:
-        answer = arguments.run(arguments)
+        answer: Answer = arguments.run(arguments)
     except user_errors() as error:
+        logging.getLogger(__name__).info("the error's origin:", exc_info=error)
         return _complain(str(error), arguments.json)
     except (OSError, RecursionError, MemoryError) as error:
+        logging.getLogger(__name__).info("the error's origin:", exc_info=error)
         return _complain(f"{type(error).__name__}: {error}", arguments.json)
     except KeyboardInterrupt:
         return _complain("stopped; what was computed is kept", arguments.json, code=130)
     _print(answer, as_json=arguments.json)
-    return 0
+    return answer.code
 
 
 def _complain(message: str, as_json: bool, code: int = 2) -> int:
     if as_json:
         sys.stdout.write(json.dumps({"error": message}) + "\n")
-    sys.stderr.write(f"dsascape: {message}\n")
+    sys.stderr.write(f"dsascape: {for_terminal(message)}\n")
     return code
 
 

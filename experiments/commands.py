@@ -2,14 +2,16 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 
-from rich.markup import escape
-
-from experiments.answers import Answer, Console, table
+from experiments.answers import Answer, Console, shown_text, table
 from experiments.evaluate import Outcome, evaluate
+from experiments.files import check_place, replacing
+from experiments.layers import LayerFigures, layers_of
 from experiments.pipeline import plan_of
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
 from experiments.replay import run_schedule_file, write_schedule
+from experiments.report.words import count
 from fusion import unfused_intermediate_bytes
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
@@ -17,6 +19,9 @@ from scheduler import Placing, Policy, ScheduleError, kind_of, policy_label
 from scheduler.graphturbo.instances import operations_of, split_into_instances
 from workloads import load_network
 from workloads.analysis import Analysis
+
+_MOST_LAYERS = 10
+"""That a person is shown."""
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:
@@ -54,6 +59,8 @@ def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, obje
 
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one point, or a schedule from a file."""
+    check_place(arguments.trace, "--trace")
+    check_place(arguments.schedule_out, "--schedule-out")
     spec, tuning = _machine(arguments)
     workload = Workload(arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify)
     if arguments.schedule is None:
@@ -65,21 +72,28 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.schedule_out is not None:
         write_schedule(outcome.schedule, spec, arguments.schedule_out)
     if arguments.trace is not None:
-        write_perfetto(outcome.result, arguments.trace, spec.name)
-    return Answer(outcome.record.as_json(), lambda: _show_outcome(outcome))
+        with replacing(arguments.trace) as beside:
+            write_perfetto(outcome.result, beside, spec.name)
+    layers = layers_of(outcome, spec)
+    data = outcome.record.as_json() | {"layers": [asdict(layer) for layer in layers]}
+    return Answer(data, lambda: _show_outcome(outcome, layers))
 
 
-def _show_outcome(outcome: Outcome) -> None:
+def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
     record, result = outcome.record, outcome.result
     console = Console()
     console.print(
-        f"[bold]{escape(record.model)}[/bold], batch {record.batch}, {record.dtype}"
-        f" on {escape(record.hardware)} under {escape(record.policy)}"
+        f"[bold]{shown_text(record.model)}[/bold], batch {record.batch}, {record.dtype}"
+        f" on {shown_text(record.hardware)} under {shown_text(record.policy)}"
     )
     console.print(
         f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
         f" {record.kernels} kernels; bound by [bold]{record.bottleneck}[/bold]"
     )
+    idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
+    padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
+    if idle or padded:
+        console.print(f"  {'; '.join(filter(None, (idle, padded)))}")
     total, title = result.makespan_ps, "What the critical path waited for"
     if outcome.iterations > 1:
         console.print(
@@ -98,6 +112,21 @@ def _show_outcome(outcome: Outcome) -> None:
     table("Memories", ("memory", "traffic", "peak occupancy", "bandwidth used", "outputs kept"), memories)()
     units = [(name, f"{share:.1%}") for name, share in record.utilisation.items() if name not in record.traffic_bytes]
     table("Units", ("unit", "busy"), units)()
+    longest = sorted(layers, key=lambda layer: -layer.critical_s)[:_MOST_LAYERS]
+    rows = [
+        (
+            layer.layer,
+            layer.runs,
+            format_ps(round(layer.critical_s * PS_PER_S)),
+            f"{layer.critical_s / record.latency_s:.1%}",
+            layer.limited_by,
+            *(format_bytes(layer.traffic_bytes.get(name, 0)) for name in record.traffic_bytes),
+        )
+        for layer in longest
+    ]
+    some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
+    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes)
+    table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
 
 
 def fuse(arguments: argparse.Namespace) -> Answer:
@@ -125,7 +154,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     def show() -> None:
         console = Console()
         console.print(
-            f"[bold]{escape(graph.name)}[/bold] under {escape(policy_label(policy))}: {len(graph.ops)}"
+            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}: {len(graph.ops)}"
             f" operators in {plan.kernels} kernels; between kernels {format_bytes(before)}"
             f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
             f" {after.flops / 1e9:.4g} GFLOP"

@@ -1,23 +1,25 @@
-"""Where design points are computed: in this process, in several of this machine, on a dask cluster."""
+"""Where design points are computed: in processes of this machine, or on a dask cluster.
+
+Either way a point has a worker process of its own while it runs, so that one that fails, crashes, takes too long or
+too much memory is a `Failure` and the others go on.
+"""
 
 import importlib
-import multiprocessing
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
+from multiprocessing.connection import wait
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from experiments.failures import Failure, failure_of
+from experiments.limits import Limits
 from experiments.points import DesignPoint, Figure
+from experiments.worker import Compute, Worker, computed_apart, forked, needs_another_try
 
 Row = dict[str, Figure]
-Compute = Callable[[DesignPoint], Row]
-_IN_FLIGHT_PER_WORKER = 4
+T = TypeVar("T")
 _IN_FLIGHT_ON_CLUSTER = 2000
 _CONNECT_S = 10
 
@@ -29,107 +31,120 @@ class EngineError(RuntimeError):
 class Engine(Protocol):
     """Computes design points, in whatever order they get done."""
 
-    def rows(self, compute: Compute, points: Sequence[DesignPoint]) -> Iterator[tuple[DesignPoint, Row]]:
-        """Yield every point with its row as soon as it is known."""
-
-
-class InThisProcess:
-    """One point after another."""
-
-    def rows(self, compute: Compute, points: Sequence[DesignPoint]) -> Iterator[tuple[DesignPoint, Row]]:
-        yield from ((point, compute(point)) for point in points)
+    def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
+        """Yield every point with what was computed for it, as soon as that is known."""
 
 
 class Processes:
-    """``workers`` processes; they end with this one, however it ends."""
+    """Worker processes that end with this one, however it ends; one that a point takes with it is replaced."""
 
-    def __init__(self, pool: ProcessPoolExecutor, workers: int) -> None:
-        self._pool = pool
-        self._in_flight = workers * _IN_FLIGHT_PER_WORKER
+    def __init__(self, workers: int, limits: Limits) -> None:
+        self._limits = limits
+        self._workers = [forked() for _ in range(workers)]
 
-    def rows(self, compute: Compute, points: Sequence[DesignPoint]) -> Iterator[tuple[DesignPoint, Row]]:
+    def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
         waiting = iter(points)
-        running: dict[Future[Row], DesignPoint] = {}
+        idle = list(range(len(self._workers)))
+        running: dict[int, DesignPoint] = {}
         try:
             while True:
-                for point in islice(waiting, self._in_flight - len(running)):
-                    running[self._pool.submit(compute, point)] = point
+                for place, point in zip(idle, islice(waiting, len(idle)), strict=False):
+                    self._begin(place, compute, point)
+                    running[place] = point
                 if not running:
                     return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        except BrokenProcessPool as error:
-            text = "a worker process died, perhaps for want of memory; rows so far are kept; try fewer --workers"
-            raise EngineError(text) from error
+                idle = [place for place in range(len(self._workers)) if place not in running]
+                for place in self._done(running):
+                    found: T | Failure = self._workers[place].result()
+                    if needs_another_try(self._workers[place], found):
+                        self._begin(place, compute, running[place])
+                    else:
+                        idle.append(place)
+                        yield running.pop(place), found
+        finally:
+            for place in running:
+                self._workers[place].stop()
+
+    def _begin(self, place: int, compute: Compute[T], point: DesignPoint) -> None:
+        if not self._workers[place].is_usable:
+            self._workers[place] = forked()
+        self._workers[place].begin(compute, point, self._limits)
+
+    def _done(self, running: Iterable[int]) -> list[int]:
+        """Return whose point has ended or is past its time; wait until there is one."""
+        workers: dict[int, Worker[Any]] = {place: self._workers[place] for place in running}
+        left = [worker.seconds_left for worker in workers.values()]
+        ready = wait(
+            [worker.connection for worker in workers.values()],
+            min((seconds for seconds in left if seconds is not None), default=None),
+        )
+        return [place for place, one in workers.items() if one.connection in ready or one.seconds_left == 0.0]
+
+    def stop(self) -> None:
+        """End all worker processes."""
+        for worker in self._workers:
+            worker.stop()
 
 
 class DaskCluster:
     """The workers of a dask cluster; each has dsascape installed, and policy files at the same paths."""
 
-    def __init__(self, distributed: ModuleType, client: Any) -> None:
+    def __init__(self, distributed: ModuleType, client: Any, limits: Limits) -> None:
         self._distributed = distributed
         self._client = client
+        self._limits = limits
 
-    def rows(self, compute: Compute, points: Sequence[DesignPoint]) -> Iterator[tuple[DesignPoint, Row]]:
+    def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
         waiting = iter(points)
-        first = self._submitted(compute, islice(waiting, _IN_FLIGHT_ON_CLUSTER))
-        running = dict(first)
+        running = dict(self._submitted(compute, islice(waiting, _IN_FLIGHT_ON_CLUSTER)))
         done = self._distributed.as_completed(list(running), loop=self._client.loop)
         for future in done:
-            try:
-                row: Row = future.result()
-            except (
-                OSError,
-                ImportError,
-                self._distributed.CancelledError,
-                self._distributed.KilledWorker,
-            ) as error:
-                raise EngineError(f"the dask cluster lost a point: {type(error).__name__}: {error}") from error
-            yield running.pop(future), row
+            yield running.pop(future), self._result(future)
             for another, point in self._submitted(compute, islice(waiting, 1)):
                 running[another] = point
                 done.add(another)
 
-    def _submitted(self, compute: Compute, points: Iterable[DesignPoint]) -> Iterator[tuple[Any, DesignPoint]]:
+    def _result(self, future: Any) -> Any:
+        """Return what a task came to; raise ``EngineError`` if the cluster is at fault."""
+        try:
+            error = future.exception()
+        except (OSError, self._distributed.CancelledError) as lost:
+            error = lost
+        if error is None:
+            return future.result()
+        if isinstance(error, self._distributed.KilledWorker):
+            return Failure(f"the workers of the dask cluster that tried it died ({error})")
+        if isinstance(error, OSError | ImportError | self._distributed.CancelledError):
+            raise EngineError(f"the dask cluster lost a point: {type(error).__name__}: {error}") from error
+        return failure_of(error)
+
+    def _submitted(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[Any, DesignPoint]]:
         for point in points:
-            yield self._client.submit(compute, point, key=f"dsascape-{point.key}", pure=False), point
+            key = f"dsascape-{point.key}"
+            yield self._client.submit(computed_apart, compute, point, self._limits, key=key, pure=False), point
 
 
-def open_engine(workers: int = 0, scheduler: str | None = None) -> AbstractContextManager[Engine]:
-    """Return ``workers`` processes (0: one a core; 1: this process), or the dask cluster at ``scheduler``."""
+def open_engine(
+    workers: int = 0, scheduler: str | None = None, limits: Limits | None = None
+) -> AbstractContextManager[Engine]:
+    """Return ``workers`` processes (0: one a core), or the dask cluster at ``scheduler``."""
+    limits = Limits() if limits is None else limits
     if scheduler is not None:
-        return _dask_cluster(scheduler)
-    workers = workers or os.cpu_count() or 1
-    return nullcontext(InThisProcess()) if workers == 1 else _processes(workers)
+        return _dask_cluster(scheduler, limits)
+    return _processes(workers or os.cpu_count() or 1, limits)
 
 
 @contextmanager
-def _processes(workers: int) -> Iterator[Engine]:
-    # Linux forks, so that a script without a guard for its main part can sweep, and workers start at once.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else None)
-    pool = ProcessPoolExecutor(max_workers=workers, mp_context=context, initializer=_end_with_parent)
+def _processes(workers: int, limits: Limits) -> Iterator[Engine]:
+    engine = Processes(workers, limits)
     try:
-        pool.submit(os.getpid).result()  # started before anybody else starts a thread
-        yield Processes(pool, workers)
+        yield engine
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _end_with_parent() -> None:
-    """Make this worker end when its parent is killed; it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+        engine.stop()
 
 
 @contextmanager
-def _dask_cluster(scheduler: str) -> Iterator[Engine]:
+def _dask_cluster(scheduler: str, limits: Limits) -> Iterator[Engine]:
     try:
         distributed = importlib.import_module("dask.distributed")
     except ImportError as error:
@@ -139,6 +154,6 @@ def _dask_cluster(scheduler: str) -> Iterator[Engine]:
     except (OSError, ValueError, TypeError) as error:
         raise EngineError(f"--scheduler has {scheduler!r}, where no dask scheduler answers ({error})") from error
     try:
-        yield DaskCluster(distributed, client)
+        yield DaskCluster(distributed, client, limits)
     finally:
         client.close()

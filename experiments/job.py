@@ -61,6 +61,9 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         policy=policy,
         batch=job.batch,
         dtype=job.placing.dtype,
+        parts=job.placing.kind.parts(job.placing.hardware),
+        parts_at_work=job.placing.parts,
+        padded=job.placing.parts * job.iterations * schedule.graph.batch - job.batch,
         latency_s=latency_s,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,
@@ -70,6 +73,7 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         peak_occupancy_bytes=dict(result.peak_occupancy_bytes),
         tensor_scopes=dict(schedule.tensor_scopes),
         bottleneck=result.bottleneck,
+        critical=_rounded({name: spent / result.makespan_ps for name, spent in result.critical_ps.items()}),
         simulated_events=result.simulated_events,
         wall_s=time.perf_counter() - started,
     )

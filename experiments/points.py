@@ -15,7 +15,7 @@ from scheduler import Policy, ScheduleError, make_policy, policy_label
 from workloads import zoo_entry
 
 _DECIDES_FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
-_DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py", "pipeline.py")
+_DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py", "layers.py", "pipeline.py")
 
 TUNING = "tuning."
 """What the paths of tuned numbers of the scheduler begin with, beside those of the machine."""
@@ -156,6 +156,13 @@ class RunRecord:
     peak_occupancy_bytes: Mapping[str, int]
     tensor_scopes: Mapping[str, int]
     bottleneck: str
+    critical: Mapping[str, float]
+    """Shares of the latency by what set the pace on the critical path; they sum to one."""
+    parts: int
+    """That the machine has to share out the batch: clusters."""
+    parts_at_work: int
+    padded: int
+    """How much more of the batch is computed than was asked for, because shares are as large as each other."""
     simulated_events: int
     wall_s: float
 
@@ -165,10 +172,15 @@ class RunRecord:
 
     def flat(self) -> dict[str, Figure]:
         """Return the record as a table's row: dictionaries become columns like ``traffic_bytes.ddr``."""
-        row: dict[str, Figure] = {}
-        for name, value in asdict(self).items():
-            if isinstance(value, dict):
-                row.update({f"{name}.{key}": figure for key, figure in value.items()})
-            else:
-                row[name] = value
-        return row
+        return flat(self)
+
+
+def flat(record: Any) -> dict[str, Figure]:
+    """Return a record (a dataclass) as a table's row: dictionaries become columns like ``traffic_bytes.ddr``."""
+    row: dict[str, Figure] = {}
+    for name, value in asdict(record).items():
+        if isinstance(value, dict):
+            row.update({f"{name}.{key}": figure for key, figure in value.items()})
+        else:
+            row[name] = value
+    return row

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments.evaluate import job_of
+from experiments.files import write_whole
 from experiments.job import Outcome, replay
 from experiments.points import Workload
 from hw_models import AnyHardware
@@ -17,7 +18,7 @@ _LARGEST_FILE_BYTES = 256 * 2**20
 
 def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> None:
     """Write a schedule for a machine of this kind as JSON."""
-    path.write_text(json.dumps(kind_of(hardware).write(schedule), indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(kind_of(hardware).write(schedule), indent=1) + "\n")
 
 
 def run_schedule_file(

@@ -1,38 +1,135 @@
 """Stored results as a table: a pandas DataFrame, and a CSV of the same."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 import pandas as pd
 
-from experiments.store import ALWAYS, DATABASE, TABLE, StoreError, declared
+from experiments.files import for_spreadsheet, replacing
+from experiments.points import Figure
+from experiments.store import (
+    ALWAYS,
+    DATABASE,
+    NUMERIC,
+    TABLE,
+    StoreError,
+    declared,
+    in_order,
+    open_to_read,
+    remedy,
+    type_of,
+)
+from hw_models.messages import shown
+
+CSV = "results.csv"
+_LARGEST_WHOLE = 2**53
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a folder has: the rows, and what about the file has to be said to whoever reads them."""
+
+    frame: pd.DataFrame
+    remarks: tuple[str, ...] = ()
 
 
 def read_results(folder: Path, keys: Iterable[str] | None = None) -> pd.DataFrame:
     """Return the stored rows, in the order of ``keys`` if given; raise ``StoreError`` without a store."""
+    return read_sound(folder, keys).frame
+
+
+def read_sound(folder: Path, keys: Iterable[str] | None = None) -> Results:
+    """Return what is sound of the stored rows, as `read_results` does, and remarks about the rest.
+
+    Raises ``StoreError`` where nothing can be read.
+    """
     path = folder / DATABASE
-    if not path.is_file():
-        raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            frame = pd.read_sql_query(f"SELECT * FROM {TABLE}", connection)
-    except (sqlite3.Error, pd.errors.DatabaseError) as error:
-        raise StoreError(f"{path}: {error}") from error
-    if keys is not None:
-        wanted = list(dict.fromkeys(keys))
-        there = set(frame["key"])
-        frame = frame.set_index("key").reindex([key for key in wanted if key in there]).reset_index()
+    with closing(open_to_read(folder)) as connection:
+        types, rows, trouble = rows_of(connection, path)
+    remarks = [f"{path}: is damaged ({trouble}); {len(rows)} rows could be read; {remedy(folder)}"] if trouble else []
+    by_key = {row["key"]: row for row in rows if isinstance(row["key"], str)}
+    if len(by_key) < len(rows):
+        lost = len(rows) - len(by_key)
+        remarks.append(f"{path}: {lost} of {len(rows)} rows have no key, or that of another row, and are left out")
+    wrong = [found for row in by_key.values() for found in mended(row, types)]
+    if wrong:
+        remarks.append(
+            f"{path}: {len(wrong)} values are no figures and are left out, such as {wrong[0]};"
+            " run the experiment again with --retry-failed"
+        )
+    wanted = list(by_key) if keys is None else [key for key in dict.fromkeys(keys) if key in by_key]
+    frame = pd.DataFrame([by_key[key] for key in wanted], columns=in_order(types))
+    frame = frame.astype({name: float for name in frame if types[str(name)] in NUMERIC and frame[name].isna().any()})
     empty = [name for name in frame if name not in ALWAYS and frame[name].isna().all()]
-    return frame.drop(columns=empty)
+    return Results(frame.drop(columns=empty), tuple(remarks))
 
 
-def write_csv(frame: pd.DataFrame, folder: Path) -> Path:
+def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str], list[dict[str, object]], str]:
+    """Return the columns with their types, the rows that can be read, and what stopped the reading."""
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    rows: list[dict[str, object]] = []
+    try:
+        types = {name: type_of(name, kind) for name, kind in declared(connection).items()}
+        cursor = connection.execute(f"SELECT * FROM {TABLE}")
+        names = [column[0] for column in cursor.description]
+        if "key" not in names:
+            raise StoreError(f"{path}: table {TABLE} has no column key; {remedy(path.parent)}")
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: is no results file, or is damaged ({error}); {remedy(path.parent)}") from error
+    try:
+        rows.extend(dict(zip(names, values, strict=True)) for values in cursor)
+    except sqlite3.Error as error:
+        if not rows:
+            raise StoreError(f"{path}: is damaged ({error}); {remedy(path.parent)}") from error
+        return types, rows, str(error)
+    return types, rows, ""
+
+
+def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
+    """Leave out figures that are none and make names text; return what was left out."""
+    wrong = []
+    for name, value in row.items():
+        if types.get(name) not in NUMERIC:
+            row[name] = value if value is None or isinstance(value, str) else _text(value)
+        elif value is not None and not (isinstance(value, int | float) and isfinite(value)):
+            row[name] = None
+            wrong.append(f"{name} of {row.get('model')}, which is {shown(value)}")
+            if name == "latency_s" and row.get("error") is None:
+                row["error"] = f"the stored latency_s is {shown(value)}, no figure"
+    return wrong
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def write_csv(frame: pd.DataFrame, folder: Path, name: str = CSV) -> Path:
     """Write ``results.csv`` and return its path; counts stay whole numbers where some are missing."""
-    path = folder / "results.csv"
-    with closing(sqlite3.connect(f"file:{folder / DATABASE}?mode=ro", uri=True)) as connection:
-        whole = [name for name, kind in declared(connection).items() if kind == "INTEGER" and name in frame]
-    shown = frame.drop(columns=["key"], errors="ignore")
-    shown.astype(dict.fromkeys(whole, "Int64")).to_csv(path, index=False)
+    path = folder / name
+    with replacing(path) as beside:
+        beside.write_text(csv_text(frame.drop(columns=["key"], errors="ignore")), encoding="utf-8", newline="")
     return path
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """Return a table as CSV in which no text is a formula; numbers are numbers."""
+    columns: dict[str, list[Figure]] = {}
+    for name in map(str, frame):
+        values = list(frame[name].astype(object).where(frame[name].notna(), None))
+        whole = all(value is None or (not isinstance(value, str) and _is_whole(value)) for value in values)
+        columns[for_spreadsheet(name)] = [
+            None if value is None
+            else for_spreadsheet(value) if isinstance(value, str)
+            else int(value) if whole and type_of(name) == "INTEGER" else value
+            for value in values
+        ]  # fmt: skip
+    shown_frame = pd.DataFrame(columns, dtype=object, index=frame.index)
+    return str(shown_frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_WHOLE)

@@ -1,7 +1,7 @@
 """The commands that run an experiment file and write its report."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,15 +15,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from experiments.answers import Answer, say
+from experiments.answers import POINTS_FAILED, Answer, say
 from experiments.config import Experiment
 from experiments.engines import EngineError, Row, open_engine
 from experiments.grid import Grid, read_experiment
+from experiments.limits import read_limits
 from experiments.points import DesignPoint
 from experiments.run import OnPoint, Runner
 from experiments.search import nsga2
 from experiments.store import ResultStore
-from experiments.study import rewrite_report, write_report
+from experiments.study import Written, begin_study, end_study, write_report
 
 _MOST_FAILURES_SHOWN = 5
 
@@ -32,26 +33,33 @@ def run(arguments: argparse.Namespace) -> Answer:
     """Run an experiment file, resuming what its folder has, and write the report."""
     if (arguments.engine == "dask") != (arguments.scheduler is not None):
         raise EngineError("--engine dask and --scheduler ADDRESS go together; one of them is missing")
+    limits = read_limits(arguments.point_timeout, arguments.point_memory)
     experiment, grid = read_experiment(arguments.experiment)
     folder = arguments.out or Path("out") / experiment.name
     budget = experiment.search.budget
     planned = grid.size if budget is None else min(budget, grid.size)
-    failed: list[Row] = []
+    failed_now: set[str] = set()
     with (
-        open_engine(min(arguments.workers, planned) if arguments.workers else 0, arguments.scheduler) as engine,
+        open_engine(min(arguments.workers, planned) if arguments.workers else 0, arguments.scheduler, limits) as engine,
         ResultStore(folder) as store,
-        _progress(planned, failed) as on_point,
     ):
-        runner = Runner(store, engine, on_point)
-        points = _computed(experiment, grid, runner)
-    report_path = write_report(experiment, points, folder)
+        begin_study(experiment, grid, folder)
+        with _progress(planned, failed_now) as on_point:
+            runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed)
+            points = _computed(experiment, grid, runner)
+        failed = _failed(points, store)
+        end_study(experiment, points, folder, engine)
+        written = write_report(folder)
+    earlier = [key for key in failed if key not in failed_now]
     data = {
         "experiment": experiment.name, "points": len(points), "computed": runner.computed,
-        "failed": len(failed), "folder": str(folder), "report": str(report_path),
+        "failed": len(failed) - len(earlier), "failed_earlier": len(earlier), "folder": str(folder),
+        "report": str(written.path),
     }  # fmt: skip
-    reasons = [f"  {row['model']} under {row['policy']}: {row['error']}" for row in failed[:_MOST_FAILURES_SHOWN]]
-    summary = f"{len(points)} design points, {runner.computed} computed now, {len(failed)} failed"
-    return Answer(data, lambda: say(f"{summary}; {report_path}", *reasons))
+    counts = [f"{len(points)} design points", f"{runner.computed} computed now", f"{data['failed']} failed"]
+    counts += [f"{len(earlier)} failed earlier (--retry-failed computes them again)"] if earlier else []
+    lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
+    return Answer(data, lambda: say(*lines), POINTS_FAILED if failed else 0)
 
 
 def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> list[DesignPoint]:
@@ -64,9 +72,28 @@ def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> list[Design
     return points
 
 
+def _failed(points: Iterable[DesignPoint], store: ResultStore) -> dict[str, tuple[DesignPoint, Row]]:
+    """Return the points without figures, by key, each with its row."""
+    without = store.keys() - store.keys(failed=False)
+    found = {point.key: point for point in points if point.key in without}
+    return {key: (found[key], row) for key, row in zip(found, store.rows(list(found)), strict=True)}
+
+
+def _reasons(failed: Iterable[tuple[DesignPoint, Row]]) -> list[str]:
+    """Return a line for each of the first points that failed: which it is, and why."""
+    several = list(failed)
+    lines = []
+    for point, row in several[:_MOST_FAILURES_SHOWN]:
+        swept = "".join(f", {path} = {value}" for path, value in point.swept.items())
+        why = row["error"] or "its stored figures are damaged"
+        lines.append(f"  {row['model']} on {row['hardware']} under {row['policy']}{swept}: {why}")
+    more = len(several) - _MOST_FAILURES_SHOWN
+    return [*lines, f"  and {more} more, which the report names"] if more > 0 else lines
+
+
 @contextmanager
-def _progress(planned: int, failed: list[Row]) -> Iterator[OnPoint]:
-    """Show a bar with rate and time left on standard error; note the rows of points that fail."""
+def _progress(planned: int, failed: set[str]) -> Iterator[OnPoint]:
+    """Show a bar with rate and time left on standard error; note the keys of points that fail."""
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"), TimeRemainingColumn(), console=Console(stderr=True),
@@ -75,7 +102,7 @@ def _progress(planned: int, failed: list[Row]) -> Iterator[OnPoint]:
 
         def on_point(point: DesignPoint, row: Row) -> None:
             if row["error"] is not None:
-                failed.append(row)
+                failed.add(point.key)
             speed = progress.tasks[task].speed
             progress.update(task, advance=1, rate=f"{speed:.1f}/s" if speed else "")
 
@@ -84,6 +111,17 @@ def _progress(planned: int, failed: list[Row]) -> Iterator[OnPoint]:
 
 
 def report(arguments: argparse.Namespace) -> Answer:
-    """Write the report of a folder again."""
-    path = rewrite_report(arguments.folder)
-    return Answer({"report": str(path)}, lambda: say(str(path)))
+    """Write the report of a folder again, or for the first time if its run has not ended."""
+    written = write_report(arguments.folder)
+    data = {
+        "report": str(written.path), "points": written.points, "planned": written.planned,
+        "remarks": list(written.remarks),
+    }  # fmt: skip
+    lines = [str(written.path), *_unfinished(written), *written.remarks]
+    return Answer(data, lambda: say(*lines), POINTS_FAILED if written.remarks else 0)
+
+
+def _unfinished(written: Written) -> list[str]:
+    if written.points >= written.planned:
+        return []
+    return [f"{written.points} of {written.planned} design points are there; run the experiment again to go on"]

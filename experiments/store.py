@@ -1,27 +1,67 @@
 """Results on disk: one SQLite row a design point, written as it comes."""
 
+import contextlib
+import fcntl
+import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 from experiments.points import Figure, RunRecord
 
+_HAS_FIGURES = {"error": "error IS NULL", "latency_s": "latency_s IS NOT NULL"}
 DATABASE = "results.sqlite"
+LOCK = ".lock"
 TABLE = "runs"
+LAYERS = "layers"
+OF_LAYERS = {"key": "TEXT", "place": "INTEGER", "layer": "TEXT", "runs": "INTEGER", "critical_s": "REAL"}
+"""Columns that the table of layers always has, with their types."""
 _TYPES: dict[object, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
 _SCALARS = {field.name: _TYPES[field.type] for field in fields(RunRecord) if field.type in _TYPES}
 ALWAYS = {"key": "TEXT PRIMARY KEY", **_SCALARS, "area_mm2": "REAL", "error": "TEXT"}
 """Columns that every table has, with their types."""
+NUMERIC = ("INTEGER", "REAL")
+_OF_FIGURES = {
+    f"{field.name}.": _TYPES[values[1]]
+    for field in fields(RunRecord)
+    if (values := get_args(field.type)) and values[1] in _TYPES
+}
+"""Of the columns that a dictionary of the record becomes, by their beginning."""
 
 
 class StoreError(ValueError):
     """A results file that cannot be read or written."""
 
 
+def type_of(column: str, declared_type: str = "TEXT") -> str:
+    """Return the type of a column: that of the figure that has this name, or else as it is declared."""
+    known = (ALWAYS.get(column) or OF_LAYERS.get(column, "")).partition(" ")[0]
+    prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
+    return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
+
+
+def in_order(columns: Iterable[str]) -> list[str]:
+    """Return columns in an order that does not depend on which point came first: scalars, what was swept, figures."""
+    beginnings = list(_OF_FIGURES)
+
+    def place(column: str) -> tuple[int, str]:
+        if column in ALWAYS:
+            return -2, ""
+        return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
+
+    return sorted(columns, key=place)
+
+
+def remedy(folder: Path) -> str:
+    """Return what to do about a results file that is damaged."""
+    return f"rename {folder / DATABASE} and run the experiment again, or bring back a copy of the file"
+
+
 class ResultStore:
-    """The table ``runs`` in a folder. One process writes; a row survives that process once ``add`` has returned.
+    """The tables ``runs`` and ``layers`` in a folder. One process writes; a row survives it once ``add`` has returned.
 
     The journal is written ahead of the table, without waiting for the disk at each row: what a power cut may take is
     the last rows, and those are computed again.
@@ -32,38 +72,58 @@ class ResultStore:
         self.path = folder / DATABASE
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(folder)
+        except OSError as error:
+            raise StoreError(f"{folder}: cannot hold results ({error.strerror or error})") from error
+        try:
             self._connection = sqlite3.connect(self.path, timeout=30)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            columns = ", ".join(f"{name} {kind}" for name, kind in ALWAYS.items())
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns})")
-            self._columns = set(declared(self._connection))
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{self.path}: {error}") from error
+            self._make_table(TABLE, ALWAYS)
+            self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
+            self._known = {table: declared(self._connection, table) for table in (TABLE, LAYERS)}
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise StoreError(f"{self.path}: is no results file, or is damaged ({error}); {remedy(folder)}") from error
 
     def __enter__(self) -> "ResultStore":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+        os.close(self._lock)
 
-    def keys(self) -> set[str]:
-        """Return the keys of the points that are there."""
+    def keys(self, *, failed: bool = True) -> set[str]:
+        """Return the keys of the points that are there, with or without those that lack sound figures."""
+        columns = self._known[TABLE]
+        figures = [_quoted(name) for name, kind in columns.items() if type_of(name, kind) in NUMERIC]
+        sound = [text for name, text in _HAS_FIGURES.items() if name in columns]
+        sound += [f"typeof({name}) IN ('integer', 'real', 'null') AND {name} IS NOT 9e999" for name in figures]
+        which = "" if failed or not sound else f" WHERE {' AND '.join(sound)}"
         with self._trouble_named():
-            return {row[0] for row in self._connection.execute(f"SELECT key FROM {TABLE}")}
+            return {row[0] for row in self._connection.execute(f"SELECT key FROM {TABLE}{which}")}
 
-    def add(self, key: str, row: Mapping[str, Figure]) -> None:
-        """Store one point's figures; new figures become new columns."""
+    def add(self, key: str, row: Mapping[str, Figure], layers: Sequence[Mapping[str, Figure]] = ()) -> None:
+        """Store one point's figures and those of its layers; new figures become new columns."""
         with self._trouble_named(), self._connection:
-            for name, value in row.items():
-                if name not in self._columns:
-                    kind = _TYPES.get(type(value), "TEXT")
-                    self._connection.execute(f"ALTER TABLE {TABLE} ADD COLUMN {_quoted(name)} {kind}")
-                    self._columns.add(name)
-            names = ", ".join(_quoted(name) for name in ("key", *row))
-            marks = ", ".join("?" * (len(row) + 1))
-            insert = f"INSERT OR REPLACE INTO {TABLE} ({names}) VALUES ({marks})"
-            self._connection.execute(insert, (key, *row.values()))
+            self._insert(TABLE, {"key": key, **row})
+            self._connection.execute(f"DELETE FROM {LAYERS} WHERE key = ?", (key,))
+            for place, layer in enumerate(layers):
+                self._insert(LAYERS, {"key": key, "place": place, **layer})
+
+    def _make_table(self, table: str, columns: Mapping[str, str], constraint: str = "") -> None:
+        listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({listed}{constraint})")
+
+    def _insert(self, table: str, row: Mapping[str, Figure]) -> None:
+        columns = self._known[table]
+        for name, value in row.items():
+            if name not in columns:
+                columns[name] = _TYPES.get(type(value), "TEXT")
+                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)} {columns[name]}")
+        names, marks = ", ".join(map(_quoted, row)), ", ".join("?" * len(row))
+        insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
+        self._connection.execute(insert, tuple(row.values()))
 
     def rows(self, keys: Sequence[str]) -> list[dict[str, Figure]]:
         """Return the rows of these points, which are there."""
@@ -79,12 +139,41 @@ class ResultStore:
         try:
             yield
         except (sqlite3.Error, OverflowError) as error:
-            raise StoreError(f"{self.path}: {error}") from error
+            raise StoreError(f"{self.path}: cannot be used ({error}); {remedy(self.path.parent)}") from error
 
 
-def declared(connection: sqlite3.Connection) -> dict[str, str]:
+def open_to_read(folder: Path) -> sqlite3.Connection:
+    """Return a connection that only reads the results of ``folder``; raise ``StoreError`` without a store."""
+    path = folder / DATABASE
+    if not path.is_file():
+        raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
+    try:
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: cannot be read ({error})") from error
+
+
+def declared(connection: sqlite3.Connection, table: str = TABLE) -> dict[str, str]:
     """Return the type of every column."""
-    return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({TABLE})")}
+    return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _locked(folder: Path) -> int:
+    """Return an open lock on ``folder``, which ends with this process; raise ``StoreError`` if another has it."""
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        whose = os.pread(handle, 20, 0).decode("ascii", "replace")
+        os.close(handle)
+        process = f" (process {whose})" if whose.isdecimal() else ""
+        raise StoreError(
+            f"{folder}: another run{process} is writing there; wait for its end, or give another --out"
+        ) from error
+    with contextlib.suppress(OSError):
+        os.truncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
+    return handle
 
 
 def _quoted(name: str) -> str:

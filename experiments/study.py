@@ -1,28 +1,39 @@
 """From stored results to a report: the study, its most telling point, the files in the folder."""
 
 import datetime
-import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from experiments.config import Experiment, ExperimentError
+from experiments.config import Experiment
+from experiments.engines import Engine
 from experiments.evaluate import Outcome, evaluate
+from experiments.files import write_whole
+from experiments.folder import (
+    DamagedError,
+    Note,
+    forget_timelines,
+    read_note,
+    read_timelines,
+    write_note,
+    write_timelines,
+)
+from experiments.grid import Grid
+from experiments.layer_table import read_layers, swept_columns, write_layers_csv
 from experiments.points import DesignPoint
 from experiments.report import Span, Study, Timeline, render_report
-from experiments.results import read_results, write_csv
+from experiments.report.frames import axes_of, best_points, prepared
+from experiments.report.words import setting
+from experiments.results import read_results, read_sound, write_csv
 from experiments.version import __version__
-from hw_models import AnyHardware, HardwareError, SimulationError, known_paths
+from hw_models import AnyHardware, known_paths
 from hw_models.quantities import readable
-from scheduler import ScheduleError, policy_label
-from workloads import WorkloadError
+from scheduler import policy_label
 
-EXPERIMENT_COPY = "experiment.json"
-TIMELINES = "timelines.json"
 REPORT = "report.html"
 BASELINE = "fixed-pattern"
 _CATEGORIES = {
@@ -32,52 +43,117 @@ _CATEGORIES = {
 _LANE_ORDER = ("launch", "dma_load", "broadcast", "path_load")
 
 
-def write_report(experiment: Experiment, points: Sequence[DesignPoint], folder: Path) -> Path:
-    """Write CSV and report of ``points``, whose results are in ``folder``; return the report's path.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A report on disk."""
 
-    What the report needs besides the results is kept in the folder, so that `rewrite_report` works without
-    the experiment file.
-    """
+    path: Path
+    points: int
+    """That it is about."""
+    planned: int
+    """That the run was to compute; more than ``points`` if it has not ended."""
+    remarks: tuple[str, ...]
+    """What is damaged in the folder, with the remedy."""
+
+
+def begin_study(experiment: Experiment, grid: Grid, folder: Path) -> None:
+    """Note in ``folder`` what the run that begins is about, so that a report can be written before its end."""
+    chosen = experiment.search.method != "nsga2"
+    keys = [point.key for point in grid.chosen(experiment.search)] if chosen else None
+    planned = grid.size if experiment.search.budget is None else min(experiment.search.budget, grid.size)
+    rows = _hardware_rows(grid.point(0).hardware, experiment)
+    forget_timelines(folder)
+    write_note(Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False), folder)
+
+
+def end_study(experiment: Experiment, points: Sequence[DesignPoint], folder: Path, engine: Engine) -> None:
+    """Note in ``folder`` that all ``points`` are there, and the timelines of the most telling one."""
     frame = read_results(folder, (point.key for point in points))
-    timelines = _telling_timelines(frame, points)
-    note = {
-        "experiment": experiment.model_dump(by_alias=True),
-        "keys": [point.key for point in points],
-        "hardware": _hardware_rows(points[0].hardware, experiment),
-    }
-    (folder / EXPERIMENT_COPY).write_text(json.dumps(note, indent=1), encoding="utf-8")
-    (folder / TIMELINES).write_text(json.dumps([asdict(t) for t in timelines]), encoding="utf-8")
-    return rewrite_report(folder)
+    telling = _telling_points(frame, points)
+    found = {point.key: timeline for point, timeline in engine.results(timeline_at, telling)}
+    timelines = [found[point.key] for point in telling]
+    write_timelines([timeline for timeline in timelines if isinstance(timeline, Timeline)], folder)
+    keys = [point.key for point in points]
+    rows = _hardware_rows(points[0].hardware, experiment)
+    write_note(Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True), folder)
 
 
-def rewrite_report(folder: Path) -> Path:
-    """Write CSV and report again from what ``folder`` has; raise ``ExperimentError`` if it is not a run's."""
+def write_report(folder: Path) -> Written:
+    """Write CSV and report from what ``folder`` has, finished or not; raise ``StoreError`` without results.
+
+    What is damaged there is left out and remarked on.
+    """
+    remarks: list[str] = []
+    note: Note | None = None
+    timelines: list[Timeline] = []
     try:
-        note = json.loads((folder / EXPERIMENT_COPY).read_text(encoding="utf-8"))
-        timelines = tuple(_timeline(t) for t in json.loads((folder / TIMELINES).read_text(encoding="utf-8")))
-        experiment = Experiment.model_validate(note["experiment"])
-        rows = tuple((str(key), str(value)) for key, value in note["hardware"])
-        keys = [str(key) for key in note["keys"]]
-    except OSError as error:
-        raise ExperimentError(f"{folder}: is not the folder of a finished run ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ExperimentError(f"{folder}: {EXPERIMENT_COPY} or {TIMELINES} is damaged") from error
-    frame = read_results(folder, keys)
-    write_csv(frame, folder)
-    study = Study(
+        note = read_note(folder)
+    except DamagedError as error:
+        remarks.append(str(error))
+    results = read_sound(folder, None if note is None else note.keys)
+    if note is None or note.is_finished:
+        try:
+            timelines = read_timelines(folder)
+        except DamagedError as error:
+            remarks.append(str(error))
+    remarks += results.remarks
+    write_csv(results.frame, folder)
+    write_layers_csv(results.frame, folder)
+    planned = len(results.frame) if note is None else note.planned
+    study = _study(folder, note, results.frame, tuple(timelines), tuple(remarks))
+    study = replace(study, layers=_layers_of_fastest(results.frame, study.swept, folder))
+    path = folder / REPORT
+    write_whole(path, render_report(study))
+    return Written(path, len(results.frame), planned, tuple(remarks))
+
+
+def _study(
+    folder: Path, note: Note | None, frame: pd.DataFrame, timelines: tuple[Timeline, ...], remarks: tuple[str, ...]
+) -> Study:
+    """Return what the report shows; without a note, as much as the rows say by themselves."""
+    if note is None:
+        swept = {name: tuple(dict.fromkeys(map(str, frame[name].dropna()))) for name in swept_columns(frame)}
+        return Study(
+            name=folder.resolve().name,
+            question="",
+            hardware_name=" and ".join(map(str, frame["hardware"].dropna().unique() if "hardware" in frame else ())),
+            hardware_rows=(),
+            swept=swept,
+            objectives=("latency_s",),
+            frame=_presented(frame, swept),
+            timelines=timelines,
+            provenance=provenance(),
+            remarks=remarks,
+        )
+    experiment = note.experiment
+    return Study(
         name=experiment.name,
         question=experiment.question,
         hardware_name=" and ".join(dict.fromkeys(entry.base for entry in experiment.hardware)),
-        hardware_rows=rows,
+        hardware_rows=tuple(note.hardware),
         swept=experiment.swept(),
         objectives=tuple(experiment.objectives),
-        frame=_presented(frame, experiment),
+        frame=_presented(frame, experiment.swept()),
         timelines=timelines,
         provenance=provenance(),
+        planned=note.planned,
+        remarks=remarks,
     )
-    path = folder / REPORT
-    path.write_text(render_report(study), encoding="utf-8")
-    return path
+
+
+def _layers_of_fastest(
+    frame: pd.DataFrame, swept: Mapping[str, tuple[str, ...]], folder: Path
+) -> tuple[tuple[str, pd.DataFrame], ...]:
+    """Return the layers of the fastest point of each network, where they are stored."""
+    points = prepared(frame, swept)
+    axes = axes_of(points, swept)
+    found = []
+    for _, row in best_points(points).iterrows():
+        layers = read_layers(folder, str(row["key"]))
+        where = setting(row, axes)
+        title = f"{row['network']} under {row['policy']}" + (f" at {where}" if where else "")
+        found += [(title, layers)] if len(layers) else []
+    return tuple(found)
 
 
 def provenance() -> dict[str, str]:
@@ -103,18 +179,18 @@ def _at(data: Any, path: str) -> Any:
     return data
 
 
-def _presented(frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     """Return the frame with every column that the report expects, also where all points failed."""
     expected = (
         "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j",
-        "area_mm2", "kernels", "bottleneck", "simulated_events", "wall_s", "error", *experiment.swept(),
+        "area_mm2", "kernels", "bottleneck", "simulated_events", "wall_s", "error", *swept,
     )  # fmt: skip
     added = {name: None for name in expected if name not in frame.columns}
     return frame.assign(**added).drop(columns=["key"], errors="ignore")
 
 
-def _telling_timelines(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[Timeline]:
-    """Return two runs of the point where the best policy gains most: the baseline's and its own."""
+def _telling_points(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[DesignPoint]:
+    """Return the point where the best policy gains most: under the baseline and under that policy."""
     latency = {} if "latency_s" not in frame else dict(zip(frame["key"], frame["latency_s"], strict=True))
     places: dict[tuple[Any, ...], dict[str, DesignPoint]] = {}
     for point in points:
@@ -128,13 +204,12 @@ def _telling_timelines(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> li
         gain = latency[base.key] / latency[fastest.key]
         if gain > best[0]:
             best = gain, [base] if base is fastest else [base, fastest]
-    found = []
-    for point in best[1]:
-        try:
-            found.append(timeline_of(evaluate(point), point))
-        except (WorkloadError, HardwareError, ScheduleError, SimulationError):
-            continue
-    return found
+    return best[1]
+
+
+def timeline_at(point: DesignPoint) -> Timeline:
+    """Return who did what when at a design point."""
+    return timeline_of(evaluate(point), point)
 
 
 def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
@@ -152,9 +227,3 @@ def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     title = f"{record.policy}: {record.model}, batch {record.batch}" + (f", {swept}" if swept else "")
     ordered = tuple((unit, tuple(lanes[unit])) for unit in order if unit in lanes)
     return Timeline(title, ordered, trace.makespan_ps)
-
-
-def _timeline(data: Mapping[str, Any]) -> Timeline:
-    lanes: Iterable[tuple[str, list[dict[str, Any]]]] = data["lanes"]
-    read = tuple((str(unit), tuple(Span(**span) for span in spans)) for unit, spans in lanes)
-    return Timeline(str(data["title"]), read, int(data["makespan_ps"]))

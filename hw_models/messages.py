@@ -77,6 +77,20 @@ def explain(error: pydantic.ValidationError, where: str, root: str = "", model: 
     return "\n".join(lines)
 
 
+def option_mistake(error: pydantic.ValidationError) -> str:
+    """Return what is wrong with the first option that is: ``order: has 'x'; needs this or that``."""
+    mistakes = error.errors(include_url=False)
+    first = mistakes[0]
+    if not first["loc"]:
+        return one_line(first["msg"].removeprefix("Value error, "))
+    option = first["loc"][0]
+    own = [each for each in mistakes if each["loc"][:1] == (option,)]
+    if first["type"] == "value_error":
+        return f"{shown_key(option)}: {one_line(first['msg'].removeprefix('Value error, '))}"
+    needed = " or ".join(dict.fromkeys(_needs(each["msg"]).removeprefix("to be ") for each in own))
+    return f"{shown_key(option)}: has {shown(first['input'])}; needs {needed}"
+
+
 def _line(details: ErrorDetails, where: str, root: str, model: Any) -> str:
     kind, context, has = details["type"], details.get("ctx", {}), shown(details["input"])
     of_key = details["loc"][-1:] == ("[key]",)

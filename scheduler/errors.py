@@ -1,5 +1,26 @@
 """Mistakes between a network and a program that the user can mend."""
 
+import traceback
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parent.parent
+
 
 class ScheduleError(ValueError):
     """A network that cannot be scheduled on the machine as it is; the message says what to change."""
+
+
+def where_raised(error: BaseException, file: str = "") -> str:
+    """Return the file, line and function that raised ``error``, ours without the folder that they are in.
+
+    With ``file`` it is the innermost line of that file, if one takes part. Empty for an error without a place.
+    """
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}, line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    chosen = [frame for frame in frames if frame.filename == file] or frames
+    if not chosen:
+        return ""
+    path = Path(chosen[-1].filename)
+    shown = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else path
+    return f"{shown}, line {chosen[-1].lineno}, in {chosen[-1].name}"

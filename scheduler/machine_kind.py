@@ -27,6 +27,8 @@ class MachineKind:
     `KernelCosts`, and all else that the kind's scheduler needs. Tuning and what is known may be None."""
     schedule: Callable[[FusionPlan, Any, str], Any]
     """The schedule of any plan, kernel by kernel; the text is the policy's name."""
+    schedule_type: type[Any]
+    """What a schedule is, also one that a policy makes."""
     lower: Callable[[Any, Any], Program]
     """From a schedule and the costs to the program."""
     machine: Callable[[AnyHardware], Machine]

@@ -13,6 +13,7 @@ import pydantic
 
 from fusion.costs import KernelCosts
 from hw_models import AnyHardware
+from hw_models.messages import option_mistake
 from scheduler.dsa.kind import CLUSTERED_DSA
 from scheduler.errors import ScheduleError
 from scheduler.machine_kind import MachineKind
@@ -64,6 +65,4 @@ def make_tuning(hardware: AnyHardware, values: Mapping[str, object]) -> Any:
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(values))
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ScheduleError(f"tuning.{where}: has {first['input']!r}; {first['msg']}") from error
+        raise ScheduleError(f"tuning.{option_mistake(error)}") from error

@@ -14,7 +14,8 @@ import pydantic
 
 from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
-from scheduler.errors import ScheduleError
+from hw_models.messages import option_mistake
+from scheduler.errors import ScheduleError, where_raised
 from scheduler.policies.astitch import AStitch
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
@@ -76,9 +77,12 @@ def make_policy(name: str, options: Mapping[str, object] | None = None) -> Polic
     try:
         return pydantic.TypeAdapter(chosen).validate_python(dict(options or {}))  # type: ignore[no-any-return]
     except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ScheduleError(f"policy {name}: option {where}: {first['msg']}; it has the options: {known}") from error
+        raise ScheduleError(f"policy {name}: option {option_mistake(error)}; it has the options: {known}") from error
+    except MemoryError:
+        raise
+    except Exception as error:
+        place = where_raised(error, name)
+        raise ScheduleError(f"policy {name} cannot be made: {type(error).__name__}: {error} ({place})") from error
 
 
 def policy_label(policy: Policy) -> str:
@@ -119,11 +123,17 @@ def _from_file(path: Path) -> type[Any]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ScheduleError(f"policy file {str(path)!r} fails: {type(error).__name__}: {error}") from error
+        place = where_raised(error, str(path))
+        raise ScheduleError(f"policy file {str(path)!r} fails: {type(error).__name__}: {error} ({place})") from error
     found = list(_policies_in(module))
     if len(found) != 1:
         raise ScheduleError(
             f"policy file {str(path)!r} defines {len(found)} policies; needs one class with name and plan"
+        )
+    if not dataclasses.is_dataclass(found[0]):
+        raise ScheduleError(
+            f"policy file {str(path)!r}: class {found[0].__name__} is no dataclass; needs @dataclass(frozen=True),"
+            " with its options as fields"
         )
     return found[0]
 

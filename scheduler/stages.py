@@ -1,12 +1,13 @@
 """The two stages that a policy decides: plan, then schedule."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fusion.costs import KernelCosts
 from fusion.plan import FusionError, FusionPlan, violations
 from hw_models.machine import HardwareError
-from scheduler.errors import ScheduleError
+from scheduler.errors import ScheduleError, where_raised
 from scheduler.machine_kinds import Placing
 from scheduler.policy import Policy, SchedulingPolicy
 from workloads.graph import WorkloadError
@@ -28,8 +29,11 @@ def make_plan(policy: Policy, placing: Placing, costs: KernelCosts) -> FusionPla
         raise ScheduleError(f"policy {policy.name} has a method schedule but no kinds: say which machines it schedules")
     plan = _guarded(policy, lambda: policy.plan(costs.analysis.graph, costs))
     if not isinstance(plan, FusionPlan):
-        raise ScheduleError(f"policy {policy.name}: plan returns {type(plan).__name__}; needs a FusionPlan")
-    broken = violations(plan) if _is_foreign(policy) else []
+        raise ScheduleError(
+            f"policy {policy.name}: plan returns {_shown(plan)}; needs a FusionPlan, such as"
+            " fusion.plan_from_groups(graph, groups) makes of groups of operator positions"
+        )
+    broken = _guarded(policy, lambda: violations(plan)) if _is_foreign(policy) else []
     if broken:
         raise ScheduleError(f"policy {policy.name}: its plan is broken: {'; '.join(broken[:3])}")
     return plan
@@ -38,8 +42,19 @@ def make_plan(policy: Policy, placing: Placing, costs: KernelCosts) -> FusionPla
 def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: KernelCosts) -> Any:
     """Return the policy's own schedule of its plan, or that of the machine's kind where it only plans."""
     if isinstance(policy, SchedulingPolicy):
-        return _guarded(policy, lambda: policy.schedule(plan, costs))
+        schedule = _guarded(policy, lambda: policy.schedule(plan, costs))
+        if not isinstance(schedule, placing.kind.schedule_type):
+            raise ScheduleError(
+                f"policy {policy.name}: schedule returns {_shown(schedule)}; needs a"
+                f" {placing.kind.schedule_type.__module__}.{placing.kind.schedule_type.__name__}, which is what runs on"
+                f" {placing.hardware.name}"
+            )
+        return schedule
     return placing.kind.schedule(plan, costs, policy.name)
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
 
 
 def _is_foreign(policy: Policy) -> bool:
@@ -50,9 +65,10 @@ def _guarded(policy: Policy, stage: Callable[[], _T]) -> _T:
     """Return what a stage makes; whatever goes wrong in somebody else's policy is a ``ScheduleError``."""
     try:
         return stage()
-    except (WorkloadError, HardwareError, ScheduleError, FusionError):
+    except (WorkloadError, HardwareError, ScheduleError, FusionError, MemoryError):
         raise
     except Exception as error:
         if not _is_foreign(policy):
             raise
-        raise ScheduleError(f"policy {policy.name} fails: {type(error).__name__}: {error}") from error
+        place = where_raised(error, sys.modules[type(policy).__module__].__file__ or "")
+        raise ScheduleError(f"policy {policy.name} fails: {type(error).__name__}: {error} ({place})") from error

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from workloads.cache import cached
-from workloads.graph import Graph
+from workloads.graph import Graph, WorkloadError
 from workloads.onnx_file import parse_onnx, read_bytes
 from workloads.onnx_import import ImportOptions, graph_from_file
-from workloads.zoo import zoo_entry
+from workloads.zoo import zoo_entry, zoo_names
 
 
 def load_network(
@@ -19,6 +19,8 @@ def load_network(
     """
     path = Path(name_or_path)
     if path.suffix == ".onnx":
+        if path.stem in zoo_names() and not path.exists():
+            raise WorkloadError(f"{path}: no such file; the network that comes along is {path.stem}, without .onnx")
         options = ImportOptions(batch, sequence, simplify)
         content = read_bytes(path)
         return cached(content, str(path), options, lambda: _imported(content, path.stem, str(path), options))

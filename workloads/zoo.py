@@ -82,6 +82,10 @@ def zoo_entry(name: str) -> ZooEntry:
     for entry in ENTRIES:
         if entry.name == name:
             return entry
+    if Path(name).is_dir():
+        raise UnknownModelError(f"{name}: is a folder; needs a name that `dsascape models` lists, or an .onnx file")
+    if Path(name).is_file():
+        raise UnknownModelError(f"{name}: is no .onnx file; needs one, or a name that `dsascape models` lists")
     wanted = name.lower()
     containing = [known for known in zoo_names() if wanted in known]
     near = containing[:_NEAREST] or difflib.get_close_matches(wanted, zoo_names(), n=_NEAREST, cutoff=0.4)

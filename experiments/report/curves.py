@@ -33,11 +33,12 @@ _LOG_FROM_RATIO = 20
 
 @house_style
 def latency_curves(
-    points: pd.DataFrame, axis: str, values: Sequence[str], looks: Looks, figure_id: str
+    points: pd.DataFrame, axis: str, values: Sequence[str], looks: Looks, figure_id: str, *, joined: bool = True
 ) -> Markup:
     """Draw latency over the values of one axis: a panel per network, a line per policy.
 
-    ``points`` has at most one row for each network, policy and value.
+    ``points`` has at most one row for each network, policy and value. Points that differ in more than that value are
+    not to be ``joined``: what lies between them is not on any line.
     """
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
@@ -49,7 +50,7 @@ def latency_curves(
         columns,
         (size, 200 + margins.bottom),
         margins,
-        [line_entry(looks[name], name) for name in policies],
+        [(line_entry if joined else marker_entry)(looks[name], name) for name in policies],
     )
     place = {value: number for number, value in enumerate(values)}
     for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
@@ -63,7 +64,7 @@ def latency_curves(
                 (line["latency_s"] / divisor).to_numpy(),
                 color=look.colour,
                 marker=look.marker,
-                linestyle=look.dash,
+                linestyle=look.dash if joined else "none",
                 linewidth=2,
                 markersize=9,
                 markeredgecolor=PAPER,

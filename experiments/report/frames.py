@@ -13,9 +13,12 @@ import pandas as pd
 
 NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "error")
 FIGURES = ("latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "simulated_events", "wall_s")
-DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.")
+DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.")
 MAXIMISED = frozenset({"throughput_per_s"})
 USUAL_BASELINE = "fixed-pattern"
+
+_LARGEST = 1e60
+"""Whatever is larger, and smaller than one by it, is no figure of a machine, and breaks the scales of drawings."""
 
 Axes = Mapping[str, tuple[str, ...]]
 
@@ -23,7 +26,8 @@ Axes = Mapping[str, tuple[str, ...]]
 def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     """Points with every expected column, names as text, figures as floats, and the label ``network``.
 
-    The label is the model, with its batch and dtype behind it where the model occurs with several of them.
+    The label is the model, with its batch and dtype behind it where the model occurs with several of them. What is
+    no number, or so large or small that nothing can be drawn of it, is missing.
     """
     points = frame.reset_index(drop=True)
     named = [*NAMES, "batch", *(path for path in swept if path in points)]
@@ -31,18 +35,12 @@ def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
     absent = {name: None for name in (*named, *measured) if name not in points}
     points = points.assign(**absent)
     points = points.assign(**{name: [_text(value) for value in points[name]] for name in named})
-    points = points.assign(
-        **{
-            name: pd.to_numeric(points[name], errors="coerce")
-            .astype(float)
-            .replace([np.inf, -np.inf], np.nan)
-            for name in measured
-        }
-    )
+    points = points.assign(**{name: figures(points[name]) for name in measured})
     network = points["model"]
     for column, wording in (("batch", " (batch {})"), ("dtype", " ({})")):
         if column not in swept and len(points):
-            several = points.groupby("model")[column].transform("nunique") > 1
+            stated = points[column].where(points[column] != "")
+            several = (stated.groupby(points["model"]).transform("nunique") > 1) & stated.notna()
             network = network.where(~several, network + points[column].map(wording.format))
     return points.assign(network=network)
 
@@ -157,7 +155,8 @@ def means(points: pd.DataFrame, prefix: str) -> pd.DataFrame:
 
 def is_grid(points: pd.DataFrame, axes: Axes) -> bool:
     """Whether every combination of the axes' values was tried."""
-    return len(points.drop_duplicates(list(axes))) == prod(len(values) for values in axes.values())
+    stated = points.loc[(points[list(axes)] != "").all(axis="columns")]
+    return len(stated.drop_duplicates(list(axes))) == prod(len(values) for values in axes.values())
 
 
 def held_values(axes: Axes, shown: Iterable[str]) -> dict[str, str]:
@@ -166,12 +165,20 @@ def held_values(axes: Axes, shown: Iterable[str]) -> dict[str, str]:
     return {axis: values[(len(values) - 1) // 2] for axis, values in axes.items() if axis not in free}
 
 
+def shared_values(rows: pd.DataFrame, axes: Axes, shown: Iterable[str]) -> dict[str, str] | None:
+    """Return the value that all rows have of each axis that is not shown; None if they differ in one."""
+    free = set(shown)
+    found = {axis: names_in(rows, axis) for axis in axes if axis not in free}
+    return {axis: values[0] for axis, values in found.items()} if all(len(v) == 1 for v in found.values()) else None
+
+
 def cut(points: pd.DataFrame, axes: Axes, shown: Sequence[str]) -> pd.DataFrame:
     """One usable point per network, policy and value of the shown axes.
 
     On a full grid the other axes are held at their middle values; otherwise the fastest point tried is taken.
     """
     ran = usable(points)
+    ran = ran.loc[(ran[list(shown)] != "").all(axis="columns")]
     if is_grid(points, axes):
         for axis, value in held_values(axes, shown).items():
             ran = ran.loc[ran[axis] == value]
@@ -180,12 +187,21 @@ def cut(points: pd.DataFrame, axes: Axes, shown: Sequence[str]) -> pd.DataFrame:
 
 
 def influence(points: pd.DataFrame, axes: Axes) -> dict[str, float]:
-    """Return by what factor mean latency differs between the worst and the best value of each axis."""
+    """Return by what factor mean latency differs between the worst and the best value of each axis.
+
+    Compared are points that differ in nothing but that axis; an axis along which there are none is left out.
+    """
     ran = usable(points)
     logs = np.log(ran["latency_s"])
-    relative = ran.assign(log=logs - logs.groupby([ran["network"], ran["policy"]]).transform("mean"))
-    ranges = {axis: relative.groupby(axis)["log"].mean() for axis in axes}
-    return {axis: float(np.exp(of.max() - of.min())) if len(of) else 1.0 for axis, of in ranges.items()}
+    factors = {}
+    for axis in axes:
+        case = ["network", "policy", *(other for other in axes if other != axis)]
+        alike = logs.groupby([ran[name] for name in case])
+        compared = ran.groupby(case)[axis].transform("nunique") > 1
+        relative = (logs - alike.transform("mean")).loc[compared].groupby(ran.loc[compared, axis]).mean()
+        if len(relative):
+            factors[axis] = float(np.exp(relative.max() - relative.min()))
+    return factors
 
 
 def trend(ratios: pd.DataFrame, axis: str, axes: Axes) -> tuple[float, float] | None:
@@ -195,6 +211,12 @@ def trend(ratios: pd.DataFrame, axis: str, axes: Axes) -> tuple[float, float] | 
     ends = ratios.assign(log=np.log(ratios["speedup"])).pivot_table(index=others, columns=axis, values="log")
     both = ends.reindex(columns=[first, last]).dropna()
     return (float(np.exp(both[first].mean())), float(np.exp(both[last].mean()))) if len(both) else None
+
+
+def figures(column: pd.Series) -> pd.Series:
+    """Return a column as floats; what is no number that can be drawn is missing."""
+    values = pd.to_numeric(column, errors="coerce").astype(float)
+    return values.where((values == 0) | values.abs().between(1 / _LARGEST, _LARGEST))
 
 
 def _text(value: object) -> str:

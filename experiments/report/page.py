@@ -13,6 +13,7 @@ from experiments.report.layout import Evaluation
 from experiments.report.sections import sections_of
 from experiments.report.study import Study
 from experiments.report.words import answer, count, setting
+from experiments.results import csv_text
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
@@ -52,11 +53,16 @@ def _facts(evaluation: Evaluation) -> list[str]:
     """Return the size of the study, for the line under the headline."""
     points = evaluation.points
     return [
-        count(len(points), "design point"),
-        count(points["network"].nunique(), "network"),
+        _tried(len(points), evaluation.study.planned),
+        count(points["model"].nunique(), "network"),
         count(points["policy"].nunique(), "policy"),
         *([count(len(evaluation.axes), "swept quantity")] if evaluation.axes else []),
     ]
+
+
+def _tried(number: int, planned: int) -> str:
+    points = count(max(number, planned), "design point")
+    return f"{number:,} of {points} so far" if planned > number else points
 
 
 def _machine(study: Study) -> list[tuple[str, list[tuple[str, str, tuple[str, ...]]]]]:
@@ -72,5 +78,5 @@ def _machine(study: Study) -> list[tuple[str, list[tuple[str, str, tuple[str, ..
 
 def _csv_link(study: Study) -> Markup:
     """All points as they came, as a link that carries its own data."""
-    encoded = b64encode(study.frame.to_csv(index=False, lineterminator="\n").encode()).decode("ascii")
+    encoded = b64encode(csv_text(study.frame).encode()).decode("ascii")
     return Markup(f"data:text/csv;charset=utf-8;base64,{encoded}")

@@ -1,6 +1,7 @@
 """Bars: speed-up and traffic of each policy, and what bound the points. From frames to SVG."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 import pandas as pd
 from markupsafe import Markup
@@ -150,10 +151,10 @@ def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_
 
 
 def _heights(frame: pd.DataFrame, columns: tuple[str, str, str]) -> Heights:
-    """Read height, lower and upper end of each bar from three columns."""
+    """Read height, lower and upper end of each bar from three columns; there is no bar without them."""
     keys = zip(texts(frame, "network"), texts(frame, "policy"), strict=True)
     ends = zip(*(numbers(frame, name) for name in columns), strict=True)
-    return {key: (height, low, high) for key, (height, low, high) in zip(keys, ends, strict=True)}
+    return {key: (height, low, high) for key, (height, low, high) in zip(keys, ends, strict=True) if isfinite(height)}
 
 
 def _grouped_bars(

@@ -11,13 +11,13 @@ from experiments.report.frames import (
     best_points,
     bound_by,
     cut,
-    held_values,
+    figures,
     influence,
-    is_grid,
     means,
     names_in,
     pareto_front,
     ratio_summary,
+    shared_values,
     speedups,
     usable,
 )
@@ -34,9 +34,11 @@ from experiments.report.tables import (
     table_of,
     winner_heats,
 )
-from experiments.report.words import count, meaning
+from experiments.report.words import count, meaning, percent
 
 EVERYWHERE = "all networks"
+_LONGEST_LAYERS = 12
+"""That are shown at once."""
 
 
 def sections_of(evaluation: Evaluation) -> list[Section]:
@@ -49,6 +51,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         Section("traffic", "Traffic", tuple(_traffic(evaluation)) if ran else ()),
         Section("utilisation", "Utilisation", tuple(_utilisation(evaluation)) if ran else ()),
         Section("bounds", "What the points were bound by", tuple(_bounds(evaluation)) if ran else ()),
+        Section("layers", "Layer by layer", tuple(_layers(evaluation.study.layers))),
         Section("tradeoffs", "Trade-offs", tuple(_trade_offs(evaluation)) if ran else ()),
         Section("timeline", "Timeline", tuple(_timelines(evaluation.study.timelines))),
     ]
@@ -90,11 +93,12 @@ def _curves(evaluation: Evaluation) -> Iterator[Figure]:
         line = cut(evaluation.points, evaluation.axes, [axis])
         if line.empty:
             continue
+        joined = shared_values(line, evaluation.axes, [axis]) is not None
         wide = line.pivot_table(index=["network", "policy"], columns=axis, values="latency_s", sort=False)
         wide = wide.reindex(columns=list(values)).reset_index()
         yield Figure(
-            f"Latency over {axis}. {_held(evaluation, [axis])}",
-            svg=latency_curves(line, axis, values, evaluation.looks, f"curve{number}"),
+            f"Latency over {axis}. {_held(line, evaluation, [axis])}",
+            svg=latency_curves(line, axis, values, evaluation.looks, f"curve{number}", joined=joined),
             numbers=table_of(wide, quantity_formats(wide, values, "s")),
         )
 
@@ -103,9 +107,11 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
     """Show the fastest policy over the two axes that move latency most."""
     axes = evaluation.axes
     factors = influence(evaluation.points, axes)
-    chosen = sorted(axes, key=lambda axis: -factors[axis])[:2]
+    chosen = sorted(axes, key=lambda axis: -factors.get(axis, 0))[:2]
     for down, across in combinations([axis for axis in axes if axis in chosen], 2):
         plane = cut(evaluation.points, axes, [down, across])
+        if plane.empty:
+            continue
         heats = winner_heats(plane, (down, across), evaluation.baseline, axes, evaluation.looks)
         several = len(evaluation.looks) > 1
         told = (
@@ -113,9 +119,9 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
             if several
             else "Latency; stronger tint, shorter time."
         )
-        most = " These two quantities move latency most." if len(axes) > len(chosen) else ""
+        most = " These two quantities move latency most." if len(factors) == len(axes) > len(chosen) else ""
         yield Figure(
-            f"{told}{most} {_held(evaluation, [down, across])}",
+            f"{told}{most} {_held(plane, evaluation, [down, across])}",
             tables=tuple(heats),
             legend=evaluation.looks if several else None,
         )
@@ -154,6 +160,10 @@ def _utilisation(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _bounds(evaluation: Evaluation) -> Iterator[Figure]:
+    waits = means(evaluation.points, "critical.")
+    if waits.shape[1] > len(("network", "policy")):
+        caption = f"What the critical path waited for: share of the latency{_mean(evaluation)}."
+        yield Figure(caption, tables=(share_heat(waits, ["network", "policy"]),))
     grouped = ["policy", "network", *evaluation.axes]
     counts = [(f"by {name}", bound_by(evaluation.points, name)) for name in grouped]
     counts = [
@@ -173,6 +183,31 @@ def _bounds(evaluation: Evaluation) -> Iterator[Figure]:
             "The bottleneck of each point: numbers of points, and their share.",
             svg=bound_bars(counts, looks_for(kinds), "bounds"),
             numbers=table_of(told[["group", "value", *kinds]], count_formats(kinds)),
+        )
+
+
+def _layers(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figure]:
+    """Show where the time of a point goes: its longest layers, and all of them in order."""
+    for title, layers in points:
+        memories = [str(name) for name in layers if str(name).startswith("traffic_bytes.")]
+        table = layers.assign(**{name: figures(layers[name]) for name in ("runs", "critical_s", *memories)})
+        memories = [name for name in memories if table[name].notna().any()]
+        table = table.assign(share=table["critical_s"] / table["critical_s"].sum())
+        named = {name: name.removeprefix("traffic_bytes.") for name in memories}
+        table = table[["layer", "runs", "critical_s", "share", "limited_by", *memories]].rename(
+            columns={**named, "critical_s": "critical time", "limited_by": "limited by"}
+        )
+        formats = {
+            **count_formats(["runs"]), **quantity_formats(table, ["critical time"], "s"),
+            "share": ("share", percent), **quantity_formats(table, named.values(), "B"),
+        }  # fmt: skip
+        longest = table.sort_values("critical time", ascending=False, kind="stable").head(_LONGEST_LAYERS)
+        some = "the layers that take most of the critical path" if len(longest) < len(table) else "its layers"
+        yield Figure(
+            f"{title}: {some}. A layer's critical time is that in which something of it was on the critical path; all"
+            " of them make the latency. What it moves at each memory, and what it is limited by.",
+            tables=(table_of(longest, formats),),
+            numbers=table_of(table, formats),
         )
 
 
@@ -216,17 +251,17 @@ def _timelines(timelines: Sequence[Timeline]) -> Iterator[Figure]:
         )
 
 
-def _held(evaluation: Evaluation, shown: Sequence[str]) -> str:
-    """Say in a caption what became of the axes that are not shown."""
-    held = held_values(evaluation.axes, shown)
-    if not held:
-        return ""
-    if not is_grid(evaluation.points, evaluation.axes):
-        return "The search was no full grid: shown is the fastest point tried with each value."
-    return "Held: " + ", ".join(f"{axis} = {value}" for axis, value in held.items()) + "."
+def _held(rows: pd.DataFrame, evaluation: Evaluation, shown: Sequence[str]) -> str:
+    """Say in a caption what the axes that are not shown are in these rows."""
+    held = shared_values(rows, evaluation.axes, shown)
+    if held is None:
+        return "The rest is not held: shown is the fastest point tried with each value, whatever else it has."
+    return "Held: " + ", ".join(f"{axis} = {value}" for axis, value in held.items()) + "." if held else ""
 
 
 def _mean(evaluation: Evaluation) -> str:
     """Say in a caption how points became one figure for each network and policy."""
-    several = usable(evaluation.points).duplicated(["network", "policy"]).any()
-    return ", mean over the sweep" if several else ""
+    ran = usable(evaluation.points)
+    if not ran.duplicated(["network", "policy"]).any():
+        return ""
+    return ", mean over the sweep" if len(ran) == len(evaluation.points) else ", mean over the points that ran"

@@ -45,3 +45,9 @@ class Study:
     timelines: tuple[Timeline, ...]
     """Runs of one telling point under different policies, drawn on one scale of time. May be empty."""
     provenance: Mapping[str, str]
+    planned: int = 0
+    """Points that the run was to compute: more than there are if it has not ended."""
+    remarks: tuple[str, ...] = ()
+    """What could not be read of what the report is made from."""
+    layers: tuple[tuple[str, pd.DataFrame], ...] = ()
+    """What to call a point, and its layers with what each took: the fastest of each network."""

@@ -38,6 +38,7 @@ _MEANINGS = {
     "area_mm2": ("area", "mm²"),
     "throughput_per_s": ("throughput", "1/s"),
 }
+_LONGEST_REASON = 300
 _MOST_NAMED = 3
 """As many swept quantities are named in a sentence."""
 _PLAIN_MAGNITUDES = range(-6, 10)
@@ -111,7 +112,8 @@ def answer(points: pd.DataFrame, axes: Axes) -> list[str]:
         if points.empty:
             return ["No point was run: there is nothing to compare."]
         return [
-            f"{count(len(points), 'design point')} tried, none with a figure: there is nothing to compare."
+            f"{count(len(points), 'design point')} tried, none with a figure: there is nothing to compare.",
+            _commonest_reason(points),
         ]
     baseline, *others = policies_in(points)
     ratios = speedups(points, baseline, axes)
@@ -176,10 +178,10 @@ def _latencies(ran: pd.DataFrame, axes: Axes) -> list[str]:
 def _sensitivity(points: pd.DataFrame, axes: Axes) -> list[str]:
     factors = sorted(influence(points, axes).items(), key=lambda item: -item[1])
     named = [f"{axis} ({times(factor)})" for axis, factor in factors if factor > _NOTEWORTHY][:_MOST_NAMED]
-    if not axes:
+    if not factors:
         return []
     if not named:
-        return [f"Latency hardly depends on {enumeration(list(axes))}."]
+        return [f"Latency hardly depends on {enumeration([axis for axis in axes if axis in dict(factors)])}."]
     rest = f", then {enumeration(named[1:])}" if named[1:] else ""
     return [f"Mean latency changes most with {named[0]}{rest}."]
 
@@ -201,6 +203,14 @@ def _failures(points: pd.DataFrame) -> list[str]:
         return []
     verb = "is" if missing == 1 else "are"
     return [f"{missing:,} of {count(len(points), 'point')} gave no figures and {verb} left out."]
+
+
+def _commonest_reason(points: pd.DataFrame) -> str:
+    reasons = [reason or "no latency" for reason in texts(points, "error")]
+    commonest = max(dict.fromkeys(reasons), key=reasons.count)
+    shown = commonest if len(commonest) <= _LONGEST_REASON else f"{commonest[:_LONGEST_REASON]}..."
+    how_often = "" if len(set(reasons)) == 1 else f" ({reasons.count(commonest):,} of {len(points):,})"
+    return f"{'The' if not how_often else 'The commonest'} reason{how_often}: {shown}"
 
 
 def _place(row: pd.Series, axes: Axes) -> str:

@@ -41,6 +41,7 @@ CLUSTERED_DSA = MachineKind(
     known=KnownTilings,
     costs=_costs,
     schedule=kernel_by_kernel,
+    schedule_type=Schedule,
     lower=_lower,
     machine=dsa_machine,
     energy=dsa_energy,

@@ -22,8 +22,8 @@ from workloads import zoo_entry, zoo_names
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
     "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j", "kernels",
-    "traffic_bytes", "utilisation", "peak_occupancy_bytes", "tensor_scopes", "bottleneck", "simulated_events",
-    "wall_s",
+    "traffic_bytes", "utilisation", "peak_occupancy_bytes", "tensor_scopes", "bottleneck", "critical",
+    "parts", "parts_at_work", "padded", "simulated_events", "wall_s", "layers",
 ]  # fmt: skip
 FUSE_KEYS = {
     "model", "policy", "operators", "kernels", "intermediate_bytes_before", "intermediate_bytes_after",
@@ -54,6 +54,15 @@ class TestCatalogue:
 
         assert [entry["name"] for entry in listed] == list(zoo_names())
         assert all(entry["operators"] > 0 and entry["gflop"] > 0 for entry in listed)
+
+    def test_a_pipe_gets_whole_names_and_lines(self, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "40")
+        lines = terminal.out("models").splitlines()
+
+        for name in zoo_names():
+            assert any(f" {name} " in line for line in lines), name
+        kernels = terminal.out("fuse", "bert-tiny", "--policy", "unfused").splitlines()
+        assert any("layer_norm_4" in line and line.count("layer_norm_4") == 2 for line in kernels)
 
     def test_one_model(self, terminal: Terminal) -> None:
         found = terminal.json("models", "bert-tiny")
@@ -197,15 +206,13 @@ class TestRunAndReport:
         assert terminal.out("report", str(folder)).strip() == str(page), "the path on one line, however long"
         assert without_clock(page.read_text()) == before
         assert csv.read_text() == table
-        assert terminal.json("report", str(folder)) == {"report": str(page)}
+        assert terminal.json("report", str(folder)) == {
+            "report": str(page), "points": 4, "planned": 4, "remarks": [],
+        }  # fmt: skip
 
     def test_report_of_a_folder_that_is_none(self, terminal: Terminal, tmp_path: Path) -> None:
-        assert "is not the folder of a finished run" in terminal.refused("report", str(tmp_path))
-
-    def test_report_of_damaged_notes(self, terminal: Terminal, tmp_path: Path) -> None:
-        for name in ("experiment.json", "timelines.json"):
-            (tmp_path / name).write_text("[]")
-        assert "damaged" in terminal.refused("report", str(tmp_path))
+        message = terminal.refused("report", str(tmp_path))
+        assert f"{tmp_path}: has no results.sqlite; run an experiment with --out {tmp_path} first" in message
 
     def test_a_file_in_place_of_the_folder(self, terminal: Terminal, tmp_path: Path) -> None:
         (tmp_path / "study.yaml").write_text(STUDY)
@@ -236,7 +243,12 @@ class TestMistakes:
             ([*TINY, "--set", "cluster=2"], ["cluster", "did you mean clusters?"]),
             ([*TINY, "--set", "local_buffer.capacity=512"], ["local_buffer.capacity", "no unit"]),
             ([*TINY, "--option", "foo=1"], ["fixed-pattern", "foo"]),
-            ([*TINY, "--trace", "/nowhere/at/all.json"], ["/nowhere/at/all.json"]),
+            ([*TINY, "--trace", "/nowhere/at/all.json"], ["--trace has /nowhere/at/all.json", "no folder /nowhere/at"]),
+            (["simulate", "resnet51", *TINY[2:], "--trace", "/nowhere/all.json"], ["no folder /nowhere"]),
+            ([*TINY, "--schedule-out", "folder"], ["--schedule-out has folder, which is a folder"]),
+            (["models", "bert-tiny", "--picture", "no/where.svg"], ["--picture has no/where.svg"]),
+            ([*TINY[:-1], "graphturbo", "--option", "order=zz"], ["option order: has 'zz'; needs 'best'"]),
+            ([*TINY, "--set", "tuning.most_tiles=few"], ["tuning.most_tiles: has 'few'; needs a whole number"]),
             ([*TINY[:-1], "graphturb"], ["'graphturb'", "nearest: graphturbo"]),
             ([*TINY[:-1], "nothere.py"], ["nothere.py", "not there"]),
             (["simulate", "resnet51", *TINY[2:]], ["'resnet51'", "nearest: resnet50"]),
@@ -244,7 +256,9 @@ class TestMistakes:
             (["simulate", "empty.onnx", *TINY[2:]], ["empty.onnx"]),
             (["simulate", "page.onnx", *TINY[2:]], ["page.onnx", "not an ONNX model"]),
             (["simulate", "folder.onnx", *TINY[2:]], ["folder.onnx", "is not a file"]),
-            (["simulate", "folder", *TINY[2:]], ["'folder'", ".onnx"]),
+            (["simulate", "folder", *TINY[2:]], ["folder: is a folder", ".onnx"]),
+            (["simulate", "notes.txt", *TINY[2:]], ["notes.txt: is no .onnx file"]),
+            (["simulate", "resnet50.onnx", *TINY[2:]], ["no such file", "is resnet50, without .onnx"]),
             (["simulate", "dcgan", *TINY[2:], "--sequence", "8"], ["dcgan", "sequence"]),
             (["simulate", "bert-tiny", "--hardware", "stcp92", "--policy", "unfused"], ["did you mean stcp920?"]),
             (["simulate", "bert-tiny", "--hardware", "no.yaml", "--policy", "unfused"], ["no.yaml: no such file"]),
@@ -265,6 +279,7 @@ class TestMistakes:
         Path("page.onnx").write_text("<!DOCTYPE html><html><body>404</body></html>")
         Path("folder.onnx").mkdir()
         Path("folder").mkdir()
+        Path("notes.txt").touch()
 
         message = terminal.refused(*argv)
         assert all(text in message for text in texts), message
@@ -287,6 +302,25 @@ class TestMistakes:
         for command in (["simulate", "bert-tiny", "--hardware", "stcp920"], ["fuse", "bert-tiny"]):
             message = terminal.refused(*command, "--policy", str(tmp_path / "broken.py"))
             assert "policy broken fails: AttributeError" in message
+            assert f"{tmp_path / 'broken.py'}, line 9, in plan)" in message
+
+    def test_have_a_traceback_when_asked(self, terminal: Terminal, tmp_path: Path) -> None:
+        (tmp_path / "broken.py").write_text("{}['mine']\n")
+        argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", str(tmp_path / "broken.py")]
+        program = "from experiments.cli import entry_point; entry_point()"
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        for verbose in (["-v", *argv], [*argv, "-v"]):
+            done = subprocess.run(
+                [sys.executable, "-c", program, *verbose], env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 2
+            assert "Traceback" in done.stderr
+            assert 'KeyError: \'mine\'' in done.stderr
+
+    def test_do_not_act_on_the_terminal(self, terminal: Terminal, tmp_path: Path) -> None:
+        message = terminal.refused("simulate", "\x1b[31m.onnx", *TINY[2:])
+        assert "\x1b" not in message
+        assert "\\x1b[31m.onnx" in message
 
 
 @pytest.mark.parametrize("argv", [["--version"], ["--help"], ["simulate", "--help"], ["run", "--help"]])

@@ -60,6 +60,24 @@ class TestOddStudies:
         assert page.rstrip().endswith("</html>")
         assert not re.search(r"\bnan\b|\bNone\b", Reader(page).text.partition("Does it pay?")[2])
 
+    @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e308, -1e308, 5e-324, "none", True])
+    def test_no_figure_that_cannot_be_drawn_is(self, value: object) -> None:
+        figures = ("energy_j", "area_mm2", "traffic_bytes.ddr", "utilisation.matrix", "tensor_scopes.ddr", "kernels")
+        rows = two_by_two()
+        first = [rows[0] | dict.fromkeys([*figures, "latency_s"], value), *rows[1:]]
+        every = [row | dict.fromkeys(figures, value) for row in rows]
+
+        for several in (first, every):
+            drawn = render_report(study(several)).partition("<main>")[2].partition("All points and provenance")[0]
+            assert not re.search(r"\b(nan|inf)\b|e[+-]?[0-9]{3}", Reader(drawn).text, flags=re.IGNORECASE)
+
+    def test_a_memory_that_one_of_two_machines_lacks_has_no_bar(self) -> None:
+        rows = [point("unfused", 0.002), point("fixed-pattern", 0.001)]
+        there, lacking = rows[0] | {"hardware": "b", "dtype": "int8"}, rows[1] | {"hardware": "b", "dtype": "int8"}
+        without = [row | {"traffic_bytes.local_buffer": np.nan} for row in (there, lacking)]
+
+        assert render_report(study([*without, *rows], {})).rstrip().endswith("</html>")
+
     @pytest.mark.parametrize(
         "timeline",
         [

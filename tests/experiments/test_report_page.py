@@ -5,13 +5,14 @@ import re
 import subprocess
 import sys
 from base64 import b64decode
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
 from experiments.report import Span, Study, Timeline, render_report
-from tests.experiments.studies import BUFFERS, Reader, drawn_study, failure, point, study, two_by_two
+from tests.experiments.studies import BUFFERS, Reader, drawn_study, failure, grid, point, study, two_by_two
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -122,6 +123,42 @@ class TestPage:
         page = render_report(study([*two_by_two(), failure("astitch", "a slice needs 393216 bytes")]))
 
         assert "a slice needs 393216 bytes" in page
+
+    def test_one_network_is_one_even_if_a_point_failed_before_its_sizes_were_known(self) -> None:
+        rows = [point("graphturbo", 0.1), failure("unfused", "x", batch=None, dtype=None)]
+        seen = Reader(render_report(study(rows, {})))
+
+        assert "1 network " in seen.text
+        assert "resnet50 (" not in seen.text
+
+    def test_one_network_with_two_batches_is_one(self) -> None:
+        page = render_report(study([point("graphturbo", 0.1, batch=1), point("graphturbo", 0.2, batch=8)], {}))
+
+        assert "1 network " in Reader(page).text
+
+    def test_a_report_of_failures_says_what_failed_and_why(self) -> None:
+        rows = [failure("unfused", "too large"), failure("fixed-pattern", "too large"), failure("ago", "too slow")]
+        text = " ".join(Reader(render_report(study(rows, {}))).text.split())
+
+        assert "3 design points tried, none with a figure" in text
+        assert "The commonest reason (2 of 3): too large" in text
+        assert re.search("ago.{1,5}too slow", text)
+
+    def test_a_run_that_has_not_ended_says_how_far_it_is(self) -> None:
+        page = render_report(replace(study(two_by_two()), planned=9))
+
+        assert "4 of 9 design points so far" in Reader(page).text
+
+    def test_points_that_differ_in_more_than_the_axis_are_not_joined(self) -> None:
+        swept = {"clusters": ("2", "4"), "clock": ("1 GHz", "2 GHz", "3 GHz")}
+        whole = grid(["net"], ["graphturbo"], swept)
+        pages = {count: render_report(study(whole[:count], swept)) for count in (6, 5)}
+        said = {n: page.partition('<section id="sweep">')[2].partition("</section>")[0] for n, page in pages.items()}
+
+        assert "Held: clock = 2 GHz." in said[6]
+        assert "Held" not in said[5]
+        assert "The rest is not held" in said[5]
+        assert len(re.findall("stroke-width: 2[;\"]", said[6])) > len(re.findall("stroke-width: 2[;\"]", said[5]))
 
     def test_the_same_study_gives_the_same_page_in_another_process(self) -> None:
         program = (

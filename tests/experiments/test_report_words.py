@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from experiments.report.frames import prepared
+from experiments.report.frames import influence, prepared
 from experiments.report.words import TIMES, answer, quantity, significant
 from tests.experiments.studies import BUFFERS, failure, point, two_by_two
 
@@ -35,6 +35,21 @@ class TestWords:
         points = prepared(pd.DataFrame([*two_by_two(), failure("astitch", "too large")]), BUFFERS)
 
         assert answer(points, BUFFERS)[-1] == "1 of 5 points gave no figures and is left out."
+
+    def test_one_valid_point_says_nothing_about_what_was_swept(self) -> None:
+        rows = [
+            point("unfused", 1.0, **{"local_buffer.capacity": "1 MiB"}),
+            failure("unfused", "too large", **{"local_buffer.capacity": "64 KiB"}),
+        ]
+
+        assert not [text for text in answer(prepared(pd.DataFrame(rows), BUFFERS), BUFFERS) if "depends" in text]
+
+    def test_points_that_differ_in_two_quantities_say_nothing_about_either(self) -> None:
+        axes = {"clusters": ("1", "2"), "clock": ("1 GHz", "2 GHz")}
+        rows = [point("a", 1.0, clusters="1", clock="1 GHz"), point("a", 4.0, clusters="2", clock="2 GHz")]
+
+        assert not [text for text in answer(prepared(pd.DataFrame(rows), axes), axes) if "latency" in text]
+        assert influence(prepared(pd.DataFrame(rows), axes), axes) == {}
 
     @pytest.mark.parametrize(
         ("value", "text"),

@@ -17,14 +17,15 @@ import pandas as pd
 import pytest
 
 from experiments.cli import main
-from experiments.engines import EngineError, Row, open_engine
+from experiments.engines import Row, open_engine
 from experiments.grid import read_experiment
 from experiments.points import DesignPoint, RunRecord, Workload
 from experiments.results import read_results, write_csv
-from experiments.run import Runner, row_of, run_points
+from experiments.run import Runner, computed, run_points
 from experiments.store import ALWAYS, ResultStore, StoreError
 from hw_models import load_hardware, with_values
 from scheduler import make_policy
+from tests.experiments.dangers import tiny
 
 STUDY = """# Does a larger buffer help?
 workloads: [{model: bert-tiny, batch: 4}]
@@ -66,11 +67,6 @@ class Faulty(Unfused):
 """
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 COMMAND = [sys.executable, "-c", "from experiments.cli import entry_point; entry_point()"]
-
-
-def tiny(clusters: int = 4, policy: str = "unfused") -> DesignPoint:
-    machine = with_values(load_hardware("stcp920"), {"clusters": clusters})
-    return DesignPoint(Workload("bert-tiny", 4), machine, make_policy(policy), {"clusters": str(clusters)})
 
 
 def table(folder: Path) -> pd.DataFrame:
@@ -154,7 +150,7 @@ def test_rows_are_on_disk_as_they_come(tmp_path: Path) -> None:
     assert counts == [1, 2, 3]
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "slow.py").write_text(SLOW_POLICY)
     study = tmp_path / "study.yaml"
     clusters = list(range(1, 10))
@@ -172,6 +168,10 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     until(lambda: not any(map(is_alive, children)), 10)
     kept = table(killed)
     assert 3 <= len(kept) < len(clusters)
+
+    assert main(["report", str(killed)]) == 0
+    assert f"{len(kept)} of {len(clusters)} design points are there" in capsys.readouterr().out
+    assert not list(killed.glob(".*.part"))
 
     (tmp_path / "hurry").touch()
     made = tmp_path / "made.txt"
@@ -233,13 +233,15 @@ def test_a_policy_from_a_file_that_raises_fails_its_own_points_only(tmp_path: Pa
         "workloads: [{model: bert-tiny, batch: 4}]\npolicies: [faulty.py, {faulty.py: {worst: 9}}]\n"
         "hardware: {base: stcp920, sweep: {clusters: [2, 3]}}\n"
     )
-    assert main(["run", str(study), "--out", str(tmp_path / "out"), "--workers", "2"]) == 0
+    assert main(["run", str(study), "--out", str(tmp_path / "out"), "--workers", "2"]) == 1
 
     rows = table(tmp_path / "out")
     errors = {(row["policy"], row["clusters"]): row["error"] for row in rows.to_dict("records")}
     assert set(rows["policy"]) == {"faulty", "faulty(worst=9)"}
     assert [place for place, error in errors.items() if isinstance(error, str)] == [("faulty", "3")]
-    assert errors["faulty", "3"] == "policy faulty fails: IndexError: no such thing"
+    assert errors["faulty", "3"] == (
+        f"policy faulty fails: IndexError: no such thing ({tmp_path / 'faulty.py'}, line 12, in plan)"
+    )
 
 
 def test_policies_of_two_files_with_one_name_are_kept_apart(tmp_path: Path) -> None:
@@ -266,14 +268,15 @@ def test_another_process_with_another_hash_seed_gives_the_same_keys_and_figures(
     program = """
 import json, sys
 from experiments import DesignPoint, Workload, load_hardware
-from experiments.run import row_of
+from experiments.run import computed
 from scheduler import make_policy
+from tests.experiments.dangers import tiny
 
 points = [
     DesignPoint(Workload("bert-tiny", 4), load_hardware("stcp920"), make_policy(policy))
     for policy in ("fixed-pattern", "graphturbo")
 ]
-json.dump([{"key": point.key, **row_of(point), "wall_s": 0} for point in points], sys.stdout)
+json.dump([{"key": point.key, **computed(point).row, "wall_s": 0} for point in points], sys.stdout)
 """
     first, second = (
         subprocess.run(
@@ -313,7 +316,7 @@ def test_a_swept_sequence_is_a_column_and_no_part_of_the_name(tmp_path: Path) ->
         "workloads: [{model: bert-tiny, batch: 4, sequence: [32, 64]}]\nhardware: stcp920\npolicies: [unfused]\n"
     )
     experiment, grid = read_experiment(tmp_path / "study.yaml")
-    rows = [row_of(point) for point in grid.chosen(experiment.search)]
+    rows = [computed(point).row for point in grid.chosen(experiment.search)]
 
     assert [(row["model"], row["sequence"], row["batch"]) for row in rows] == [
         ("bert-tiny", "32", 4),
@@ -354,18 +357,87 @@ def test_rows_come_back_as_they_were_stored(tmp_path: Path) -> None:
     assert {name: back[name] for name in row} == row
 
 
-def test_a_worker_that_dies_is_a_message(tmp_path: Path) -> None:
-    with open_engine(2) as engine, pytest.raises(EngineError, match="a worker process died"):
-        list(engine.rows(_dies, [tiny(1), tiny(2)]))
-
-
-def _dies(point: DesignPoint) -> Row:
-    os._exit(1)
-
-
 def test_the_runner_gives_rows_in_the_order_of_the_points(tmp_path: Path) -> None:
     points = [tiny(2), tiny(1), tiny(2)]
     with open_engine(1) as engine, ResultStore(tmp_path) as store:
         rows = Runner(store, engine).rows(points)
 
     assert [row["clusters"] for row in rows] == ["2", "1", "2"]
+
+
+HAZARD = """
+import os, pathlib
+from dataclasses import dataclass
+from scheduler.policies.unfused import Unfused
+
+@dataclass(frozen=True)
+class Hazard(Unfused):
+    name: str = "hazard"
+
+    def plan(self, graph, costs):
+        with pathlib.Path(__file__).with_name("tried.txt").open("a") as file:
+            file.write(f"{costs.view.spec.clusters}\\n")
+        if costs.view.spec.clusters == 2 and not pathlib.Path(__file__).with_name("safe").exists():
+            os._exit(5)
+        return super().plan(graph, costs)
+"""
+
+
+def test_a_point_that_ends_its_process_is_recorded_and_tried_again_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "hazard.py").write_text(HAZARD)
+    study, tried = tmp_path / "study.yaml", tmp_path / "tried.txt"
+    study.write_text(
+        "workloads: [{model: bert-tiny, batch: 4}]\npolicies: [hazard.py]\n"
+        "hardware: {base: stcp920, sweep: {clusters: [1, 2, 4]}}\n"
+    )
+    command = ["run", str(study), "--out", str(tmp_path / "out"), "--workers", "1"]
+
+    assert main(command) == 1
+    errors = table(tmp_path / "out").set_index("clusters")["error"]
+    assert errors["2"] == "its process ended by itself, with exit code 5"
+    assert errors[["1", "4"]].isna().all()
+
+    tried.unlink()
+    (tmp_path / "safe").touch()
+    assert main(command) == 1
+    assert "2" not in (tried.read_text().split() if tried.exists() else [])
+
+    assert main([*command, "--retry-failed"]) == 0
+    rows = table(tmp_path / "out")
+    assert len(rows) == 3
+    assert rows["error"].isna().all()
+
+
+def test_tracebacks_of_points_are_shown_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "faulty.py").write_text(FAULTY_POLICY)
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        "workloads: [{model: bert-tiny, batch: 4}]\npolicies: [faulty.py]\n"
+        "hardware: {base: stcp920, set: {clusters: 3}}\n"
+    )
+    command = [*COMMAND, "run", str(study), "--retry-failed", "--out", str(tmp_path / "out")]
+    said = [
+        subprocess.run([*command, *flags], env=ENVIRONMENT, capture_output=True, text=True, check=False).stderr
+        for flags in ([], ["-v"])
+    ]
+
+    assert "Traceback" not in said[0]
+    assert "Traceback" in said[1]
+    assert 'raise IndexError("no such thing")' in said[1]
+
+
+def test_limits_make_failed_rows(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW_POLICY.replace("0.2", "60"))
+    study = tmp_path / "study.yaml"
+    study.write_text("workloads: [{model: bert-tiny, batch: 4}]\npolicies: [slow.py, unfused]\nhardware: stcp920\n")
+
+    assert main(["run", str(study), "--out", str(tmp_path / "out"), "--workers", "1", "--point-timeout", "3 s"]) == 1
+    errors = table(tmp_path / "out").set_index("policy")["error"]
+    assert errors["slow"].startswith("took longer than 3 s")
+    assert pd.isna(errors["unfused"])
+
+    (tmp_path / "slow.py").write_text(SLOW_POLICY.replace("time.sleep(0.2)", "bytearray(2**29)"))
+    assert main(["run", str(study), "--out", str(tmp_path / "small"), "--point-memory", "128 MiB"]) == 1
+    errors = table(tmp_path / "small").set_index("policy")["error"]
+    assert errors["slow"].startswith("needs more than 128 MiB of memory")
+    assert pd.isna(errors["unfused"])

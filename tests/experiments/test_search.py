@@ -12,10 +12,12 @@ import pytest
 from experiments.cli import main
 from experiments.engines import EngineError, Row, open_engine
 from experiments.grid import Grid, read_experiment
+from experiments.limits import Limits
 from experiments.points import DesignPoint
 from experiments.report.frames import pareto_front
-from experiments.run import row_of, run_points
+from experiments.run import Computed, computed
 from experiments.search import costs, nsga2
+from tests.experiments.dangers import EVERY_DANGER, check_every_danger, dangerous
 
 STUDY = """
 workloads: [{model: bert-tiny, batch: 4}]
@@ -150,7 +152,7 @@ def test_the_front_of_a_simulated_grid_is_found(tmp_path: Path) -> None:
     path = study(tmp_path, 14)
     experiment, grid = read_experiment(path)
     everything = [grid.point(number) for number in range(grid.size)]
-    rows = pd.DataFrame([row_of(point) for point in everything])
+    rows = pd.DataFrame([computed(point).row for point in everything])
     best = {p.key for p, marked in zip(everything, pareto_front(rows, experiment.objectives), strict=True) if marked}
 
     assert main(["run", str(path), "--out", str(tmp_path / "out"), "--workers", "1"]) == 0
@@ -158,7 +160,7 @@ def test_the_front_of_a_simulated_grid_is_found(tmp_path: Path) -> None:
     assert len(written) == 14
     places = ["clusters", "ddr.bandwidth", "policy"]
     evaluated = {tuple(map(str, row)) for row in written[places].to_numpy()}
-    wanted = {tuple(str(row_of(p)[place]) for place in places) for p in everything if p.key in best}
+    wanted = {tuple(str(computed(p).row[place]) for place in places) for p in everything if p.key in best}
     assert wanted <= evaluated
 
 
@@ -216,12 +218,22 @@ class TestDask:
             distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
             open_engine(scheduler=cluster.scheduler_address) as engine,
         ):
-            rows = {point.key: row for point, row in engine.rows(row_of, points)}
+            found = {point.key: result for point, result in engine.results(computed, points)}
 
-        run_points(points, tmp_path / "here", 1)
+        rows = {key: result.row for key, result in found.items() if isinstance(result, Computed)}
         assert {key: {**row, "wall_s": 0} for key, row in rows.items()} == {
-            point.key: {**row_of(point), "wall_s": 0} for point in points
+            point.key: {**computed(point).row, "wall_s": 0} for point in points
         }
+
+    def test_a_point_that_ends_its_process_is_a_failure_and_the_cluster_goes_on(self, tmp_path: Path) -> None:
+        distributed = pytest.importorskip("dask.distributed")
+        with (
+            distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+            open_engine(scheduler=cluster.scheduler_address, limits=Limits(2.0, 2**28)) as engine,
+        ):
+            found = {point.swept["clusters"]: result for point, result in engine.results(dangerous, EVERY_DANGER)}
+
+        check_every_danger(found)
 
     def test_no_scheduler_there_is_a_message(self) -> None:
         pytest.importorskip("dask.distributed")

@@ -72,8 +72,10 @@ def test_a_policy_without_options_says_so() -> None:
 
 
 def test_a_value_that_an_option_does_not_take_is_refused() -> None:
-    with pytest.raises(ScheduleError, match=r"policy graphturbo: option order: .*'dfs', 'bfs', 'heaviest' or 'exact'"):
+    with pytest.raises(ScheduleError, match="has 'random'; needs 'best', 'dfs', 'bfs', 'heaviest' or 'exact'"):
         make_policy("graphturbo", {"order": "random"})
+    with pytest.raises(ScheduleError, match="option batches_per_cluster: has 'all'; needs a whole number or 'best';"):
+        make_policy("graphturbo", {"batches_per_cluster": "all"})
 
 
 def test_a_label_names_the_options_that_differ_from_their_defaults() -> None:
@@ -106,13 +108,25 @@ def test_a_file_has_to_define_one_policy(tmp_path: Path, text: str, count: int) 
 
 
 def test_a_file_that_fails_says_how(tmp_path: Path) -> None:
-    with pytest.raises(ScheduleError, match=r"mine\.py' fails: ZeroDivisionError: division by zero"):
-        make_policy(own_file(tmp_path, "1 / 0\n"))
+    where = r"\(.*mine\.py, line 2, in <module>\)"
+    with pytest.raises(ScheduleError, match=rf"mine\.py' fails: ZeroDivisionError: division by zero {where}"):
+        make_policy(own_file(tmp_path, "x = 0\n1 / x\n"))
 
 
 def test_a_file_with_a_syntax_error_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ScheduleError, match=r"mine\.py' fails: SyntaxError"):
+    with pytest.raises(ScheduleError, match=r"mine\.py' fails: SyntaxError: .*\(.*mine\.py, line 1\)"):
         make_policy(own_file(tmp_path, "def\n"))
+
+
+def test_a_class_without_fields_is_told_what_it_needs(tmp_path: Path) -> None:
+    with pytest.raises(ScheduleError, match=r"class Mine is no dataclass; needs @dataclass\(frozen=True\)"):
+        make_policy(own_file(tmp_path, "class Mine:\n    name = 'mine'\n    def plan(self, graph, costs): ...\n"))
+
+
+def test_a_policy_that_fails_while_it_is_made_says_where(tmp_path: Path) -> None:
+    text = OWN_POLICY + "\n    def __post_init__(self) -> None:\n        {}['width']\n"
+    with pytest.raises(ScheduleError, match=r"made: KeyError: 'width' \(.*mine\.py, line \d+, in __post_init__"):
+        make_policy(own_file(tmp_path, text))
 
 
 class TestInstalledPackages:

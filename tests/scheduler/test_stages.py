@@ -129,18 +129,48 @@ class TestAPolicyIsRefused:
             def plan(self, graph: Graph, costs: KernelCosts) -> Any:
                 return [(0, 1), (2,)]
 
-        assert refusal(Listing()) == "policy one-kernel: plan returns list; needs a FusionPlan"
+        assert refusal(Listing()) == (
+            "policy one-kernel: plan returns a list; needs a FusionPlan, such as fusion.plan_from_groups(graph, groups)"
+            " makes of groups of operator positions"
+        )
+
+    def test_that_returns_nothing(self) -> None:
+        class Silent(OneKernel):
+            def plan(self, graph: Graph, costs: KernelCosts) -> Any:
+                """Forget the return."""
+
+        assert "plan returns nothing; needs a FusionPlan" in refusal(Silent())
+
+    def test_that_returns_a_plan_of_nonsense(self) -> None:
+        class Nonsense(OneKernel):
+            def plan(self, graph: Graph, costs: KernelCosts) -> Any:
+                return FusionPlan(graph, ("conv",))  # type: ignore[arg-type]
+
+        assert refusal(Nonsense()).startswith("policy one-kernel fails: AttributeError: ")
+
+    def test_that_returns_no_schedule(self) -> None:
+        class Listing(OwnSchedule):
+            def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Any:
+                return [plan]
+
+        assert refusal(Listing(), schedules=True) == (
+            "policy own-schedule: schedule returns a list; needs a scheduler.dsa.schedule.Schedule, which is what"
+            " runs on small"
+        )
 
     def test_that_fails_while_it_plans(self) -> None:
         class Failing(OneKernel):
             def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
                 raise KeyError("conv9")
 
-        assert refusal(Failing()) == "policy one-kernel fails: KeyError: 'conv9'"
+        told = refusal(Failing())
+        assert told.startswith("policy one-kernel fails: KeyError: 'conv9' (tests/scheduler/test_stages.py, line ")
+        assert told.endswith(", in plan)")
 
     def test_that_fails_while_it_schedules(self) -> None:
         class Failing(OwnSchedule):
             def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
                 raise IndexError("run 3")
 
-        assert refusal(Failing(), schedules=True) == "policy own-schedule fails: IndexError: run 3"
+        told = refusal(Failing(), schedules=True)
+        assert told.startswith("policy own-schedule fails: IndexError: run 3 (tests/scheduler/test_stages.py, line ")

@@ -1,0 +1,78 @@
+"""Files that appear whole or not at all, and text that no terminal or spreadsheet takes for a command."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NEW_FILE_MODE = 0o666
+
+
+class FileError(ValueError):
+    """A file that cannot be written where the user wants it."""
+
+
+def check_place(path: Path | None, flag: str) -> None:
+    """Raise ``FileError`` if the option ``flag`` asks for a file where none can be made."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise FileError(f"{flag} has {path}, which is a folder; needs a file's name")
+    if not path.parent.is_dir():
+        raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise FileError(f"{flag} has {path}, but nothing can be written to {path.parent}")
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield an empty file beside ``path`` to write to; it becomes ``path`` at the end, and is removed on failure."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
+    os.close(handle)
+    beside = Path(name)
+    try:
+        yield beside
+        beside.chmod(_mode(path))
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``, all or nothing; whoever reads meanwhile reads what was there before."""
+    with replacing(path) as beside:
+        beside.write_text(text, encoding="utf-8", newline="")
+
+
+def _mode(path: Path) -> int:
+    """Return the permissions that ``path`` has, or would have had if it had just been made."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return _NEW_FILE_MODE & ~mask
+
+
+def for_terminal(text: str) -> str:
+    """Return ``text`` with whatever a terminal would act on, or would not show, written out in hexadecimal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode("ascii") for each in text
+    )
+
+
+def for_spreadsheet(text: str) -> str:
+    """Return ``text`` so that no spreadsheet takes it for a formula: with an apostrophe before it if need be."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
