@@ -5,11 +5,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
 from workloads.graph import Role, Tensor, WorkloadError
-from workloads.onnx_file import DTYPES
 from workloads.operators.registry import Array, NodeContext
+
+DTYPES: Mapping[int, str] = {
+    TensorProto.DOUBLE: "fp64", TensorProto.FLOAT: "fp32", TensorProto.FLOAT16: "fp16",
+    TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "fp8", TensorProto.FLOAT8E4M3FNUZ: "fp8",
+    TensorProto.FLOAT8E5M2: "fp8", TensorProto.FLOAT8E5M2FNUZ: "fp8", TensorProto.INT64: "int64",
+    TensorProto.INT32: "int32", TensorProto.INT16: "int16", TensorProto.INT8: "int8",
+    TensorProto.UINT64: "uint64", TensorProto.UINT32: "uint32", TensorProto.UINT16: "uint16",
+    TensorProto.UINT8: "uint8", TensorProto.INT4: "int4", TensorProto.UINT4: "uint4",
+    TensorProto.BOOL: "bool", TensorProto.COMPLEX64: "complex64", TensorProto.COMPLEX128: "complex128",
+}  # fmt: skip
+ELEMENTS: Mapping[str, int] = {dtype: element for element, dtype in reversed(list(DTYPES.items()))}
+"""The ONNX element type of each dtype; the first listed where several share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +90,8 @@ def dtype_of(where: str, name: str, element: int) -> str:
         return DTYPES[element]
     except KeyError:
         kind = (
-            onnx.TensorProto.DataType.Name(element)
-            if element in onnx.TensorProto.DataType.values()
+            TensorProto.DataType.Name(element)
+            if element in TensorProto.DataType.values()
             else element
         )
         raise WorkloadError(f"{where}: tensor {name!r} is of type {kind}, which is not taken") from None

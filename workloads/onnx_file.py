@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, inliner, numpy_helper
+from onnx import TensorProto, numpy_helper
 
+from workloads.functions import expanded
 from workloads.graph import WorkloadError
 from workloads.operators.registry import Array
 
@@ -17,18 +18,6 @@ LARGEST_FILE_BYTES = 2**31 - 1
 """The most that protobuf reads."""
 LARGEST_KNOWN_VALUE = 65_536
 """Constants of more elements keep their shape only."""
-
-DTYPES: Mapping[int, str] = {
-    TensorProto.DOUBLE: "fp64", TensorProto.FLOAT: "fp32", TensorProto.FLOAT16: "fp16",
-    TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "fp8", TensorProto.FLOAT8E4M3FNUZ: "fp8",
-    TensorProto.FLOAT8E5M2: "fp8", TensorProto.FLOAT8E5M2FNUZ: "fp8", TensorProto.INT64: "int64",
-    TensorProto.INT32: "int32", TensorProto.INT16: "int16", TensorProto.INT8: "int8",
-    TensorProto.UINT64: "uint64", TensorProto.UINT32: "uint32", TensorProto.UINT16: "uint16",
-    TensorProto.UINT8: "uint8", TensorProto.INT4: "int4", TensorProto.UINT4: "uint4",
-    TensorProto.BOOL: "bool", TensorProto.COMPLEX64: "complex64", TensorProto.COMPLEX128: "complex128",
-}  # fmt: skip
-ELEMENTS: Mapping[str, int] = {dtype: element for element, dtype in reversed(list(DTYPES.items()))}
-"""The ONNX element type of each dtype; the first listed where several share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +61,7 @@ def parse_onnx(data: bytes, where: str) -> OnnxFile:
         raise WorkloadError(f"{where}: is not an ONNX model, or is cut short ({error})") from error
     if not model.graph.node:
         raise WorkloadError(f"{where}: is not an ONNX model, or has no operators")
-    if model.functions:
-        try:
-            model = inliner.inline_local_functions(model)
-        except (RuntimeError, ValueError) as error:
-            raise WorkloadError(f"{where}: its local functions cannot be expanded ({error})") from error
+    model = expanded(model, where)
     newest = onnx.defs.onnx_opset_version()
     standard = any(node.domain in ("", "ai.onnx") for node in model.graph.node)
     given = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))

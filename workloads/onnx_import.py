@@ -9,9 +9,9 @@ import onnx
 from onnx import helper
 
 from workloads.graph import Graph, WorkloadError
-from workloads.known import Typed
+from workloads.known import DTYPES, Typed
 from workloads.lowering import build_graph
-from workloads.onnx_file import DTYPES, OnnxFile, parse_onnx, read_onnx
+from workloads.onnx_file import OnnxFile, parse_onnx, read_onnx
 from workloads.rescale import Change
 from workloads.simplify import simplified
 from workloads.walk import walk_file

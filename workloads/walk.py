@@ -9,11 +9,11 @@ from onnx import helper, numpy_helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from workloads.carry_over import CarryOver
-from workloads.constants import fold
+from workloads.constants import MOST_FOLDED_BYTES, fold
 from workloads.expansion import branch_body, function_body, reads_of
 from workloads.graph import WorkloadError
-from workloads.known import Known, Typed, Walk, attributes_of, node_name, typed_values
-from workloads.onnx_file import ELEMENTS, OnnxFile
+from workloads.known import ELEMENTS, Known, Typed, Walk, attributes_of, node_name, typed_values
+from workloads.onnx_file import OnnxFile
 from workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
 from workloads.operators.registry import ShapeRule
 from workloads.rescale import Change
@@ -65,6 +65,7 @@ class _Walker:
         self._opsets = list(file.model.opset_import)
         self._known = known
         self._carry_over = carry_over
+        self._room_bytes = MOST_FOLDED_BYTES
         self._made: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
         self._same: dict[str, str] = {}
         """Weights that are computed like an earlier one."""
@@ -115,9 +116,11 @@ class _Walker:
         known = self._known
         if "::" in kind or not all(name in known.values for name in inputs):
             return False
-        results = fold(node, attributes_of(node), [known.values[name] for name in inputs], self._opset)
+        values = [known.values[name] for name in inputs]
+        results = fold(node, attributes_of(node), values, self._opset, self._room_bytes)
         for name, value in zip(node.output, results or (), strict=False):
             known.learn(name, value)
+            self._room_bytes -= value.nbytes
         return results is not None
 
     def _reading(self, node: onnx.NodeProto) -> onnx.NodeProto:
@@ -213,7 +216,7 @@ class _Walker:
             kind = found.tensor_type
             dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
             if kind.HasField("shape") and all(size >= 0 for size in dims):
-                if math.prod(dims) > _LARGEST_TENSOR:
+                if math.prod(max(size, 1) for size in dims) > _LARGEST_TENSOR:
                     raise self._known.error(node, f"writes {name!r} of shape {dims}, which no machine holds")
                 return Typed(kind.elem_type, tuple(dims))
             if kind.HasField("shape"):
