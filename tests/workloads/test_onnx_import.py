@@ -1,6 +1,7 @@
 """Any ONNX file imports, at any batch, or says in one message which file, which node and what to do."""
 
 import contextlib
+import itertools
 import os
 import pickle
 import random
@@ -191,7 +192,7 @@ REFUSED: dict[str, tuple[Callable[[], ModelProto], str]] = {
         lambda: model(
             helper.make_node("Expand", ["x", "s"], ["y"], name="e"), inputs={"x": [1]}, s=np.array([2**50])
         ),
-        r"'e' \(Expand\) writes 'y' of shape .* no machine holds",
+        r"'e' \(Expand\) writes 'y', which has shape .* no machine holds",
     ),
 }
 
@@ -282,6 +283,24 @@ class TestBrokenFiles:
                 broken[rng.randrange(len(broken))] = rng.randrange(256)
             with contextlib.suppress(WorkloadError):
                 import_onnx(bytes(broken), batch=rng.choice([None, 2]))
+
+
+class TestOrder:
+    @pytest.mark.parametrize("backwards", [False, True])
+    def test_thousands_of_nodes_import_in_any_order(self, backwards: bool) -> None:
+        names = ["x", *(f"t{place}" for place in range(1, 8000)), "y"]
+        nodes = [
+            helper.make_node("Relu", [before], [after]) for before, after in itertools.pairwise(names)
+        ]
+        graph = read(model(*(nodes[::-1] if backwards else nodes), inputs={"x": [2]}))
+
+        assert [op.outputs[0] for op in graph.ops] == names[1:]
+
+    def test_nodes_that_are_in_order_stay_so(self) -> None:
+        nodes = [helper.make_node("Relu", ["x"], [name]) for name in ("b", "a", "c")]
+        graph = read(model(*nodes, inputs={"x": [2]}, outputs=("a", "b", "c")))
+
+        assert [op.outputs[0] for op in graph.ops] == ["b", "a", "c"]
 
 
 class TestNames:
