@@ -197,9 +197,8 @@ class _Walker:
         return {name: typing for name, typing in static.items() if typing is not None}
 
     def _registered(self, node: onnx.NodeProto, kind: str, shapes: ShapeRule) -> dict[str, Typed]:
-        context = self._known.context(node, kind, self._opset)
         try:
-            given = shapes(context)
+            given = shapes(self._known.context(node, kind, self._opset))
             found = {
                 name: Typed(ELEMENTS[dtype], tuple(int(size) for size in shape))
                 for name, (shape, dtype) in zip(node.output, given, strict=False)
