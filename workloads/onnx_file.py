@@ -16,6 +16,8 @@ from workloads.operators.registry import Array
 
 LARGEST_FILE_BYTES = 2**31 - 1
 """The most that protobuf reads."""
+_COPIES = 2
+"""Of a file's bytes that an import holds: as read, and parsed."""
 LARGEST_KNOWN_VALUE = 65_536
 """Constants of more elements keep their shape only."""
 
@@ -42,9 +44,25 @@ def read_bytes(path: Path) -> bytes:
             raise WorkloadError(f"{path}: is not a file")
         if size > LARGEST_FILE_BYTES:
             raise WorkloadError(f"{path}: has {size} bytes; an ONNX file holds at most {LARGEST_FILE_BYTES}")
+        free = _free_bytes()
+        if free is not None and _COPIES * size > free:
+            raise WorkloadError(
+                f"{path}: has {size} bytes; needs more memory to import than there is: about {_COPIES * size} bytes,"
+                f" and {free} are free; weights kept outside the file need none"
+            )
         return path.read_bytes()
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror or error}") from error
+
+
+def _free_bytes() -> int | None:
+    """Return the memory that the system can still give, None where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    amounts = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return next((int(amount) * 1024 for amount in amounts if amount.isdigit()), None)
 
 
 def read_onnx(path: Path) -> OnnxFile:
@@ -53,11 +71,15 @@ def read_onnx(path: Path) -> OnnxFile:
 
 
 def parse_onnx(data: bytes, where: str) -> OnnxFile:
-    """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one."""
+    """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one.
+
+    Raises ``MemoryError`` where there is no room for it.
+    """
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except DecodeError as error:
+        bytearray(len(data))  # the parser says the same when memory is short, which this says by its name
         raise WorkloadError(f"{where}: is not an ONNX model, or is cut short ({error})") from error
     if not model.graph.node:
         raise WorkloadError(f"{where}: is not an ONNX model, or has no operators")

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
+from tests.workloads.mutations import bounded
 from tests.workloads.onnx_models import OpenedFiles, model, most_bytes_during, read, relu
 from workloads import WorkloadError, import_onnx, load_network, zoo_names
 from workloads.zoo import zoo_entry
@@ -272,6 +273,29 @@ class TestBrokenFiles:
 
         assert most_bytes_during(lambda: read(built)) < 10_000_000
         assert read(built).operations.macs == 2 * 3 * 2**28
+
+    @pytest.mark.parametrize("from_a_file", [False, True])
+    def test_one_that_needs_more_memory_than_there_is_says_so(self, from_a_file: bool, tmp_path: Path) -> None:
+        tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 2**23], raw_data=bytes(3 * 2**25))
+        built = model(helper.make_node("MatMul", ["x", "w"], ["y"]), inputs={"x": [2, 3]})
+        built.graph.initializer.append(tensor)
+        path = tmp_path / "model.onnx"
+        path.write_bytes(built.SerializeToString())
+        source = path if from_a_file else path.read_bytes()
+
+        with bounded(room_bytes=48 * 2**20), pytest.raises(WorkloadError, match="needs more memory"):
+            import_onnx(source)
+        assert import_onnx(source).operations.macs == 2 * 3 * 2**23
+
+    def test_one_that_is_larger_than_what_is_free_is_not_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "model.onnx"
+        path.write_bytes(relu().SerializeToString())
+        monkeypatch.setattr("workloads.onnx_file._free_bytes", lambda: 100)
+
+        with pytest.raises(WorkloadError, match=r"model\.onnx: has \d+ bytes; needs more memory .* 100 are free"):
+            import_onnx(path)
 
     @pytest.mark.parametrize("name", ["squeezenet", "bert-tiny", "shufflenet-v2-raw", "faster-rcnn"])
     def test_flipped_bytes_import_or_are_refused(self, name: str) -> None:
