@@ -68,8 +68,42 @@ class TestSizes:
     def test_an_open_size_elsewhere_is_refused(self) -> None:
         built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": [1, 3, "H"]})
 
-        with pytest.raises(WorkloadError, match="test: input 'x' has an open size 'H' in dimension 2"):
+        with pytest.raises(WorkloadError, match=r"test: input 'x' has an open size 'H' in dimension 2; .* --dim H="):
             read(built)
+
+    def test_an_open_size_is_given_by_its_name_wherever_it_stands(self) -> None:
+        add = helper.make_node("Add", ["x", "z"], ["y"])
+        built = model(add, inputs={"x": ["N", 3, "H", "W"], "z": ["H", "W"]})
+
+        assert read(built, dims={"H": 5, "W": 7}).tensors["y"].shape == (1, 3, 5, 7)
+        assert read(built, dims={"H": 5, "W": 7, "N": 2}).with_batch(6).tensors["y"].shape == (6, 3, 5, 7)
+        assert read(built, dims={"H": 5, "W": 7}, batch=4).batch == 4
+
+    def test_one_without_a_name_is_called_after_its_place(self) -> None:
+        built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": [1, None]})
+
+        with pytest.raises(WorkloadError, match=r"open size 'x\[1\]' in dimension 1"):
+            read(built)
+        assert read(built, dims={"x[1]": 9}).tensors["y"].shape == (1, 9)
+
+    def test_the_sequence_is_what_its_name_stands_for_elsewhere(self) -> None:
+        """Tokens [N, L] and a mask [N, L, L]: the length of the tokens is that of the mask."""
+        built = model(
+            helper.make_node("Cast", ["x"], ["t"], to=TensorProto.FLOAT),
+            helper.make_node("MatMul", ["m", "t"], ["y"]),
+            inputs={"x": ["N", "L", 2], "m": ["N", "L", "L"]},
+        )
+        built.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+
+        assert read(built, sequence=6).tensors["y"].shape == (1, 6, 2)
+
+    def test_a_name_that_the_file_does_not_have_is_refused_with_those_that_it_has(self) -> None:
+        built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": ["N", "H"]})
+
+        with pytest.raises(WorkloadError, match=r"^test: has no open dimension 'Q'; those that it has: 'H', 'N'"):
+            read(built, dims={"H": 2, "Q": 3})
+        with pytest.raises(WorkloadError, match=r"^test: dim H has 0; needs at least 1"):
+            read(built, dims={"H": 0})
 
     @pytest.mark.parametrize("option", ["batch", "sequence"])
     def test_a_size_below_one_is_refused(self, option: str) -> None:
