@@ -1,13 +1,14 @@
 """The commands that list what there is: networks, machines, policies."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from experiments.answers import Answer, table
 from experiments.files import check_place, write_whole
-from experiments.points import TUNING
+from experiments.points import TUNING, named_dims
 from experiments.report.kinds import kinds_picture
 from hw_models import known_paths, load_hardware, preset_names
 from hw_models.quantities import format_bytes, readable
@@ -20,7 +21,7 @@ from workloads.zoo import zoo_entry
 def models(arguments: argparse.Namespace) -> Answer:
     """List the zoo, or one network's operators by kind."""
     if arguments.name is not None:
-        return _one_model(arguments.name, arguments.picture)
+        return _one_model(arguments.name, arguments.picture, named_dims(arguments.dim))
     if arguments.picture is not None:
         raise WorkloadError("models: --picture draws one network; name it")
     found: list[dict[str, Any]] = []
@@ -43,10 +44,10 @@ def models(arguments: argparse.Namespace) -> Answer:
     return Answer({"models": found}, table("Networks", columns, rows))
 
 
-def _one_model(name: str, picture: Path | None) -> Answer:
+def _one_model(name: str, picture: Path | None, dims: Mapping[str, int]) -> Answer:
     """Return one network's operators by kind; draw them into ``picture``."""
     check_place(picture, "--picture")
-    graph = load_network(name)
+    graph = load_network(name, dims=dims)
     kinds = summarise_kinds(graph)
     total = summarise(graph)
     title = f"{graph.name}: {total.operators} operators, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"

@@ -88,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     models = add("models", _command("catalogue", "models"), "the networks that come along")
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
     models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
+    _dim_option(models)
     add("hardware", _command("catalogue", "hardware"), "the machines that come along").add_argument(
         "name", nargs="?", metavar="H", help="one machine: all its values"
     )
@@ -133,8 +134,21 @@ def _network_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("model", metavar="MODEL", help="a network of the zoo, or a path to an .onnx file")
     sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
+    _dim_option(sub)
     sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
     sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
+
+
+def _dim_option(sub: argparse.ArgumentParser) -> None:
+    said = "size of a dimension that an .onnx file leaves open"
+    sub.add_argument("--dim", action="append", default=[], type=_dim, metavar="NAME=SIZE", help=said)
+
+
+def _dim(text: str) -> tuple[str, int]:
+    name, sign, size = text.rpartition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs NAME=SIZE")
+    return name, _count(size)
 
 
 def _count(text: str) -> int:

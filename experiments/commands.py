@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from experiments.answers import Answer, Console, shown_text, table
-from experiments.evaluate import Outcome, evaluate
+from experiments.evaluate import Outcome, evaluate, load
 from experiments.files import check_place, replacing
 from experiments.layers import LayerFigures, layers_of
 from experiments.pipeline import plan_of
-from experiments.points import DesignPoint, Workload, policy_of, split_tuning
+from experiments.points import DesignPoint, Workload, named_dims, policy_of, split_tuning
 from experiments.replay import run_schedule_file, write_schedule
 from experiments.report.words import count
 from fusion import unfused_intermediate_bytes
@@ -17,7 +17,6 @@ from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import Placing, Policy, ScheduleError, kind_of, policy_label
 from scheduler.graphturbo.instances import operations_of, split_into_instances
-from workloads import load_network
 from workloads.analysis import Analysis
 
 _MOST_LAYERS = 10
@@ -57,12 +56,19 @@ def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, obje
     return with_values(spec, settings) if settings else spec, tuning
 
 
+def _workload(arguments: argparse.Namespace) -> Workload:
+    dims = named_dims(arguments.dim)
+    return Workload(
+        arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items())
+    )
+
+
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one point, or a schedule from a file."""
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
     spec, tuning = _machine(arguments)
-    workload = Workload(arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify)
+    workload = _workload(arguments)
     if arguments.schedule is None:
         outcome = evaluate(DesignPoint(workload, spec, _policy(arguments), tuning=tuning))
     elif arguments.option:
@@ -132,9 +138,7 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
 def fuse(arguments: argparse.Namespace) -> Answer:
     """Plan without simulating."""
     spec = load_hardware(arguments.hardware)
-    graph = load_network(
-        arguments.model, batch=arguments.batch, sequence=arguments.sequence, simplify=arguments.simplify
-    )
+    graph = load(_workload(arguments), arguments.batch)
     if arguments.dtype is not None:
         graph = graph.with_dtype(arguments.dtype)
     policy = _policy(arguments)

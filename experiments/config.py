@@ -63,6 +63,8 @@ class WorkloadEntry(BaseModel):
     sequence: Counts = None
     dtype: DType | None = None
     simplify: bool = False
+    dims: dict[Name, Annotated[int, Field(ge=1, le=LARGEST_COUNT)]] = Field(default_factory=dict)
+    """Sizes of dimensions that a file leaves open, by name."""
 
 
 class HardwareEntry(BaseModel):

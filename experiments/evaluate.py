@@ -10,7 +10,7 @@ from experiments.points import DesignPoint, Workload
 from hw_models import AnyHardware, HardwareError
 from hw_models.dsa.spec import DType
 from scheduler import Placing, kind_of, make_tuning
-from workloads import WorkloadError, load_network
+from workloads import Graph, WorkloadError, load_network
 from workloads.analysis import Analysis
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "default_dtype",
     "evaluate",
     "job_of",
+    "load",
     "network",
     "own_batch",
     "share_of_cluster",
@@ -45,14 +46,24 @@ def check_dtype(dtype: str, hardware: AnyHardware) -> str:
 @lru_cache(maxsize=32)
 def network(workload: Workload, batch: int, dtype: str) -> Analysis:
     """Return the network at the batch of one cluster, cast, with what has been derived from it."""
-    graph = load_network(workload.model, batch=batch, sequence=workload.sequence, simplify=workload.simplify)
-    return Analysis(graph.with_dtype(dtype))
+    return Analysis(load(workload, batch).with_dtype(dtype))
 
 
 @lru_cache(maxsize=256)
-def own_batch(model: str) -> int:
+def own_batch(workload: Workload) -> int:
     """Return the batch that a network has unless told otherwise."""
-    return load_network(model).batch
+    return load(workload, None).batch
+
+
+def load(workload: Workload, batch: int | None) -> Graph:
+    """Return the network at the sizes that the workload asks for, the batch aside."""
+    return load_network(
+        workload.model,
+        batch=batch,
+        sequence=workload.sequence,
+        simplify=workload.simplify,
+        dims=dict(workload.dims),
+    )
 
 
 def share_of_cluster(batch: int, clusters: int) -> tuple[int, int]:
@@ -73,7 +84,7 @@ def job_of(
     user has to mend.
     """
     dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
-    batch = workload.batch if workload.batch is not None else own_batch(workload.model)
+    batch = workload.batch if workload.batch is not None else own_batch(workload)
     clusters, share = share_of_cluster(batch, kind_of(hardware).parts(hardware))
     placing = Placing(
         hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), known=known

@@ -20,10 +20,11 @@ from experiments.config import (
     WorkloadEntry,
     read_schema,
 )
+from experiments.evaluate import load
 from experiments.points import TUNING, DesignPoint, Workload, policy_of, split_tuning
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
-from workloads import WorkloadError, load_network, zoo_entry
+from workloads import WorkloadError, zoo_entry
 
 _MOST_MACHINES_KEPT = 10_000
 _LONGEST_MACHINE_NAME = 80
@@ -171,11 +172,12 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
     else:
         zoo_entry(model)
     for batch, sequence in itertools.product(_listed(entry.batch), _listed(entry.sequence)):
-        if model.endswith(".onnx") or sequence is not None:
-            load_network(model, sequence=sequence, simplify=entry.simplify)
+        workload = Workload(model, batch, sequence, entry.dtype, entry.simplify, tuple(sorted(entry.dims.items())))
+        if model.endswith(".onnx") or sequence is not None or entry.dims:
+            load(workload, None)
         lists = {"batch": (entry.batch, batch), "sequence": (entry.sequence, sequence)}
         swept = {name: str(one) for name, (several, one) in lists.items() if isinstance(several, list)}
-        yield Workload(model, batch, sequence, entry.dtype, entry.simplify), swept
+        yield workload, swept
 
 
 def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
@@ -12,7 +12,7 @@ from typing import Any
 from experiments.version import __version__
 from hw_models import AnyHardware
 from scheduler import Policy, ScheduleError, make_policy, policy_label
-from workloads import zoo_entry
+from workloads import WorkloadError, zoo_entry
 
 _DECIDES_FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
 _DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py", "layers.py", "pipeline.py")
@@ -34,6 +34,8 @@ class Workload:
     sequence: int | None = None
     dtype: str | None = None
     simplify: bool = False
+    dims: tuple[tuple[str, int], ...] = ()
+    """Sizes of dimensions that the file leaves open, by name."""
 
     @property
     def label(self) -> str:
@@ -44,7 +46,18 @@ class Workload:
     def family(self) -> str:
         """The label without the sequence, for sweeps over it."""
         name = Path(self.model).stem if self.model.endswith(".onnx") else self.model
-        return f"{name} (simplified)" if self.simplify else name
+        said = [*(["simplified"] if self.simplify else []), *(f"{dim}={size}" for dim, size in self.dims)]
+        return f"{name} ({', '.join(said)})" if said else name
+
+
+def named_dims(given: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return sizes by name, in the order of the names; raise ``WorkloadError`` for a name given twice."""
+    pairs = sorted(given)
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise WorkloadError(f"--dim has {name!r} twice; needs it once")
+    return dict(pairs)
 
 
 @dataclass(frozen=True)

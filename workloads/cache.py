@@ -1,8 +1,9 @@
 """Imported networks kept on disk by the content of their file, so that many processes need not import them.
 
-An entry is plain JSON, compressed, behind a check sum: a damaged or foreign one is read over, never
-evaluated. The folder is ``$DSASCAPE_CACHE`` if that is set (empty: keep nothing), else ``dsascape`` in the
-user's cache folder.
+An entry is a line that names its form, a check sum over all that follows and over what it is an entry of, and the
+network as compressed plain JSON. One that is damaged, of another form, or of another network is made again; nothing in
+it is evaluated, and what it says is checked like any other graph. The folder is ``$DSASCAPE_CACHE`` if that is set
+(empty: keep nothing), else ``dsascape`` in the user's cache folder; a user without a home keeps nothing.
 """
 
 import contextlib
@@ -24,17 +25,21 @@ from workloads.onnx_import import ImportOptions, Reimport
 _VARIABLE = "DSASCAPE_CACHE"
 _LARGEST_BYTES = 256 * 2**20
 """Of an entry when decompressed; more is not written by us."""
-_DIGEST_BYTES = 32
+_HEADER = b"dsascape imported network, form 2\n"
 _LENGTH_BYTES = 8
+_BODY = len(_HEADER) + hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """Return where imported networks are kept, None if they are not to be."""
+    """Return where imported networks are kept, None if they are not to be, or nowhere can be found."""
     chosen = os.environ.get(_VARIABLE)
     if chosen is not None:
         return Path(chosen) if chosen else None
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "dsascape"
+    try:
+        return (Path(base) if base else Path("~/.cache").expanduser()) / "dsascape"
+    except RuntimeError:
+        return None
 
 
 def cached(content: bytes, name: str, options: ImportOptions, make: Callable[[], Graph]) -> Graph:
@@ -42,14 +47,14 @@ def cached(content: bytes, name: str, options: ImportOptions, make: Callable[[],
     folder = cache_folder()
     if folder is None:
         return make()
-    identity = repr((name, options, source_digest(), hashlib.sha256(content).hexdigest()))
-    path = folder / f"{hashlib.sha256(identity.encode()).hexdigest()}.graph"
-    known = _read(path)
+    identity = repr((name, options, source_digest(), hashlib.sha256(content).hexdigest())).encode()
+    path = folder / f"{hashlib.sha256(identity).hexdigest()}.graph"
+    known = _read(path, identity)
     if known is not None:
         return known
     graph = make()
     if isinstance(graph.rebuild, Reimport) and not any("::" in op.kind for op in graph.ops):
-        _write(path, graph, graph.rebuild)
+        _write(path, identity, graph, graph.rebuild)
     return graph
 
 
@@ -63,40 +68,45 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def _write(path: Path, graph: Graph, rebuild: Reimport) -> None:
+def _write(path: Path, identity: bytes, graph: Graph, rebuild: Reimport) -> None:
     """Write an entry, all or nothing; a folder that cannot be written to is left alone."""
-    source = [
-        rebuild.where,
-        rebuild.name,
-        rebuild.options.batch,
-        rebuild.options.sequence,
-        rebuild.options.simplify,
-    ]
+    options = rebuild.options
+    source = [rebuild.where, rebuild.name, options.batch, options.sequence, options.simplify, options.dims]
     text = json.dumps([to_plain(graph), source], separators=(",", ":"), check_circular=False)
     packed = zlib.compress(text.encode(), 1)
     body = len(packed).to_bytes(_LENGTH_BYTES) + packed + rebuild.packed
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            file.write(hashlib.sha256(body).digest() + body)
-        Path(file.name).replace(path)
+            part = Path(file.name)
+            try:
+                file.write(_HEADER + _check_sum(identity, body) + body)
+                file.flush()
+                part.replace(path)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
 
 
-def _read(path: Path) -> Graph | None:
+def _check_sum(identity: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(len(identity).to_bytes(_LENGTH_BYTES) + identity + body).digest()
+
+
+def _read(path: Path, identity: bytes) -> Graph | None:
     """Return the graph in an entry, None if there is none or it is damaged."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.sha256(body).digest() != digest:
+    digest, body = content[len(_HEADER) : _BODY], content[_BODY:]
+    if not content.startswith(_HEADER) or _check_sum(identity, body) != digest:
         return None
+    length = int.from_bytes(body[:_LENGTH_BYTES])
     try:
-        length = int.from_bytes(body[:_LENGTH_BYTES])
         unpacking = zlib.decompressobj()
         text = unpacking.decompress(body[_LENGTH_BYTES : _LENGTH_BYTES + length], _LARGEST_BYTES)
-        plain, (where, name, batch, sequence, simplify) = json.loads(text)
-        packed = body[_LENGTH_BYTES + length :]
-        return from_plain(plain, Reimport(packed, where, name, ImportOptions(batch, sequence, simplify)))
-    except (ValueError, LookupError, TypeError, zlib.error):
+        plain, (where, name, batch, sequence, simplify, dims) = json.loads(text)
+        options = ImportOptions(batch, sequence, simplify, tuple((dim, size) for dim, size in dims))
+        return from_plain(plain, Reimport(body[_LENGTH_BYTES + length :], where, name, options))
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, zlib.error):
         return None

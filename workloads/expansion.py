@@ -15,7 +15,7 @@ def function_body(
 ) -> list[onnx.NodeProto] | None:
     """Return the nodes that the ONNX standard defines ``node`` by, None if it is not defined by others.
 
-    Tensors inside get names that begin with the node's.
+    Tensors inside get names that begin with that of the node's first result, which no other node writes.
     """
     complete = _with_defaults(node, opset)
     inputs = [
@@ -73,11 +73,15 @@ def branch_body(node: onnx.NodeProto, branch: onnx.GraphProto) -> list[onnx.Node
 def _renamed(
     nodes: Sequence[onnx.NodeProto], outer: onnx.NodeProto, fixed: Mapping[str, str]
 ) -> list[onnx.NodeProto]:
-    """Return copies whose own tensors are called after ``outer``; ``fixed`` names come out as given there."""
+    """Return copies whose own tensors are called after the first result of ``outer``.
+
+    Names in ``fixed`` come out as given there.
+    """
     prefix = node_name(outer)
+    result = next((name for name in outer.output if name), prefix)
     outside = {*outer.output, *outer.input}
     made = {name for node in nodes for name in node.output if name and name not in outside}
-    names = {name: f"{prefix}/{name}" for name in made} | dict(fixed)
+    names = {name: f"{result}/{name}" for name in made} | dict(fixed)
     copies = []
     for number, node in enumerate(nodes):
         copy = onnx.NodeProto()

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
+from workloads.index import is_count
 from workloads.loopnest import LoopNest, Operations, is_view
 
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
@@ -40,12 +41,16 @@ class Tensor:
             raise WorkloadError(
                 f"tensor {self.name!r} has dtype {self.dtype!r}; known: {', '.join(DTYPE_BYTES)}"
             )
-        if any(size < 0 for size in self.shape):
+        if not all(map(is_count, self.shape)):
             raise WorkloadError(
-                f"tensor {self.name!r} has shape {list(self.shape)}; sizes cannot be negative"
+                f"tensor {self.name!r} has shape {list(self.shape)}; sizes cannot be negative, and are whole numbers"
             )
+        if type(self.name) is not str or self.role not in get_args(Role):
+            raise WorkloadError(f"tensor {self.name!r} has role {self.role!r}; needs one of: {get_args(Role)}")
         if not self.order:
             object.__setattr__(self, "order", tuple(range(len(self.shape))))
+        elif sorted(self.order) != list(range(len(self.shape))):
+            raise WorkloadError(f"tensor {self.name!r} of shape {list(self.shape)} lies in order {list(self.order)}")
 
     @property
     def elements(self) -> int:
@@ -62,7 +67,10 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operator: its loop nests in order. Nests of one operator pass ``internals`` to each other."""
+    """One operator: its loop nests in order. Nests of one operator pass ``internals`` to each other.
+
+    Raises ``WorkloadError`` when it writes nothing or its nests do not write all that it is said to write.
+    """
 
     name: str
     kind: str
@@ -70,6 +78,16 @@ class Op:
     outputs: tuple[str, ...]
     nests: tuple[LoopNest, ...]
     internals: tuple[Tensor, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(type(text) is str for text in (self.name, self.kind, *self.inputs, *self.outputs)):
+            raise WorkloadError(f"operator {self.name!r} of kind {self.kind!r}: names have to be text")
+        written = {nest.write.tensor for nest in self.nests}
+        made = {*self.outputs, *(tensor.name for tensor in self.internals)}
+        if written != made or not self.outputs or len(made) != len(self.outputs) + len(self.internals):
+            raise WorkloadError(
+                f"operator {self.name!r}: its loop nests write {sorted(written)}; needs each of {sorted(made)}, once"
+            )
 
     @property
     def operations(self) -> Operations:
@@ -90,7 +108,11 @@ class Rebuild(Protocol):
 
 @dataclass(frozen=True)
 class Graph:
-    """A network. Raises ``WorkloadError`` when operators are out of order or tensors are missing."""
+    """A network.
+
+    Raises ``WorkloadError`` when operators are out of order, a tensor is missing, written twice or addressed by a loop
+    nest as if it had another shape.
+    """
 
     name: str
     ops: tuple[Op, ...]
@@ -101,17 +123,50 @@ class Graph:
     rebuild: Rebuild | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if type(self.name) is not str or not is_count(self.batch) or not self.batch:
+            raise WorkloadError(f"{self.name}: batch has {self.batch!r}; needs at least 1")
+        if any(name != tensor.name for name, tensor in self.tensors.items()):
+            raise WorkloadError(f"{self.name}: a tensor is listed under another name than its own")
+        if len({op.name for op in self.ops}) != len(self.ops):
+            raise WorkloadError(f"{self.name}: two operators have one name")
         ready = {name for name, tensor in self.tensors.items() if tensor.role != "activation"}
+        for name in self.inputs:
+            if name not in ready or self.tensors[name].role != "input":
+                raise WorkloadError(f"{self.name}: input {name!r} is no tensor that comes from outside")
         for op in self.ops:
             for name in op.inputs:
                 if name not in ready:
                     raise WorkloadError(
                         f"{self.name}: operator {op.name!r} reads {name!r} before it is written"
                     )
+            for name in op.outputs:
+                if name in ready or name not in self.tensors:
+                    reason = "which is there already" if name in ready else "which is no tensor of the network"
+                    raise WorkloadError(f"{self.name}: operator {op.name!r} writes {name!r}, {reason}")
+            self._check_nests(op)
             ready.update(op.outputs)
         for name in self.outputs:
             if name not in ready:
                 raise WorkloadError(f"{self.name}: output {name!r} is written by no operator")
+
+    def _check_nests(self, op: Op) -> None:
+        """Refuse an operator whose loop nests read what is not there, or take a tensor to have another shape."""
+        own = {tensor.name: tensor for tensor in op.internals}
+        at_hand = {*op.inputs}
+        for nest in op.nests:
+            for access in nest.reads:
+                if access.tensor not in at_hand:
+                    raise WorkloadError(
+                        f"{self.name}: operator {op.name!r} reads {access.tensor!r}, which is not among its inputs"
+                    )
+            at_hand.add(nest.write.tensor)
+            for access in (*nest.reads, nest.write):
+                tensor = own.get(access.tensor) or self.tensors[access.tensor]
+                if access.shape != tensor.shape:
+                    raise WorkloadError(
+                        f"{self.name}: operator {op.name!r} takes {access.tensor!r} to be of shape"
+                        f" {list(access.shape)}; it is {list(tensor.shape)}"
+                    )
 
     @cached_property
     def producer(self) -> Mapping[str, int]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
@@ -14,6 +15,16 @@ Extents = tuple[int, ...]
 """How large a tile is, wherever it lies: elements per dimension, or iterations per loop."""
 
 
+_TERM_LENGTH = 2
+_MOST_COMBINATIONS = 4096
+"""Of loops that are stepped through; beyond it what they reach is bounded instead of counted."""
+
+
+def is_count(value: object) -> bool:
+    """Whether ``value`` is a whole number from 0 on, and no truth value."""
+    return type(value) is int and value >= 0
+
+
 @dataclass(frozen=True, slots=True)
 class Loop:
     """One loop of a nest: ``extent`` iterations from zero."""
@@ -21,6 +32,10 @@ class Loop:
     name: str
     extent: int
     reduction: bool = False
+
+    def __post_init__(self) -> None:
+        if not (type(self.name) is str and is_count(self.extent) and type(self.reduction) is bool):
+            raise ValueError(f"loop {self.name!r} of {self.extent!r} iterations; needs a name and a whole number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,20 @@ class Index:
     opaque: bool = False
     clamp: bool = False
     table: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for term in self.terms:
+            if len(term) != _TERM_LENGTH or not is_count(term[0]) or type(term[1]) is not int:
+                raise ValueError(f"index term {term!r}; needs the position of a loop and a stride")
+        if type(self.offset) is not int or not is_count(self.divisor) or not is_count(self.window) or not self.divisor:
+            raise ValueError(
+                f"index with offset {self.offset!r}, divisor {self.divisor!r}, window {self.window!r};"
+                " needs whole numbers, the divisor at least 1"
+            )
+        if self.rounding not in ("floor", "exact") or not (type(self.opaque) is type(self.clamp) is bool):
+            raise ValueError(f"index with rounding {self.rounding!r}; needs floor or exact, and flags of yes or no")
+        if self.table and not all(map(is_count, self.table)):
+            raise ValueError("index with a table that lists something else than elements")
 
     def span(self, ranges: Sequence[Interval]) -> Interval:
         """Return the unclipped interval of elements that the loops ``ranges`` touch."""
@@ -80,12 +109,28 @@ class Index:
 
 
 @lru_cache(maxsize=4096)
-def hits(index: Index, extents: tuple[int, ...], size: int) -> int:
-    """Return how many iterations of the index's loops address one of ``size`` elements exactly."""
-    values = [index.offset]
-    for (_, stride), extent in zip(index.terms, extents, strict=True):
-        values = [value + stride * step for value in values for step in range(extent)]
-    return sum(value % index.divisor == 0 and 0 <= value // index.divisor < size for value in values)
+def hit_share(index: Index, extents: tuple[int, ...], size: int) -> Fraction:
+    """Return the share of the iterations of the index's loops that address one of ``size`` elements exactly.
+
+    All loops but the longest are stepped through; where those are too many, every ``divisor``-th iteration counts.
+    """
+    if 0 in extents:
+        return Fraction(0)
+    moving = [(extent, stride) for extent, (_, stride) in zip(extents, index.terms, strict=True) if stride]
+    *shorter, (longest, stride) = sorted(moving) or [(1, 1)]
+    iterations = math.prod(extent for extent, _ in shorter)
+    if iterations > _MOST_COMBINATIONS:
+        return Fraction(1, index.divisor)
+    bases = [index.offset]
+    for extent, step in shorter:
+        bases = [base + step * number for base in bases for number in range(extent)]
+    count = sum(_size(_reached(base, stride, (0, longest), index, size)) for base in bases)
+    return Fraction(count, iterations * longest)
+
+
+def _size(steps: range) -> int:
+    """Return the number of steps; ``len`` stops at the largest machine word."""
+    return max((steps.stop - steps.start + steps.step - 1) // steps.step, 0)
 
 
 def by_stride(term: tuple[int, int]) -> int:
@@ -111,9 +156,6 @@ def invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[I
     return lo <= 0 < hi
 
 
-_MOST_COMBINATIONS = 4096
-
-
 def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
     """Return the least interval around the elements of 0..``size`` that ``ranges`` reach; empty if none.
 
@@ -122,12 +164,12 @@ def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
     loops = sorted(index.terms, key=lambda term: ranges[term[0]][1] - ranges[term[0]][0])
     if any(ranges[loop][0] >= ranges[loop][1] for loop, _ in loops):
         return 0, 0
+    if math.prod(ranges[loop][1] - ranges[loop][0] for loop, _ in loops[:-1]) > _MOST_COMBINATIONS:
+        lo, hi = index.span(ranges)
+        return max(lo, 0), min(hi, size)
     bases = [index.offset]
     for loop, stride in loops[:-1]:
         bases = [base + stride * step for base in bases for step in range(*ranges[loop])]
-        if len(bases) > _MOST_COMBINATIONS:
-            lo, hi = index.span(ranges)
-            return max(lo, 0), min(hi, size)
     longest, stride = loops[-1] if loops else (-1, 0)
     first, end = ranges[longest] if loops else (0, 1)
     found = [_first_and_last(base, stride, (first, end), index, size) for base in bases]
@@ -139,24 +181,34 @@ def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
 
 def _first_and_last(base: int, stride: int, steps: Interval, index: Index, size: int) -> Interval | None:
     """Return least and greatest element of ``base + stride * step`` inside 0..``size``, None if none is."""
-    first, last = steps[0], steps[1] - 1
-    if stride < 0:
-        base, stride = base + stride * (first + last), -stride
-    limit = size * index.divisor - 1
-    if stride == 0:
-        last = first
-        inside = 0 <= base <= limit
-    else:
-        first, last = max(first, -(base // stride)), min(last, (limit - base) // stride)
-        inside = first <= last
-    if inside and index.rounding == "exact":
-        every = range(index.divisor)
-        up = next((first + k for k in every if (base + stride * (first + k)) % index.divisor == 0), last + 1)
-        down = next((last - k for k in every if (base + stride * (last - k)) % index.divisor == 0), first - 1)
-        first, last, inside = up, down, up <= down
+    inside = _reached(base, stride, steps, index, size)
     if not inside:
         return None
-    return (base + stride * first) // index.divisor, (base + stride * last) // index.divisor
+    ends = [(base + stride * step) // index.divisor for step in (inside[0], inside[-1])]
+    return min(ends), max(ends)
+
+
+def _reached(base: int, stride: int, steps: Interval, index: Index, size: int) -> range:
+    """Return those of ``steps`` at which ``base + stride * step``, divided, is an element of 0..``size``.
+
+    A stride of 0 counts its first step only.
+    """
+    first, last = steps[0], steps[1] - 1
+    limit = size * index.divisor - 1
+    exact = index.rounding == "exact"
+    if stride == 0:
+        found = 0 <= base <= limit and not (exact and base % index.divisor) and first <= last
+        return range(first, first + found)
+    low, high = (0, limit) if stride > 0 else (limit, 0)
+    first, last = max(first, -((base - low) // stride)), min(last, (high - base) // stride)
+    if not exact:
+        return range(first, last + 1)
+    common = math.gcd(stride, index.divisor)
+    if base % common:
+        return range(0)
+    period = index.divisor // common
+    hit = -(base // common) * pow(stride // common, -1, period) % period
+    return range(first + (hit - first) % period, last + 1, period)
 
 
 def skip_padding(index: Index, size: int, loops: Sequence[Loop], ranges: list[Interval]) -> None:

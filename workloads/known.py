@@ -1,23 +1,52 @@
 """What the importer knows about a file's tensors on its way through the nodes."""
 
+import contextlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
 from workloads.graph import Role, Tensor, WorkloadError
-from workloads.onnx_file import DTYPES
 from workloads.operators.registry import Array, NodeContext
+
+DTYPES: Mapping[int, str] = {
+    TensorProto.DOUBLE: "fp64", TensorProto.FLOAT: "fp32", TensorProto.FLOAT16: "fp16",
+    TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "fp8", TensorProto.FLOAT8E4M3FNUZ: "fp8",
+    TensorProto.FLOAT8E5M2: "fp8", TensorProto.FLOAT8E5M2FNUZ: "fp8", TensorProto.INT64: "int64",
+    TensorProto.INT32: "int32", TensorProto.INT16: "int16", TensorProto.INT8: "int8",
+    TensorProto.UINT64: "uint64", TensorProto.UINT32: "uint32", TensorProto.UINT16: "uint16",
+    TensorProto.UINT8: "uint8", TensorProto.INT4: "int4", TensorProto.UINT4: "uint4",
+    TensorProto.BOOL: "bool", TensorProto.COMPLEX64: "complex64", TensorProto.COMPLEX128: "complex128",
+}  # fmt: skip
+ELEMENTS: Mapping[str, int] = {dtype: element for element, dtype in reversed(list(DTYPES.items()))}
+"""The ONNX element type of each dtype; the first listed where several share one."""
+
+
+LARGEST_TENSOR = 2**44
+"""Elements; beyond it a shape is a mistake in the file."""
+MALFORMED = (
+    ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError,
+    onnx.checker.ValidationError,
+)  # fmt: skip
+"""What the ONNX library and numpy raise for attributes and values that make no sense."""
+_LONGEST_MESSAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Element type of the ONNX standard, and shape."""
+    """Element type of the ONNX standard, and shape. Raises ``ValueError`` for a shape that no tensor has."""
 
     element: int
     shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if any(size < 0 for size in self.shape):
+            raise ValueError(f"has shape {list(self.shape)}; sizes cannot be negative")
+        if math.prod(max(size, 1) for size in self.shape) > LARGEST_TENSOR:
+            raise ValueError(f"has shape {list(self.shape)}, which no machine holds")
 
     @property
     def proto(self) -> onnx.TypeProto:
@@ -50,11 +79,11 @@ class Known:
     def _tensor(self, name: str) -> Tensor:
         typed = self.types[name]
         role: Role = "weight" if name in self.weights else "activation"
-        return Tensor(name, typed.shape, dtype_of(self.where, name, typed.element), role)
+        return Tensor(name, typed.shape, dtype_of(name, typed.element), role)
 
     def error(self, node: onnx.NodeProto, text: str) -> WorkloadError:
         """Return the error that says what is wrong with ``node``."""
-        return WorkloadError(f"{self.where}: node {node_name(node)!r} ({node.op_type}) {text}")
+        return node_error(self.where, node, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +102,14 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
-def dtype_of(where: str, name: str, element: int) -> str:
-    """Return our name of an ONNX element type."""
+def dtype_of(name: str, element: int) -> str:
+    """Return our name of an ONNX element type; raise ``WorkloadError`` naming the tensor for one not taken."""
     try:
         return DTYPES[element]
     except KeyError:
-        kind = (
-            onnx.TensorProto.DataType.Name(element)
-            if element in onnx.TensorProto.DataType.values()
-            else element
-        )
-        raise WorkloadError(f"{where}: tensor {name!r} is of type {kind}, which is not taken") from None
+        listed = element in TensorProto.DataType.values()
+        kind = TensorProto.DataType.Name(element) if listed else element
+        raise WorkloadError(f"tensor {name!r} is of type {kind}, which is not taken") from None
 
 
 def node_name(node: onnx.NodeProto) -> str:
@@ -91,11 +117,35 @@ def node_name(node: onnx.NodeProto) -> str:
     return node.name or next((name for name in node.output if name), "?")
 
 
+def node_error(where: str, node: onnx.NodeProto, text: str) -> WorkloadError:
+    """Return the error that says in one line what is wrong with ``node`` of the file ``where``.
+
+    Names out of a file can be long and can hold what a terminal obeys.
+    """
+    line = " ".join(text.split())
+    said = f"node {_short(node_name(node))!r} ({_short(node.op_type)}){'' if line[:1] == ':' else ' '}{line}"
+    printable = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in said)
+    return WorkloadError(f"{where}: {_short(printable, _LONGEST_MESSAGE)}")
+
+
+def _short(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def typed(where: str, name: str, element: int, shape: Iterable[int]) -> Typed:
+    """Return the type of a tensor that the file ``where`` lists; raise ``WorkloadError`` for a shape none has."""
+    try:
+        return Typed(element, tuple(shape))
+    except ValueError as error:
+        raise WorkloadError(f"{where}: tensor {_short(name)!r} {error}") from None
+
+
 def typed_values(entries: Iterable[onnx.ValueInfoProto]) -> dict[str, Typed]:
     """Return those entries of a graph's inputs or value_info that are tensors of static shape."""
-    typed = {}
+    found = {}
     for entry in entries:
         kind = entry.type.tensor_type
         if entry.type.HasField("tensor_type") and all(d.HasField("dim_value") for d in kind.shape.dim):
-            typed[entry.name] = Typed(kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
-    return typed
+            with contextlib.suppress(ValueError):
+                found[entry.name] = Typed(kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
+    return found

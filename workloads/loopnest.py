@@ -22,10 +22,11 @@ from workloads.index import (
     box_volume,
     by_stride,
     full_box,
-    hits,
+    hit_share,
     hull,
     intersect,
     invert,
+    is_count,
     skip_padding,
     widest,
 )
@@ -58,6 +59,10 @@ class Operations:
     simple: int = 0
     special: int = 0
 
+    def __post_init__(self) -> None:
+        if not (is_count(self.macs) and is_count(self.simple) and is_count(self.special)):
+            raise ValueError(f"operations {self.macs!r}, {self.simple!r}, {self.special!r}; needs whole numbers from 0")
+
     def __add__(self, other: "Operations") -> "Operations":
         return Operations(self.macs + other.macs, self.simple + other.simple, self.special + other.special)
 
@@ -80,6 +85,15 @@ class Access:
     tensor: str
     shape: tuple[int, ...]
     indices: tuple[Index, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.tensor) is not str or not all(map(is_count, self.shape)):
+            raise ValueError(f"access to {self.tensor!r} of shape {list(self.shape)}; needs a name and whole sizes")
+        if len(self.indices) != len(self.shape):
+            raise ValueError(
+                f"{self.tensor!r} of shape {list(self.shape)} has {len(self.shape)} dimensions;"
+                f" needs {len(self.indices)}"
+            )
 
     def region(self, ranges: Sequence[Interval]) -> Box | None:
         """Return the box of elements that the loops ``ranges`` touch, or None if they touch nothing."""
@@ -123,6 +137,30 @@ class LoopNest:
     per_iteration: Operations = Operations()
     per_output: Operations = Operations()
 
+    def __post_init__(self) -> None:
+        if type(self.name) is not str:
+            raise ValueError(f"loop nest {self.name!r}; needs a name")
+        for access in (*self.reads, self.write):
+            for index in access.indices:
+                for loop, _ in index.terms:
+                    if loop >= len(self.loops):
+                        raise ValueError(f"{access.tensor!r} is addressed by loop {loop} of {len(self.loops)}")
+        ranges = [(0, loop.extent) for loop in self.loops]
+        for index, size in zip(self.write.indices, self.write.shape, strict=True):
+            self._check_written(index, size, ranges)
+
+    def _check_written(self, index: Index, size: int, ranges: Sequence[Interval]) -> None:
+        """Refuse a written dimension that is not a sum of space loops, or that leaves the tensor."""
+        plain = not index.opaque and not index.table and index.divisor == index.window == 1
+        if not plain or any(stride < 1 or self.loops[loop].reduction for loop, stride in index.terms):
+            raise ValueError(f"{self.write.tensor!r} is not written element by element")
+        lo, hi = index.span(ranges)
+        if not 0 <= lo < hi <= size and all(ranges[loop][1] for loop, _ in index.terms):
+            raise ValueError(
+                f"{self.write.tensor!r} of shape {list(self.write.shape)} is written from {lo} to {hi} in a"
+                f" dimension of {size}"
+            )
+
     @property
     def extents(self) -> tuple[int, ...]:
         return tuple(loop.extent for loop in self.loops)
@@ -148,7 +186,7 @@ class LoopNest:
             for index, size in zip(read.indices, read.shape, strict=True):
                 if index.rounding == "exact":
                     extents = tuple(self.loops[loop].extent for loop, _ in index.terms)
-                    share *= Fraction(hits(index, extents, size), math.prod(extents))
+                    share *= hit_share(index, extents, size)
         return share
 
     def ranges_for(self, tile: Box) -> tuple[Interval, ...] | None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 import onnx
 
 from workloads.graph import Graph, Op, Rebuild, Role, Tensor, WorkloadError
-from workloads.known import Typed, Walk, attributes_of, dtype_of, node_name
+from workloads.known import MALFORMED, Typed, Walk, attributes_of, dtype_of, node_error, node_name
+from workloads.loopnest import LoopNest
 from workloads.onnx_file import OnnxFile
-from workloads.operators import NOT_TAKEN, RULES, NodeContext, OperatorRule, kind_of
+from workloads.operands import misfit
+from workloads.operators import NOT_TAKEN, RULES, NodeContext, OperatorRule, UnsupportedOperatorError, kind_of
 
 _MATRIX_RANK = 2
 
@@ -30,8 +32,14 @@ def build_graph(
             lowering.add(tensor, typed, "input")
         elif tensor in walk.weights and tensor in used:
             lowering.add(tensor, typed, "weight")
-    ops = tuple(lowering.lower(node) for node in live)
-    return Graph(name, ops, lowering.tensors, tuple(inputs), kept, batch, rebuild)
+    ops = tuple(op for op in map(lowering.lower, live) if op is not None)
+    if not ops:
+        raise WorkloadError(f"{file.where}: all outputs are empty, so there is nothing to run")
+    results = tuple(name for name in kept if name in lowering.tensors)
+    try:
+        return Graph(name, ops, lowering.tensors, tuple(inputs), results, batch, rebuild)
+    except WorkloadError as error:
+        raise WorkloadError(f"{file.where}: {error}") from error
 
 
 def _live_nodes(walk: Walk, outputs: Sequence[str]) -> list[onnx.NodeProto]:
@@ -54,48 +62,56 @@ class _Lowering:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def add(self, name: str, typed: Typed, role: Role, order: tuple[int, ...] = ()) -> Tensor:
-        """Return the tensor, noted under its name."""
-        tensor = self._tensor(name, typed, role, order)
-        self.tensors[name] = tensor
-        return tensor
+    def add(self, name: str, typed: Typed, role: Role) -> None:
+        """Note a tensor that comes from outside."""
+        try:
+            self.tensors[name] = _tensor(name, typed, role, ())
+        except WorkloadError as error:
+            raise WorkloadError(f"{self.file.where}: {error}") from error
 
-    def _tensor(self, name: str, typed: Typed, role: Role, order: tuple[int, ...]) -> Tensor:
-        return Tensor(name, typed.shape, dtype_of(self.file.where, name, typed.element), role, order)
+    def lower(self, node: onnx.NodeProto) -> Op | None:
+        """Return ``node`` as an operator that writes those outputs that somebody reads, None if they are empty.
 
-    def lower(self, node: onnx.NodeProto) -> Op:
-        """Return ``node`` as an operator that writes those outputs that somebody reads."""
+        Raises ``WorkloadError`` naming the node for one that has no loop nests, or operands that do not fit it.
+        """
+        try:
+            return self._lowered(node)
+        except MALFORMED as error:
+            text = str(error) if isinstance(error, ValueError) else f"is malformed: {type(error).__name__} {error}"
+            raise node_error(self.file.where, node, f": {text}") from error
+
+    def _lowered(self, node: onnx.NodeProto) -> Op | None:
         kind = kind_of(node.domain, node.op_type)
         rule = RULES.get(kind)
         if rule is None:
-            reason = NOT_TAKEN.get(kind, "has no loop nest")
-            raise self._error(node, f"{reason}; cut the network before it")
+            raise UnsupportedOperatorError(f"{NOT_TAKEN.get(kind, 'has no loop nest')}; cut the network before it")
         inputs = tuple(self.tensors[name] if name else None for name in node.input)
         outputs = tuple(self._output(name, rule, inputs) for name in node.output)
+        written = [t for t in outputs if t is not None and t.name in self.used and t.elements]
+        if not written:
+            return None
         values = self.walk.values
         constants = {t.name: values[t.name] for t in inputs if t is not None and t.name in values}
         name = self._unique(node_name(node))
         context = NodeContext(name, kind, attributes_of(node), inputs, outputs, constants, self.file.opset)
-        try:
-            lowered = rule.build(context)
-        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
-            raise self._error(node, str(error) or type(error).__name__) from error
-        written = [t for t in outputs if t is not None and t.name in self.used and t.elements]
+        lowered = rule.build(context)
+        wrong = None if rule.partial else misfit(lowered.nests)
+        if wrong is not None:
+            raise UnsupportedOperatorError(wrong)
+        nests = _needed(lowered.nests, {t.name for t in written})
+        touched = {access.tensor for nest in nests for access in (*nest.reads, nest.write)}
+        passed = (*lowered.internals, *(t for t in outputs if t is not None and t not in written))
+        internals = tuple(t for t in passed if t.name in touched)
+        read = tuple(dict.fromkeys(t.name for t in inputs if t is not None and t.name in touched))
+        op = Op(name, kind, read, tuple(t.name for t in written), nests, internals)
         self.tensors.update({t.name: t for t in written})
-        unread = {t.name for t in outputs if t is not None} - {t.name for t in written}
-        nests = tuple(nest for nest in lowered.nests if nest.write.tensor not in unread)
-        read = {access.tensor for nest in nests for access in nest.reads}
-        kept = tuple(dict.fromkeys(t.name for t in inputs if t is not None and t.name in read))
-        return Op(name, kind, kept, tuple(t.name for t in written), nests, lowered.internals)
+        return op
 
     def _output(self, name: str, rule: OperatorRule, inputs: Sequence[Tensor | None]) -> Tensor | None:
         typed = self.walk.types.get(name)
         if typed is None:
             return None
-        return self._tensor(name, typed, "activation", _memory_order(rule.layout, typed.shape, inputs))
-
-    def _error(self, node: onnx.NodeProto, text: str) -> WorkloadError:
-        return WorkloadError(f"{self.file.where}: node {node_name(node)!r} ({node.op_type}): {text}")
+        return _tensor(name, typed, "activation", _memory_order(rule.layout, typed.shape, inputs))
 
     def _unique(self, name: str) -> str:
         candidate, number = name, 1
@@ -104,6 +120,20 @@ class _Lowering:
             candidate = f"{name}#{number}"
         self.taken.add(candidate)
         return candidate
+
+
+def _tensor(name: str, typed: Typed, role: Role, order: tuple[int, ...]) -> Tensor:
+    return Tensor(name, typed.shape, dtype_of(name, typed.element), role, order)
+
+
+def _needed(nests: Sequence[LoopNest], wanted: set[str]) -> tuple[LoopNest, ...]:
+    """Return those nests that the tensors ``wanted`` depend on."""
+    kept = []
+    for nest in reversed(nests):
+        if nest.write.tensor in wanted:
+            kept.append(nest)
+            wanted.update(read.tensor for read in nest.reads)
+    return tuple(reversed(kept))
 
 
 def _memory_order(layout: str, shape: tuple[int, ...], inputs: Sequence[Tensor | None]) -> tuple[int, ...]:

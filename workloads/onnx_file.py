@@ -8,27 +8,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, inliner, numpy_helper
+from onnx import TensorProto, numpy_helper
 
+from workloads.functions import expanded
 from workloads.graph import WorkloadError
 from workloads.operators.registry import Array
 
 LARGEST_FILE_BYTES = 2**31 - 1
 """The most that protobuf reads."""
+_COPIES = 2
+"""Of a file's bytes that an import holds: as read, and parsed."""
 LARGEST_KNOWN_VALUE = 65_536
 """Constants of more elements keep their shape only."""
-
-DTYPES: Mapping[int, str] = {
-    TensorProto.DOUBLE: "fp64", TensorProto.FLOAT: "fp32", TensorProto.FLOAT16: "fp16",
-    TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "fp8", TensorProto.FLOAT8E4M3FNUZ: "fp8",
-    TensorProto.FLOAT8E5M2: "fp8", TensorProto.FLOAT8E5M2FNUZ: "fp8", TensorProto.INT64: "int64",
-    TensorProto.INT32: "int32", TensorProto.INT16: "int16", TensorProto.INT8: "int8",
-    TensorProto.UINT64: "uint64", TensorProto.UINT32: "uint32", TensorProto.UINT16: "uint16",
-    TensorProto.UINT8: "uint8", TensorProto.INT4: "int4", TensorProto.UINT4: "uint4",
-    TensorProto.BOOL: "bool", TensorProto.COMPLEX64: "complex64", TensorProto.COMPLEX128: "complex128",
-}  # fmt: skip
-ELEMENTS: Mapping[str, int] = {dtype: element for element, dtype in reversed(list(DTYPES.items()))}
-"""The ONNX element type of each dtype; the first listed where several share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +44,25 @@ def read_bytes(path: Path) -> bytes:
             raise WorkloadError(f"{path}: is not a file")
         if size > LARGEST_FILE_BYTES:
             raise WorkloadError(f"{path}: has {size} bytes; an ONNX file holds at most {LARGEST_FILE_BYTES}")
+        free = _free_bytes()
+        if free is not None and _COPIES * size > free:
+            raise WorkloadError(
+                f"{path}: has {size} bytes; needs more memory to import than there is: about {_COPIES * size} bytes,"
+                f" and {free} are free; weights kept outside the file need none"
+            )
         return path.read_bytes()
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror or error}") from error
+
+
+def _free_bytes() -> int | None:
+    """Return the memory that the system can still give, None where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    amounts = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return next((int(amount) * 1024 for amount in amounts if amount.isdigit()), None)
 
 
 def read_onnx(path: Path) -> OnnxFile:
@@ -64,19 +71,19 @@ def read_onnx(path: Path) -> OnnxFile:
 
 
 def parse_onnx(data: bytes, where: str) -> OnnxFile:
-    """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one."""
+    """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one.
+
+    Raises ``MemoryError`` where there is no room for it.
+    """
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except DecodeError as error:
+        bytearray(len(data))  # the parser says the same when memory is short, which this says by its name
         raise WorkloadError(f"{where}: is not an ONNX model, or is cut short ({error})") from error
     if not model.graph.node:
         raise WorkloadError(f"{where}: is not an ONNX model, or has no operators")
-    if model.functions:
-        try:
-            model = inliner.inline_local_functions(model)
-        except (RuntimeError, ValueError) as error:
-            raise WorkloadError(f"{where}: its local functions cannot be expanded ({error})") from error
+    model = expanded(model, where)
     newest = onnx.defs.onnx_opset_version()
     standard = any(node.domain in ("", "ai.onnx") for node in model.graph.node)
     given = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))

@@ -1,17 +1,21 @@
 """From an ONNX file to a Graph: shapes made static, shape arithmetic folded, every operator a loop nest."""
 
 import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 import onnx
 from onnx import helper
 
 from workloads.graph import Graph, WorkloadError
-from workloads.known import Typed
+from workloads.index import is_count
+from workloads.known import DTYPES, Typed, typed
 from workloads.lowering import build_graph
-from workloads.onnx_file import DTYPES, OnnxFile, parse_onnx, read_onnx
+from workloads.onnx_file import LARGEST_FILE_BYTES, OnnxFile, parse_onnx, read_onnx
 from workloads.rescale import Change
 from workloads.simplify import simplified
 from workloads.walk import walk_file
@@ -26,6 +30,14 @@ class ImportOptions:
     batch: int | None = None
     sequence: int | None = None
     simplify: bool = False
+    dims: tuple[tuple[str, int], ...] = ()
+    """Sizes of dimensions that the file leaves open, by their names."""
+
+    def __post_init__(self) -> None:
+        given = [("batch", self.batch), ("sequence", self.sequence), *((f"dim {name}", n) for name, n in self.dims)]
+        for option, size in given:
+            if size is not None and (not is_count(size) or size < 1):
+                raise WorkloadError(f"{option} has {size!r}; needs at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +51,13 @@ class Reimport:
     options: ImportOptions
 
     def __call__(self, batch: int) -> Graph:
-        file = parse_onnx(zlib.decompress(self.packed), self.where)
-        return graph_from_file(file, self.name, replace(self.options, batch=batch))
+        unpacking = zlib.decompressobj()
+        try:
+            content = unpacking.decompress(self.packed, LARGEST_FILE_BYTES)
+        except zlib.error as error:
+            raise WorkloadError(f"{self.where}: what was kept of it is damaged ({error})") from error
+        with naming(self.where):
+            return graph_from_file(parse_onnx(content, self.where), self.name, replace(self.options, batch=batch))
 
 
 def import_onnx(
@@ -50,24 +67,47 @@ def import_onnx(
     batch: int | None = None,
     sequence: int | None = None,
     simplify: bool = False,
+    dims: Mapping[str, int] | None = None,
 ) -> Graph:
     """Return the network in an ONNX file (a path, or its bytes) at ``batch`` and ``sequence`` length.
 
-    Without them the file's own sizes stay; a batch that the file leaves open becomes 1. Shape arithmetic is
-    always folded; ``simplify`` also drops what does nothing (see ``workloads/simplify.py``). Raises
-    ``WorkloadError`` naming file, node and operator for what cannot be taken.
+    Without them the file's own sizes stay; a batch that the file leaves open becomes 1. ``dims`` are the sizes of
+    other dimensions that it leaves open, by their names. Shape arithmetic is always folded; ``simplify`` also drops
+    what does nothing (see ``workloads/simplify.py``). Raises ``WorkloadError`` naming file, node and operator for
+    what cannot be taken.
     """
-    file = parse_onnx(source, name or "model") if isinstance(source, bytes) else read_onnx(Path(source))
-    return graph_from_file(file, name or Path(file.where).stem, ImportOptions(batch, sequence, simplify))
+    where = (name or "model") if isinstance(source, bytes) else str(source)
+    with naming(where):
+        options = options_of(where, batch, sequence, dims, simplify=simplify)
+        file = parse_onnx(source, where) if isinstance(source, bytes) else read_onnx(Path(source))
+        return graph_from_file(file, name or Path(where).stem, options)
+
+
+def options_of(
+    where: str, batch: int | None, sequence: int | None, dims: Mapping[str, int] | None, *, simplify: bool
+) -> ImportOptions:
+    """Return the options for the network that messages call ``where``; raise ``WorkloadError`` for a bad size."""
+    try:
+        return ImportOptions(batch, sequence, simplify, tuple(sorted((dims or {}).items())))
+    except WorkloadError as error:
+        raise WorkloadError(f"{where}: {error}") from None
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Say which network it is that needs more memory than there is, or holds text that is none."""
+    try:
+        yield
+    except MemoryError:
+        raise WorkloadError(f"{where}: needs more memory to import than there is") from None
+    except UnicodeDecodeError as error:
+        raise WorkloadError(f"{where}: is malformed: a name is not UTF-8 ({error.reason})") from None
 
 
 def graph_from_file(file: OnnxFile, name: str, options: ImportOptions) -> Graph:
     """Return the network of a parsed file, rescaled where the file's sizes are not the ones asked for."""
     batch, sequence = options.batch, options.sequence
-    for option, value in (("batch", batch), ("sequence", sequence)):
-        if value is not None and value < 1:
-            raise WorkloadError(f"{file.where}: {option} has {value}; needs at least 1")
-    own = _input_shapes(file, batch, sequence)
+    own = _input_shapes(file, options)
     walk = walk_file(file, own)
     own_batch = next((typed.shape[0] for typed in own.values() if typed.shape), 1)
     wanted, change = _wanted_shapes(file, own, own_batch, batch, sequence)
@@ -79,34 +119,55 @@ def graph_from_file(file: OnnxFile, name: str, options: ImportOptions) -> Graph:
     return build_graph(file, name, walk, tuple(own), batch or own_batch, rebuild)
 
 
-def _input_shapes(file: OnnxFile, batch: int | None, sequence: int | None) -> dict[str, Typed]:
-    """Return type and shape of every input; sizes that the file leaves open come from the options."""
-    inputs: dict[str, Typed] = {}
-    for entry in file.model.graph.input:
-        if entry.name in file.weights:
-            continue
-        kind = entry.type.tensor_type
-        if not entry.type.HasField("tensor_type") or not kind.HasField("shape"):
+def _input_shapes(file: OnnxFile, options: ImportOptions) -> dict[str, Typed]:
+    """Return type and shape of every input; sizes that the file leaves open come from the options.
+
+    A name stands for one size wherever it appears.
+    """
+    entries = [entry for entry in file.model.graph.input if entry.name not in file.weights]
+    for entry in entries:
+        if not entry.type.HasField("tensor_type") or not entry.type.tensor_type.HasField("shape"):
             raise WorkloadError(f"{file.where}: input {entry.name!r} is not a tensor of known rank")
-        shape = []
-        for place, dim in enumerate(kind.shape.dim):
-            if dim.HasField("dim_value") and dim.dim_value > 0:
-                shape.append(dim.dim_value)
-            elif place == 0:
-                shape.append(batch or 1)
-            elif place == 1 and sequence is not None:
-                shape.append(sequence)
-            else:
-                raise WorkloadError(
-                    f"{file.where}: input {entry.name!r} has an open size"
-                    f" {dim.dim_param or '?'!r} in dimension {place};"
-                    " only the batch (0) and, with the option sequence, dimension 1 can be set:"
-                    " export it with fixed sizes"
-                )
-        inputs[entry.name] = Typed(kind.elem_type, tuple(shape))
-    if not inputs:
+    if not entries:
         raise WorkloadError(f"{file.where}: has no inputs, so there is nothing to run")
+    opened: dict[str, int] = {}
+    for entry in entries:
+        for place, (_, name) in enumerate(_dims(entry)):
+            if name is not None:
+                opened[name] = min(place, opened.get(name, place))
+    sizes = dict(options.dims)
+    _check_known(file.where, sizes, opened)
+    for free, place in opened.items():
+        if place == 0:
+            sizes.setdefault(free, options.batch or 1)
+        elif place == 1 and options.sequence is not None:
+            sizes.setdefault(free, options.sequence)
+    inputs = {}
+    for entry in entries:
+        shape = []
+        for place, (size, name) in enumerate(_dims(entry)):
+            if name is not None and name not in sizes:
+                raise WorkloadError(
+                    f"{file.where}: input {entry.name!r} has an open size {name!r} in dimension {place};"
+                    f" give it as --dim {name}=SIZE (in YAML: dims: {{{name}: SIZE}})"
+                )
+            shape.append(size if name is None else sizes[name])
+        inputs[entry.name] = typed(file.where, entry.name, entry.type.tensor_type.elem_type, shape)
     return inputs
+
+
+def _check_known(where: str, sizes: Iterable[str], opened: Mapping[str, int]) -> None:
+    for name in sizes:
+        if name not in opened:
+            listed = ", ".join(map(repr, sorted(opened))) or "none"
+            raise WorkloadError(f"{where}: has no open dimension {name!r}; those that it has: {listed}")
+
+
+def _dims(entry: onnx.ValueInfoProto) -> Iterator[tuple[int, str | None]]:
+    """Yield the size of every dimension, with a name if it is open: the file's, or INPUT[DIMENSION]."""
+    for place, dim in enumerate(entry.type.tensor_type.shape.dim):
+        fixed = dim.HasField("dim_value") and dim.dim_value > 0
+        yield dim.dim_value, None if fixed else dim.dim_param or f"{entry.name}[{place}]"
 
 
 def _wanted_shapes(
@@ -115,15 +176,15 @@ def _wanted_shapes(
     """Return the input shapes asked for. The batch is dimension 0; the sequence is dimension 1 of tokens."""
     ratio = Fraction(1)
     wanted = {}
-    for name, typed in own.items():
-        shape = list(typed.shape)
+    for name, before in own.items():
+        shape = list(before.shape)
         if batch is not None and shape and shape[0] == own_batch:
             shape[0] = batch
-        tokens = len(shape) >= _MATRIX_RANK and DTYPES.get(typed.element) in ("int64", "int32", "bool")
+        tokens = len(shape) >= _MATRIX_RANK and DTYPES.get(before.element) in ("int64", "int32", "bool")
         if sequence is not None and tokens and shape[1] != sequence:
             ratio = Fraction(sequence, shape[1])
             shape[1] = sequence
-        wanted[name] = Typed(typed.element, tuple(shape))
+        wanted[name] = typed(file.where, name, before.element, shape)
     if sequence is not None and not any(t.shape[1:2] == (sequence,) for t in wanted.values()):
         raise WorkloadError(f"{file.where}: has no input of tokens, so the option sequence does not apply")
     return wanted, Change(own_batch, batch or own_batch, ratio)
@@ -131,22 +192,33 @@ def _wanted_shapes(
 
 def _stripped(file: OnnxFile) -> bytes:
     """Return the file without the values of large weights, which nothing here needs."""
-    model = onnx.ModelProto()
-    model.CopyFrom(file.model)
-    weights = set(file.weights)
-    small = [t for t in model.graph.initializer if t.name in file.constants]
-    large = [t for t in model.graph.initializer if t.name not in file.constants]
-    listed = {entry.name for entry in model.graph.input}
-    inputs = [
-        helper.make_tensor_value_info(t.name, t.data_type, list(t.dims))
-        for t in large
-        if t.name not in listed
-    ]
-    kept = [onnx.TensorProto.FromString(t.SerializeToString()) for t in small]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    model.graph.input.extend(inputs)
-    del model.metadata_props[:]
+    graph = _without(file.model.graph, "initializer")
+    listed = {entry.name for entry in graph.input}
+    for tensor in file.model.graph.initializer:
+        if tensor.name in file.constants:
+            graph.initializer.append(tensor)
+        elif tensor.name not in listed:
+            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+    model = _without(file.model, "graph", "metadata_props")
+    model.graph.CopyFrom(graph)
     entry = model.metadata_props.add()
-    entry.key, entry.value = "weights", ",".join(sorted(weights))
+    entry.key, entry.value = "weights", ",".join(sorted(file.weights))
     return model.SerializeToString()
+
+
+_Message = TypeVar("_Message", onnx.ModelProto, onnx.GraphProto)
+
+
+def _without(message: _Message, *left_out: str) -> _Message:
+    """Return a copy of ``message`` without those fields, which are never copied: they can hold gigabytes."""
+    copy = type(message)()
+    for field, value in message.ListFields():
+        if field.name in left_out:
+            continue
+        if field.is_repeated:
+            getattr(copy, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(copy, field.name).CopyFrom(value)
+        else:
+            setattr(copy, field.name, value)
+    return copy

@@ -1,7 +1,7 @@
 """The walk through a file's nodes: every tensor gets a static type, what is known beforehand is folded."""
 
-import math
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -9,22 +9,15 @@ from onnx import helper, numpy_helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
 from workloads.carry_over import CarryOver
-from workloads.constants import fold
+from workloads.constants import MOST_FOLDED_BYTES, fold
 from workloads.expansion import branch_body, function_body, reads_of
 from workloads.graph import WorkloadError
-from workloads.known import Known, Typed, Walk, attributes_of, node_name, typed_values
-from workloads.onnx_file import ELEMENTS, OnnxFile
+from workloads.known import ELEMENTS, MALFORMED, Known, Typed, Walk, attributes_of, node_error, typed, typed_values
+from workloads.onnx_file import OnnxFile
 from workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
 from workloads.operators.registry import ShapeRule
 from workloads.rescale import Change
 
-_LARGEST_TENSOR = 2**44
-"""Elements; beyond it a shape is a mistake in the file."""
-_MALFORMED = (
-    ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError,
-    onnx.checker.ValidationError,
-)  # fmt: skip
-"""What the ONNX library and numpy raise for attributes and values that make no sense."""
 _DEEPEST = 8
 """Levels to which functions and branches are expanded."""
 
@@ -38,20 +31,21 @@ def walk_file(
     """
     known = Known(file.where, dict(inputs), dict(file.constants), set(file.weights))
     for tensor in file.model.graph.initializer:
-        known.types[tensor.name] = Typed(tensor.data_type, tuple(tensor.dims))
+        known.types[tensor.name] = typed(file.where, tensor.name, tensor.data_type, tensor.dims)
     for sparse in file.model.graph.sparse_initializer:
-        known.types[sparse.values.name] = Typed(sparse.values.data_type, tuple(sparse.dims))
+        name, element = sparse.values.name, sparse.values.data_type
+        known.types[name] = typed(file.where, name, element, sparse.dims)
     for entry in file.model.graph.input:
         if entry.name not in known.types:
             known.types.update(typed_values([entry]))
     carry_over = CarryOver(known, before, change) if before and change else None
     walker = _Walker(file, known, carry_over)
-    for node in _sorted_nodes(file, set(known.types)):
+    for node in _sorted_nodes(file, known.types):
         try:
             walker.visit(node)
         except WorkloadError:
             raise
-        except _MALFORMED as error:
+        except MALFORMED as error:
             raise known.error(node, f"is malformed: {type(error).__name__} {error}") from error
     return Walk(known.types, known.values, frozenset(known.weights), tuple(walker.nodes))
 
@@ -65,6 +59,7 @@ class _Walker:
         self._opsets = list(file.model.opset_import)
         self._known = known
         self._carry_over = carry_over
+        self._room_bytes = MOST_FOLDED_BYTES
         self._made: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
         self._same: dict[str, str] = {}
         """Weights that are computed like an earlier one."""
@@ -75,8 +70,7 @@ class _Walker:
     def visit(self, node: onnx.NodeProto, depth: int = 0) -> None:
         """Learn the outputs of ``node``; keep it among ``nodes`` if it computes at run time."""
         known = self._known
-        if any(name in self._same for name in node.input):
-            node = self._reading(node)
+        node = self._checked(node)
         inputs = [name for name in node.input if name]
         kind = kind_of(node.domain, node.op_type)
         if kind in ("Shape", "Size") and inputs:
@@ -102,10 +96,10 @@ class _Walker:
             node = self._carry_over(node)
         found = self._infer(node, kind)
         known.types.update(found)
-        for name, typed in found.items():
-            if 0 in typed.shape:
-                known.learn(name, np.empty(typed.shape, helper.tensor_dtype_to_np_dtype(typed.element)))
-        if constant or all(0 in typed.shape for typed in found.values()):
+        for name, output in found.items():
+            if 0 in output.shape:
+                known.learn(name, np.empty(output.shape, helper.tensor_dtype_to_np_dtype(output.element)))
+        if constant or all(0 in output.shape for output in found.values()):
             known.weights.update(name for name in node.output if name)
         else:
             self.nodes.append(node)
@@ -115,12 +109,20 @@ class _Walker:
         known = self._known
         if "::" in kind or not all(name in known.values for name in inputs):
             return False
-        results = fold(node, attributes_of(node), [known.values[name] for name in inputs], self._opset)
+        values = [known.values[name] for name in inputs]
+        results = fold(node, attributes_of(node), values, self._opset, self._room_bytes)
         for name, value in zip(node.output, results or (), strict=False):
             known.learn(name, value)
+            self._room_bytes -= value.nbytes
         return results is not None
 
-    def _reading(self, node: onnx.NodeProto) -> onnx.NodeProto:
+    def _checked(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return ``node`` reading the first of weights that are the same; refuse it if it writes what is there."""
+        for name in node.output:
+            if name and name in self._known.types:
+                raise self._known.error(node, f"writes {name!r}, which is there already; a tensor is written once")
+        if not any(name in self._same for name in node.input):
+            return node
         changed = onnx.NodeProto()
         changed.CopyFrom(node)
         changed.input[:] = [self._same.get(name, name) for name in node.input]
@@ -155,7 +157,7 @@ class _Walker:
                     "has a condition that is not known before the network runs; export one of its branches",
                 )
             wanted = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-            return branch_body(node, next(a.g for a in node.attribute if a.name == wanted))
+            return branch_body(node, attributes_of(node)[wanted])
         return None if "::" in kind else function_body(node, self._known.types, self._opset)
 
     def _infer(self, node: onnx.NodeProto, kind: str) -> dict[str, Typed]:
@@ -191,13 +193,12 @@ class _Walker:
             text = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             raise known.error(node, f"does not fit its inputs {shapes}: {text}") from None
         named = [name for name in node.output if name]
-        typed = {name: self._static(node, name, found.get(name)) for name in named}
-        return {name: typing for name, typing in typed.items() if typing is not None}
+        static = {name: self._static(node, name, found.get(name)) for name in named}
+        return {name: typing for name, typing in static.items() if typing is not None}
 
     def _registered(self, node: onnx.NodeProto, kind: str, shapes: ShapeRule) -> dict[str, Typed]:
-        context = self._known.context(node, kind, self._opset)
         try:
-            given = shapes(context)
+            given = shapes(self._known.context(node, kind, self._opset))
             found = {
                 name: Typed(ELEMENTS[dtype], tuple(int(size) for size in shape))
                 for name, (shape, dtype) in zip(node.output, given, strict=False)
@@ -213,9 +214,10 @@ class _Walker:
             kind = found.tensor_type
             dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
             if kind.HasField("shape") and all(size >= 0 for size in dims):
-                if math.prod(dims) > _LARGEST_TENSOR:
-                    raise self._known.error(node, f"writes {name!r} of shape {dims}, which no machine holds")
-                return Typed(kind.elem_type, tuple(dims))
+                try:
+                    return Typed(kind.elem_type, tuple(dims))
+                except ValueError as error:
+                    raise self._known.error(node, f"writes {name!r}, which {error}") from None
             if kind.HasField("shape"):
                 shown = str([dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim])
         recorded = self._recorded.get(name)
@@ -230,24 +232,33 @@ class _Walker:
         )
 
 
-def _sorted_nodes(file: OnnxFile, ready: set[str]) -> list[onnx.NodeProto]:
-    """Return the nodes so that each comes after what it reads; raise where that cannot be."""
-    waiting = list(file.model.graph.node)
+def _sorted_nodes(file: OnnxFile, ready: Collection[str]) -> list[onnx.NodeProto]:
+    """Return the nodes so that each comes after what it reads, otherwise as the file has them.
+
+    Raises ``WorkloadError`` naming a node where that cannot be.
+    """
+    nodes = list(file.model.graph.node)
+    missing = [set(reads_of(node)).difference(ready) for node in nodes]
+    readers: dict[str, list[int]] = {}
+    for place, names in enumerate(missing):
+        for name in names:
+            readers.setdefault(name, []).append(place)
     ordered: list[onnx.NodeProto] = []
-    while waiting:
-        later = []
-        for node in waiting:
-            if all(name in ready for name in reads_of(node)):
-                ordered.append(node)
-                ready.update(node.output)
-            else:
-                later.append(node)
-        if len(later) == len(waiting):
-            node = later[0]
-            missing = next(name for name in reads_of(node) if name not in ready)
-            raise WorkloadError(
-                f"{file.where}: node {node_name(node)!r} ({node.op_type}) reads {missing!r}, which nothing"
-                " before it writes: the graph has a cycle or a missing input"
-            )
-        waiting = later
+    able = [place for place, names in enumerate(missing) if not names]
+    while able:
+        node = nodes[heapq.heappop(able)]
+        ordered.append(node)
+        for name in node.output:
+            for place in readers.pop(name, ()):
+                missing[place].discard(name)
+                if not missing[place]:
+                    heapq.heappush(able, place)
+    if len(ordered) < len(nodes):
+        place = next(place for place, names in enumerate(missing) if names)
+        name = next(name for name in reads_of(nodes[place]) if name in missing[place])
+        raise node_error(
+            file.where,
+            nodes[place],
+            f"reads {name!r}, which nothing before it writes: the graph has a cycle or a missing input",
+        )
     return ordered

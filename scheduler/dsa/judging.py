@@ -79,7 +79,8 @@ class Judge:
     ) -> bool:
         """Simulate the schedule of ``layout``, made ``at`` the buffers that it is for, unless it cannot win.
 
-        Return whether its traffic leaves it a chance. Where overlapping layers gets far less out of it than its traffic promises, it is also tried without.
+        Return whether its traffic leaves it a chance. Where overlapping layers gets far less out of it than its traffic
+        promises, it is also tried without.
         """
         groups = tuple((group.ops, group.split) for group in layout.plan.groups)
         key = groups, tuple(each.memory for each in layout.slices), overlaps_layers

@@ -110,7 +110,8 @@ class GraphTurbo:
     def _consider_plans(self, judge: Judge, at: DsaCosts) -> bool:
         """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance."""
         layouts = sorted(self._layouts(judge, at), key=lambda layout: layout_cost_s(layout, at))
-        return any([self._consider(judge, layout, at) for layout in layouts[: at.view.tuning.contenders]])
+        chances = [self._consider(judge, layout, at) for layout in layouts[: at.view.tuning.contenders]]
+        return any(chances)
 
     def _consider(self, judge: Judge, layout: Layout, at: DsaCosts) -> bool:
         overlaps, paper_tiles = self.instruction_scheduling, self.tiles == "paper"

@@ -1,78 +1,25 @@
 """Any ONNX file imports, at any batch, or says in one message which file, which node and what to do."""
 
 import contextlib
+import itertools
 import os
 import pickle
 import random
-import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper
 
-from workloads import Graph, WorkloadError, import_onnx, load_network, zoo_names
+from tests.workloads.mutations import bounded
+from tests.workloads.onnx_models import OpenedFiles, model, most_bytes_during, read, relu
+from workloads import WorkloadError, import_onnx, load_network, zoo_names
 from workloads.zoo import zoo_entry
 
 SEQUENCE_NETWORKS = ("bert-base", "bert-tiny", "tinybert", "distilbert", "mobilebert", "albert", "gpt2")
 FIXED_BATCH = ("faster-rcnn", "mask-rcnn", "faster-rcnn-raw", "mask-rcnn-raw")
-
-
-def model(
-    *nodes: NodeProto, inputs: dict[str, Any], outputs: tuple[str, ...] = ("y",), **known: Any
-) -> ModelProto:
-    """Return a model of ``nodes``; ``known`` are initializers."""
-    entries = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()
-    ]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
-    constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in known.items()]
-    graph = helper.make_graph(nodes, "test", entries, results, constants)
-    return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("com.acme", 1)]
-    )
-
-
-def read(built: ModelProto, **options: Any) -> Graph:
-    return import_onnx(built.SerializeToString(), name="test", **options)
-
-
-class OpenedFiles:
-    """The files that Python opens while this is in use."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._active = False
-        sys.addaudithook(self._note)
-
-    def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self._active and event == "open":
-            self.names.append(str(arguments[0]))
-
-    def __enter__(self) -> list[str]:
-        self._active = True
-        return self.names
-
-    def __exit__(self, *failure: object) -> None:
-        self._active = False
-
-
-def relu() -> ModelProto:
-    return model(helper.make_node("Relu", ["x"], ["y"], name="act"), inputs={"x": [2, 3]})
-
-
-def most_bytes_during(action: Callable[[], object]) -> int:
-    """Return the most memory that Python and NumPy hold during ``action``, beyond what they held before."""
-    tracemalloc.start()
-    try:
-        action()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 class TestSizes:
@@ -121,8 +68,42 @@ class TestSizes:
     def test_an_open_size_elsewhere_is_refused(self) -> None:
         built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": [1, 3, "H"]})
 
-        with pytest.raises(WorkloadError, match="test: input 'x' has an open size 'H' in dimension 2"):
+        with pytest.raises(WorkloadError, match=r"test: input 'x' has an open size 'H' in dimension 2; .* --dim H="):
             read(built)
+
+    def test_an_open_size_is_given_by_its_name_wherever_it_stands(self) -> None:
+        add = helper.make_node("Add", ["x", "z"], ["y"])
+        built = model(add, inputs={"x": ["N", 3, "H", "W"], "z": ["H", "W"]})
+
+        assert read(built, dims={"H": 5, "W": 7}).tensors["y"].shape == (1, 3, 5, 7)
+        assert read(built, dims={"H": 5, "W": 7, "N": 2}).with_batch(6).tensors["y"].shape == (6, 3, 5, 7)
+        assert read(built, dims={"H": 5, "W": 7}, batch=4).batch == 4
+
+    def test_one_without_a_name_is_called_after_its_place(self) -> None:
+        built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": [1, None]})
+
+        with pytest.raises(WorkloadError, match=r"open size 'x\[1\]' in dimension 1"):
+            read(built)
+        assert read(built, dims={"x[1]": 9}).tensors["y"].shape == (1, 9)
+
+    def test_the_sequence_is_what_its_name_stands_for_elsewhere(self) -> None:
+        """Tokens [N, L] and a mask [N, L, L]: the length of the tokens is that of the mask."""
+        built = model(
+            helper.make_node("Cast", ["x"], ["t"], to=TensorProto.FLOAT),
+            helper.make_node("MatMul", ["m", "t"], ["y"]),
+            inputs={"x": ["N", "L", 2], "m": ["N", "L", "L"]},
+        )
+        built.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+
+        assert read(built, sequence=6).tensors["y"].shape == (1, 6, 2)
+
+    def test_a_name_that_the_file_does_not_have_is_refused_with_those_that_it_has(self) -> None:
+        built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": ["N", "H"]})
+
+        with pytest.raises(WorkloadError, match=r"^test: has no open dimension 'Q'; those that it has: 'H', 'N'"):
+            read(built, dims={"H": 2, "Q": 3})
+        with pytest.raises(WorkloadError, match=r"^test: dim H has 0; needs at least 1"):
+            read(built, dims={"H": 0})
 
     @pytest.mark.parametrize("option", ["batch", "sequence"])
     def test_a_size_below_one_is_refused(self, option: str) -> None:
@@ -246,7 +227,7 @@ REFUSED: dict[str, tuple[Callable[[], ModelProto], str]] = {
         lambda: model(
             helper.make_node("Expand", ["x", "s"], ["y"], name="e"), inputs={"x": [1]}, s=np.array([2**50])
         ),
-        r"'e' \(Expand\) writes 'y' of shape .* no machine holds",
+        r"'e' \(Expand\) writes 'y', which has shape .* no machine holds",
     ),
 }
 
@@ -327,6 +308,29 @@ class TestBrokenFiles:
         assert most_bytes_during(lambda: read(built)) < 10_000_000
         assert read(built).operations.macs == 2 * 3 * 2**28
 
+    @pytest.mark.parametrize("from_a_file", [False, True])
+    def test_one_that_needs_more_memory_than_there_is_says_so(self, from_a_file: bool, tmp_path: Path) -> None:
+        tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 2**23], raw_data=bytes(3 * 2**25))
+        built = model(helper.make_node("MatMul", ["x", "w"], ["y"]), inputs={"x": [2, 3]})
+        built.graph.initializer.append(tensor)
+        path = tmp_path / "model.onnx"
+        path.write_bytes(built.SerializeToString())
+        source = path if from_a_file else path.read_bytes()
+
+        with bounded(room_bytes=48 * 2**20), pytest.raises(WorkloadError, match="needs more memory"):
+            import_onnx(source)
+        assert import_onnx(source).operations.macs == 2 * 3 * 2**23
+
+    def test_one_that_is_larger_than_what_is_free_is_not_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "model.onnx"
+        path.write_bytes(relu().SerializeToString())
+        monkeypatch.setattr("workloads.onnx_file._free_bytes", lambda: 100)
+
+        with pytest.raises(WorkloadError, match=r"model\.onnx: has \d+ bytes; needs more memory .* 100 are free"):
+            import_onnx(path)
+
     @pytest.mark.parametrize("name", ["squeezenet", "bert-tiny", "shufflenet-v2-raw", "faster-rcnn"])
     def test_flipped_bytes_import_or_are_refused(self, name: str) -> None:
         data = zoo_entry(name).read_bytes()
@@ -337,6 +341,24 @@ class TestBrokenFiles:
                 broken[rng.randrange(len(broken))] = rng.randrange(256)
             with contextlib.suppress(WorkloadError):
                 import_onnx(bytes(broken), batch=rng.choice([None, 2]))
+
+
+class TestOrder:
+    @pytest.mark.parametrize("backwards", [False, True])
+    def test_thousands_of_nodes_import_in_any_order(self, backwards: bool) -> None:
+        names = ["x", *(f"t{place}" for place in range(1, 8000)), "y"]
+        nodes = [
+            helper.make_node("Relu", [before], [after]) for before, after in itertools.pairwise(names)
+        ]
+        graph = read(model(*(nodes[::-1] if backwards else nodes), inputs={"x": [2]}))
+
+        assert [op.outputs[0] for op in graph.ops] == names[1:]
+
+    def test_nodes_that_are_in_order_stay_so(self) -> None:
+        nodes = [helper.make_node("Relu", ["x"], [name]) for name in ("b", "a", "c")]
+        graph = read(model(*nodes, inputs={"x": [2]}, outputs=("a", "b", "c")))
+
+        assert [op.outputs[0] for op in graph.ops] == ["b", "a", "c"]
 
 
 class TestNames:

@@ -50,10 +50,7 @@ def _conv_reads(context: NodeContext, data: Tensor, weight: Tensor) -> tuple[_Fr
     groups = int(context.attributes.get("group", 1))
     out_channels, in_channels, *kernel = weight.shape
     window = window_of(context, tuple(kernel))
-    if groups < 1 or out_channels % groups or in_channels * groups != data.shape[1]:
-        raise UnsupportedOperatorError(
-            f"data has {data.shape[1]} channels, weight {list(weight.shape)} and group {groups} do not fit"
-        )
+    _check_groups(data, weight, groups, (out_channels, in_channels * groups))
     frame = _Frame(context.output, groups, (out_channels // groups, in_channels), tuple(kernel))
     place = frame.place
     pixels = (window.gather(d, place[f"o{d}"], place[f"k{d}"]) for d in range(len(kernel)))
@@ -61,6 +58,14 @@ def _conv_reads(context: NodeContext, data: Tensor, weight: Tensor) -> tuple[_Fr
         Access(data.name, data.shape, (at(0), frame.channel("ic"), *pixels)),
         Access(weight.name, weight.shape, (frame.channel("oc"), frame.inside("ic"), *frame.taps)),
     ]
+
+
+def _check_groups(data: Tensor, weight: Tensor, groups: int, channels: tuple[int, int]) -> None:
+    """Refuse groups that do not divide the first of ``channels``, or data of other channels than the second."""
+    if groups < 1 or channels[0] % groups or channels[1] != data.shape[1]:
+        raise UnsupportedOperatorError(
+            f"data has {data.shape[1]} channels, weight {list(weight.shape)} and group {groups} do not fit"
+        )
 
 
 def _nest(
@@ -99,10 +104,7 @@ def _conv_transpose(context: NodeContext) -> Lowered:
     data, weight = context.input(0), context.input(1)
     groups = int(context.attributes.get("group", 1))
     channels, out_per_group, *kernel = weight.shape
-    if groups < 1 or channels % groups or channels != data.shape[1]:
-        raise UnsupportedOperatorError(
-            f"data has {data.shape[1]} channels, weight {list(weight.shape)} and group {groups} do not fit"
-        )
+    _check_groups(data, weight, groups, (channels, channels))
     window = window_of(context, tuple(kernel), transposed=True)
     frame = _Frame(context.output, groups, (out_per_group, channels // groups), tuple(kernel))
     place = frame.place
@@ -121,6 +123,7 @@ def _deform_conv(context: NodeContext) -> Lowered:
     mask = context.optional_input(4)
     groups = int(context.attributes.get("group", 1))
     out_channels, in_channels, *kernel = weight.shape
+    _check_groups(data, weight, groups, (out_channels, in_channels * groups))
     pixels = context.output.shape[2:]
     rank, taps = len(kernel), math.prod(kernel)
     shape = (data.shape[0], data.shape[1], *kernel, *pixels)

@@ -1,5 +1,7 @@
 """Operators that compute each output element from the inputs' elements at the same place."""
 
+from collections.abc import Sequence
+
 from workloads.graph import Tensor
 from workloads.loopnest import Access, LoopNest, Operations
 from workloads.operators.access import all_of, broadcast, space_loops, whole
@@ -9,6 +11,7 @@ _NONE = Operations()
 _SIMPLE = Operations(simple=1)
 _TWO = Operations(simple=2)
 _SPECIAL = Operations(special=1)
+_NUMPY_BROADCASTING_OPSET = 7
 
 OPERATIONS_PER_ELEMENT: dict[str, Operations] = {
     "Identity": _NONE, "Dropout": _NONE, "Cast": _SIMPLE, "CastLike": _SIMPLE, "BitCast": _NONE,
@@ -45,10 +48,20 @@ def pointwise(context: NodeContext, per_output: Operations, data: int | None = N
     output = context.output
     loops, positions = space_loops(output)
     operands = (t for t in context.inputs[:data] if t is not None)
-    reads = [broadcast(tensor, positions, output.shape) for tensor in operands]
+    reads = [_operand(context, tensor, positions) for tensor in operands]
     if data is not None:
         reads += [all_of(tensor) for tensor in context.unknown(*range(data, len(context.inputs)))]
     return LoopNest(context.kind, loops, tuple(reads), whole(output, positions), per_output=per_output)
+
+
+def _operand(context: NodeContext, tensor: Tensor, positions: Sequence[int]) -> Access:
+    """Return the access to an operand; before opset 7 a smaller one is laid along an axis, a slope along channels."""
+    shape, rank = context.output.shape, len(tensor.shape)
+    if context.opset >= _NUMPY_BROADCASTING_OPSET or rank in (0, len(shape)):
+        return broadcast(tensor, positions, shape)
+    channels = context.kind == "PRelu" and tensor.elements > 1
+    first = context.axis(1 if channels else len(shape) - rank, len(shape))
+    return broadcast(tensor, positions[first : first + rank], shape[first : first + rank])
 
 
 @operator(*(kind for kind in OPERATIONS_PER_ELEMENT if kind not in ("Clip", "CastLike", "Dropout")))

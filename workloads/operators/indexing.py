@@ -15,7 +15,7 @@ _LONGEST_TABLE = 4096
 """Known choices of more elements count as any element."""
 
 
-@operator("Gather", layout="row_major")
+@operator("Gather", layout="row_major", partial=True)
 def _gather(context: NodeContext) -> Lowered:
     """Take rows by index: known and evenly spaced indices are a slice, others choose at run time."""
     data, chosen, output = context.input(0), context.input(1), context.output
@@ -51,7 +51,7 @@ def _known_choice(values: Array, size: int, loops: Sequence[int]) -> Index:
     return Index(terms, opaque=True, table=tuple(int(v) for v in flat))
 
 
-@operator("GatherElements", layout="row_major")
+@operator("GatherElements", layout="row_major", partial=True)
 def _gather_elements(context: NodeContext) -> Lowered:
     data, chosen, output = context.input(0), context.input(1), context.output
     loops, positions = space_loops(output)
@@ -81,7 +81,7 @@ def _gather_nd(context: NodeContext) -> Lowered:
     return Lowered((LoopNest("GatherND", loops, reads, whole(output, positions)),))
 
 
-@operator("ScatterElements", "Scatter", layout="row_major")
+@operator("ScatterElements", "Scatter", layout="row_major", partial=True)
 def _scatter_elements(context: NodeContext) -> Lowered:
     """Every output may come from any update with its coordinates, those along the axis aside."""
     axis = context.axis(0)

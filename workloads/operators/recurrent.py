@@ -42,6 +42,7 @@ def _recurrent(context: NodeContext) -> Lowered:
     directions, gate_rows, depth = weight.shape
     gates = _GATES[context.kind]
     sizes = _Sizes(steps, directions, batch, recurrence.shape[2], depth, gates, batch_first)
+    _check_operands(context, sizes, data)
     name = context.results[0].name
     summed = Tensor(f"{name}:gates", (steps, directions, batch, gate_rows), data.dtype, "activation")
     states = Tensor(f"{name}:states", (steps, directions, batch, sizes.hidden), data.dtype, "activation")
@@ -49,6 +50,20 @@ def _recurrent(context: NodeContext) -> Lowered:
     walks = [_states(context, sizes, direction, summed, states) for direction in range(directions)]
     outputs = [*_every_state(context, sizes, states), *_last_states(context, sizes, states)]
     return Lowered((project, *walks, *outputs), (summed, states))
+
+
+def _check_operands(context: NodeContext, sizes: _Sizes, data: Tensor) -> None:
+    both = context.text("direction", "forward") == "bidirectional"
+    rows, lead = sizes.gates * sizes.hidden, (2 if both else 1,)
+    context.expect(0, *(data.shape[:2]), sizes.depth)
+    context.expect(1, *lead, rows, sizes.depth)
+    context.expect(2, *lead, rows, sizes.hidden)
+    context.expect(3, *lead, 2 * rows)
+    context.expect(4, sizes.batch)
+    start = (sizes.batch, *lead) if sizes.batch_first else (*lead, sizes.batch)
+    context.expect(5, *start, sizes.hidden)
+    context.expect(6, *start, sizes.hidden)
+    context.expect(7, *lead, 3 * sizes.hidden)
 
 
 def _projection(

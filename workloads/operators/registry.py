@@ -65,6 +65,14 @@ class NodeContext:
             raise UnsupportedOperatorError(f"input {position} is missing")
         return tensor
 
+    def expect(self, position: int, *shape: int) -> None:
+        """Refuse an input of another shape than ``shape``, if it is there."""
+        tensor = self.optional_input(position)
+        if tensor is not None and tensor.shape != shape:
+            raise UnsupportedOperatorError(
+                f"input {position}, {tensor.name!r}, has shape {list(tensor.shape)}; needs {list(shape)}"
+            )
+
     def optional_input(self, position: int) -> Tensor | None:
         """Return an input, or None where it is left out."""
         return self.inputs[position] if position < len(self.inputs) else None
@@ -121,6 +129,8 @@ class OperatorRule:
     layout: Layout
     shapes: ShapeRule | None = None
     """Needed outside the ONNX standard, which has its own."""
+    partial: bool = False
+    """Whether an operand may have more or fewer elements than the loops step through: cuts, padding, choices."""
 
 
 RULES: dict[str, OperatorRule] = {}
@@ -143,11 +153,12 @@ NOT_TAKEN: Mapping[str, str] = {
 
 
 def operator(
-    *kinds: str, layout: Layout = "inherit", shapes: ShapeRule | None = None
+    *kinds: str, layout: Layout = "inherit", shapes: ShapeRule | None = None, partial: bool = False
 ) -> Callable[[Builder], Builder]:
     """Register a builder for operator ``kinds``; a kind that is taken is an error naming both builders.
 
-    An operator of a custom domain is written ``com.acme::MyOperator`` and brings its rule for ``shapes``.
+    An operator of a custom domain is written ``com.acme::MyOperator`` and brings its rule for ``shapes``. ``partial``:
+    its operands need not have as many elements as its loops step through (see `OperatorRule`).
     """
 
     def register(build: Builder) -> Builder:
@@ -158,7 +169,7 @@ def operator(
                 raise ValueError(
                     f"operator {kind!r} is outside the ONNX standard and needs a rule for shapes"
                 )
-            RULES[kind] = OperatorRule(build, layout, shapes)
+            RULES[kind] = OperatorRule(build, layout, shapes, partial)
         return build
 
     return register

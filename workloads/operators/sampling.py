@@ -12,6 +12,8 @@ from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperat
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _SAMPLES_PER_BIN = 4
 """RoiAlign's usual 2 x 2 where the file leaves the number to the size of each region."""
+_MOST_PLACES = 65_536
+"""Along one dimension that are looked at one by one."""
 _PER_SAMPLE = 8
 """Four weights multiplied and added."""
 
@@ -26,7 +28,7 @@ class _Axis:
     offset: Fraction
 
 
-@operator("Resize", "Upsample")
+@operator("Resize", "Upsample", partial=True)
 def _resize(context: NodeContext) -> Lowered:
     """Take the input at a coordinate rational in the output's; the window holds the taps that are mixed."""
     data, output = context.input(0), context.output
@@ -146,14 +148,17 @@ def _nearest(axis: _Axis, loop: int, rounding: str) -> Index:
         "ceil": Fraction(0),
         "round_prefer_floor": -half,
     }[rounding]
-    places = [axis.scale * step + axis.offset + shift for step in range(axis.large)]
     up = rounding in ("ceil", "round_prefer_floor")
     slack = Fraction(1, 2**16)
+    offset = axis.offset + shift
+    wide = _rational(axis.scale, offset - slack * 2 + (1 if up else 0), loop, 2)
+    if axis.large > _MOST_PLACES:
+        return wide
+    places = [axis.scale * step + axis.offset + shift for step in range(axis.large)]
     risky = any(0 < abs(place - round(place)) < slack for place in places)
     close = any(place == round(place) for place in places) and not _is_dyadic(axis)
-    offset = axis.offset + shift
     if risky or close:
-        return _rational(axis.scale, offset - slack * 2 + (1 if up else 0), loop, 2)
+        return wide
     if up:
         divisor = math.lcm(axis.scale.denominator, offset.denominator)
         offset += Fraction(divisor - 1, divisor)

@@ -2,14 +2,14 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from workloads.graph import Tensor
 from workloads.loopnest import Access, Index, Loop, LoopNest
 from workloads.operators.access import all_of, anything, at, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, operator
+from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 from workloads.rescale import aligned_runs
 
 
@@ -91,7 +91,7 @@ def _concat(context: NodeContext) -> Lowered:
     return Lowered(tuple(nests))
 
 
-@operator("Split")
+@operator("Split", partial=True)
 def _split(context: NodeContext) -> Lowered:
     axis, offset, nests = context.axis(0), 0, []
     for output in context.results:
@@ -110,7 +110,7 @@ def _cut(name: str, data: Tensor, output: Tensor, starts: dict[int, tuple[int, i
     return LoopNest(name, loops, (Access(data.name, data.shape, indices),), whole(output, positions))
 
 
-@operator("Slice")
+@operator("Slice", partial=True)
 def _slice(context: NodeContext) -> Lowered:
     """Cut from (start, step) per axis; where the start is not known, anything along the shortened axes."""
     data, output = context.input(0), context.output
@@ -133,7 +133,7 @@ def _slice(context: NodeContext) -> Lowered:
     return Lowered((_cut("Slice", data, output, cuts),))
 
 
-@operator("Pad")
+@operator("Pad", partial=True)
 def _pad(context: NodeContext) -> Lowered:
     """One nest for constant padding, else one per piece of the output that is one run through the input."""
     data, output = context.input(0), context.output
@@ -154,13 +154,41 @@ def _pad(context: NodeContext) -> Lowered:
         reads = (Access(data.name, data.shape, indices), *filler)
         return Lowered((LoopNest("Pad", loops, reads, whole(output, positions)),))
     pieces = [_pieces(size, front.get(dim, 0), back.get(dim, 0), mode) for dim, size in enumerate(data.shape)]
+    if math.prod(map(len, pieces)) > _MOST_PIECES:
+        raise UnsupportedOperatorError(f"padding {list(pads)} makes more than {_MOST_PIECES} pieces")
     return Lowered(tuple(_piece(data, output, chosen) for chosen in itertools.product(*pieces)))
 
 
 def _pieces(size: int, before: int, after: int, mode: str) -> list[tuple[int, int, int, int]]:
-    """Return (first output, length, first input, step) of the runs that padding makes of a dimension."""
-    kept = np.arange(size)[max(-before, 0) : size - max(-after, 0)]
-    padded = np.pad(kept, (max(before, 0), max(after, 0)), mode=mode).tolist()  # type: ignore[call-overload]
+    """Return (first output, length, first input, step) of the runs that padding makes of a dimension.
+
+    Where it adds more than there is, the runs are found element by element.
+    """
+    cut, kept = max(-before, 0), size - max(-before, 0) - max(-after, 0)
+    before, after = max(before, 0), max(after, 0)
+    if max(before, after) < kept and mode in _RUNS:
+        front, back = _RUNS[mode](cut, kept, before)
+        runs = ((0, before, *front), (before, kept, cut, 1), (before + kept, after, *back))
+        return [run for run in runs if run[1]]
+    if before + max(kept, 0) + after > _LONGEST_PADDED:
+        raise UnsupportedOperatorError(
+            f"{mode} padding of {size} elements by {before} and {after}; at most {_LONGEST_PADDED} elements"
+            " are made out of fewer than are added"
+        )
+    return _found_runs(np.pad(np.arange(cut, cut + kept), (before, after), mode=mode).tolist())  # type: ignore[call-overload]
+
+
+_RUNS: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, int]]]] = {
+    "reflect": lambda cut, kept, before: ((cut + before, -1), (cut + kept - 2, -1)),
+    "edge": lambda cut, kept, _: ((cut, 0), (cut + kept - 1, 0)),
+    "wrap": lambda cut, kept, before: ((cut + kept - before, 1), (cut, 1)),
+}
+"""First input element and step of what is put in front and behind, from the elements cut off, kept and put in front."""
+_MOST_PIECES = 4096
+_LONGEST_PADDED = 65_536
+
+
+def _found_runs(padded: Sequence[int]) -> list[tuple[int, int, int, int]]:
     runs: list[tuple[int, int, int, int]] = []
     first = 0
     while first < len(padded):

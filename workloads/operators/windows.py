@@ -33,6 +33,9 @@ def window_of(context: NodeContext, kernel: tuple[int, ...], *, transposed: bool
         raise UnsupportedOperatorError(
             f"input has shape {list(data)}, but the window {list(kernel)} needs {rank + 2} dimensions"
         )
+    claimed = context.ints("kernel_shape", kernel)
+    if claimed != kernel:
+        raise UnsupportedOperatorError(f"kernel_shape is {list(claimed)}, but the weight's window is {list(kernel)}")
     strides = context.ints("strides", (1,) * rank)
     dilations = context.ints("dilations", (1,) * rank)
     mode = context.text("auto_pad", "NOTSET")

@@ -1,0 +1,98 @@
+"""Functions that a model defines itself, written out: what that makes is counted before it is made.
+
+Thirty functions that call each other twice fit into two kilobytes and stand for a billion nodes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import onnx
+from onnx import inliner
+
+from workloads.expansion import branches
+from workloads.graph import WorkloadError
+from workloads.known import node_name
+
+MOST_NODES = 100_000
+"""Of a model whose functions have been written out."""
+MOST_BYTES = 256 * 2**20
+"""Of those nodes, as a file holds them."""
+DEEPEST = 32
+"""Functions that call each other, one inside the other."""
+
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    nodes: int
+    size_bytes: int
+    depth: int
+
+
+def expanded(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
+    """Return ``model`` with the calls of its own functions replaced by their nodes.
+
+    Raises ``WorkloadError`` naming ``where`` and the function or node for functions that call themselves, that are
+    nested deeper than ``DEEPEST``, or that stand for more than ``MOST_NODES`` nodes or ``MOST_BYTES`` bytes.
+    """
+    if not model.functions:
+        return model
+    count = _Count(where, {_key(f.domain, f.name, f.overload): f for f in model.functions})
+    total = count.of_nodes(model.graph.node, ())
+    if total.nodes > MOST_NODES or total.size_bytes > MOST_BYTES:
+        raise WorkloadError(
+            f"{where}: its local functions stand for {total.nodes} nodes of {total.size_bytes} bytes; at most"
+            f" {MOST_NODES} nodes of {MOST_BYTES} bytes are taken"
+        )
+    try:
+        return inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError, IndexError, onnx.checker.ValidationError) as error:
+        raise WorkloadError(f"{where}: its local functions cannot be written out ({error})") from error
+
+
+@dataclass(slots=True)
+class _Count:
+    """Sizes of functions after expansion, each worked out once."""
+
+    where: str
+    functions: dict[_Key, onnx.FunctionProto]
+    known: dict[_Key, _Size] = field(default_factory=dict)
+
+    def of_nodes(self, nodes: Iterable[onnx.NodeProto], callers: tuple[_Key, ...]) -> _Size:
+        """Return what ``nodes`` come to inside the functions ``callers``, outermost first."""
+        count = size_bytes = depth = 0
+        for node in _with_inner(nodes):
+            key = _key(node.domain, node.op_type, node.overload)
+            if key in self.functions:
+                inside = self._of_function(key, node, callers)
+                count += inside.nodes
+                size_bytes += inside.size_bytes
+                depth = max(depth, inside.depth + 1)
+            else:
+                count += 1
+                size_bytes += node.ByteSize()
+        return _Size(count, size_bytes, depth)
+
+    def _of_function(self, key: _Key, node: onnx.NodeProto, callers: tuple[_Key, ...]) -> _Size:
+        called = f"{self.where}: node {node_name(node)!r} calls the local function {key[1]!r}"
+        if key in callers:
+            raise WorkloadError(f"{called}, which calls itself; a network has no recursion")
+        found = self.known.get(key)
+        if found is None and len(callers) < DEEPEST:
+            found = self.known[key] = self.of_nodes(self.functions[key].node, (*callers, key))
+        if found is None or len(callers) + found.depth >= DEEPEST:
+            raise WorkloadError(f"{called} inside {len(callers)} others; at most {DEEPEST} are taken one in another")
+        return found
+
+
+def _with_inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of their sub-graphs."""
+    for node in nodes:
+        yield node
+        for branch in branches(node):
+            yield from _with_inner(branch.node)
+
+
+def _key(domain: str, name: str, overload: str) -> _Key:
+    return ("" if domain == "ai.onnx" else domain, name, overload)
