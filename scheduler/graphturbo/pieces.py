@@ -1,0 +1,306 @@
+"""Pieces: layers and what they have merged into, with what Algorithm 1 asks of them.
+
+A sub-graph grows by thousands of merges, and each time Algorithm 1 asks again what is alive, what a cut reaches and
+what instances repeat. A piece that was merged answers from the answers of its parts (`scheduler.graphturbo.merging`), a
+layer from a walk over its few operators. The answers are those of `Splittable` for all operators of the piece.
+
+Each question is answered once for every piece. Questions lead to others about parts of parts, as many levels deep as
+the piece has grown in steps, so that they are asked by way of `scheduler.graphturbo.deep`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple, TypeVar
+
+from scheduler.graphturbo import live_bytes, numbered
+from scheduler.graphturbo.deep import Deep, settle
+from scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
+from scheduler.graphturbo.numbered import Numbered
+from scheduler.graphturbo.splitting import (
+    Match,
+    Splittable,
+    instance_bytes,
+    instance_tile,
+    is_clean,
+    repeated,
+    tile_flops,
+)
+from workloads.analysis import Analysis
+from workloads.graph import Graph, Tensor
+from workloads.loopnest import Extents
+
+_T = TypeVar("_T")
+
+_MOST_TILES = 8
+"""Tiles that a piece remembers: as it goes on growing, those asked for of one part go on changing."""
+
+
+class Span(NamedTuple):
+    """From and to which operator a stored tensor is alive in a piece: -1 is from its begin, for what comes from outside."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a cut of a piece's sink along one dimension reaches; None: each instance needs the whole sink."""
+
+    dim: int | None
+    demands: Numbered[Match]
+    """Activations from outside, by number: along which dimension they are cut."""
+    is_clean: bool
+    """Whether instances overlap on nothing that is computed inside. Where they do, ``demands`` may not say so."""
+    reaches_sink: bool
+    """Whether the stored tensor behind the sink is cut as well."""
+    parts: "tuple[Cut | None, ...]" = ()
+    """How the cut goes on in each part of a merged piece; None: nothing there is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """What one instance of a piece has alive."""
+
+    at: LiveBytes
+    outside_bytes: int
+    """Of all tensors that come from outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileWork:
+    """Operations of a whole piece and of one tile of its sink, and what the tile needs of activations from outside."""
+
+    once_flops: int
+    tile_flops: int
+    needs: Numbered[Extents]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Bytes of a set of stored tensors. Those that several layers may count are listed by number."""
+
+    size_bytes: int
+    shared: Numbered[int]
+
+    def joined(self, other: "Counted") -> "Counted":
+        """Return the bytes of both sets, each tensor counted once."""
+        twice = sum(size for _, size in numbered.in_both(self.shared, other.shared))
+        return Counted(self.size_bytes + other.size_bytes - twice, numbered.joined(self.shared, other.shared, max))
+
+
+class Tensors:
+    """Numbers for the tensors of a graph, in the order in which its operators name them."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        graph = analysis.graph
+        names = (name for op in graph.ops for name in (*op.inputs, *op.outputs))
+        self.number = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        self.size_bytes = [graph.tensors[name].size_bytes for name in self.number]
+        viewed = (root for name, root in graph.storage.items() if name != root)
+        self.viewed = frozenset(self.number[root] for root in viewed)
+        """Those that there are views of."""
+        self.viewed_weights = frozenset(n for name, n in self.number.items() if n in self.viewed and _is_weight(graph, name))
+
+
+class Piece(ABC):
+    """A layer, or a sub-graph that pieces were merged into."""
+
+    tensors: Tensors
+    first: int
+    """Position of the first operator; of the last one: ``last``."""
+    last: int
+    size: int
+    layers: int
+    """Its layers as a set of bits."""
+    sink: Tensor
+    stored_sink: int
+    """Number of the stored tensor behind the sink."""
+    has_single_output: bool
+    weights: Counted
+    """Read by operators inside."""
+    made: Counted
+    """Stored tensors that operators inside write, if only as views."""
+    made_sink_bytes: int
+    """Of the stored tensor behind the sink, if it is among ``made``."""
+    spans: Numbered[Span]
+    """Stored activations that operators outside touch as well: what comes from there, and what is behind the sink."""
+
+    def __init__(self) -> None:
+        self._cuts: dict[int | None, Cut] = {}
+        self._alive: dict[tuple[int | None, int], Alive] = {}
+        self._split: dict[tuple[int, int], int] = {}
+        self._works: dict[Extents, TileWork] = {}
+
+    @property
+    @abstractmethod
+    def parts(self) -> "tuple[Piece, ...]":
+        """What the piece was merged from, the last part first; nothing if it is a layer."""
+
+    @property
+    def sink_number(self) -> int:
+        return self.tensors.number[self.sink.name]
+
+    @property
+    def inner_bytes(self) -> int:
+        """Bytes of the stored tensors that are made and used up inside: what stays on chip thanks to the grouping."""
+        return self.made.size_bytes - self.made_sink_bytes
+
+    def alive_bytes(self, dim: int | None = None, factor: int = 1) -> int:
+        return settle(self.alive(dim, factor)).at.most
+
+    def operators_split(self, dim: int, factor: int) -> int:
+        return settle(self.split(dim, factor))
+
+    def recompute_share(self, dim: int, factor: int) -> float:
+        if settle(self.cut(dim)).is_clean:
+            return 0.0
+        work = settle(self.work(instance_tile(self.sink.shape, dim, factor)))
+        return repeated(work.once_flops, work.tile_flops, factor)
+
+    def cut(self, dim: int | None) -> Deep[Cut]:
+        """Return what a cut of the sink along ``dim`` reaches."""
+        if dim not in self._cuts:
+            self._cuts[dim] = yield from self._find_cut(dim)
+        return self._cuts[dim]
+
+    def alive(self, dim: int | None, factor: int) -> Deep[Alive]:
+        """Return what one of ``factor`` instances along ``dim`` has alive."""
+        key = (None, 1) if dim is None or factor == 1 else (dim, factor)
+        if key not in self._alive:
+            self._alive[key] = yield from self._find_alive(*key)
+        return self._alive[key]
+
+    def split(self, dim: int, factor: int) -> Deep[int]:
+        """Return the operators whose outputs are cut ``factor`` times when the sink is cut along ``dim``."""
+        key = dim, factor
+        if key not in self._split:
+            self._split[key] = yield from self._find_split(dim, factor)
+        return self._split[key]
+
+    def work(self, tile: Extents) -> Deep[TileWork]:
+        """Return the operations for a ``tile`` of the sink."""
+        if tile not in self._works:
+            found = yield from self._find_work(tile)
+            if len(self._works) >= _MOST_TILES:
+                del self._works[next(iter(self._works))]
+            self._works[tile] = found
+        return self._works[tile]
+
+    @abstractmethod
+    def _find_cut(self, dim: int | None) -> Deep[Cut]: ...
+
+    @abstractmethod
+    def _find_alive(self, dim: int | None, factor: int) -> Deep[Alive]: ...
+
+    @abstractmethod
+    def _find_split(self, dim: int, factor: int) -> Deep[int]: ...
+
+    @abstractmethod
+    def _find_work(self, tile: Extents) -> Deep[TileWork]: ...
+
+
+class LayerPiece(Piece):
+    """A layer: its few operators are walked over."""
+
+    def __init__(self, number: int, sub: Splittable) -> None:
+        super().__init__()
+        self.sub = sub
+        graph = sub.graph
+        self.tensors = tensors = sub.analysis.of(Tensors)
+        self.first, self.last, self.size, self.layers = sub.ops[0], sub.ops[-1], len(sub.ops), 1 << number
+        self.sink, self.has_single_output = sub.sink, sub.has_single_output
+        stored_sink = graph.storage[sub.sink.name]
+        self.stored_sink = tensors.number[stored_sink]
+        weights = [name for name in sub.inputs if _is_weight(graph, name)]
+        self.weights = _counted(tensors, weights, [name for name in weights if len(graph.consumers[name]) > 1])
+        viewed = [name for name in sub.made if tensors.number[name] in tensors.viewed]
+        self.made = _counted(tensors, sub.made, viewed)
+        self.made_sink_bytes = graph.tensors[stored_sink].size_bytes if stored_sink in sub.made else 0
+        self.spans = _map(self._spans())
+
+    @property
+    def parts(self) -> tuple[Piece, ...]:
+        return ()
+
+    def _spans(self) -> Iterator[tuple[int, Span]]:
+        ops, tensors = self.sub.ops, self.tensors
+        inside = set(ops)
+        for life in self.sub.lives:
+            number = tensors.number[life.root]
+            comes_in = number not in tensors.viewed_weights and self.sub.graph.producer.get(life.root) not in inside
+            if comes_in or number == self.stored_sink or number in tensors.viewed_weights:
+                yield number, Span(-1 if comes_in else ops[life.begin], ops[life.end])
+
+    def _find_cut(self, dim: int | None) -> Deep[Cut]:
+        yield from ()
+        sub, graph, tensors = self.sub, self.sub.graph, self.tensors
+        matched = sub.matches(dim)
+        demands = (
+            (number, matched[name])
+            for name in sub.inputs
+            if name in matched
+            and ((number := tensors.number[name]) in tensors.viewed_weights or not _is_weight(graph, name))
+        )
+        stored_dim, _ = matched.get(graph.storage[sub.sink.name], (None, False))
+        return Cut(dim, _map(demands), is_clean(sub, matched), stored_dim is not None)
+
+    def _find_alive(self, dim: int | None, factor: int) -> Deep[Alive]:
+        yield from ()
+        sub = self.sub
+        matched: Mapping[str, Match] = {} if dim is None else sub.matches(dim)
+        begins, ends = [0] * len(sub.ops), [0] * len(sub.ops)
+        outside_bytes = 0
+        for life in sub.lives:
+            reached = matched.get(life.root, (None, False))[0] is not None
+            held = instance_bytes(life.size_bytes, factor) if reached else life.size_bytes
+            begins[life.begin] += held
+            ends[life.end] += held
+            span = numbered.value_of(self.spans, self.tensors.number[life.root])
+            if span is not None and span.begin < 0:
+                outside_bytes += held
+        changes = zip(sub.ops, begins, ends, strict=True)
+        steps: list[LiveBytes] = [AtOperator(position, begin, begin - end) for position, begin, end in changes]
+        return Alive(reduce(lambda known, step: live_bytes.joined(known, 0, step, 0), steps), outside_bytes)
+
+    def _find_split(self, dim: int, factor: int) -> Deep[int]:
+        yield from ()
+        return self.sub.operators_split(dim, factor)
+
+    def _find_work(self, tile: Extents) -> Deep[TileWork]:
+        yield from ()
+        once, of_tile, needs = tile_flops(self.sub, tile)
+        producer = self.sub.graph.producer
+        read = ((self.tensors.number[n], needs[n]) for n in self.sub.inputs if n in needs and n in producer)
+        return TileWork(once, of_tile, _map(read))
+
+
+def operators(piece: Piece) -> tuple[int, ...]:
+    """Return the positions of the operators of a piece, ascending."""
+    found: list[int] = []
+    waiting = [piece]
+    while waiting:
+        piece = waiting.pop()
+        waiting.extend(piece.parts)
+        if isinstance(piece, LayerPiece):
+            found.extend(piece.sub.ops)
+    return tuple(sorted(found))
+
+
+def _is_weight(graph: Graph, name: str) -> bool:
+    return graph.tensors[name].role == "weight"
+
+
+def _map(items: Iterable[tuple[int, _T]]) -> Numbered[_T]:
+    """Return the map of ``items``, whose numbers are all different."""
+    found: Numbered[_T] = None
+    for number, value in items:
+        found = numbered.joined(found, numbered.Entry(number, value), lambda one, _: one)
+    return found
+
+
+def _counted(tensors: Tensors, names: Sequence[str], shared: Sequence[str]) -> Counted:
+    sizes = tensors.size_bytes
+    total = sum(sizes[tensors.number[name]] for name in names)
+    return Counted(total, _map((number := tensors.number[name], sizes[number]) for name in shared))
