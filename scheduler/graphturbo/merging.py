@@ -35,6 +35,7 @@ class MergedPiece(Piece):
         self.has_single_output, self.made_sink_bytes = target.has_single_output, target.made_sink_bytes
         self.weights = reduce(Counted.joined, [part.weights for part in parts])
         self.made = reduce(Counted.joined, [part.made for part in parts])
+        self._uncut = Cut(None, None, is_clean=True, reaches_sink=False, parts=(None,) * len(parts))
         self._meet_spans()
 
     @property
@@ -89,11 +90,12 @@ class MergedPiece(Piece):
         return Cut(dim, demands, is_clean, reaches_sink, tuple(cuts))
 
     def _find_alive(self, dim: int | None, factor: int) -> Deep[Alive]:
-        cut: Cut = yield self.cut(dim)
+        cut: Cut = self._uncut if dim is None else (yield self.cut(dim))
         at: LiveBytes | None = None
         outside_bytes = 0
         for part, part_cut, met in zip(self._parts, cut.parts, self._met_in, strict=True):
-            alive: Alive = yield part.alive(None if part_cut is None else part_cut.dim, factor)
+            part_dim = None if part_cut is None else part_cut.dim
+            alive: Alive = part.known_alive(part_dim, factor) or (yield part.alive(part_dim, factor))
             there, from_outside = alive.at, alive.outside_bytes
             for number, span in met:
                 made = self._is_made(number, span)

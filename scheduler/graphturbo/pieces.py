@@ -148,7 +148,7 @@ class Piece(ABC):
         return self.made.size_bytes - self.made_sink_bytes
 
     def alive_bytes(self, dim: int | None = None, factor: int = 1) -> int:
-        return settle(self.alive(dim, factor)).at.most
+        return (self.known_alive(dim, factor) or settle(self.alive(dim, factor))).at.most
 
     def operators_split(self, dim: int, factor: int) -> int:
         return settle(self.split(dim, factor))
@@ -167,10 +167,15 @@ class Piece(ABC):
 
     def alive(self, dim: int | None, factor: int) -> Deep[Alive]:
         """Return what one of ``factor`` instances along ``dim`` has alive."""
-        key = (None, 1) if dim is None or factor == 1 else (dim, factor)
-        if key not in self._alive:
-            self._alive[key] = yield from self._find_alive(*key)
-        return self._alive[key]
+        found = self.known_alive(dim, factor)
+        if found is None:
+            key = (None, 1) if dim is None or factor == 1 else (dim, factor)
+            found = self._alive[key] = yield from self._find_alive(*key)
+        return found
+
+    def known_alive(self, dim: int | None, factor: int) -> Alive | None:
+        """Return the same if it has been asked for before."""
+        return self._alive.get((None, 1) if dim is None or factor == 1 else (dim, factor))
 
     def split(self, dim: int, factor: int) -> Deep[int]:
         """Return the operators whose outputs are cut ``factor`` times when the sink is cut along ``dim``."""
@@ -218,18 +223,22 @@ class LayerPiece(Piece):
         viewed = [name for name in sub.made if tensors.number[name] in tensors.viewed]
         self.made = _counted(tensors, sub.made, viewed)
         self.made_sink_bytes = graph.tensors[stored_sink].size_bytes if stored_sink in sub.made else 0
+        self._comes_in = [self._is_from_outside(life.root) for life in sub.lives]
         self.spans = _map(self._spans())
 
     @property
     def parts(self) -> tuple[Piece, ...]:
         return ()
 
+    def _is_from_outside(self, root: str) -> bool:
+        """Whether a stored tensor is there when the layer begins; a weight is alive only where a view of it is made."""
+        is_weight = self.tensors.number[root] in self.tensors.viewed_weights
+        return not is_weight and self.sub.graph.producer.get(root, -1) not in self.sub.ops
+
     def _spans(self) -> Iterator[tuple[int, Span]]:
         ops, tensors = self.sub.ops, self.tensors
-        inside = set(ops)
-        for life in self.sub.lives:
+        for life, comes_in in zip(self.sub.lives, self._comes_in, strict=True):
             number = tensors.number[life.root]
-            comes_in = number not in tensors.viewed_weights and self.sub.graph.producer.get(life.root) not in inside
             if comes_in or number == self.stored_sink or number in tensors.viewed_weights:
                 yield number, Span(-1 if comes_in else ops[life.begin], ops[life.end])
 
@@ -252,14 +261,11 @@ class LayerPiece(Piece):
         matched: Mapping[str, Match] = {} if dim is None else sub.matches(dim)
         begins, ends = [0] * len(sub.ops), [0] * len(sub.ops)
         outside_bytes = 0
-        for life in sub.lives:
-            reached = matched.get(life.root, (None, False))[0] is not None
-            held = instance_bytes(life.size_bytes, factor) if reached else life.size_bytes
-            begins[life.begin] += held
-            ends[life.end] += held
-            span = numbered.value_of(self.spans, self.tensors.number[life.root])
-            if span is not None and span.begin < 0:
-                outside_bytes += held
+        for (root, size, begin, end), comes_in in zip(sub.lives, self._comes_in, strict=True):
+            held = instance_bytes(size, factor) if matched.get(root, (None, False))[0] is not None else size
+            begins[begin] += held
+            ends[end] += held
+            outside_bytes += held if comes_in else 0
         changes = zip(sub.ops, begins, ends, strict=True)
         steps: list[LiveBytes] = [AtOperator(position, begin, begin - end) for position, begin, end in changes]
         return Alive(reduce(lambda known, step: live_bytes.joined(known, 0, step, 0), steps), outside_bytes)

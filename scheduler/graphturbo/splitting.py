@@ -11,7 +11,7 @@ recomputations" is a bound on operations done more than once (``most_recompute``
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 from fusion.plan import Split
@@ -219,6 +219,9 @@ def split_factors(extent: int) -> list[int]:
     return [v for v in reversed(divisors(extent)) if v in _SMALL_FACTORS or v > max(_SMALL_FACTORS)]
 
 
+_known_factors = lru_cache(maxsize=1024)(split_factors)
+
+
 def fitting_splits(sub: Divisible, local_bytes: int) -> list[SplitChoice]:
     """Return how a sub-graph can be cut so that it fits ``local_bytes``, whatever is computed more than once."""
     output = sub.sink
@@ -228,18 +231,30 @@ def fitting_splits(sub: Divisible, local_bytes: int) -> list[SplitChoice]:
     for depth, dim in enumerate(output.order):  # l. 2: from the outermost dimension inwards
         if output.shape[dim] == 1 or (depth > 0 and not sub.has_single_output):
             continue
-        factors = split_factors(output.shape[dim])
-
-        def fits(v: int, dim: int = dim) -> bool:
-            return sub.alive_bytes(dim, v) <= local_bytes
-
-        if not fits(factors[-1]):
+        factors = _known_factors(output.shape[dim])
+        if sub.alive_bytes(dim, factors[-1]) > local_bytes:
             continue
-        factor = factors[bisect_left(factors, True, hi=len(factors) - 1, key=fits)]  # l. 4-6: more never hold more
+        factor = _least_that_fits(sub, dim, factors, local_bytes)  # l. 4-6
         ops = sub.operators_split(dim, factor)  # l. 7-11
         if ops:
             found.append(SplitChoice(ops, factor, dim, depth))
     return found
+
+
+def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], local_bytes: int) -> int:
+    """Return the first of ``factors`` that fits, of which the last one does: more instances never hold more each.
+
+    It is mostly a small one, and looked for among twice as many each time.
+    """
+
+    def fits(factor: int) -> bool:
+        return sub.alive_bytes(dim, factor) <= local_bytes
+
+    last = len(factors) - 1
+    tried = 1
+    while tried < last and not fits(factors[tried]):
+        tried *= 2
+    return factors[bisect_left(factors, True, tried // 2, min(tried, last), key=fits)]
 
 
 def repeats_little(sub: Divisible, split: SplitChoice, most_recompute: float) -> bool:
