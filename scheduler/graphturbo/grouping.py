@@ -59,7 +59,6 @@ class Grouper:
         self._previous: dict[int, dict[int, None]] = {}
         layers = analysis.of(fixed_pattern_of)
         self._fused = analysis.of(_tensors_inside_layers)
-        self._results = frozenset(graph.outputs)
         for number in range(len(layers.groups)):  # l. 1-4
             piece = analysis.of(layer_piece, number)
             self._nodes[number] = _Node(piece, self._best(piece))
@@ -139,7 +138,7 @@ class Grouper:
     def _is_inner(self, node: int) -> bool:
         """Whether the node's output is not also a result of the network, and nothing else leaves it."""
         piece = self._nodes[node].piece
-        return piece.has_single_output and piece.sink.name not in self._results
+        return piece.has_single_output and piece.sink.name not in self._graph.results
 
     def _merge_pair(self, first: int, second: int) -> bool:
         """Rule (i): SG2 is split at least as often as SG1, and the union no more often than SG2."""
