@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from fusion.fixed_pattern import fixed_pattern_of
 from fusion.plan import FusionPlan, Group
+from scheduler.graphturbo.layer_piece import LayerPiece
 from scheduler.graphturbo.merging import merged
-from scheduler.graphturbo.pieces import LayerPiece, Piece, operators
+from scheduler.graphturbo.pieces import Piece, operators
 from scheduler.graphturbo.splitting import SplitChoice, Splittable, fitting_splits, repeats_little
 from scheduler.kernels.cut import layers_by_pattern
 from workloads.analysis import Analysis

@@ -26,7 +26,7 @@ class MergedPiece(Piece):
 
     def __init__(self, sources: Sequence[Piece], target: Piece) -> None:
         super().__init__()
-        self._parts = parts = (target, *sorted(sources, key=lambda part: -part.last))
+        self.parts = parts = (target, *sorted(sources, key=lambda part: -part.last))
         self.tensors = target.tensors
         self.first, self.last = min(part.first for part in parts), target.last
         self.size = sum(part.size for part in parts)
@@ -38,15 +38,11 @@ class MergedPiece(Piece):
         self._uncut = Cut(None, None, is_clean=True, reaches_sink=False, parts=(None,) * len(parts))
         self._meet_spans()
 
-    @property
-    def parts(self) -> tuple[Piece, ...]:
-        return self._parts
-
     def _meet_spans(self) -> None:
         """Find the tensors that several parts touch, and how long they live now."""
         spans: Numbered[Span] = None
         touched: dict[int, None] = {}
-        for part in self._parts:
+        for part in self.parts:
             touched.update((number, None) for number, _ in numbered.in_both(spans, part.spans))
             spans = numbered.joined(spans, part.spans, _both_spans)
         met: Numbered[Span] = None
@@ -55,7 +51,7 @@ class MergedPiece(Piece):
             assert span is not None
             met = numbered.joined(met, numbered.Entry(number, span), _both_spans)
         self._met = list(numbered.entries(met))
-        self._met_in = [list(numbered.in_both(part.spans, met)) for part in self._parts]
+        self._met_in = [list(numbered.in_both(part.spans, met)) for part in self.parts]
         self._maker = {
             number: place
             for place, in_part in enumerate(self._met_in)
@@ -72,7 +68,7 @@ class MergedPiece(Piece):
         return span.begin >= 0 and number not in self.tensors.viewed_weights
 
     def _find_cut(self, dim: int | None) -> Deep[Cut]:
-        target, *sources = self._parts
+        target, *sources = self.parts
         cut: Cut = yield target.cut(dim)
         demands, is_clean = cut.demands, cut.is_clean
         cuts: list[Cut | None] = [cut]
@@ -93,14 +89,12 @@ class MergedPiece(Piece):
         cut: Cut = self._uncut if dim is None else (yield self.cut(dim))
         at: LiveBytes | None = None
         outside_bytes = 0
-        for part, part_cut, met in zip(self._parts, cut.parts, self._met_in, strict=True):
+        for part, part_cut, met in zip(self.parts, cut.parts, self._met_in, strict=True):
             part_dim = None if part_cut is None else part_cut.dim
             alive: Alive = part.known_alive(part_dim, factor) or (yield part.alive(part_dim, factor))
             there, from_outside = alive.at, alive.outside_bytes
             for number, span in met:
-                made = self._is_made(number, span)
-                reached = part_cut is not None and (part_cut.reaches_sink if made else _demands(part_cut.demands, number))
-                held = self._held_bytes(number, factor if reached else 1)
+                held = self._held_bytes(number, factor if self._is_cut(number, span, part_cut) else 1)
                 there = live_bytes.raised(there, span.begin, span.end, -held)
                 from_outside -= held if span.begin < 0 else 0
             at = there if at is None else live_bytes.joined(at, outside_bytes, there, from_outside)
@@ -111,6 +105,12 @@ class MergedPiece(Piece):
             at = live_bytes.raised(at, span.begin, span.end, held)
             outside_bytes += held if span.begin < 0 else 0
         return Alive(at, outside_bytes)
+
+    def _is_cut(self, number: int, span: Span, part_cut: Cut | None) -> bool:
+        """Whether a cut of a part reaches a tensor that others touch: what it makes of these is its sink."""
+        if part_cut is None:
+            return False
+        return part_cut.reaches_sink if self._is_made(number, span) else _demands(part_cut.demands, number)
 
     def _reaches(self, cut: Cut, number: int) -> bool:
         """Whether a cut of this piece reaches a tensor that several parts touch."""
@@ -126,13 +126,13 @@ class MergedPiece(Piece):
     def _find_split(self, dim: int, factor: int) -> Deep[int]:
         cut: Cut = yield self.cut(dim)
         count = 0
-        for part, part_cut in zip(self._parts, cut.parts, strict=True):
+        for part, part_cut in zip(self.parts, cut.parts, strict=True):
             if part_cut is not None and part_cut.dim is not None:
                 count += yield part.split(part_cut.dim, factor)
         return count
 
     def _find_work(self, tile: tuple[int, ...]) -> Deep[TileWork]:
-        target, *sources = self._parts
+        target, *sources = self.parts
         work: TileWork = yield target.work(tile)
         once, of_tile, needs = work.once_flops, work.tile_flops, work.needs
         for source in sources:

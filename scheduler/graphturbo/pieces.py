@@ -1,44 +1,32 @@
 """Pieces: layers and what they have merged into, with what Algorithm 1 asks of them.
 
 A sub-graph grows by thousands of merges, and each time Algorithm 1 asks again what is alive, what a cut reaches and
-what instances repeat. A piece that was merged answers from the answers of its parts (`scheduler.graphturbo.merging`), a
-layer from a walk over its few operators. The answers are those of `Splittable` for all operators of the piece.
+what instances repeat. A piece that was merged answers from the answers of its parts (`MergedPiece`), a layer from a
+walk over its few operators (`LayerPiece`). The answers are those of `Splittable` for all operators of the piece.
 
 Each question is answered once for every piece. Questions lead to others about parts of parts, as many levels deep as
 the piece has grown in steps, so that they are asked by way of `scheduler.graphturbo.deep`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from scheduler.graphturbo import live_bytes, numbered
+from scheduler.graphturbo import numbered
 from scheduler.graphturbo.deep import Deep, settle
-from scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
+from scheduler.graphturbo.live_bytes import LiveBytes
 from scheduler.graphturbo.numbered import Numbered
-from scheduler.graphturbo.splitting import (
-    Match,
-    Splittable,
-    instance_bytes,
-    instance_tile,
-    is_clean,
-    repeated,
-    tile_flops,
-)
+from scheduler.graphturbo.splitting import Match, instance_tile, repeated
 from workloads.analysis import Analysis
-from workloads.graph import Graph, Tensor
+from workloads.graph import Tensor
 from workloads.loopnest import Extents
-
-_T = TypeVar("_T")
 
 _MOST_TILES = 8
 """Tiles that a piece remembers: as it goes on growing, those asked for of one part go on changing."""
 
 
 class Span(NamedTuple):
-    """From and to which operator a stored tensor is alive in a piece: -1 is from its begin, for what comes from outside."""
+    """The operators at which a stored tensor is alive; what comes from outside is from -1 on."""
 
     begin: int
     end: int
@@ -98,15 +86,20 @@ class Tensors:
         names = (name for op in graph.ops for name in (*op.inputs, *op.outputs))
         self.number = {name: number for number, name in enumerate(dict.fromkeys(names))}
         self.size_bytes = [graph.tensors[name].size_bytes for name in self.number]
-        viewed = (root for name, root in graph.storage.items() if name != root)
+        viewed = {root for name, root in graph.storage.items() if name != root}
         self.viewed = frozenset(self.number[root] for root in viewed)
         """Those that there are views of."""
-        self.viewed_weights = frozenset(n for name, n in self.number.items() if n in self.viewed and _is_weight(graph, name))
+        weights = (root for root in viewed if graph.tensors[root].role == "weight")
+        self.viewed_weights = frozenset(self.number[root] for root in weights)
 
 
 class Piece(ABC):
     """A layer, or a sub-graph that pieces were merged into."""
 
+    own_ops: tuple[int, ...] = ()
+    """Operators that are in no part."""
+    parts: "tuple[Piece, ...]" = ()
+    """What the piece was merged from, the last part first; nothing if it is a layer."""
     tensors: Tensors
     first: int
     """Position of the first operator; of the last one: ``last``."""
@@ -132,11 +125,6 @@ class Piece(ABC):
         self._alive: dict[tuple[int | None, int], Alive] = {}
         self._split: dict[tuple[int, int], int] = {}
         self._works: dict[Extents, TileWork] = {}
-
-    @property
-    @abstractmethod
-    def parts(self) -> "tuple[Piece, ...]":
-        """What the piece was merged from, the last part first; nothing if it is a layer."""
 
     @property
     def sink_number(self) -> int:
@@ -206,107 +194,12 @@ class Piece(ABC):
     def _find_work(self, tile: Extents) -> Deep[TileWork]: ...
 
 
-class LayerPiece(Piece):
-    """A layer: its few operators are walked over."""
-
-    def __init__(self, number: int, sub: Splittable) -> None:
-        super().__init__()
-        self.sub = sub
-        graph = sub.graph
-        self.tensors = tensors = sub.analysis.of(Tensors)
-        self.first, self.last, self.size, self.layers = sub.ops[0], sub.ops[-1], len(sub.ops), 1 << number
-        self.sink, self.has_single_output = sub.sink, sub.has_single_output
-        stored_sink = graph.storage[sub.sink.name]
-        self.stored_sink = tensors.number[stored_sink]
-        weights = [name for name in sub.inputs if _is_weight(graph, name)]
-        self.weights = _counted(tensors, weights, [name for name in weights if len(graph.consumers[name]) > 1])
-        viewed = [name for name in sub.made if tensors.number[name] in tensors.viewed]
-        self.made = _counted(tensors, sub.made, viewed)
-        self.made_sink_bytes = graph.tensors[stored_sink].size_bytes if stored_sink in sub.made else 0
-        self._comes_in = [self._is_from_outside(life.root) for life in sub.lives]
-        self.spans = _map(self._spans())
-
-    @property
-    def parts(self) -> tuple[Piece, ...]:
-        return ()
-
-    def _is_from_outside(self, root: str) -> bool:
-        """Whether a stored tensor is there when the layer begins; a weight is alive only where a view of it is made."""
-        is_weight = self.tensors.number[root] in self.tensors.viewed_weights
-        return not is_weight and self.sub.graph.producer.get(root, -1) not in self.sub.ops
-
-    def _spans(self) -> Iterator[tuple[int, Span]]:
-        ops, tensors = self.sub.ops, self.tensors
-        for life, comes_in in zip(self.sub.lives, self._comes_in, strict=True):
-            number = tensors.number[life.root]
-            if comes_in or number == self.stored_sink or number in tensors.viewed_weights:
-                yield number, Span(-1 if comes_in else ops[life.begin], ops[life.end])
-
-    def _find_cut(self, dim: int | None) -> Deep[Cut]:
-        yield from ()
-        sub, graph, tensors = self.sub, self.sub.graph, self.tensors
-        matched = sub.matches(dim)
-        demands = (
-            (number, matched[name])
-            for name in sub.inputs
-            if name in matched
-            and ((number := tensors.number[name]) in tensors.viewed_weights or not _is_weight(graph, name))
-        )
-        stored_dim, _ = matched.get(graph.storage[sub.sink.name], (None, False))
-        return Cut(dim, _map(demands), is_clean(sub, matched), stored_dim is not None)
-
-    def _find_alive(self, dim: int | None, factor: int) -> Deep[Alive]:
-        yield from ()
-        sub = self.sub
-        matched: Mapping[str, Match] = {} if dim is None else sub.matches(dim)
-        begins, ends = [0] * len(sub.ops), [0] * len(sub.ops)
-        outside_bytes = 0
-        for (root, size, begin, end), comes_in in zip(sub.lives, self._comes_in, strict=True):
-            held = instance_bytes(size, factor) if matched.get(root, (None, False))[0] is not None else size
-            begins[begin] += held
-            ends[end] += held
-            outside_bytes += held if comes_in else 0
-        changes = zip(sub.ops, begins, ends, strict=True)
-        steps: list[LiveBytes] = [AtOperator(position, begin, begin - end) for position, begin, end in changes]
-        return Alive(reduce(lambda known, step: live_bytes.joined(known, 0, step, 0), steps), outside_bytes)
-
-    def _find_split(self, dim: int, factor: int) -> Deep[int]:
-        yield from ()
-        return self.sub.operators_split(dim, factor)
-
-    def _find_work(self, tile: Extents) -> Deep[TileWork]:
-        yield from ()
-        once, of_tile, needs = tile_flops(self.sub, tile)
-        producer = self.sub.graph.producer
-        read = ((self.tensors.number[n], needs[n]) for n in self.sub.inputs if n in needs and n in producer)
-        return TileWork(once, of_tile, _map(read))
-
-
 def operators(piece: Piece) -> tuple[int, ...]:
     """Return the positions of the operators of a piece, ascending."""
     found: list[int] = []
     waiting = [piece]
     while waiting:
         piece = waiting.pop()
+        found.extend(piece.own_ops)
         waiting.extend(piece.parts)
-        if isinstance(piece, LayerPiece):
-            found.extend(piece.sub.ops)
     return tuple(sorted(found))
-
-
-def _is_weight(graph: Graph, name: str) -> bool:
-    return graph.tensors[name].role == "weight"
-
-
-def _map(items: Iterable[tuple[int, _T]]) -> Numbered[_T]:
-    """Return the map of ``items``, whose numbers are all different."""
-    found: Numbered[_T] = None
-    for number, value in items:
-        found = numbered.joined(found, numbered.Entry(number, value), lambda one, _: one)
-    return found
-
-
-def _counted(tensors: Tensors, names: Sequence[str], shared: Sequence[str]) -> Counted:
-    sizes = tensors.size_bytes
-    total = sum(sizes[tensors.number[name]] for name in names)
-    return Counted(total, _map((number := tensors.number[name], sizes[number]) for name in shared))
