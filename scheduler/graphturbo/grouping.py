@@ -15,7 +15,7 @@ from fusion.plan import FusionPlan, Group
 from scheduler.graphturbo.layer_piece import LayerPiece
 from scheduler.graphturbo.merging import merged
 from scheduler.graphturbo.pieces import Piece, operators
-from scheduler.graphturbo.splitting import SplitChoice, Splittable, fitting_splits, repeats_little
+from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
 from scheduler.kernels.cut import layers_by_pattern
 from workloads.analysis import Analysis
 
@@ -75,9 +75,10 @@ class Grouper:
                     self._previous[number][before] = None
 
     def _best(self, piece: Piece) -> SplitChoice | None:
-        fitting = sorted(fitting_splits(piece, self._local_bytes), key=lambda split: split.rank, reverse=True)
-        allowed = (s for s in fitting if _pays(piece, s) and repeats_little(piece, s, self._most_recompute))
-        return next(allowed, None)
+        def allowed(split: SplitChoice) -> bool:
+            return _pays(piece, split) and repeats_little(piece, split, self._most_recompute)
+
+        return best_split(fitting_splits(piece, self._local_bytes), allowed)
 
     def run(self) -> list[Grouped]:
         """Return the sub-graphs in topological order of their last operators."""

@@ -9,7 +9,7 @@ recomputations" is a bound on operations done more than once (``most_recompute``
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
@@ -223,7 +223,7 @@ _known_factors = lru_cache(maxsize=1024)(split_factors)
 
 
 def fitting_splits(sub: Divisible, local_bytes: int) -> list[SplitChoice]:
-    """Return how a sub-graph can be cut so that it fits ``local_bytes``, whatever is computed more than once."""
+    """Return SplitInfo of a sub-graph for ``local_bytes`` of local buffers (Algorithm 1), whatever it repeats."""
     output = sub.sink
     if sub.alive_bytes() <= local_bytes:  # l. 4-6 with v = 1
         return [SplitChoice(sub.size, 1, output.order[0] if output.order else 0, 0)]
@@ -262,12 +262,6 @@ def repeats_little(sub: Divisible, split: SplitChoice, most_recompute: float) ->
     return split.factor == 1 or sub.recompute_share(split.dim, split.factor) <= most_recompute
 
 
-def split_info(sub: Divisible, local_bytes: int, most_recompute: float) -> tuple[SplitChoice, ...]:
-    """Return SplitInfo of a sub-graph for ``local_bytes`` of local buffers (Algorithm 1)."""
-    fitting = fitting_splits(sub, local_bytes)
-    return tuple(split for split in fitting if repeats_little(sub, split, most_recompute))
-
-
 def _operators_split(sub: Splittable, matched: Mapping[str, Match], factor: int) -> int:
     count = 0
     for position in sub.ops:
@@ -279,9 +273,14 @@ def _operators_split(sub: Splittable, matched: Mapping[str, Match], factor: int)
     return count
 
 
-def best_split(splits: Sequence[SplitChoice]) -> SplitChoice | None:
-    """Return the lexicographic maximum of equation (1), None if the sub-graph cannot be made to fit."""
-    return max(splits, key=lambda split: split.rank, default=None)
+def best_split(
+    splits: Sequence[SplitChoice], allowed: Callable[[SplitChoice], bool] = lambda _: True
+) -> SplitChoice | None:
+    """Return the lexicographic maximum of equation (1) among those allowed; None if there is none.
+
+    Whether one is allowed is asked from the best on, as far as need be.
+    """
+    return next((split for split in sorted(splits, key=lambda split: split.rank, reverse=True) if allowed(split)), None)
 
 
 def recompute_share(sub: Splittable, matched: Mapping[str, Match], dim: int, factor: int) -> float:
