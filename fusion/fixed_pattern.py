@@ -93,6 +93,15 @@ class _Cluster:
     ops: list[int]
     kind: Kind
     reason: str = ""
+    into: "_Cluster | None" = None
+    """The cluster that it has become part of."""
+
+    def absorb(self, other: "_Cluster") -> None:
+        """Take the operators of ``other``, which is a part of this cluster from now on."""
+        fewer, more = sorted((self.ops, other.ops), key=len)
+        more.extend(fewer)
+        self.ops, other.into = more, self
+        self.kind = max(self.kind, other.kind)
 
 
 def fixed_pattern_plan(graph: Graph) -> FusionPlan:
@@ -122,7 +131,7 @@ class _Fuser:
         self._parent: dict[int, int | None] = {}
         self._path_kind: dict[int, Kind] = {}
         self._depth: dict[int, int] = {}
-        self._cluster = {op: _Cluster([op], self._kinds[op]) for op in ops}
+        self._own_cluster = {op: _Cluster([op], self._kinds[op]) for op in ops}
         self._post_dominators()
 
     def run(self) -> FusionPlan:
@@ -132,7 +141,16 @@ class _Fuser:
         for phase in (0, 1):
             for op in self._ops:
                 self._try(op, phase)
-        return list({id(cluster): cluster for cluster in self._cluster.values()}.values())
+        return list({id(cluster): cluster for cluster in map(self._cluster, self._ops)}.values())
+
+    def _cluster(self, op: int) -> _Cluster:
+        """Return the cluster that ``op`` is in by now."""
+        cluster = own = self._own_cluster[op]
+        while cluster.into is not None:
+            cluster = cluster.into
+        while own is not cluster:  # next time the way is short
+            own.into, own = cluster, own.into or cluster
+        return cluster
 
     def _post_dominators(self) -> None:
         """Find for every operator the first one that all its readers lead to, and the highest kind on the way."""
@@ -175,15 +193,15 @@ class _Fuser:
         return kind
 
     def _try(self, op: int, phase: int) -> None:
-        cluster = self._cluster[op]
+        cluster = self._cluster(op)
         parent = self._parent[op]
         if parent is None:
             cluster.reason = cluster.reason or "its output leaves in several directions"
             return
-        if cluster.kind is Kind.OPAQUE or self._cluster[parent].kind is Kind.OPAQUE:
+        if cluster.kind is Kind.OPAQUE or self._cluster(parent).kind is Kind.OPAQUE:
             cluster.reason = "an opaque operator stands alone"
             return
-        if self._cluster[parent] is cluster:
+        if self._cluster(parent) is cluster:
             return
         if self._may_join(op, parent, phase):
             self._merge(op, parent)
@@ -192,7 +210,7 @@ class _Fuser:
 
     def _may_join(self, op: int, parent: int, phase: int) -> bool:
         """Whether the operator's cluster goes into its post-dominator's, by the kind of the cluster."""
-        kind, path_kind = self._cluster[op].kind, self._path_kind[op]
+        kind, path_kind = self._cluster(op).kind, self._path_kind[op]
         if kind is Kind.COMPLEX:
             elementwise = phase == 0 and path_kind is Kind.ELEMENTWISE
             return elementwise and self._path_allows(op, parent, Kind.BROADCAST, Kind.BROADCAST)
@@ -215,18 +233,14 @@ class _Fuser:
         return list(found)
 
     def _path_allows(self, op: int, sink: int, most_between: Kind, most_at_sink: Kind) -> bool:
-        return self._cluster[sink].kind <= most_at_sink and all(
-            self._cluster[place].kind <= most_between for place in self._between(op, sink)
+        return self._cluster(sink).kind <= most_at_sink and all(
+            self._cluster(place).kind <= most_between for place in self._between(op, sink)
         )
 
     def _merge(self, op: int, sink: int) -> None:
         """Put ``op`` and all between into the cluster of ``sink``."""
-        target = self._cluster[sink]
+        target = self._cluster(sink)
         for place in (op, *self._between(op, sink)):
-            source = self._cluster[place]
-            if source is target:
-                continue
-            target.ops.extend(source.ops)
-            target.kind = max(target.kind, source.kind)
-            for absorbed in source.ops:
-                self._cluster[absorbed] = target
+            source = self._cluster(place)
+            if source is not target:
+                target.absorb(source)

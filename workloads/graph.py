@@ -192,6 +192,11 @@ class Graph:
         return roots
 
     @cached_property
+    def results(self) -> frozenset[str]:
+        """The network's outputs, to look them up."""
+        return frozenset(self.outputs)
+
+    @cached_property
     def stored_outputs(self) -> frozenset[str]:
         """The stored tensors that hold the network's results."""
         return frozenset(self.storage[name] for name in self.outputs)

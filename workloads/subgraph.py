@@ -64,7 +64,7 @@ class Subgraph:
     @cached_property
     def escaping(self) -> tuple[str, ...]:
         """Written names that an operator outside reads, if only to make a view of it, or that are network results."""
-        results, readers, inside = self.graph.outputs, self.graph.consumers, set(self.ops)
+        results, readers, inside = self.graph.results, self.graph.consumers, set(self.ops)
         return tuple([name for name in self.written if name in results or not inside.issuperset(readers[name])])
 
     @cached_property

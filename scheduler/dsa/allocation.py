@@ -6,6 +6,9 @@ real memory. All live ranges are known before anything runs, and so the addresse
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from scheduler.dsa.occupied_addresses import OccupiedAddresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longe
     """Return the buffers that are granted when what is too much at a step is spilled, for all its live range (Fig. 12).
 
     It is the longest-lived of all that are alive then (GraphTurbo, section 4.3), the latest of equals; or, if not
-    ``longest``, the one that comes last.
+    ``longest``, the one that comes last. Every buffer has an owner of its own.
     """
     coming: dict[int, list[LiveBuffer]] = {}
     beside: dict[int, dict[int, int]] = {}
@@ -77,20 +80,29 @@ def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longe
         for step, size_bytes in buffer.beside.items():
             beside.setdefault(step, {})[buffer.owner] = size_bytes
     alive: dict[int, LiveBuffer] = {}
+    alive_bytes = 0
+    ending: list[tuple[int, int]] = []
+    first_to_go: list[tuple[int, int, int]] = []
     kept: dict[int, LiveBuffer] = {}
     for step in sorted({*coming, *beside}):
-        alive = {owner: buffer for owner, buffer in alive.items() if step in buffer.live}
+        while ending and ending[0][0] <= step:
+            ended = alive.pop(heappop(ending)[1], None)
+            alive_bytes -= 0 if ended is None else ended.size_bytes
         for buffer in coming.get(step, ()):
             alive[buffer.owner] = kept[buffer.owner] = buffer
+            alive_bytes += buffer.size_bytes
+            heappush(ending, (buffer.live.stop, buffer.owner))
+            heappush(first_to_go, (-len(buffer.live) if longest else 0, -buffer.live.start, -buffer.owner))
         extra = beside.get(step, {})
-        while sum(w.size_bytes + extra.get(owner, 0) for owner, w in alive.items()) > capacity_bytes:
-            victim = max(alive, key=lambda owner: (_rank(alive[owner], longest=longest), owner))
-            del alive[victim], kept[victim]
+        needed_bytes = alive_bytes + sum([size for owner, size in extra.items() if owner in alive])
+        while needed_bytes > capacity_bytes:
+            victim = -heappop(first_to_go)[2]
+            spilled = alive.pop(victim, None)
+            if spilled is not None:
+                del kept[victim]
+                alive_bytes -= spilled.size_bytes
+                needed_bytes -= spilled.size_bytes + extra.get(victim, 0)
     return list(kept.values())
-
-
-def _rank(buffer: LiveBuffer, *, longest: bool) -> tuple[int, int]:
-    return (len(buffer.live) if longest else 0, buffer.live.start)
 
 
 def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: int = 0) -> dict[int, int]:
@@ -108,8 +120,7 @@ def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: i
     least = sum(buffer.size_bytes for buffer in buffers) + 1
     for apart in dict.fromkeys((apart_steps, 0)):
         for order in orders:
-            found = _in_order(order, capacity_bytes, apart)
-            missing = sum(buffer.size_bytes for buffer in buffers if buffer.owner not in found)
+            found, missing = _in_order(order, capacity_bytes, apart, least)
             if missing < least:
                 best, least = found, missing
             if not least:
@@ -117,35 +128,52 @@ def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: i
     return best
 
 
-def _in_order(buffers: Iterable[LiveBuffer], capacity_bytes: int, apart_steps: int) -> dict[int, int]:
+def _in_order(
+    buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: int, most_missing: int
+) -> tuple[dict[int, int], int]:
     """Return the addresses when one buffer after the other takes the smallest gap that is free for all its live range.
 
-    A gap that is also free ``apart_steps`` before and after goes before all others.
+    A gap that is also free ``apart_steps`` before and after goes before all others. With them the bytes of the buffers
+    that are left out; from ``most_missing`` on the search ends.
     """
-    held: dict[int, list[Block]] = {}
+    steps = sum([len(buffer.live) for buffer in buffers])
+    held = OccupiedAddresses(2 * steps // max(len(buffers), 1))
     found: dict[int, int] = {}
+    missing = 0
     for buffer in buffers:
-        parts = [
-            (buffer.live, buffer.size_bytes),
-            *((range(s, s + 1), size) for s, size in sorted(buffer.beside.items())),
-        ]
         taken: list[tuple[range, Block]] = []
-        for live, size_bytes in parts:
-            free_gaps: list[Block] = []
+        beside = [(range(step, step + 1), size) for step, size in sorted(buffer.beside.items())]
+        for live, size_bytes in ((buffer.live, buffer.size_bytes), *beside):
+            address = None
             for more in dict.fromkeys((apart_steps, 0)):
-                steps = range(live.start - more, live.stop + more)
-                there = [block for step in steps for block in held.get(step, ())]
-                there += [block for other, block in taken if set(other) & set(steps)]
-                free_gaps = [gap for gap in gaps(there, capacity_bytes) if gap.size_bytes >= size_bytes]
-                if free_gaps:
+                begin, end = live.start - more, live.stop + more
+                there = held.during(begin, end)
+                own = [_ends(block) for other, block in taken if other.start < end and begin < other.stop]
+                address = _smallest_gap(sorted([*there, *own]) if own else there, capacity_bytes, size_bytes)
+                if address is not None:
                     break
-            if not free_gaps:
+            if address is None:
+                missing += buffer.size_bytes
                 break
-            smallest = min(free_gaps, key=lambda gap: (gap.size_bytes, gap.address))
-            taken.append((live, Block(smallest.address, size_bytes)))
+            taken.append((live, Block(address, size_bytes)))
         else:
             found[buffer.owner] = taken[0][1].address
             for live, block in taken:
-                for step in live:
-                    held.setdefault(step, []).append(block)
-    return found
+                held.add(live, block.address, block.size_bytes)
+        if missing >= most_missing:
+            break
+    return found, missing
+
+
+def _smallest_gap(there: Iterable[tuple[int, int]], capacity_bytes: int, size_bytes: int) -> int | None:
+    """Return where the smallest gap that holds ``size_bytes`` begins, the lowest of equals; ``there``: in order."""
+    found, least, free = None, capacity_bytes + 1, 0
+    for begin, end in there:
+        if size_bytes <= begin - free < least and begin > free:
+            found, least = free, begin - free
+        free = max(free, end)
+    return free if size_bytes <= capacity_bytes - free < least and capacity_bytes > free else found
+
+
+def _ends(block: Block) -> tuple[int, int]:
+    return block.address, block.address + block.size_bytes

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from fusion.fixed_pattern import fixed_pattern_of
 from fusion.plan import FusionPlan, Group
-from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, split_info
+from scheduler.graphturbo.layer_piece import LayerPiece
+from scheduler.graphturbo.merging import merged
+from scheduler.graphturbo.pieces import Piece, operators
+from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
 from scheduler.kernels.cut import layers_by_pattern
 from workloads.analysis import Analysis
 
@@ -37,7 +40,7 @@ class Grouped:
 
 @dataclass(slots=True)
 class _Node:
-    sub: Splittable
+    piece: Piece
     split: SplitChoice | None
     reason: str = "nothing follows"
 
@@ -50,16 +53,16 @@ class Grouper:
         self._analysis = analysis
         self._local_bytes = local_bytes
         self._most_recompute = most_recompute
-        self._refused: set[tuple[int, ...]] = set()
+        self._refused: set[int] = set()
+        """Layers, as sets of bits, that are not to become one sub-graph."""
         self._nodes: dict[int, _Node] = {}
         self._next: dict[int, dict[int, None]] = {}
         self._previous: dict[int, dict[int, None]] = {}
         layers = analysis.of(fixed_pattern_of)
         self._fused = analysis.of(_tensors_inside_layers)
-        self._layer_ops = {group.ops for group in layers.groups}
-        for number, layer in enumerate(layers.groups):  # l. 1-4
-            sub = self._sub(layer.ops)
-            self._nodes[number] = _Node(sub, self._best(sub))
+        for number in range(len(layers.groups)):  # l. 1-4
+            piece = analysis.of(layer_piece, number)
+            self._nodes[number] = _Node(piece, self._best(piece))
             self._next[number] = {}
             self._previous[number] = {}
         for position, op in enumerate(graph.ops):
@@ -71,19 +74,11 @@ class Grouper:
                     self._next[before][number] = None
                     self._previous[number][before] = None
 
-    def _sub(self, ops: tuple[int, ...]) -> Splittable:
-        """Return the sub-graph of ``ops``, the same at every call: it remembers what it has been asked."""
-        return self._analysis.of(_splittable, ops, self._fused)
+    def _best(self, piece: Piece) -> SplitChoice | None:
+        def allowed(split: SplitChoice) -> bool:
+            return _pays(piece, split) and repeats_little(piece, split, self._most_recompute)
 
-    def _best(self, sub: Splittable) -> SplitChoice | None:
-        splits = split_info(sub, self._local_bytes, self._most_recompute)
-        return best_split([split for split in splits if self._pays(sub, split)])
-
-    def _pays(self, sub: Splittable, split: SplitChoice) -> bool:
-        """Whether the instances save more traffic between layers than they cost in loading weights again."""
-        if split.factor == 1 or sub.ops in self._layer_ops:
-            return True
-        return (split.factor - 1) * sub.weight_bytes <= 2 * sub.inner_bytes
+        return best_split(fitting_splits(piece, self._local_bytes), allowed)
 
     def run(self) -> list[Grouped]:
         """Return the sub-graphs in topological order of their last operators."""
@@ -94,8 +89,11 @@ class Grouper:
             self._branches()
             if len(self._nodes) == before:
                 break
-        nodes = sorted(self._nodes.values(), key=lambda node: node.sub.ops[-1])
-        return [Grouped(node.sub, node.split, node.reason) for node in nodes]
+        nodes = sorted(self._nodes.values(), key=lambda node: node.piece.last)
+        return [
+            Grouped(self._analysis.of(_splittable, operators(node.piece), self._fused), node.split, node.reason)
+            for node in nodes
+        ]
 
     def _straight(self) -> None:
         """Fig. 4a: a unique producer and its unique consumer."""
@@ -119,7 +117,7 @@ class Grouper:
     def _diamonds(self) -> None:
         """Fig. 4b: between one entry and one exit, the paths' sub-graphs and the exit become one."""
         for entry in list(self._nodes):
-            if entry not in self._nodes:
+            if entry not in self._nodes or len(self._next[entry]) < 2:  # noqa: PLR2004 - several paths
                 continue
             by_exit: dict[int, list[list[int]]] = {}
             for first in self._next[entry]:
@@ -141,8 +139,8 @@ class Grouper:
 
     def _is_inner(self, node: int) -> bool:
         """Whether the node's output is not also a result of the network, and nothing else leaves it."""
-        sub = self._nodes[node].sub
-        return sub.has_single_output and sub.sink.name not in self._graph.outputs
+        piece = self._nodes[node].piece
+        return piece.has_single_output and piece.sink.name not in self._graph.results
 
     def _merge_pair(self, first: int, second: int) -> bool:
         """Rule (i): SG2 is split at least as often as SG1, and the union no more often than SG2."""
@@ -165,18 +163,21 @@ class Grouper:
 
     def _merge(self, sources: Iterable[int], target: int, most_factor: int) -> bool:
         sources = tuple(sources)
-        ops = (op for node in (*sources, target) for op in self._nodes[node].sub.ops)
-        sub = self._sub(tuple(sorted(ops)))
-        if sub.ops in self._refused:
+        pieces = tuple(self._nodes[source].piece for source in sources)
+        layers = self._nodes[target].piece.layers
+        for piece in pieces:
+            layers |= piece.layers
+        if layers in self._refused:
             return False
-        split = self._best(sub)
+        union = self._analysis.of(merged, pieces, self._nodes[target].piece)
+        split = self._best(union)
         if split is None or split.factor > most_factor:
-            self._refused.add(sub.ops)
+            self._refused.add(layers)
             needs = "cannot be split" if split is None else f"needs {split.factor} instances instead of {most_factor}"
             for source in sources:
                 self._nodes[source].reason = f"together with its follower it {needs}: the local buffers are full"
             return False
-        self._nodes[target] = _Node(sub, split, self._nodes[target].reason)
+        self._nodes[target] = _Node(union, split, self._nodes[target].reason)
         for source in sources:
             for before in self._previous.pop(source):
                 if before in self._next:
@@ -198,6 +199,19 @@ def tensors_inside(layers: FusionPlan) -> frozenset[str]:
 
 def _tensors_inside_layers(analysis: Analysis) -> frozenset[str]:
     return tensors_inside(analysis.of(fixed_pattern_of))
+
+
+def _pays(piece: Piece, split: SplitChoice) -> bool:
+    """Whether the instances save more traffic between layers than they cost in loading weights again."""
+    if split.factor == 1 or not piece.parts:
+        return True
+    return (split.factor - 1) * piece.weights.size_bytes <= 2 * piece.inner_bytes
+
+
+def layer_piece(analysis: Analysis, number: int) -> LayerPiece:
+    """Return layer ``number`` of the network as a piece that others can merge with."""
+    ops = analysis.of(fixed_pattern_of).groups[number].ops
+    return LayerPiece(number, analysis.of(_splittable, ops, analysis.of(_tensors_inside_layers)))
 
 
 def _splittable(analysis: Analysis, ops: tuple[int, ...], fused: frozenset[str]) -> Splittable:

@@ -1,22 +1,54 @@
 """Algorithm 3: sub-graph instances breadth-first or depth-first; beside it, heaviest first."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NoReturn
 
 
 def breadth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> list[int]:
     """Return the instances level by level: ``visit`` in its own order, each after its producers (Fig. 7a)."""
     order: list[int] = []
-    done: set[int] = set()
-    waiting = list(visit)
-    while waiting:
-        ready = [instance for instance in waiting if producers[instance] <= done]
-        if not ready:
-            raise ValueError(f"instances {waiting[:5]} wait for each other in a circle")
+    waiting = _Waiting(visit, producers)
+    place = {instance: position for position, instance in enumerate(visit)}
+    ready = waiting.for_nothing()
+    while ready:
         order.extend(ready)
-        done.update(ready)
-        waiting = [instance for instance in waiting if instance not in done]
+        ready = sorted([freed for done in ready for freed in waiting.freed_by(done)], key=place.__getitem__)
+    if len(order) < len(visit):
+        _refuse(visit, order)
     return order
+
+
+class _Waiting:
+    """How many producers each instance waits for, and who waits for it."""
+
+    def __init__(self, visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> None:
+        self.count = {instance: len(producers[instance]) for instance in visit}
+        self.consumers: dict[int, list[int]] = {instance: [] for instance in visit}
+        """Of each instance, in the order of the visit."""
+        for instance in visit:
+            for producer in producers[instance]:
+                self.consumers[producer].append(instance)
+
+    def for_nothing(self) -> list[int]:
+        """Return the instances without producers, in the order of the visit."""
+        return [instance for instance, count in self.count.items() if not count]
+
+    def freed_by(self, done: int) -> list[int]:
+        """Return the instances that wait for nothing any more as soon as ``done`` has run."""
+        freed = []
+        for consumer in self.consumers[done]:
+            self.count[consumer] -= 1
+            if not self.count[consumer]:
+                freed.append(consumer)
+        return freed
+
+
+def _refuse(visit: Iterable[int], order: Iterable[int]) -> NoReturn:
+    done = set(order)
+    waiting = [instance for instance in visit if instance not in done]
+    raise ValueError(f"instances {waiting[:5]} wait for each other in a circle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +57,8 @@ class Lists:
 
     visit: dict[int, None]
     """Instances that wait, in the order of the visit."""
-    ready: list[int]
-    """Instances that have been pushed; the last one that waits for nothing is next."""
+    ready: dict[int, None]
+    """Instances in the order in which they have been pushed; the last one that waits for nothing is next."""
     order: list[int]
 
 
@@ -40,32 +72,34 @@ def depth_first(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -
 
 def depth_first_steps(visit: Sequence[int], producers: Mapping[int, frozenset[int]]) -> Iterator[Lists]:
     """Yield Algorithm 3's lists when it has begun, and again whenever another instance has been ordered (Fig. 7)."""
-    waits = {instance: len(producers[instance]) for instance in visit}
-    consumers: dict[int, list[int]] = {instance: [] for instance in visit}
-    for instance in visit:
-        for producer in producers[instance]:
-            consumers[producer].append(instance)
-    place = {instance: position for position, instance in enumerate(visit)}
-    lists = Lists(dict.fromkeys(visit), [], [])  # l. 1
-    unvisited, ready = lists.visit, lists.ready
-    while unvisited or ready:  # l. 2
-        for instance in [i for i in unvisited if not waits[i]]:  # l. 3-4
-            ready.append(instance)
-            del unvisited[instance]
-        if not lists.order:
-            yield lists
-        if not any(not waits[i] for i in ready):
-            raise ValueError(f"instances {list(unvisited)[:5]} wait for each other in a circle")
-        while any(not waits[i] for i in ready):  # l. 5
-            p = max(position for position, instance in enumerate(ready) if not waits[instance])  # l. 6-8
-            chosen = ready.pop(p)
-            lists.order.append(chosen)  # l. 9
-            for consumer in sorted(consumers[chosen], key=lambda i: place[i]):  # l. 10-14
-                waits[consumer] -= 1
-                if consumer in unvisited:
-                    del unvisited[consumer]
-                    ready.append(consumer)
-            yield lists
+    waiting = _Waiting(visit, producers)
+    lists = Lists(dict.fromkeys(visit), {}, [])  # l. 1
+    pushed: dict[int, int] = {}
+    free: list[tuple[int, int]] = []
+    """Those of ``ready`` that wait for nothing, the last one pushed on top."""
+
+    def push(instance: int) -> None:
+        del lists.visit[instance]
+        lists.ready[instance] = None
+        pushed[instance] = -len(pushed)
+
+    for instance in waiting.for_nothing():  # l. 3-4
+        push(instance)
+        heappush(free, (pushed[instance], instance))
+    yield lists
+    while free:  # l. 2, 5
+        chosen = heappop(free)[1]  # l. 6-8
+        del lists.ready[chosen]
+        lists.order.append(chosen)  # l. 9
+        freed = waiting.freed_by(chosen)
+        for consumer in waiting.consumers[chosen]:  # l. 10-14
+            if consumer in lists.visit:
+                push(consumer)
+        for consumer in freed:
+            heappush(free, (pushed[consumer], consumer))
+        yield lists
+    if len(lists.order) < len(visit):
+        _refuse(visit, lists.order)
 
 
 def heaviest_first(
@@ -77,16 +111,18 @@ def heaviest_first(
     what it writes; of equals, the first in ``visit``.
     """
     footprint = {i: output_bytes[i] + sum(output_bytes[producer] for producer in producers[i]) for i in visit}
+    waiting = _Waiting(visit, producers)
+    rank = {i: (-footprint[i], position) for position, i in enumerate(visit)}
+    ready = [(rank[instance], instance) for instance in waiting.for_nothing()]
+    heapify(ready)
     order: list[int] = []
-    done: set[int] = set()
-    waiting = sorted(visit, key=lambda instance: -footprint[instance])
-    while waiting:
-        chosen = next((instance for instance in waiting if producers[instance] <= done), None)
-        if chosen is None:
-            raise ValueError(f"instances {sorted(waiting)[:5]} wait for each other in a circle")
-        waiting.remove(chosen)
+    while ready:
+        chosen = heappop(ready)[1]
         order.append(chosen)
-        done.add(chosen)
+        for instance in waiting.freed_by(chosen):
+            heappush(ready, (rank[instance], instance))
+    if len(order) < len(visit):
+        _refuse(visit, order)
     return order
 
 

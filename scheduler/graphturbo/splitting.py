@@ -8,13 +8,16 @@ recomputations" is a bound on operations done more than once (``most_recompute``
 ``peak / v`` for the tensors that the dimension reaches; others, which every instance needs whole, count whole.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
 
 from fusion.plan import Split
 from scheduler.parts import divisors
 from workloads.analysis import Analysis
+from workloads.graph import Tensor
 from workloads.loopnest import Extents, LoopNest, widest
 from workloads.subgraph import PlacedNest, Subgraph, follow_back
 
@@ -45,11 +48,43 @@ class SplitChoice:
         return Split(self.dim, self.factor)
 
 
+class Divisible(Protocol):
+    """All that Algorithm 1 asks of a sub-graph. Instances are parts of the sink, its last operator's first output."""
+
+    @property
+    def sink(self) -> Tensor: ...
+
+    @property
+    def has_single_output(self) -> bool: ...
+
+    @property
+    def size(self) -> int:
+        """Operators."""
+
+    def alive_bytes(self, dim: int | None = None, factor: int = 1) -> int:
+        """Return the most bytes alive at once while one of ``factor`` instances along ``dim`` runs; by default, all."""
+
+    def operators_split(self, dim: int, factor: int) -> int:
+        """Return the operators whose outputs are cut ``factor`` times when the sink is cut along ``dim``."""
+
+    def recompute_share(self, dim: int, factor: int) -> float:
+        """Return the operations that the instances do beyond those of the whole, as a share of the latter."""
+
+
+class Life(NamedTuple):
+    """A stored activation and the steps, places in ``ops``, during which a sub-graph has it alive."""
+
+    root: str
+    size_bytes: int
+    begin: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Splittable(Subgraph):
     """A sub-graph of the paper: operators that are to share kernels, with what Algorithm 1 knows about them.
 
-    Instances are parts of the sink, the last operator's first output.
+    What it knows comes from walks over all operators: this is the definition, and what small sub-graphs use.
     """
 
     analysis: Analysis = field(repr=False, compare=False)
@@ -57,15 +92,24 @@ class Splittable(Subgraph):
     """Tensors that exist one tile at a time, inside a fused loop nest: they take no room."""
 
     @cached_property
-    def inner_bytes(self) -> int:
-        """Bytes of the stored tensors that are made and used up inside: what stays on chip thanks to the grouping."""
-        made = {self.graph.storage[name] for name in self.written}
-        inner = made - self.fused - {self.graph.storage[self.sink.name]}
-        return sum(self.graph.tensors[name].size_bytes for name in sorted(inner) if name in self.graph.producer)
+    def made(self) -> tuple[str, ...]:
+        """Stored tensors that operators inside write, if only as views; not those that exist one tile at a time."""
+        made = {self.graph.storage[name] for name in self.written} - self.fused
+        return tuple(sorted(name for name in made if name in self.graph.producer))
 
     @cached_property
-    def _lifetimes(self) -> list[tuple[str, int, int, int]]:
-        """Activations as (stored tensor, bytes, first operator, last operator); weights pass through another buffer."""
+    def inner_bytes(self) -> int:
+        """Bytes of the stored tensors that are made and used up inside: what stays on chip thanks to the grouping."""
+        sink = self.graph.storage[self.sink.name]
+        return sum(self.graph.tensors[name].size_bytes for name in self.made if name != sink)
+
+    @property
+    def size(self) -> int:
+        return len(self.ops)
+
+    @cached_property
+    def lives(self) -> list[Life]:
+        """Activations that take room; weights pass through another buffer."""
         graph = self.graph
         storage = graph.storage
         first: dict[str, int] = {}
@@ -83,7 +127,7 @@ class Splittable(Subgraph):
                 last[root] = max(last.get(root, step), step)
         last[storage[self.sink.name]] = len(self.ops) - 1
         return [
-            (root, graph.tensors[root].size_bytes, begin, last[root])
+            Life(root, graph.tensors[root].size_bytes, begin, last[root])
             for root, begin in first.items()
             if root not in self.fused
         ]
@@ -94,9 +138,9 @@ class Splittable(Subgraph):
         Inputs and output are included. Tensors that the split dimension does not reach (``matched``) stay whole.
         """
         change = [0] * (len(self.ops) + 1)
-        for root, size, begin, end in self._lifetimes:
+        for root, size, begin, end in self.lives:
             reached = factor > 1 and matched is not None and matched.get(root, (None, False))[0] is not None
-            held = -(-size // factor) if reached else size
+            held = instance_bytes(size, factor) if reached else size
             change[begin] += held
             change[end + 1] -= held
         most = alive = 0
@@ -105,7 +149,7 @@ class Splittable(Subgraph):
             most = max(most, alive)
         return most
 
-    def matches(self, dim: int) -> Mapping[str, Match]:
+    def matches(self, dim: int | None) -> Mapping[str, Match]:
         """Return per tensor which of its dimensions moves with ``dim`` of the output, and whether without overlap.
 
         Two instances overlap on a tensor when a window (a halo) reaches over the cut; None: no dimension moves, every
@@ -113,26 +157,40 @@ class Splittable(Subgraph):
         """
         return tensor_matches(self.analysis, self.ops, dim)
 
+    def alive_bytes(self, dim: int | None = None, factor: int = 1) -> int:
+        return self.peak_bytes(None if dim is None else self.matches(dim), factor)
 
-def tensor_matches(analysis: Analysis, ops: tuple[int, ...], dim: int) -> Mapping[str, Match]:
+    def operators_split(self, dim: int, factor: int) -> int:
+        return _operators_split(self, self.matches(dim), factor)
+
+    def recompute_share(self, dim: int, factor: int) -> float:
+        return recompute_share(self, self.matches(dim), dim, factor)
+
+
+def instance_bytes(size_bytes: int, factor: int) -> int:
+    """Return what one of ``factor`` instances holds of a tensor that is cut."""
+    return -(-size_bytes // factor)
+
+
+def tensor_matches(analysis: Analysis, ops: tuple[int, ...], dim: int | None) -> Mapping[str, Match]:
     """Return `Splittable.matches` of the operators ``ops``."""
     return analysis.of(_matches, ops, dim)
 
 
-def _matches(analysis: Analysis, ops: tuple[int, ...], dim: int) -> Mapping[str, Match]:
+def _matches(analysis: Analysis, ops: tuple[int, ...], dim: int | None) -> Mapping[str, Match]:
     subgraph = Subgraph(analysis.graph, ops)
 
     def operands(placed: PlacedNest, match: Match) -> list[tuple[str, Match]]:
         return analysis.of(_followed_at, placed.op, placed.number, match)
 
-    return follow_back(subgraph.nests_backwards(), {subgraph.sink.name: (dim, True)}, operands, _both)
+    return follow_back(subgraph.nests_backwards(), {subgraph.sink.name: (dim, True)}, operands, both_matches)
 
 
 def _followed_at(analysis: Analysis, op: int, number: int, match: Match) -> list[tuple[str, Match]]:
     return _followed(analysis.graph.ops[op].nests[number], match)
 
 
-def _both(known: Match, further: Match) -> Match:
+def both_matches(known: Match, further: Match) -> Match:
     """Return how a tensor is cut that is read twice: along a dimension only if both reads are cut along it."""
     return known[0] if known[0] == further[0] else None, known[1] and further[1]
 
@@ -161,24 +219,47 @@ def split_factors(extent: int) -> list[int]:
     return [v for v in reversed(divisors(extent)) if v in _SMALL_FACTORS or v > max(_SMALL_FACTORS)]
 
 
-def split_info(sub: Splittable, local_bytes: int, most_recompute: float) -> tuple[SplitChoice, ...]:
-    """Return SplitInfo of a sub-graph for ``local_bytes`` of local buffers (Algorithm 1)."""
+_known_factors = lru_cache(maxsize=1024)(split_factors)
+
+
+def fitting_splits(sub: Divisible, local_bytes: int) -> list[SplitChoice]:
+    """Return SplitInfo of a sub-graph for ``local_bytes`` of local buffers (Algorithm 1), whatever it repeats."""
     output = sub.sink
-    if sub.peak_bytes() <= local_bytes:  # l. 4-6 with v = 1
-        return (SplitChoice(len(sub.ops), 1, output.order[0] if output.order else 0, 0),)
+    if sub.alive_bytes() <= local_bytes:  # l. 4-6 with v = 1
+        return [SplitChoice(sub.size, 1, output.order[0] if output.order else 0, 0)]
     found = []
     for depth, dim in enumerate(output.order):  # l. 2: from the outermost dimension inwards
         if output.shape[dim] == 1 or (depth > 0 and not sub.has_single_output):
             continue
-        matched = sub.matches(dim)
-        factors = split_factors(output.shape[dim])
-        if sub.peak_bytes(matched, factors[-1]) > local_bytes:
+        factors = _known_factors(output.shape[dim])
+        if sub.alive_bytes(dim, factors[-1]) > local_bytes:
             continue
-        factor = next(v for v in factors if sub.peak_bytes(matched, v) <= local_bytes)  # l. 4-6
-        ops = _operators_split(sub, matched, factor)  # l. 7-11
-        if ops and recompute_share(sub, matched, dim, factor) <= most_recompute:
+        factor = _least_that_fits(sub, dim, factors, local_bytes)  # l. 4-6
+        ops = sub.operators_split(dim, factor)  # l. 7-11
+        if ops:
             found.append(SplitChoice(ops, factor, dim, depth))
-    return tuple(found)
+    return found
+
+
+def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], local_bytes: int) -> int:
+    """Return the first of ``factors`` that fits, of which the last one does: more instances never hold more each.
+
+    It is mostly a small one, and looked for among twice as many each time.
+    """
+
+    def fits(factor: int) -> bool:
+        return sub.alive_bytes(dim, factor) <= local_bytes
+
+    last = len(factors) - 1
+    tried = 1
+    while tried < last and not fits(factors[tried]):
+        tried *= 2
+    return factors[bisect_left(factors, True, tried // 2, min(tried, last), key=fits)]
+
+
+def repeats_little(sub: Divisible, split: SplitChoice, most_recompute: float) -> bool:
+    """Whether the instances repeat no more operations than allowed."""
+    return split.factor == 1 or sub.recompute_share(split.dim, split.factor) <= most_recompute
 
 
 def _operators_split(sub: Splittable, matched: Mapping[str, Match], factor: int) -> int:
@@ -192,9 +273,14 @@ def _operators_split(sub: Splittable, matched: Mapping[str, Match], factor: int)
     return count
 
 
-def best_split(splits: Sequence[SplitChoice]) -> SplitChoice | None:
-    """Return the lexicographic maximum of equation (1), None if the sub-graph cannot be made to fit."""
-    return max(splits, key=lambda split: split.rank, default=None)
+def best_split(
+    splits: Sequence[SplitChoice], allowed: Callable[[SplitChoice], bool] = lambda _: True
+) -> SplitChoice | None:
+    """Return the lexicographic maximum of equation (1) among those allowed; None if there is none.
+
+    Whether one is allowed is asked from the best on, as far as need be.
+    """
+    return next((split for split in sorted(splits, key=lambda split: split.rank, reverse=True) if allowed(split)), None)
 
 
 def recompute_share(sub: Splittable, matched: Mapping[str, Match], dim: int, factor: int) -> float:
@@ -202,15 +288,35 @@ def recompute_share(sub: Splittable, matched: Mapping[str, Match], dim: int, fac
 
     Zero at once where every tensor is cut cleanly; else counted for an inner instance through the access maps.
     """
-    written = (placed.target for placed in sub.nests_backwards())
-    if all(matched[name][1] for name in written if name in matched):
+    if is_clean(sub, matched):
         return 0.0
     return sub.analysis.of(_recomputed, sub.ops, dim, factor)
 
 
+def is_clean(sub: Subgraph, matched: Mapping[str, Match]) -> bool:
+    """Whether instances overlap on nothing that is computed inside."""
+    written = (placed.target for placed in sub.nests_backwards())
+    return all(matched[name][1] for name in written if name in matched)
+
+
+def instance_tile(shape: Extents, dim: int, factor: int) -> Extents:
+    """Return how large one of ``factor`` instances along ``dim`` is."""
+    return tuple(-(-size // factor) if d == dim else size for d, size in enumerate(shape))
+
+
 def _recomputed(analysis: Analysis, ops: tuple[int, ...], dim: int, factor: int) -> float:
     sub = Subgraph(analysis.graph, ops)
-    tile = tuple(-(-size // factor) if d == dim else size for d, size in enumerate(sub.sink.shape))
+    once, tile, _ = tile_flops(sub, instance_tile(sub.sink.shape, dim, factor))
+    return repeated(once, tile, factor)
+
+
+def repeated(once_flops: int, tile_flops: int, factor: int) -> float:
+    """Return the share that ``factor`` tiles compute beyond the whole."""
+    return tile_flops * factor / once_flops - 1.0 if once_flops else 0.0
+
+
+def tile_flops(sub: Subgraph, tile: Extents) -> tuple[int, int, Mapping[str, Extents]]:
+    """Return the operations of the whole and of one inner tile of the sink, and what the tile needs of every tensor."""
     done: list[tuple[LoopNest, list[int]]] = []
 
     def operands(placed: PlacedNest, written: Extents) -> list[tuple[str, Extents]]:
@@ -218,7 +324,6 @@ def _recomputed(analysis: Analysis, ops: tuple[int, ...], dim: int, factor: int)
         done.append((placed.nest, extents))
         return [(read.tensor, read.extents(extents)) for read in placed.nest.reads]
 
-    follow_back(sub.nests_backwards(), {sub.sink.name: tile}, operands, widest)
+    needs = follow_back(sub.nests_backwards(), {sub.sink.name: tile}, operands, widest)
     once = sum(nest.operations().flops for nest, _ in done)
-    split = sum(nest.operations(extents).flops for nest, extents in done)
-    return split * factor / once - 1.0 if once else 0.0
+    return once, sum(nest.operations(extents).flops for nest, extents in done), needs

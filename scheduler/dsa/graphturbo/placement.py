@@ -11,14 +11,15 @@ exchange for the most part, because its readers are bound to them differently, g
 does with mismatches.
 """
 
-from collections.abc import Container, Mapping, Sequence
+import functools
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.dsa.allocation import LiveBuffer, addresses, without_spilled
 from scheduler.dsa.binding import held_elsewhere
 from scheduler.dsa.needs import core_needs
 from scheduler.dsa.schedule import LayerRun, TensorSlice, live_ranges
-from workloads.loopnest import box_volume, intersect
+from workloads.loopnest import Box, box_volume, intersect
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,11 @@ def place_slices(
     results = {run.layer.graph.storage[name] for run in runs[:1] for name in run.layer.graph.outputs}
     staying = [p for p in lives if p in readers and slices[p].tensor not in results]  # results leave, even if read
     near = []
+    by_core = functools.cache(lambda step: core_needs(runs[step], slices))
     for number in staying if capacity.uses_local else ():
-        halos = None if number in mismatched else _exchanged(number, readers[number], slices, capacity.most_exchanged)
+        halos = None
+        if number not in mismatched:
+            halos = _exchanged(slices[number], readers[number], by_core, capacity.most_exchanged)
         if halos is not None:
             near.append(LiveBuffer(number, slices[number].core_bytes, lives[number], halos))
     near = without_spilled(near, capacity.local_bytes, longest=capacity.spills_longest)
@@ -77,15 +81,20 @@ def _placed(each: TensorSlice, local: int | None, further: int | None) -> Tensor
 
 
 def _exchanged(
-    number: int, readers: Sequence[tuple[LayerRun, int, str]], slices: Sequence[TensorSlice], most_exchanged: float
+    each: TensorSlice,
+    readers: Sequence[tuple[LayerRun, int, str]],
+    by_core: Callable[[int], Mapping[int, Mapping[str, Box]]],
+    most_exchanged: float,
 ) -> Mapping[int, int] | None:
-    """Return by step the bytes of a slice that cores fetch from each other; None where a core lacks too much of it."""
-    each = slices[number]
+    """Return by step the bytes of a slice that cores fetch from each other; None where a core lacks too much of it.
+
+    ``by_core``: what each core needs at a step.
+    """
     found: dict[int, int] = {}
     for run, step, name in readers:
         element_bytes = run.layer.graph.tensors[name].element_bytes
         most = 0
-        for core, needs in core_needs(run, slices).items():
+        for core, needs in by_core(step).items():
             need = needs.get(name)
             box = None if need is None else intersect(need, each.box)
             if box is None:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from fusion.fixed_pattern import fixed_pattern_plan
 from fusion.plan import plan_from_groups, violations
 from scheduler.graphturbo.grouping import Grouped, group_subgraphs, tensors_inside
+from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
+from scheduler.kernels.cut import layers_by_pattern
 from tests.graphs import Net, networks
 from workloads import Graph
 from workloads.analysis import Analysis
@@ -276,3 +278,76 @@ def test_instances_of_every_sub_graph_fit_or_there_are_none(data: st.DataObject,
 def test_sub_graphs_are_made_of_whole_layers(graph: Graph) -> None:
     for layer in fixed_pattern_plan(graph).groups:
         assert sum(set(layer.ops) <= set(group.sub.ops) for group in grouped(graph, 4 * KIB)) == 1
+
+
+def best_by_definition(sub: Splittable, local_bytes: int) -> SplitChoice | None:
+    """Return the best of all splits that fit, repeat little and save more traffic than they cost."""
+    fitting = [s for s in fitting_splits(sub, local_bytes) if repeats_little(sub, s, MOST_RECOMPUTE)]
+    is_layer = len(layers_by_pattern(sub.analysis, sub.ops)) == 1
+    saves = [is_layer or (s.factor - 1) * sub.weight_bytes <= 2 * sub.inner_bytes for s in fitting]
+    return best_split([split for split, pays in zip(fitting, saves, strict=True) if pays or split.factor == 1])
+
+
+def chain_by_definition(graph: Graph, local_bytes: int) -> list[tuple[tuple[int, ...], SplitChoice | None]]:
+    """Return Algorithm 2's sub-graphs of a chain of layers, and their splits, by walks over all their operators."""
+    analysis = Analysis(graph)
+    plan = fixed_pattern_plan(graph)
+
+    def best(ops: tuple[int, ...]) -> SplitChoice | None:
+        return best_by_definition(Splittable(graph, ops, analysis, tensors_inside(plan)), local_bytes)
+
+    found = [(group.ops, best(group.ops)) for group in plan.groups]
+    before = 0
+    while len(found) != before:
+        before, place = len(found), 0
+        while place + 1 < len(found):
+            (first, split), (second, follower) = found[place : place + 2]
+            union = best(first + second) if split and follower and follower.factor >= split.factor else None
+            if union is not None and follower is not None and union.factor <= follower.factor:
+                found[place : place + 2] = [(first + second, union)]
+            else:
+                place += 1
+    return found
+
+
+def long_chain(layers: int) -> Graph:
+    """Return a chain whose tensors grow and shrink: some neighbours fit together, some do not."""
+    net = Net("long chain")
+    x = net.input(4, 8, 8, 8)
+    for number in range(layers):
+        x = net.conv(x, (8, 8, 8, 32, 8, 8, 16, 4)[number * number // 7 % 8], 1 if number % 5 else 3)
+    return net.graph(x)
+
+
+@pytest.mark.parametrize("kib", [3, 6, 12, 32])
+def test_a_long_chain_is_grouped_as_walks_over_all_operators_say(kib: int) -> None:
+    graph = long_chain(120)
+
+    assert [(group.sub.ops, group.split) for group in grouped(graph, kib * KIB)] == chain_by_definition(
+        graph, kib * KIB
+    )
+
+
+def repeated_blocks(kind: str, blocks: int) -> Graph:
+    """Return residual blocks, inception blocks, or a U-Net with as many levels."""
+    net = Net(kind)
+    x = net.relu(net.conv(net.input(4, 8, 8, 8), 8))
+    skips = []
+    for _ in range(blocks):
+        if kind == "residual":
+            x = net.relu(net.add(net.conv(net.relu(net.conv(x, 4, 1)), 8), x))
+        elif kind == "inception":
+            x = net.concat(net.conv(x, 2, 1), net.conv(net.conv(x, 2, 1), 2), net.conv(x, 4))
+        else:
+            x = net.relu(net.conv(x, 8))
+            skips.append(x)
+    for skip in reversed(skips):
+        x = net.relu(net.conv(net.concat(x, skip), 8, 1))
+    return net.graph(x)
+
+
+@pytest.mark.parametrize("kind", ["residual", "inception", "unet"])
+@pytest.mark.parametrize("kib", [2, 4, 16])
+def test_every_sub_graph_of_many_blocks_has_the_split_that_its_operators_say(kind: str, kib: int) -> None:
+    for group in grouped(repeated_blocks(kind, 25), kib * KIB):
+        assert group.split == best_by_definition(group.sub, kib * KIB)

@@ -61,7 +61,7 @@ class TestFigure7:
     def test_the_lists_change_as_in_the_figures_steps(self) -> None:
         """Figs. 7b to 7e: visit, ready and order."""
         steps = [
-            (named(list(lists.visit)), named(lists.ready), named(lists.order))
+            (named(list(lists.visit)), named(list(lists.ready)), named(lists.order))
             for lists in depth_first_steps(range(15), pyramid())
         ]
 

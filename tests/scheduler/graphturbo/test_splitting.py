@@ -9,15 +9,20 @@ from scheduler.graphturbo.splitting import (
     SplitChoice,
     Splittable,
     best_split,
+    fitting_splits,
     recompute_share,
+    repeats_little,
     split_factors,
-    split_info,
 )
 from tests.graphs import Net, networks
 from workloads import Graph
 from workloads.analysis import Analysis
 
 NO_RECOMPUTE = 0.0
+
+
+def split_info(sub: Splittable, local_bytes: int, most_recompute: float) -> tuple[SplitChoice, ...]:
+    return tuple(s for s in fitting_splits(sub, local_bytes) if repeats_little(sub, s, most_recompute))
 
 
 def relu_chain(batch: int = 8) -> Splittable:
@@ -92,6 +97,12 @@ class TestEquation1:
 
     def test_then_the_outer_dimension(self) -> None:
         assert best_split([SplitChoice(3, 4, 1, 3), SplitChoice(3, 4, 2, 1)]) == SplitChoice(3, 4, 2, 1)
+
+    def test_of_those_that_are_allowed(self) -> None:
+        splits = [SplitChoice(3, 4, 0, 0), SplitChoice(3, 2, 1, 3), SplitChoice(2, 2, 2, 2)]
+
+        assert best_split(splits, lambda split: split.factor == 4) == SplitChoice(3, 4, 0, 0)
+        assert best_split(splits, lambda split: False) is None
 
     @given(
         st.lists(
@@ -231,3 +242,14 @@ def test_factors_are_those_among_1_2_4_8_9_and_on_that_divide(extent: int) -> No
 
 def test_factors_of_a_huge_extent_are_found_without_trying_all() -> None:
     assert split_factors(2**40) == [2**k for k in range(41)]
+
+
+@settings(max_examples=60)
+@given(data=st.data(), graph=networks())
+def test_the_factor_is_the_least_that_fits(data: st.DataObject, graph: Graph) -> None:
+    sub = whole(graph)
+    local_bytes = data.draw(st.integers(1, sub.peak_bytes()))
+
+    for split in fitting_splits(sub, local_bytes):
+        fitting = (f for f in split_factors(sub.sink.shape[split.dim]) if sub.alive_bytes(split.dim, f) <= local_bytes)
+        assert split.factor == next(fitting)

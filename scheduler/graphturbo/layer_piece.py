@@ -1,0 +1,107 @@
+"""Layers as the pieces that all others are merged from: their few operators are walked over."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import TypeVar
+
+from scheduler.graphturbo import live_bytes, numbered
+from scheduler.graphturbo.deep import Deep
+from scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
+from scheduler.graphturbo.numbered import Numbered
+from scheduler.graphturbo.pieces import Alive, Counted, Cut, Piece, Span, Tensors, TileWork
+from scheduler.graphturbo.splitting import Match, Splittable, instance_bytes, is_clean, tile_flops
+from workloads.graph import Graph
+from workloads.loopnest import Extents
+
+_T = TypeVar("_T")
+
+
+class LayerPiece(Piece):
+    """A layer; ``number`` tells it from others."""
+
+    def __init__(self, number: int, sub: Splittable) -> None:
+        super().__init__()
+        self._sub = sub
+        self.own_ops = sub.ops
+        graph = sub.graph
+        self.tensors = tensors = sub.analysis.of(Tensors)
+        self.first, self.last, self.size, self.layers = sub.ops[0], sub.ops[-1], len(sub.ops), 1 << number
+        self.sink, self.has_single_output = sub.sink, sub.has_single_output
+        stored_sink = graph.storage[sub.sink.name]
+        self.stored_sink = tensors.number[stored_sink]
+        weights = [name for name in sub.inputs if _is_weight(graph, name)]
+        self.weights = _counted(tensors, weights, [name for name in weights if len(graph.consumers[name]) > 1])
+        viewed = [name for name in sub.made if tensors.number[name] in tensors.viewed]
+        self.made = _counted(tensors, sub.made, viewed)
+        self.made_sink_bytes = graph.tensors[stored_sink].size_bytes if stored_sink in sub.made else 0
+        self._comes_in = [self._is_from_outside(life.root) for life in sub.lives]
+        self.spans = _map(self._spans())
+
+    def _is_from_outside(self, root: str) -> bool:
+        """Whether a stored tensor is there when the layer begins; a weight is alive only where a view of it is made."""
+        is_weight = self.tensors.number[root] in self.tensors.viewed_weights
+        return not is_weight and self._sub.graph.producer.get(root, -1) not in self._sub.ops
+
+    def _spans(self) -> Iterator[tuple[int, Span]]:
+        ops, tensors = self._sub.ops, self.tensors
+        for life, comes_in in zip(self._sub.lives, self._comes_in, strict=True):
+            number = tensors.number[life.root]
+            if comes_in or number == self.stored_sink or number in tensors.viewed_weights:
+                yield number, Span(-1 if comes_in else ops[life.begin], ops[life.end])
+
+    def _find_cut(self, dim: int | None) -> Deep[Cut]:
+        yield from ()
+        sub, tensors = self._sub, self.tensors
+        matched = sub.matches(dim)
+        read = ((tensors.number[name], name) for name in sub.inputs if name in matched)
+        demands = _map(
+            (number, matched[name])
+            for number, name in read
+            if number in tensors.viewed_weights or not _is_weight(sub.graph, name)
+        )
+        stored_dim, _ = matched.get(sub.graph.storage[sub.sink.name], (None, False))
+        return Cut(dim, demands, is_clean(sub, matched), stored_dim is not None)
+
+    def _find_alive(self, dim: int | None, factor: int) -> Deep[Alive]:
+        yield from ()
+        sub = self._sub
+        matched: Mapping[str, Match] = {} if dim is None else sub.matches(dim)
+        begins, ends = [0] * len(sub.ops), [0] * len(sub.ops)
+        outside_bytes = 0
+        for (root, size, begin, end), comes_in in zip(sub.lives, self._comes_in, strict=True):
+            held = instance_bytes(size, factor) if matched.get(root, (None, False))[0] is not None else size
+            begins[begin] += held
+            ends[end] += held
+            outside_bytes += held if comes_in else 0
+        changes = zip(sub.ops, begins, ends, strict=True)
+        steps: list[LiveBytes] = [AtOperator(position, begin, begin - end) for position, begin, end in changes]
+        return Alive(reduce(lambda known, step: live_bytes.joined(known, 0, step, 0), steps), outside_bytes)
+
+    def _find_split(self, dim: int, factor: int) -> Deep[int]:
+        yield from ()
+        return self._sub.operators_split(dim, factor)
+
+    def _find_work(self, tile: Extents) -> Deep[TileWork]:
+        yield from ()
+        once, of_tile, needs = tile_flops(self._sub, tile)
+        producer = self._sub.graph.producer
+        read = ((self.tensors.number[n], needs[n]) for n in self._sub.inputs if n in needs and n in producer)
+        return TileWork(once, of_tile, _map(read))
+
+
+def _is_weight(graph: Graph, name: str) -> bool:
+    return graph.tensors[name].role == "weight"
+
+
+def _map(items: Iterable[tuple[int, _T]]) -> Numbered[_T]:
+    """Return the map of ``items``, whose numbers are all different."""
+    found: Numbered[_T] = None
+    for number, value in items:
+        found = numbered.joined(found, numbered.Entry(number, value), lambda one, _: one)
+    return found
+
+
+def _counted(tensors: Tensors, names: Sequence[str], shared: Sequence[str]) -> Counted:
+    sizes = tensors.size_bytes
+    total = sum(sizes[tensors.number[name]] for name in names)
+    return Counted(total, _map((number := tensors.number[name], sizes[number]) for name in shared))
