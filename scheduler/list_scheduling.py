@@ -35,7 +35,8 @@ class Step:
         return max(self.duration_ps, self.ends_ps)
 
 
-_NEVER = 1 << 62
+_NEVER = 1 << 200
+"""Picoseconds: later than anything, however slow the clock."""
 
 
 @dataclass(slots=True)

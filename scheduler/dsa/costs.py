@@ -44,6 +44,15 @@ class DsaCosts:
         return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.known)
 
     @cached_property
+    def most_off_chip_bytes_per_s(self) -> float:
+        """Of one cluster, loading and storing at the same time."""
+        spec = self.view.spec
+        load, store = spec.dma.load, spec.dma.store
+        channels = load.bandwidth_bytes_per_s * spec.dma.load_channels
+        channels += store.bandwidth_bytes_per_s * spec.dma.store_channels
+        return min(spec.ddr.sustained_bytes_per_s / spec.ddr_parts(self.view.clusters), channels)
+
+    @cached_property
     def arithmetic_s(self) -> float:
         """Seconds that the network's multiply-accumulates take one cluster at its peak."""
         spec = self.view.spec

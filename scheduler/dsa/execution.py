@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.free_space import Blocks, FreeSpace, RunAtWork, on_chip
+from scheduler.dsa.limits import check_ddr, check_instructions
 from scheduler.dsa.needs import exchange_rounds, halo_bytes, outermost_memory, output_shares, routes
 from scheduler.dsa.schedule import (
     Execution,
@@ -27,7 +28,6 @@ from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from scheduler.dsa.unit_choice import Units
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from scheduler.errors import ScheduleError
-from workloads.graph import Graph
 
 
 def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
@@ -50,29 +50,18 @@ def decide(
 
     ``overlaps_layers``: weights of later layers of a kernel are fetched, and their tiles computed, while earlier ones
     compute. ``paper_tiles``: tiles are those of GraphTurbo's text (section 4.1), where these fit. Raises
-    ``ScheduleError`` when a layer's smallest tile does not fit, DDR cannot hold the network, or a slice on the chip has
-    no address.
+    ``ScheduleError`` when a layer's smallest tile does not fit, DDR cannot hold the network, a slice on the chip has no
+    address, or lowering would take more instructions than are allowed.
     """
-    _check_ddr(layout, costs.view)
+    check_ddr(layout, costs.view)
     prefetch = prefetch_buffers(costs.view) if overlaps_layers else None
     how = _How(prefetch, overlaps_layers, paper_tiles)
     executions = _Decider(layout, costs, how).run()
+    check_instructions(layout.runs, executions, costs.view, layout.graph.name)
     return Schedule(
         layout.plan, layout.instances, layout.slices, costs.dtype, costs.view.clusters, executions, prefetch,
         costs.view.burst_bytes, "list scheduling" if overlaps_layers else "by layer", policy,
     )  # fmt: skip
-
-
-def network_bytes(graph: Graph, view: DsaView) -> int:
-    """Return what weights and network inputs take of DDR, as one cluster's share: where it is private, all weights."""
-    copies = 1 if view.spec.ddr.sharing == "private" else view.clusters
-    return graph.weight_bytes // copies + sum(graph.tensors[name].size_bytes for name in graph.inputs)
-
-
-def _check_ddr(layout: Layout, view: DsaView) -> None:
-    size = network_bytes(layout.graph, view) * view.spec.ddr_parts(view.clusters)
-    if layout.kernels and size > view.spec.ddr.capacity_bytes:
-        raise ScheduleError(f"{layout.graph.name}: weights and inputs need {size} bytes, ddr.capacity is less")
 
 
 def capacities(view: DsaView, prefetch: PrefetchBuffers | None) -> dict[str, int]:

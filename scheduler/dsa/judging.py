@@ -67,7 +67,7 @@ class Judge:
     def least_s(self, moved_ddr_bytes: int, launches: int) -> float:
         """Return the seconds that no schedule with such traffic and so many launches can beat."""
         costs = self._costs
-        return launches * costs.launch_s + max(moved_ddr_bytes / costs.off_chip_bytes_per_s, costs.arithmetic_s)
+        return launches * costs.launch_s + max(moved_ddr_bytes / costs.most_off_chip_bytes_per_s, costs.arithmetic_s)
 
     def is_content(self) -> bool:
         """Return whether the best so far is hardly slower than the network's least traffic and its arithmetic."""

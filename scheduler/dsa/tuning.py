@@ -89,6 +89,9 @@ class DsaTuning:
     hidden_cost: Share = 0.1
     """Share of the faster stages' time that counts all the same: overlap is never perfect."""
 
+    most_instructions: Annotated[int, Field(ge=1, le=10**9)] = 1_000_000
+    """A schedule that takes more is refused before it is lowered: a million take about two gigabytes."""
+
     # Bursts of the DMA
     burst_startups: Few = 8
     """DMA bursts last this many start-ups, divided by the transfers in flight: these hide each other's start-ups."""

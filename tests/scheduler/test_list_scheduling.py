@@ -87,3 +87,17 @@ def test_what_only_has_to_come_before_does_not_have_to_end_before() -> None:
 
     order = begin_order(steps)
     assert order.index(0) < order.index(2) < order.index(3)
+
+
+def test_a_clock_of_one_hertz_is_no_end_of_time() -> None:
+    century_ps = 2**70
+    steps = [Step("matrix", 0, century_ps, ()), Step("vector", 0, century_ps, (0,)), Step("matrix", 1, 1, (1,))]
+
+    assert begin_order(steps) == [0, 1, 2]
+
+
+def test_a_unit_is_free_before_what_it_began_last_has_ended_where_start_ups_overlap() -> None:
+    loads = [Step("dma_load", layer, 1, (), is_transfer=True, ends_ps=10) for layer in range(3)]
+    steps = [*loads, Step("vector", 3, 1, (0,)), Step("vector", 4, 1, (2,))]
+
+    assert begin_order(steps) == [0, 1, 2, 3, 4]

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
+from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.needs import whole_needs
 from scheduler.dsa.schedule import Layout
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL
@@ -13,10 +13,10 @@ from workloads.analysis import Analysis
 from workloads.loopnest import box_volume, intersect
 
 
-def cost_s(costs: KernelCosts, moved_bytes: Mapping[str, int], launches: int) -> float:
-    """Return the seconds of one cluster's traffic, by memory, and of its launches, as if nothing overlapped."""
+def cost_s(costs: DsaCosts, moved_bytes: Mapping[str, int], launches: int) -> float:
+    """Return the seconds of one cluster's traffic, by memory, and of its launches, as if memories took turns."""
     on_chip_s = sum(moved_bytes.get(memory.name, 0) / memory.bytes_per_s for memory in costs.on_chip)
-    return moved_bytes[DDR] / costs.off_chip_bytes_per_s + on_chip_s + launches * costs.launch_s
+    return moved_bytes[DDR] / costs.most_off_chip_bytes_per_s + on_chip_s + launches * costs.launch_s
 
 
 def moved_bytes(layout: Layout) -> dict[str, int]:

@@ -11,7 +11,7 @@ from functools import partial
 
 from hw_models import Buffer, Instruction, Launch, Program, dsa_machine
 from hw_models.pause import collector_paused
-from scheduler.dsa.execution import network_bytes
+from scheduler.dsa.limits import network_bytes
 from scheduler.dsa.lower.emit import Emitting
 from scheduler.dsa.lower.layer import LayerEmitter, TileJobs
 from scheduler.dsa.lower.prefetch import Prefetch, PrefetchBuffer

@@ -1,0 +1,145 @@
+"""Schedules are judged by their simulated time: no step is taken that makes a network slower, nor is room a burden."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from hw_models import ClusteredDsa, load_hardware, with_values
+from scheduler import Policy, ScheduleError, make_policy
+from scheduler.dsa.graphturbo.plan_cost import moved_bytes
+from scheduler.dsa.judging import Judge, judged, with_smaller_buffers
+from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.policies.astitch import AStitch
+from scheduler.policies.fixed_pattern import FixedPattern
+from scheduler.policies.graphturbo import GraphTurbo
+from tests.graphs import Net, machine, machines, networks
+from tests.scheduler.runs import EVERY_POLICY, costs_on, run_of
+from workloads import Graph, load_network
+
+SIZES_KIB = [round(64 * 2 ** (step / 2)) for step in range(13)]
+MORE = 1.02
+"""What more of a resource may cost at most."""
+SIMPLER = (
+    GraphTurbo(instances=False),
+    GraphTurbo(instruction_scheduling=False),
+    GraphTurbo(outputs="global", instruction_scheduling=False),
+    FixedPattern(),
+)
+"""GraphTurbo with steps switched off, and layer by layer through DDR."""
+
+
+def makespan_ps(policy: Policy, graph: Graph, spec: ClusteredDsa) -> int:
+    return run_of(policy, graph, spec).result.makespan_ps
+
+
+def residual() -> Graph:
+    net = Net("residual")
+    x = net.relu(net.conv(net.input(4, 8, 32, 32), 16))
+    for _ in range(2):
+        x = net.relu(net.add(net.conv(net.relu(net.conv(x, 16)), 16), x))
+    return net.graph(x)
+
+
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(graph=networks(), spec=machines(), startup_us=st.sampled_from([0, 0, 2]))
+def test_no_step_of_graphturbo_makes_a_random_network_slower(
+    graph: Graph, spec: ClusteredDsa, startup_us: int
+) -> None:
+    spec = with_values(spec, {"on_chip_path.startup": f"{startup_us} us"})
+    try:
+        simpler = [makespan_ps(policy, graph, spec) for policy in SIMPLER]
+    except ScheduleError:
+        return
+
+    found = makespan_ps(GraphTurbo(), graph, spec)
+    assert found <= 1.05 * min(simpler), f"{found} against {simpler}"
+
+
+def by_more(policy: Policy, graph: Graph, path: str, values: list[str]) -> list[int]:
+    return [makespan_ps(policy, graph, with_values(load_hardware("stcp920"), {path: value})) for value in values]
+
+
+def worst_rise(times: list[int]) -> float:
+    """Return the most by which a time exceeds any before it."""
+    return max(later / min(times[: number + 1]) for number, later in enumerate(times))
+
+
+@EVERY_POLICY
+@pytest.mark.parametrize(("network", "images"), [("squeezenet", 2), ("bert-tiny", 2), ("mobilenet-v2", 1)])
+def test_more_local_buffer_never_costs_time(name: str, network: str, images: int) -> None:
+    graph = load_network(network, batch=images).with_dtype("fp16")
+    times = by_more(make_policy(name), graph, "local_buffer.capacity", [f"{size} KiB" for size in SIZES_KIB])
+
+    assert worst_rise(times) <= MORE
+
+
+@EVERY_POLICY
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("global_buffer.capacity", [f"{2**power} KiB" for power in range(9, 15)]),
+        ("ddr.bandwidth", [f"{30 * 2**power} GB/s" for power in range(6)]),
+        ("on_chip_path.bandwidth", [f"{8 * 2**power} GB/s" for power in range(6)]),
+        ("global_buffer.bandwidth", [f"{32 * 2**power} GB/s" for power in range(6)]),
+        ("dma.load.in_flight", ["1", "2", "4", "8"]),
+    ],
+)
+def test_more_of_any_other_resource_never_costs_time(name: str, path: str, values: list[str]) -> None:
+    graph = load_network("squeezenet", batch=2).with_dtype("fp16")
+    typed = [int(value) if value.isdigit() else value for value in values]
+    base = load_hardware("stcp920")
+    times = [makespan_ps(make_policy(name), graph, with_values(base, {path: value})) for value in typed]
+
+    assert worst_rise(times) <= MORE
+
+
+class TestSmallerBuffers:
+    def test_have_sizes_that_do_not_depend_on_the_machines_own(self) -> None:
+        def sizes(capacity: str) -> list[int]:
+            spec = with_values(load_hardware("stcp920"), {"local_buffer.capacity": capacity})
+            return [at.view.local_buffer_bytes for at in with_smaller_buffers(costs_on(spec, residual()))]
+
+        assert sizes("1.25 MiB")[:4] == [1_310_720, 1_048_576, 741_455, 524_288]
+        assert sizes("1 MiB")[:3] == [1_048_576, 741_455, 524_288]
+        assert sizes("1 KiB") == [1024]
+
+    def test_give_schedules_that_run_on_the_larger_ones_in_the_same_time(self) -> None:
+        graph, spec = residual(), load_hardware("stcp920")
+        assert isinstance(spec, ClusteredDsa)
+        small = with_values(spec, {"local_buffer.capacity": "16 KiB"})
+        made = run_of(AStitch(), graph, small)
+
+        assert judged(made.schedule, costs_on(spec, graph)).seconds * 1e12 == pytest.approx(made.result.makespan_ps)
+
+
+class TestJudge:
+    def test_keeps_the_fastest_and_passes_over_what_cannot_win(self) -> None:
+        costs = costs_on(machine(), residual())
+        judge = Judge(costs, "test")
+        layout = through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs)
+        apart = through_ddr(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
+
+        assert judge.consider(layout, costs)
+        assert judge.chosen().schedule.plan == layout.plan
+        assert not judge.consider(apart, costs)  # its traffic alone takes longer
+        assert moved_bytes(apart)["ddr"] > moved_bytes(layout)["ddr"]
+
+    def test_without_a_layout_that_can_be_scheduled_says_why(self) -> None:
+        spec = machine(local_buffer={"capacity": "16 B", "bandwidth": "128 GB/s"})
+        costs = costs_on(spec, residual())
+        judge = Judge(costs, "test")
+        judge.consider(through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs), costs)
+
+        with pytest.raises(ScheduleError, match="its smallest tile needs"):
+            judge.chosen()
+
+    def test_judges_a_policy_once(self) -> None:
+        costs = costs_on(machine(), residual())
+        policy = GraphTurbo()
+        plan = policy.plan(costs.analysis.graph, costs)
+
+        assert policy.schedule(plan, costs) is policy.schedule(plan, costs)
+        assert policy.schedule(plan, costs).plan == plan
+        assert policy.schedule(plan, costs) is not replace(policy, order="bfs").schedule(plan, costs)

@@ -1,0 +1,55 @@
+"""What DDR cannot hold, or what would take too many instructions, is refused before it is lowered."""
+
+import pytest
+
+from hw_models import load_hardware, with_values
+from scheduler import ScheduleError, make_policy
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.tuning import DsaTuning
+from scheduler.dsa.view import DsaView
+from tests.graphs import Net, machine
+from tests.scheduler.runs import run_of, schedule_of, schedule_with
+from workloads import Graph, load_network
+from workloads.analysis import Analysis
+
+
+def chain(elements: int) -> Graph:
+    """Return three operators, of whose tensors two are alive at once."""
+    net = Net("chain")
+    x = net.input(1, elements)
+    for _ in range(3):
+        x = net.relu(x)
+    return net.graph(x)
+
+
+def test_tensors_alive_at_once_count_beside_weights_and_inputs() -> None:
+    graph = chain(1024)  # 2 KiB a tensor in fp16: the input, and two of the others
+    enough = machine(ddr={"capacity": "6 KiB", "bandwidth": "16 GB/s"})
+    short = machine(ddr={"capacity": "5 KiB", "bandwidth": "16 GB/s"})
+
+    assert run_of(make_policy("unfused"), graph, enough).result.peak_occupancy_bytes["ddr"] == 6 * 1024
+    with pytest.raises(ScheduleError, match=r"chain: .* largest of 2 KiB .* need 6 KiB of DDR at once.*5 KiB"):
+        schedule_of(make_policy("unfused"), graph, short)
+
+
+def test_a_sequence_of_65536_is_refused_before_anything_is_lowered() -> None:
+    graph = load_network("bert-tiny", sequence=65536).with_dtype("fp16")
+
+    with pytest.raises(ScheduleError, match=r"of DDR at once; ddr\.capacity is 16 GiB"):
+        schedule_of(make_policy("unfused"), graph, load_hardware("stcp920"))
+
+
+def test_more_instructions_than_are_allowed_are_refused_with_the_layer_and_the_buffer_that_would_do() -> None:
+    spec = with_values(load_hardware("stcp920"), {"local_buffer.capacity": "2 KiB"})
+    graph = load_network("resnet50", batch=4).with_dtype("fp16")
+    view = DsaView(spec, 4, DsaTuning(most_instructions=20_000))
+
+    with pytest.raises(ScheduleError, match=r"instructions are needed, 20,000 are allowed.*'\w+' alone.*2 KiB;"):
+        schedule_with(make_policy("unfused"), DsaCosts(view, Analysis(graph), "fp16"))
+
+
+def test_as_many_instructions_as_are_allowed_are_written() -> None:
+    graph = chain(64)
+    made = schedule_with(make_policy("unfused"), DsaCosts(DsaView(machine(), 1), Analysis(graph), "fp16"))
+
+    assert sum(execution.tiling.passes for execution in made.executions) * 4 <= DsaTuning().most_instructions
