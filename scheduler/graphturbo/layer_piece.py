@@ -25,7 +25,7 @@ class LayerPiece(Piece):
         self.own_ops = sub.ops
         graph = sub.graph
         self.tensors = tensors = sub.analysis.of(Tensors)
-        self.first, self.last, self.size, self.layers = sub.ops[0], sub.ops[-1], len(sub.ops), 1 << number
+        self.last, self.size, self.layers = sub.ops[-1], len(sub.ops), 1 << number
         self.sink, self.has_single_output = sub.sink, sub.has_single_output
         stored_sink = graph.storage[sub.sink.name]
         self.stored_sink = tensors.number[stored_sink]

@@ -28,7 +28,7 @@ class MergedPiece(Piece):
         super().__init__()
         self.parts = parts = (target, *sorted(sources, key=lambda part: -part.last))
         self.tensors = target.tensors
-        self.first, self.last = min(part.first for part in parts), target.last
+        self.last = target.last
         self.size = sum(part.size for part in parts)
         self.layers = reduce(lambda known, part: known | part.layers, parts, 0)
         self.sink, self.stored_sink = target.sink, target.stored_sink
@@ -65,6 +65,7 @@ class MergedPiece(Piece):
         self.spans = spans
 
     def _is_made(self, number: int, span: Span) -> bool:
+        """Whether a tensor is computed where it has this span: a weight is alive only while there are views of it."""
         return span.begin >= 0 and number not in self.tensors.viewed_weights
 
     def _find_cut(self, dim: int | None) -> Deep[Cut]:

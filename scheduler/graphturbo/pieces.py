@@ -10,7 +10,7 @@ the piece has grown in steps, so that they are asked by way of `scheduler.grapht
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from scheduler.graphturbo import numbered
 from scheduler.graphturbo.deep import Deep, settle
@@ -21,8 +21,12 @@ from workloads.analysis import Analysis
 from workloads.graph import Tensor
 from workloads.loopnest import Extents
 
+_MOST_ALIVE = 64
+"""Cuts for which a piece remembers what is alive."""
 _MOST_TILES = 8
 """Tiles that a piece remembers: as it goes on growing, those asked for of one part go on changing."""
+_Key = TypeVar("_Key")
+_T = TypeVar("_T")
 
 
 class Span(NamedTuple):
@@ -101,9 +105,8 @@ class Piece(ABC):
     parts: "tuple[Piece, ...]" = ()
     """What the piece was merged from, the last part first; nothing if it is a layer."""
     tensors: Tensors
-    first: int
-    """Position of the first operator; of the last one: ``last``."""
     last: int
+    """Position of the last operator."""
     size: int
     layers: int
     """Its layers as a set of bits."""
@@ -158,7 +161,7 @@ class Piece(ABC):
         found = self.known_alive(dim, factor)
         if found is None:
             key = (None, 1) if dim is None or factor == 1 else (dim, factor)
-            found = self._alive[key] = yield from self._find_alive(*key)
+            found = _remembered(self._alive, key, (yield from self._find_alive(*key)), _MOST_ALIVE)
         return found
 
     def known_alive(self, dim: int | None, factor: int) -> Alive | None:
@@ -174,12 +177,10 @@ class Piece(ABC):
 
     def work(self, tile: Extents) -> Deep[TileWork]:
         """Return the operations for a ``tile`` of the sink."""
-        if tile not in self._works:
-            found = yield from self._find_work(tile)
-            if len(self._works) >= _MOST_TILES:
-                del self._works[next(iter(self._works))]
-            self._works[tile] = found
-        return self._works[tile]
+        found = self._works.get(tile)
+        if found is None:
+            found = _remembered(self._works, tile, (yield from self._find_work(tile)), _MOST_TILES)
+        return found
 
     @abstractmethod
     def _find_cut(self, dim: int | None) -> Deep[Cut]: ...
@@ -192,6 +193,14 @@ class Piece(ABC):
 
     @abstractmethod
     def _find_work(self, tile: Extents) -> Deep[TileWork]: ...
+
+
+def _remembered(answers: dict[_Key, _T], key: _Key, answer: _T, most: int) -> _T:
+    """Return ``answer``, which stands among the latest ``most`` from now on."""
+    if len(answers) >= most:
+        del answers[next(iter(answers))]
+    answers[key] = answer
+    return answer
 
 
 def operators(piece: Piece) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan, Group, plan_from_groups
+from hw_models.pause import collector_paused
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity, place_slices
@@ -40,7 +41,8 @@ class AStitch:
     """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (GraphTurbo, section 5.1)."""
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
-        found = group_subgraphs(costs.analysis, _UNBOUNDED, 0.0)
+        with collector_paused():
+            found = group_subgraphs(costs.analysis, _UNBOUNDED, 0.0)
         return plan_from_groups(graph, (Group(grouped.sub.ops, "no pattern joins it to another") for grouped in found))
 
     def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:

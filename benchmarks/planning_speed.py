@@ -1,0 +1,70 @@
+"""Seconds that graphturbo takes to plan networks of more and more nodes: ``python -m benchmarks.planning_speed``.
+
+Twice the nodes should take about twice the time. The chains and residual networks are planned twice: for one image,
+which the local buffers hold whole, and for so many that sub-graphs have to be cut into instances.
+"""
+
+import argparse
+import time
+
+from hw_models import load_hardware
+from scheduler import Placing, make_plan, make_policy
+from tests.graphs import Net
+from workloads import Graph
+from workloads.analysis import Analysis
+
+NODES = (1000, 2000, 4000, 8000, 20000)
+MANY_IMAGES = 128
+CHANNELS, SIDE = 16, 32
+AIM_S = 20
+
+
+def chain(nodes: int, images: int) -> Graph:
+    """Return convolutions and activations in a row."""
+    net = Net("chain")
+    x = net.input(images, CHANNELS, SIDE, SIDE)
+    for _ in range(nodes // 2):
+        x = net.relu(net.conv(x, CHANNELS))
+    return net.graph(x)
+
+
+def residual(nodes: int, images: int) -> Graph:
+    """Return residual blocks of six nodes each."""
+    net = Net("residual")
+    x = net.input(images, CHANNELS, SIDE, SIDE)
+    for _ in range(nodes // 6):
+        y = net.relu(net.conv(net.relu(net.conv(x, CHANNELS, 1)), CHANNELS))
+        x = net.add(net.conv(y, CHANNELS, 1), x)
+    return net.graph(x)
+
+
+def time_plan(graph: Graph) -> tuple[float, int]:
+    """Return the CPU seconds of planning, and the launches planned."""
+    spec = load_hardware("stcp920")
+    placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16")
+    costs = placing.costs(Analysis(graph))
+    started = time.process_time()
+    plan = make_plan(make_policy("graphturbo"), placing, costs)
+    return time.process_time() - started, sum(group.instances for group in plan.groups)
+
+
+def main() -> None:
+    """Print the table, and how many of its rows miss the aim."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most-nodes", type=int, default=NODES[-1], metavar="N")
+    most = parser.parse_args().most_nodes
+    print(f"{'network':10} {'images':>6} {'nodes':>6} {'plan':>8} {'per node':>9} {'launches':>8}")
+    late = 0
+    for build in (chain, residual):
+        for images in (1, MANY_IMAGES):
+            for nodes in (n for n in NODES if n <= most):
+                graph = build(nodes, images)
+                seconds, launches = time_plan(graph)
+                late += seconds > AIM_S
+                per_node = f"{1e3 * seconds / len(graph.ops):6.2f} ms"
+                print(f"{build.__name__:10} {images:6} {len(graph.ops):6} {seconds:6.1f} s {per_node:>9} {launches:8}")
+    print(f"above {AIM_S} s: {late}")
+
+
+if __name__ == "__main__":
+    main()
