@@ -80,13 +80,16 @@ def hardware(arguments: argparse.Namespace) -> Answer:
                 "cores": summary.cores,
                 "peak_tops": tera,
                 "area_mm2": spec.area_mm2,
+                "area_parts_mm2": spec.area_parts_mm2,
             }
         )
         on_chip = [f"{format_bytes(memory.capacity_bytes)} x {memory.copies}" for memory in summary.on_chip]
         peak, off_chip = f"{tera:.4g} ({summary.dtype})", summary.off_chip_bytes_per_s / 1e9
-        rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip))
-    columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)")
-    return Answer({"hardware": found}, table("Machines", columns, rows))
+        area = f"{spec.area_mm2:.0f} ({spec.area_parts_mm2['other']:.0f} residual)"
+        rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip, area))
+    columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
+    about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
+    return Answer({"hardware": found}, table(about, columns, rows))
 
 
 def _value_at(data: Any, path: str) -> Any:

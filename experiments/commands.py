@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from experiments.answers import Answer, Console, shown_text, table
-from experiments.evaluate import Outcome, evaluate, load
+from experiments.evaluate import Outcome, evaluate, job_of
 from experiments.files import check_place, replacing
 from experiments.layers import LayerFigures, layers_of
 from experiments.pipeline import plan_of
@@ -15,9 +15,8 @@ from experiments.report.words import count
 from fusion import unfused_intermediate_bytes
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
-from scheduler import Placing, Policy, ScheduleError, kind_of, policy_label
+from scheduler import Policy, ScheduleError, policy_label
 from scheduler.graphturbo.instances import operations_of, split_into_instances
-from workloads.analysis import Analysis
 
 _MOST_LAYERS = 10
 """That a person is shown."""
@@ -136,15 +135,11 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
 
 
 def fuse(arguments: argparse.Namespace) -> Answer:
-    """Plan without simulating."""
-    spec = load_hardware(arguments.hardware)
-    graph = load(_workload(arguments), arguments.batch)
-    if arguments.dtype is not None:
-        graph = graph.with_dtype(arguments.dtype)
+    """Show the plan of one part of the machine, as ``simulate`` makes it for the same options."""
     policy = _policy(arguments)
-    analysis = Analysis(graph)
-    placing = Placing(hardware=spec, parts=kind_of(spec).parts(spec), dtype=arguments.dtype or "fp32")
-    plan = plan_of(analysis, policy, placing)
+    analysis, job = job_of(_workload(arguments), load_hardware(arguments.hardware), {})
+    graph = analysis.graph
+    plan = plan_of(analysis, policy, job.placing)
     after = operations_of(split_into_instances(analysis, plan).instances)
     groups = [[graph.ops[position].name for position in group.ops] for group in plan.groups]
     before = unfused_intermediate_bytes(graph)
@@ -161,7 +156,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
             f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}: {len(graph.ops)}"
             f" operators in {plan.kernels} kernels; between kernels {format_bytes(before)}"
             f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
-            f" {after.flops / 1e9:.4g} GFLOP"
+            f" {after.flops / 1e9:.4g} GFLOP; batch {graph.batch} of {job.batch}, {job.placing.dtype}"
         )
         rows = [
             (

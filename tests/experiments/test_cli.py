@@ -176,6 +176,15 @@ class TestFuse:
     def test_people_get_reasons(self, terminal: Terminal) -> None:
         assert "why it ends" in terminal.out("fuse", "bert-tiny", "--policy", "fixed-pattern")
 
+    @pytest.mark.parametrize("policy", sorted(policy_types()))
+    def test_agrees_with_simulate(self, policy: str, terminal: Terminal) -> None:
+        """Eight images are two on each of the four clusters, in fp16: one plan for both."""
+        asked = "squeezenet", "--policy", policy, "--batch", "8", "--hardware", "stcp920"
+        planned, simulated = terminal.json("fuse", *asked), terminal.json("simulate", *asked)
+
+        assert planned["kernels"] <= simulated["kernels"]  # one a group, of which some run as several instances
+        assert "batch 2 of 8, fp16" in terminal.out("fuse", *asked)
+
 
 class TestRunAndReport:
     def test_run_leaves_table_csv_and_page(self, folder: Path) -> None:

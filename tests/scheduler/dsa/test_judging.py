@@ -7,7 +7,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from hw_models import ClusteredDsa, load_hardware, with_values
-from scheduler import Policy, ScheduleError, make_policy
+from scheduler import DsaTuning, Policy, ScheduleError, make_policy
+from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.plan_cost import moved_bytes
 from scheduler.dsa.judging import Judge, judged, with_smaller_buffers
 from scheduler.dsa.kernel_by_kernel import through_ddr
@@ -125,6 +126,16 @@ class TestJudge:
         assert judge.chosen().schedule.plan == layout.plan
         assert not judge.consider(apart, costs)  # its traffic alone takes longer
         assert moved_bytes(apart)["ddr"] > moved_bytes(layout)["ddr"]
+
+    def test_passes_over_less_where_more_than_the_traffic_may_be_hidden(self) -> None:
+        costs = costs_on(machine(), residual())
+        patient = DsaCosts(replace(costs.view, tuning=DsaTuning(hopeless=0.01)), costs.analysis, "fp16")
+        judge = Judge(patient, "test")
+        judge.consider(through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
+        apart = through_ddr(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
+
+        assert judge.consider(apart, patient)
+        assert judge.chosen().schedule.plan != apart.plan
 
     def test_without_a_layout_that_can_be_scheduled_says_why(self) -> None:
         spec = machine(local_buffer={"capacity": "16 B", "bandwidth": "128 GB/s"})
