@@ -2,7 +2,7 @@
 
 Which layout is best cannot be told from its traffic alone: tiles that start up too often, or weights that come in small
 pieces, cost more than what they save. So layouts are scheduled and run, but for those whose traffic and launches alone
-take longer than the best so far.
+take longer than the best so far; and only so many, as simulating large programs takes long.
 
 A layout made for smaller local buffers runs on larger ones as it is. Such are considered too, at sizes that do not
 depend on the machine's own, so that more local buffer does not make a network slower.
@@ -59,6 +59,8 @@ class Judge:
         self._refusal: ScheduleError | None = None
         """Of the first layout that could not be scheduled."""
         self._seen: set[tuple[object, ...]] = set()
+        self._simulated = 0
+        """Instructions of all programs so far."""
 
     def may_win(self, moved_ddr_bytes: int, launches: int) -> bool:
         """Return whether a layout with such traffic off the chip could be faster than the best so far."""
@@ -85,7 +87,8 @@ class Judge:
         groups = tuple((group.ops, group.split) for group in layout.plan.groups)
         key = groups, tuple(each.memory for each in layout.slices), overlaps_layers
         tuning, cost_s = at.view.tuning, layout_cost_s(layout, at)
-        if self._best is not None and cost_s * tuning.hopeless >= self._best.seconds:
+        is_spent = self._simulated > tuning.judged_instructions
+        if self._best is not None and (is_spent or cost_s * tuning.hopeless >= self._best.seconds):
             return False
         if key in self._seen:
             return True
@@ -96,6 +99,7 @@ class Judge:
             self._refusal = self._refusal or error
             return True
         found = judged(schedule, self._costs)
+        self._simulated += len(found.program.instructions)
         if self._best is None or found.seconds < self._best.seconds:
             self._best = found
         if overlaps_layers and found.seconds > tuning.promising * max(cost_s, self._costs.arithmetic_s):

@@ -43,6 +43,8 @@ class DsaTuning:
     promising: Annotated[float, Field(ge=1, le=100)] = 1.25
     """A schedule that takes more than this times its traffic and launches, or the network's arithmetic, is also tried
     without overlap of its layers."""
+    judged_instructions: Annotated[int, Field(ge=0, le=10**9)] = 200_000
+    """When the programs simulated to choose among schedules have had so many instructions, the best so far is taken."""
     near_least: Annotated[float, Field(ge=1, le=100)] = 1.02
     """A schedule that takes at most this times what the network's arithmetic and least traffic do is not improved
     upon."""

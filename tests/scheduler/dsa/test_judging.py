@@ -137,6 +137,18 @@ class TestJudge:
         assert judge.consider(apart, patient)
         assert judge.chosen().schedule.plan != apart.plan
 
+    def test_stops_when_it_has_simulated_enough(self) -> None:
+        costs = costs_on(machine(), residual())
+        tuning = DsaTuning(hopeless=0.01, judged_instructions=0)
+        hasty = DsaCosts(replace(costs.view, tuning=tuning), costs.analysis, "fp16")
+        judge = Judge(hasty, "test")
+        apart = through_ddr(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
+        together = through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs)
+
+        assert judge.consider(apart, hasty)
+        assert not judge.consider(together, hasty)
+        assert judge.chosen().schedule.plan == apart.plan
+
     def test_without_a_layout_that_can_be_scheduled_says_why(self) -> None:
         spec = machine(local_buffer={"capacity": "16 B", "bandwidth": "128 GB/s"})
         costs = costs_on(spec, residual())

@@ -127,7 +127,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "store_bursts": ("unfused", product, machine, 1024),
 }
 """By number: a policy, a network, a machine and a value with which their schedule is another one."""
-ELSEWHERE = {"hopeless", "most_instructions"}
+ELSEWHERE = {"hopeless", "judged_instructions", "most_instructions"}
 """Numbers that choose no schedule but rule some out: tests of judging and of limits are about them."""
 
 
@@ -245,6 +245,7 @@ def tunings() -> st.SearchStrategy[DsaTuning]:
             drawn[field.name] = factor if field.name in FACTORS else share
     drawn["near_least"] = drawn["promising"] = st.floats(1, 100)
     drawn["smaller_buffers"] = st.integers(0, 8)
+    drawn["judged_instructions"] = st.integers(0, 100_000)
     drawn["most_instructions"] = st.integers(1, 100_000)
     drawn["grouping_headrooms"] = st.lists(st.floats(-1, 0.99), min_size=1, max_size=3).map(tuple)
     return st.builds(DsaTuning, **drawn)
