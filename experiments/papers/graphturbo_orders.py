@@ -21,7 +21,7 @@ from scheduler.policies.graphturbo import GraphTurbo
 from workloads import load_network
 from workloads.analysis import Analysis
 
-MACHINES = ("stcp920", "stcp920_paper")
+MACHINES = ("stcp920",)
 NETWORKS = (("resnet50", 16), ("resnet50", 64), ("mobilenet-v2", 16), ("mobilenet-v2", 64), ("conformer", 4),
             ("unet", 4), ("densenet121", 8))  # fmt: skip
 """With the images that one cluster takes at once."""

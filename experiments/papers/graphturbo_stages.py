@@ -17,7 +17,7 @@ from hw_models import Compute, load_hardware
 from scheduler import Policy, make_policy
 
 MODEL, BATCH = "resnet50", 64
-MACHINE_NAMES = ("stcp920", "stcp920_paper")
+MACHINE_NAMES = ("stcp920",)
 STAGES = {56: "stage 1", 28: "stage 2", 14: "stage 3", 7: "stage 4"}
 """By rows of the images that their layers compute."""
 UNITS = {"vector": "VME", "matrix": "MME"}

@@ -25,7 +25,6 @@ FOLDER = Path(__file__).parent / "graphturbo"
 TVM_RESULTS = ("table2-tvm-1", "table2-tvm-2", "table2-tvm-4", "table2-tvm-64")
 MACHINES = {
     "stcp920": "local buffers of 1.25 MiB, as the vendor documents them",
-    "stcp920_paper": "local buffers of 64 KiB, as the paper states them",
 }
 MISSING = "n/a"
 _THOUSAND = 1000

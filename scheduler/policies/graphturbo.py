@@ -104,7 +104,8 @@ class GraphTurbo:
                 break
         if self.outputs == "local":
             replace(self, outputs="global")._consider_plans(judge, costs)
-        self._consider(judge, through_ddr(costs.analysis.of(fixed_pattern_of), costs), costs)
+        if not self.unbound:  # which layers through DDR do not heed
+            self._consider(judge, through_ddr(costs.analysis.of(fixed_pattern_of), costs), costs)
         return judge.chosen()
 
     def _consider_plans(self, judge: Judge, at: DsaCosts) -> bool:
