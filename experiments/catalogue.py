@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,7 @@ def policies(arguments: argparse.Namespace) -> Answer:
     """List the policies with their options."""
     found: list[dict[str, Any]] = []
     for name, kind in sorted(policy_types().items()):
-        declared = kind.__dataclass_fields__.items()
-        options = {field: repr(option.default) for field, option in declared if field != "name"}
+        options = {option.name: repr(option.default) for option in fields(kind)}
         found.append({"name": name, "what": (kind.__doc__ or "").strip().splitlines()[0], "options": options})
     rows = [(p["name"], p["what"], ", ".join(f"{k}={v}" for k, v in p["options"].items())) for p in found]
     return Answer({"policies": found}, table("Policies", ("name", "what it is", "options"), rows))

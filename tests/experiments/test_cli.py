@@ -96,6 +96,7 @@ class TestCatalogue:
 
         assert {entry["name"] for entry in listed} == set(policy_types())
         assert all(entry["what"] for entry in listed)
+        assert not any({"name", "kinds"} & set(entry["options"]) for entry in listed)
         assert "graphturbo" in terminal.out("policies")
 
 
