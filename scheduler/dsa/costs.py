@@ -54,9 +54,9 @@ class DsaCosts:
 
     @cached_property
     def arithmetic_s(self) -> float:
-        """Seconds that the network's multiply-accumulates take one cluster at its peak."""
-        spec = self.view.spec
-        return self.analysis.graph.operations.macs / (spec.peak_macs_per_s(self.dtype) / spec.clusters)
+        """Seconds that the network's multiply-accumulates take one cluster at its peak; none for an unknown dtype."""
+        peak = self.view.spec.peak_macs_per_s(self.dtype) / self.view.spec.clusters
+        return self.analysis.graph.operations.macs / peak if peak else 0.0
 
     @property
     def cores(self) -> int:

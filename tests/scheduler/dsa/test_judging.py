@@ -158,6 +158,14 @@ class TestJudge:
         with pytest.raises(ScheduleError, match="its smallest tile needs"):
             judge.chosen()
 
+    @pytest.mark.parametrize("policy", [AStitch(), GraphTurbo()])
+    def test_refuses_a_dtype_that_no_unit_computes(self, policy: AStitch | GraphTurbo) -> None:
+        costs = costs_on(machine(), residual())
+        wrong = DsaCosts(costs.view, costs.analysis, "bf16")
+
+        with pytest.raises(ScheduleError, match="bf16"):
+            policy.schedule(policy.plan(costs.analysis.graph, wrong), wrong)
+
     def test_judges_a_policy_once(self) -> None:
         costs = costs_on(machine(), residual())
         policy = GraphTurbo()
