@@ -1,0 +1,18 @@
+"""A figure that is infinite or not a number is no result: the point fails and says which machine is absurd."""
+
+import math
+
+import pytest
+
+from experiments.run import check_finite
+from hw_models import HardwareError
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_figure_without_end_is_refused_by_its_name(value: float) -> None:
+    with pytest.raises(HardwareError, match="odd: energy_j comes out as"):
+        check_finite({"hardware": "odd", "latency_s": 1.0, "energy_j": value})
+
+
+def test_finite_figures_and_what_is_no_number_pass() -> None:
+    check_finite({"hardware": "plain", "latency_s": 1e-300, "kernels": 3, "error": None})
