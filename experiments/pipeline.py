@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
-from hw_models import Program, SimulationResult, simulate
+from hw_models import Program, SimulationResult
 from scheduler import Placing, Policy, Schedule, make_plan, make_schedule
 from workloads.analysis import Analysis
 
@@ -32,12 +33,16 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     """Return the run of a network under a policy, simulated."""
-    return run_schedule(schedule_of(analysis, policy, placing), analysis, placing)
+    costs = placing.costs(analysis)
+    schedule = make_schedule(policy, make_plan(policy, placing, costs), placing, costs)
+    return _run(schedule, costs, placing)
 
 
 def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:
     """Return the run of a schedule: lowered and simulated."""
-    kind, hardware = placing.kind, placing.hardware
-    program = kind.lower(schedule, placing.costs(analysis))
-    result = simulate(program, kind.machine(hardware), kind.energy(hardware))
-    return Stages(schedule.plan, schedule, program, result)
+    return _run(schedule, placing.costs(analysis), placing)
+
+
+def _run(schedule: Schedule, costs: KernelCosts, placing: Placing) -> Stages:
+    run = placing.kind.run(schedule, costs)
+    return Stages(schedule.plan, schedule, run.program, run.result)

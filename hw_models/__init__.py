@@ -4,10 +4,21 @@ from hw_models.dsa.arrays import operands_read
 from hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
 from hw_models.energy import EnergyModel
+from hw_models.instructions import (
+    Buffer,
+    Compute,
+    Instruction,
+    InstructionTable,
+    Launch,
+    MatrixShape,
+    ProgramError,
+    Transfer,
+    Work,
+)
 from hw_models.loading import AnyHardware, known_paths, load_hardware, preset_names, with_values
 from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Service, Unit
 from hw_models.perfetto import perfetto_json, write_perfetto
-from hw_models.program import Buffer, Compute, Instruction, Launch, MatrixShape, Program, ProgramError, Transfer
+from hw_models.program import Program
 from hw_models.simulate import SimulationError, simulate
 from hw_models.summary import MachineSummary
 from hw_models.trace import SimulationResult, Trace
@@ -21,6 +32,7 @@ __all__ = [
     "EnergyModel",
     "HardwareError",
     "Instruction",
+    "InstructionTable",
     "Launch",
     "Level",
     "Machine",
@@ -38,6 +50,7 @@ __all__ = [
     "Transfer",
     "Unit",
     "VectorUnit",
+    "Work",
     "compute_ps",
     "dsa_dtypes",
     "dsa_energy",

@@ -7,13 +7,17 @@ another could use it.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 
 from hw_models.clock import Clock
 
+Loads = tuple[tuple[int, float], ...]
 Rates = dict["Flow", float]
 _DUST = 1e-6
 """Parts of a picosecond that floating point leaves behind."""
+_MOST_SHARES = 10_000
+"""Sets of flows whose speeds are remembered."""
 
 
 def whole_ps(wait_ps: float) -> int:
@@ -23,20 +27,27 @@ def whole_ps(wait_ps: float) -> int:
 
 
 class Flow:
-    """One instruction under way: ``demand`` bytes per picosecond at full speed, times ``loads`` on ports."""
+    """One instruction under way: ``demand`` bytes per picosecond at full speed, times ``loads`` on ports.
+
+    ``moved``: the bytes that have crossed each port when it has ended. Flows of one ``kind`` have equal demands and
+    loads.
+    """
 
     __slots__ = (
-        "demand", "done", "left_ps", "limit", "loads", "marked_ps", "own_limit", "paced_ps", "speed",
+        "demand", "done", "kind", "left_ps", "limit", "loads", "marked_ps", "moved", "own_limit", "paced_ps", "speed",
         "updated_ps", "version",
     )  # fmt: skip
 
     def __init__(
-        self, duration_ps: float, demand: float, loads: tuple[tuple[int, float], ...], limit: str
-    ) -> None:
+        self, duration_ps: float, demand: float, loads: Loads, limit: str, *, moved: Loads = (),
+        kind: Hashable = None,
+    ) -> None:  # fmt: skip
         self.left_ps = duration_ps
         self.demand = demand
         self.loads = loads
         self.own_limit = limit
+        self.moved = moved
+        self.kind = (demand, loads) if kind is None else kind
         self.limit = limit
         """What sets the flow's pace now: its own unit, or the memory that slows it."""
         self.paced_ps: dict[str, int] = {}
@@ -56,7 +67,8 @@ class Flow:
     @property
     def longest_limit(self) -> str:
         """What set the pace for the longest part of the time so far."""
-        return max(self.paced_ps, key=lambda name: (self.paced_ps[name], name), default=self.limit)
+        paced_ps = self.paced_ps
+        return max(paced_ps, key=lambda name: (paced_ps[name], name)) if paced_ps else self.limit
 
 
 class SharedBandwidth:
@@ -64,71 +76,82 @@ class SharedBandwidth:
 
     def __init__(self, clock: Clock, capacities: list[float], names: list[str]) -> None:
         self._clock = clock
-        self.capacities = capacities
+        self._capacities = capacities
+        self._full = [capacity * (1 + 1e-12) for capacity in capacities]
+        """Loads above which a port is overloaded."""
         self._names = names
         self._flows: dict[Flow, None] = {}
         self._load = [0.0] * len(capacities)
         self._contended = False
+        self._shares: dict[tuple[Hashable, ...], tuple[list[float], list[str]]] = {}
+        """By the kinds of the flows under way: the speed of each, and the port that slows it, if one does."""
+        self.moved_bytes = [0.0] * len(capacities)
+        """By port: what has crossed it."""
 
     def start(self, flow: Flow, done: Callable[[str], object]) -> None:
         """Let ``flow`` run from now on."""
         flow.done = done
         flow.updated_ps = flow.marked_ps = self._clock.now_ps
         self._flows[flow] = None
-        overloaded = self._contended
-        load = self._load
+        load, full = self._load, self._full
         for port, weight in flow.loads:
             load[port] += weight * flow.demand
-            if load[port] > self.capacities[port] * (1 + 1e-12):
-                overloaded = True
-        if overloaded:
-            self._contended = True
+            if load[port] > full[port]:
+                self._contended = True
+        if self._contended:
             self._share()
         else:
             self._schedule(flow)
 
     def _schedule(self, flow: Flow) -> None:
         flow.version += 1
-        version = flow.version
-        self._clock.after(whole_ps(flow.left_ps / flow.speed), lambda: self._ended(flow, version))
+        self._clock.after(whole_ps(flow.left_ps / flow.speed), partial(self._ended, flow, flow.version))
 
     def _ended(self, flow: Flow, version: int) -> None:
-        if flow.version != version or flow not in self._flows:
+        if flow.version != version:
             return
         del self._flows[flow]
-        if flow.paced_ps:
-            flow.pace(flow.limit, self._clock.now_ps)
-        load = self._load
+        load, moved_bytes = self._load, self.moved_bytes
         for port, weight in flow.loads:
             load[port] -= weight * flow.demand
         if not self._flows:
             self._load = [0.0] * len(load)
             self._contended = False
         elif self._contended:
-            self._contended = any(
-                load[port] > self.capacities[port] * (1 + 1e-12) for port in range(len(load))
-            )
+            self._contended = any(used > full for used, full in zip(load, self._full, strict=True))
             self._share()
+        for port, size in flow.moved:
+            moved_bytes[port] += size
+        if flow.paced_ps:
+            flow.pace(flow.limit, self._clock.now_ps)
         flow.done(flow.longest_limit)
 
     def _share(self) -> None:
         """Give every flow its max-min fair speed."""
         now = self._clock.now_ps
-        rates, limits = max_min_rates(list(self._flows), self.capacities)
-        for flow in self._flows:
-            rate = rates[flow]
-            speed = rate / flow.demand if flow.demand > 0 else 1.0
-            if speed != flow.speed or flow.version == 0:
+        kinds = tuple([flow.kind for flow in self._flows])
+        found = self._shares.get(kinds)
+        if found is None:
+            found = self._speeds(list(self._flows))
+            if len(self._shares) < _MOST_SHARES:
+                self._shares[kinds] = found
+        for flow, speed, slowed_by in zip(self._flows, *found, strict=True):
+            if speed != flow.speed or not flow.version:
                 flow.left_ps = max(flow.left_ps - (now - flow.updated_ps) * flow.speed, 0.0)
                 flow.updated_ps = now
                 flow.speed = speed
                 self._schedule(flow)
-            limit = self._names[limits[flow]] if flow in limits else flow.own_limit
+            limit = slowed_by or flow.own_limit
             if limit != flow.limit:
                 flow.pace(limit, now)
 
+    def _speeds(self, flows: Sequence[Flow]) -> tuple[list[float], list[str]]:
+        rates, limits = max_min_rates(flows, self._capacities)
+        speeds = [rates[flow] / flow.demand if flow.demand > 0 else 1.0 for flow in flows]
+        return speeds, [self._names[limits[flow]] if flow in limits else "" for flow in flows]
 
-def max_min_rates(flows: list[Flow], capacities: list[float]) -> tuple[Rates, dict[Flow, int]]:
+
+def max_min_rates(flows: Sequence[Flow], capacities: Sequence[float]) -> tuple[Rates, dict[Flow, int]]:
     """Return the rate of each flow, and the port that holds a flow below its demand.
 
     Progressive filling: the level rises for all flows together; a flow stops at its demand, or when a port

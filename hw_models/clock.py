@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 import simpy
 
@@ -13,6 +14,8 @@ class Clock:
 
     def __init__(self) -> None:
         self._env = simpy.Environment()
+        self._soon: deque[Action] = deque()
+        """What comes behind all that SimPy holds for this instant: it was scheduled in it, without delay."""
         self._last: deque[Action] = deque()
         self.events = 0
         """Actions run so far."""
@@ -20,28 +23,34 @@ class Clock:
 
     def after(self, delay_ps: int, action: Action) -> None:
         """Run ``action`` in ``delay_ps``; with no delay, behind what this instant holds already."""
+        if not delay_ps:
+            self._soon.append(action)
+            return
+        timeout = self._env.timeout(delay_ps, action)
+        timeout.callbacks.append(self._happen)
 
-        def happen(event: simpy.Event) -> None:
-            del event
-            self.now_ps = int(self._env.now)
-            self.events += 1
-            action()
-            if self._last:
-                self._end_of_instant()
-
-        timeout = self._env.timeout(delay_ps)
-        timeout.callbacks.append(happen)
+    def _happen(self, event: simpy.Event) -> None:
+        """Run the action that an event carries."""
+        self.now_ps = int(self._env.now)
+        self.events += 1
+        cast(Action, event.value)()
+        if self._soon or self._last:
+            self._rest_of_instant()
 
     def at_end_of_instant(self, action: Action) -> None:
         """Run ``action`` now, but after everything else that happens now."""
         self._last.append(action)
 
-    def _end_of_instant(self) -> None:
-        while self._last and self._env.peek() > self._env.now:
+    def _rest_of_instant(self) -> None:
+        """Do what is left for this instant, if SimPy has nothing more for it; what comes up meanwhile goes first."""
+        if self._env.peek() <= self.now_ps:
+            return
+        soon, last = self._soon, self._last
+        while soon or last:
             self.events += 1
-            self._last.popleft()()
+            (soon or last).popleft()()
 
     def run(self) -> None:
         """Go on until nothing is left to happen."""
-        self._end_of_instant()
+        self._rest_of_instant()
         self._env.run()

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from hw_models.instructions import CHIP, Buffer, Compute, ProgramError, Transfer, Work, base_name
 from hw_models.machine import Machine, Members, Service
-from hw_models.program import CHIP, Buffer, Compute, Instruction, Program, ProgramError, Transfer, base_name
+from hw_models.program import Program
 from hw_models.quantities import PS_PER_S
 
 Loads = tuple[tuple[int, float], ...]
@@ -38,6 +39,19 @@ class Demand:
     """Per port: what all members together move in all copies."""
     moves: bool
     """Whether there is anything to do after the start-up."""
+    number: int
+    """Demands of one run with the same number are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What bound work asks for, one entry per kind of member that takes part."""
+
+    parts: tuple[Demand, ...]
+    startup_ps: int
+    """The longest."""
+    members: int
+    """All that take part."""
 
 
 class Cohort(NamedTuple):
@@ -69,7 +83,8 @@ class Demands:
         depth = {CHIP: 0} | {level.name: number + 1 for number, level in enumerate(machine.levels)}
         self._depths = [depth[level] for level in self._levels]
         self._unit_depth = {name: depth[unit.level] for name, unit in machine.units.items()}
-        self._known: dict[tuple[object, ...], tuple[Demand, ...]] = {}
+        self._made = 0
+        self._known: dict[int, Bound] = {}
         self._known_cohorts: dict[tuple[object, ...], Demand] = {}
         self._known_spaces: dict[tuple[object, ...], list[PortBuffer]] = {}
 
@@ -78,44 +93,46 @@ class Demands:
         if not program.is_unrolled:
             return list(self._machine.memories)
         members = {b.memory for b in program.buffers}
-        for payload in (instruction.payload for instruction in program.instructions):
+        for payload in (work.payload for work in program.instructions.works):
             if isinstance(payload, Transfer):
                 members.update((payload.source, payload.destination))
             elif isinstance(payload, Compute):
                 members.update(memory for memory, _ in payload.traffic)
         return sorted({one for name in members for one in program.groups.get(name, (name,))})
 
-    def of(self, instruction: Instruction) -> tuple[Demand, ...]:
-        """Return what bound work asks for, one entry per kind of member that takes part.
+    def of(self, number: int) -> Bound:
+        """Return what bound work asks for; ``number`` is its place among the program's works.
 
         Raises ``ProgramError`` for what its unit does not do.
         """
-        key = instruction.unit, instruction.participants, instruction.payload
-        known = self._known.get(key)
+        known = self._known.get(number)
         if known is None:
-            known = self._known[key] = tuple(self._bound(instruction))
+            parts = tuple(self._bound(number))
+            startup_ps, members = max([part.startup_ps for part in parts]), sum([part.members for part in parts])
+            known = self._known[number] = Bound(parts, startup_ps, members)
         return known
 
-    def _bound(self, instruction: Instruction) -> list[Demand]:
-        program, unit = self._program, self._machine.units[base_name(instruction.unit)]
+    def _bound(self, number: int) -> list[Demand]:
+        work = self._program.instructions.works[number]
+        program, unit = self._program, self._machine.units[base_name(work.unit)]
         if program.is_unrolled:
-            return [self._find(instruction, _kind_of(unit.members, instruction.unit), 1, 1.0)]
-        executions = program.executions(instruction)
+            return [self._find(work, _kind_of(unit.members, work.unit), 1, 1.0)]
+        executions = program.executions(work)
         if len(unit.members) == 1:
-            share = executions / program.multiplicity(instruction.unit)
-            return [self._find(instruction, unit.members[0], executions, share)]
-        left = executions // program.parents(instruction.unit)
+            share = executions / program.multiplicity(work.unit)
+            return [self._find(work, unit.members[0], executions, share)]
+        left = executions // program.parents(work.unit)
         found = []
-        for number, alike in enumerate(unit.members):
+        for place, alike in enumerate(unit.members):
             part = min(alike.count, left)
-            found += [self.of_cohort(instruction, Cohort(number, part, 1))] if part else []
+            found += [self.of_cohort(number, Cohort(place, part, 1))] if part else []
             left -= part
         return found
 
-    def _find(self, instruction: Instruction, alike: Members, members: int, share: float) -> Demand:
+    def _find(self, work: Work, alike: Members, members: int, share: float) -> Demand:
         """Return the demand of ``members`` that do one payload each; ``share`` of the unit's members take part."""
-        service = _service(alike, instruction, 1)
-        depth = self._unit_depth[base_name(instruction.unit)]
+        service = alike.serve(work.payload, 1)
+        depth = self._unit_depth[base_name(work.unit)]
         loads: dict[int, float] = {}
         for memory, times in service.touches if service.bytes_moved else ():
             ports = self._ports(memory)
@@ -140,26 +157,28 @@ class Demands:
                 rate, limit = alone, self.names[port]
         duration_ps = service.bytes_moved / rate if rate < full else service.duration_ps
         moves = bool(service.duration_ps or service.bytes_moved)
+        self._made += 1
         return Demand(
-            members, service.startup_ps, duration_ps, rate, tuple(loads.items()), limit, tuple(traffic), moves
-        )
+            members, service.startup_ps, duration_ps, rate, tuple(loads.items()), limit, tuple(traffic), moves,
+            self._made,
+        )  # fmt: skip
 
-    def of_cohort(self, instruction: Instruction, cohort: Cohort) -> Demand:
-        """Return what ``cohort`` asks for, under all parents together, while it does its blocks.
+    def of_cohort(self, number: int, cohort: Cohort) -> Demand:
+        """Return what ``cohort`` asks for, under all parents together, while it does its blocks of work ``number``.
 
         Nobody else uses the memories of these members meanwhile, since a member holds blocks of one instruction at a
         time: they bound the pace, and only memories further out are shared with others.
         """
-        key = instruction.unit, instruction.payload, cohort
+        key = number, cohort
         known = self._known_cohorts.get(key)
         if known is None:
-            known = self._known_cohorts[key] = self._cohort(instruction, cohort)
+            known = self._known_cohorts[key] = self._cohort(self._program.instructions.works[number], cohort)
         return known
 
-    def _cohort(self, instruction: Instruction, cohort: Cohort) -> Demand:
-        unit = self._machine.units[base_name(instruction.unit)]
-        service = _service(unit.members[cohort.alike], instruction, cohort.blocks)
-        depth, parents = self._unit_depth[unit.name], self._program.parents(instruction.unit)
+    def _cohort(self, work: Work, cohort: Cohort) -> Demand:
+        unit = self._machine.units[base_name(work.unit)]
+        service = unit.members[cohort.alike].serve(work.payload, cohort.blocks)
+        depth, parents = self._unit_depth[unit.name], self._program.parents(work.unit)
         members, every = cohort.members * parents, self._program.width(unit.level) * parents
         loads: dict[int, float] = {}
         traffic: dict[int, float] = {}
@@ -185,21 +204,21 @@ class Demands:
         """Return the share of a memory's copies that have a part in it: those of idle members have none."""
         return share if self._depths[port] >= unit_depth else 1.0
 
-    def space(self, buffer: Buffer, instruction: Instruction) -> list[PortBuffer]:
-        """Return what ``buffer`` takes of each memory when ``instruction`` allocates it."""
-        key = buffer.memory, buffer.size_bytes * buffer.fan_out, instruction.unit, instruction.participants
+    def space(self, buffer: Buffer, number: int) -> list[PortBuffer]:
+        """Return what ``buffer`` takes of each memory when the work with that number allocates it."""
+        key = buffer.memory, buffer.size_bytes * buffer.fan_out, number
         known = self._known_spaces.get(key)
         if known is None:
-            known = self._known_spaces[key] = self._find_space(buffer, instruction)
+            known = self._known_spaces[key] = self._find_space(buffer, self._program.instructions.works[number])
         return known
 
-    def _find_space(self, buffer: Buffer, instruction: Instruction) -> list[PortBuffer]:
+    def _find_space(self, buffer: Buffer, work: Work) -> list[PortBuffer]:
         """Return the space per port; memories of the members themselves hold as much as one that takes part needs."""
-        program, depth = self._program, self._unit_depth[base_name(instruction.unit)]
-        if instruction.blocks:
-            every = taking_part = program.parents(instruction.unit)
+        program, depth = self._program, self._unit_depth[base_name(work.unit)]
+        if work.blocks:
+            every = taking_part = program.parents(work.unit)
         else:
-            every, taking_part = program.multiplicity(instruction.unit), program.executions(instruction)
+            every, taking_part = program.multiplicity(work.unit), program.executions(work)
         found = []
         ports = self._ports(buffer.memory)
         for port in ports:
@@ -207,13 +226,6 @@ class Demands:
             members = every if self._depths[port] >= depth else taking_part
             found.append(PortBuffer(port, -(-buffer.size_bytes * buffer.fan_out * members // copies)))
         return found
-
-
-def _service(alike: Members, instruction: Instruction, blocks: int) -> Service:
-    try:
-        return alike.serve(instruction.payload, blocks)
-    except ProgramError as error:
-        raise ProgramError(f"{instruction.label}: {error}") from error
 
 
 def _kind_of(members: tuple[Members, ...], unit: str) -> Members:

@@ -5,7 +5,7 @@ from functools import partial
 
 from hw_models.clock import Action
 from hw_models.demands import Cohort, Demand
-from hw_models.program import base_name
+from hw_models.instructions import base_name
 from hw_models.running import Running
 from hw_models.trace import STARTED_BY_NOBODY
 from hw_models.units import Worker
@@ -62,7 +62,7 @@ class BlockScheduler(Worker):
         self._noted_ps = now_ps
 
     def begin(self) -> bool:
-        self._left = self.instruction.blocks
+        self._left = self.running.table.work(self.position).blocks
         self._ready_ps = self.running.clock.now_ps
         self._has_started = False
         self._at_work[self.position] = 0
@@ -81,12 +81,13 @@ class BlockScheduler(Worker):
         free = sum(self._free)
         if not self._left or not free:
             return
-        running, instruction, position = self.running, self.instruction, self.position
-        blocks = min(self._left, free * instruction.blocks_per_member)
+        running, position = self.running, self.position
+        work = running.table.work(position)
+        blocks = min(self._left, free * work.blocks_per_member)
         cohorts = self._cohorts(blocks, free)
         self._left -= blocks
         self._at_work[position] += len(cohorts)
-        demands = [running.demands.of_cohort(instruction, cohort) for cohort in cohorts]
+        demands = [running.handed(position, cohort) for cohort in cohorts]
         self._note_idle()
         self._handed_out_by = self._freed_by if running.clock.now_ps > self._ready_ps else self.cause
         if not self._has_started:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hw_models.instructions import Compute, Transfer, base_name
 from hw_models.machine import HardwareError
-from hw_models.program import Compute, Program, Transfer, base_name
+from hw_models.program import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +36,17 @@ def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[st
     """
     links = (model.link,) if model.link_pj else ()
     spent = dict.fromkeys(("macs", "vector", *model.byte_pj, *links, "static"), 0.0)
-    for instruction in program.instructions:
-        times, payload = program.executions(instruction), instruction.payload
+    table = program.instructions
+    for number, count in table.counts().items():
+        work = table.works[number]
+        times, payload = count * program.executions(work), work.payload
         if isinstance(payload, Transfer):
             source, destination = base_name(payload.source), base_name(payload.destination)
             spent[source] += times * payload.size_bytes * model.byte_pj[source]
             received = times * payload.size_bytes * payload.fan_out
             spent[destination] += received * model.byte_pj[destination]
-            if base_name(instruction.unit) in model.link_pj:
-                spent[model.link] += received * model.link_pj[base_name(instruction.unit)]
+            if base_name(work.unit) in model.link_pj:
+                spent[model.link] += received * model.link_pj[base_name(work.unit)]
         elif isinstance(payload, Compute):
             if payload.macs:
                 if payload.dtype not in model.mac_pj:

@@ -4,10 +4,23 @@ A machine kind builds one from its spec (`hw_models.dsa.machine`); nothing here 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hw_models.program import CHIP, Buffer, Compute, Instruction, Payload, Program, ProgramError, Transfer, base_name
+from hw_models.instructions import (
+    CHIP,
+    Buffer,
+    Compute,
+    Instruction,
+    InstructionTable,
+    Payload,
+    ProgramError,
+    Transfer,
+    Work,
+    base_name,
+)
+from hw_models.program import Program
 from hw_models.quantities import PS_PER_S
 
 
@@ -114,13 +127,14 @@ class Machine:
         return math.prod(known.count for known in self.levels[:depth])
 
     def program(
-        self, instructions: tuple[Instruction, ...], buffers: tuple[Buffer, ...] = (), **in_use: int
+        self, instructions: Sequence[Instruction], buffers: tuple[Buffer, ...] = (), **in_use: int
     ) -> Program:
         """Return a program for this machine; ``in_use`` is the part of its levels that takes part, all by default."""
+        table = instructions if isinstance(instructions, InstructionTable) else InstructionTable.of(instructions)
         extent = {level.name: in_use.get(level.name, level.count) for level in self.levels}
         units = {name: unit.level for name, unit in self.units.items()}
         memories = {name: memory.level for name, memory in self.memories.items()}
-        return Program(instructions, buffers, extent, units, memories)
+        return Program(table, buffers, extent, units, memories)
 
 
 def ceil_ps(amount: float, rate_per_s: float) -> int:
@@ -137,21 +151,22 @@ def check_program(program: Program, machine: Machine) -> None:
         known = machine.units.get(base_name(name))
         if known is not None and known.level != level:
             raise ProgramError(f"{machine.name} has {name} once per {known.level}, the program per {level}")
-    for buffer in program.buffers:
-        _check_memory(buffer.memory, machine, f"buffer {buffer.label!r}")
-    known_units: set[str] = set()
-    known_memories: set[str] = set()
-    for instruction in program.instructions:
-        if instruction.unit not in known_units:
-            if base_name(instruction.unit) not in machine.units:
-                raise ProgramError(f"{instruction.label}: {machine.name} has no unit {instruction.unit!r}")
-            known_units.add(instruction.unit)
-        if instruction.blocks:
-            _check_dispatch(instruction, machine)
-        for memory in _memories(instruction.payload):
-            if memory not in known_memories:
-                _check_memory(memory, machine, instruction.label)
-                known_memories.add(memory)
+    buffers = {buffer.memory: buffer for buffer in reversed(program.buffers)}
+    for memory, buffer in buffers.items():
+        _check_memory(memory, machine, f"buffer {buffer.label!r}")
+    table = program.instructions
+    first = {number: position for position, number in reversed(list(enumerate(table.work_of)))}
+    for number, position in sorted(first.items(), key=operator.itemgetter(1)):
+        _check_work(table.works[number], machine, table.labels[position])
+
+
+def _check_work(work: Work, machine: Machine, label: str) -> None:
+    if base_name(work.unit) not in machine.units:
+        raise ProgramError(f"{label}: {machine.name} has no unit {work.unit!r}")
+    if work.blocks:
+        _check_dispatch(work, machine, label)
+    for memory in _memories(work.payload):
+        _check_memory(memory, machine, label)
 
 
 def _memories(payload: Payload) -> Iterable[str]:
@@ -170,10 +185,8 @@ def _check_memory(memory: str, machine: Machine, who: str) -> None:
         raise ProgramError(f"{who}: {machine.name} has no memory {memory!r}")
 
 
-def _check_dispatch(instruction: Instruction, machine: Machine) -> None:
-    most = machine.units[base_name(instruction.unit)].most_blocks
-    if instruction.blocks_per_member > most:
+def _check_dispatch(work: Work, machine: Machine, label: str) -> None:
+    most = machine.units[base_name(work.unit)].most_blocks
+    if work.blocks_per_member > most:
         held = f"holds {most} blocks at most" if most else "takes bound work only"
-        raise ProgramError(
-            f"{instruction.label}: a member of {instruction.unit} {held}, {instruction.blocks_per_member} are asked"
-        )
+        raise ProgramError(f"{label}: a member of {work.unit} {held}, {work.blocks_per_member} are asked")

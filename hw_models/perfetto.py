@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hw_models.program import Compute, Payload, Transfer, base_name
+from hw_models.instructions import Compute, Payload, Transfer, base_name
 from hw_models.trace import STARTED_BY_NOBODY, SimulationResult, Trace
 
 Event = dict[str, Any]

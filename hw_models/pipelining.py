@@ -5,12 +5,11 @@ before it.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hw_models.demands import Demand
-from hw_models.program import base_name
+from hw_models.demands import Bound, Demand
+from hw_models.instructions import base_name
 from hw_models.running import Running
 from hw_models.trace import STARTED_BY_NOBODY
 from hw_models.units import Worker
@@ -22,15 +21,11 @@ class _Issued:
 
     position: int
     cause: int
-    demands: Sequence[Demand]
+    asked: Bound
     ready_ps: int
     """When its start-up is over."""
     at_work: int = 0
     """Kinds of members that have not ended."""
-
-    @property
-    def members(self) -> int:
-        return sum([demand.members for demand in self.demands])
 
 
 class PipelinedServer(Worker):
@@ -52,23 +47,22 @@ class PipelinedServer(Worker):
         """Of every free channel: since when."""
         self._taken_by = STARTED_BY_NOBODY
         """Whose end let the next instruction be taken from the queue."""
-        self._demands: Sequence[Demand] = ()
+        self._asked: Bound
 
     def previous(self) -> int:
         return self._taken_by
 
     def look_up(self) -> None:
-        self._demands = self.running.demands.of(self.instruction)
+        self._asked = self.running.asked(self.position)
 
     def waited_ps(self) -> int:
         now_ps = self.running.clock.now_ps
         idle_ps = sum([now_ps - max(self.asked_ps, since_ps) for since_ps in self._free_since_ps])
-        return idle_ps * sum([demand.members for demand in self._demands])
+        return idle_ps * self._asked.members
 
     def begin(self) -> bool:
-        startup_ps = max([demand.startup_ps for demand in self._demands])
-        ready_ps = self.running.clock.now_ps + startup_ps
-        issued = _Issued(self.position, self.cause, self._demands, ready_ps)
+        ready_ps = self.running.clock.now_ps + self._asked.startup_ps
+        issued = _Issued(self.position, self.cause, self._asked, ready_ps)
         self.running.issue(self.position)
         self._issued += 1
         self._taken_by = self.cause
@@ -85,11 +79,11 @@ class PipelinedServer(Worker):
         running = self.running
         left_ps = max(issued.ready_ps - running.clock.now_ps, 0)
         running.start(issued.position, cause, left_ps)
-        issued.at_work = len(issued.demands)
+        issued.at_work = len(issued.asked.parts)
         running.clock.after(left_ps, partial(self._flow, issued))
 
     def _flow(self, issued: _Issued) -> None:
-        for demand in issued.demands:
+        for demand in issued.asked.parts:
             if demand.moves:
                 self.running.flow(demand, partial(self._done, issued, demand))
             else:

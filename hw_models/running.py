@@ -1,13 +1,13 @@
 """The state of one simulation: what has started and ended, who waits for what, the memories' space and bandwidth."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from hw_models.bandwidth import Flow, SharedBandwidth
 from hw_models.clock import Action, Clock
-from hw_models.demands import Demand, Demands
+from hw_models.demands import Bound, Cohort, Demand, Demands
+from hw_models.instructions import ProgramError, base_name
 from hw_models.machine import Machine
-from hw_models.program import Instruction, Program, ProgramError, base_name
+from hw_models.program import Program
 from hw_models.quantities import format_bytes
 from hw_models.space import SharedSpace, Space
 from hw_models.trace import STARTED_BY_NOBODY, Trace
@@ -33,21 +33,22 @@ class Running:
         names = self.demands.names
         self._bandwidth = SharedBandwidth(clock, self.demands.bytes_per_ps, names)
         self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))
-        self.traffic_bytes = [0.0] * len(names)
-        count = self.unfinished = len(program.instructions)
-        self._pending = [len(i.after) for i in program.instructions]
+        self.table = table = program.instructions
+        count = self.unfinished = len(table)
+        self._pending = list(map(len, table.after))
         self._followers: list[list[int]] = [[] for _ in range(count)]
-        for position, instruction in enumerate(program.instructions):
-            for before in instruction.after:
+        for position, after in enumerate(table.after):
+            for before in after:
                 self._followers[before].append(position)
         self._last_dependency = [STARTED_BY_NOBODY] * count
         self._blocked: dict[int, Action] = {}
         self._holders = [0] * len(program.buffers)
         self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
-        for position, instruction in enumerate(program.instructions):
-            for buffer in instruction.frees:
+        for frees in table.frees:
+            for buffer in frees:
                 self._holders[buffer] += 1
-            for buffer in instruction.allocates:
+        for position, allocates in enumerate(table.allocates):
+            for buffer in allocates:
                 self._allocators[buffer] = position
         self._issued_ps, self._start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
         self._released_by = [STARTED_BY_NOBODY] * count
@@ -66,6 +67,25 @@ class Running:
         """Return whose end an instruction waited for last."""
         return self._last_dependency[position]
 
+    @property
+    def traffic_bytes(self) -> Sequence[float]:
+        """By port: what has crossed it."""
+        return self._bandwidth.moved_bytes
+
+    def asked(self, position: int) -> Bound:
+        """Return what the bound work at ``position`` asks for."""
+        try:
+            return self.demands.of(self.table.work_of[position])
+        except ProgramError as error:
+            raise ProgramError(f"{self.table.labels[position]}: {error}") from error
+
+    def handed(self, position: int, cohort: Cohort) -> Demand:
+        """Return what ``cohort`` asks for while it does its blocks of the dispatched work at ``position``."""
+        try:
+            return self.demands.of_cohort(self.table.work_of[position], cohort)
+        except ProgramError as error:
+            raise ProgramError(f"{self.table.labels[position]}: {error}") from error
+
     def note_wait(self, unit: str, what: str, waited_ps: int) -> None:
         """Note that all members of ``unit`` together waited for another unit, or for space."""
         waited = self.waited_ps[unit]
@@ -73,10 +93,10 @@ class Running:
 
     def ask_space(self, position: int, granted: Callable[[int], object]) -> None:
         """Call ``granted`` when all buffers of an instruction have their space; raise what can never be granted."""
-        instruction, wishes = self.program.instructions[position], []
-        for buffer in instruction.allocates:
+        wishes, number = [], self.table.work_of[position]
+        for buffer in self.table.allocates[position]:
             wanted = self.program.buffers[buffer]
-            for port, size_bytes in self.demands.space(wanted, instruction):
+            for port, size_bytes in self.demands.space(wanted, number):
                 capacity_bytes = self.demands.capacities_bytes[port]
                 if size_bytes > capacity_bytes:
                     raise SimulationError(
@@ -104,41 +124,40 @@ class Running:
 
     def flow(self, demand: Demand, done: Callable[[str], object]) -> None:
         """Run what comes after a start-up through the memories; call ``done`` with what set its pace."""
-        flow = Flow(demand.duration_ps, demand.bytes_per_ps, demand.loads, demand.limit)
-        self._bandwidth.start(flow, partial(self._moved, demand, done))
-
-    def _moved(self, demand: Demand, done: Callable[[str], object], limit: str) -> None:
-        for port, moved_bytes in demand.traffic_bytes:
-            self.traffic_bytes[port] += moved_bytes
-        done(limit)
+        flow = Flow(
+            demand.duration_ps, demand.bytes_per_ps, demand.loads, demand.limit, moved=demand.traffic_bytes,
+            kind=demand.number,
+        )  # fmt: skip
+        self._bandwidth.start(flow, done)
 
     def finish(self, position: int, limit: str) -> None:
         """Note the end of an instruction, tell who waited for it, and return space that nobody needs any more."""
         self._end_ps[position] = self.clock.now_ps
         self._limits[position] = limit
         self.unfinished -= 1
+        pending, last_dependency, blocked = self._pending, self._last_dependency, self._blocked
         for follower in self._followers[position]:
-            self._pending[follower] -= 1
-            self._last_dependency[follower] = position
-            if not self._pending[follower] and follower in self._blocked:
-                self.clock.after(0, self._blocked.pop(follower))
-        for buffer in self.program.instructions[position].frees:
+            pending[follower] -= 1
+            last_dependency[follower] = position
+            if not pending[follower] and follower in blocked:
+                self.clock.after(0, blocked.pop(follower))
+        for buffer in self.table.frees[position]:
             self._holders[buffer] -= 1
             if not self._holders[buffer]:
                 self._give_back(buffer, position)
 
     def _give_back(self, buffer: int, position: int) -> None:
         if self._issued_ps[self._allocators[buffer]] < 0:
-            label, name = self.program.instructions[position].label, self.program.buffers[buffer].label
+            label, name = self.table.labels[position], self.program.buffers[buffer].label
             raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
         self.space.give_back(buffer, position)
 
     def trace(self) -> Trace:
         """Return what the finished run was like."""
         program = self.program
-        used = dict.fromkeys(instruction.unit for instruction in program.instructions)
+        used = dict.fromkeys([work.unit for work in self.table.works])
         return Trace(
-            instructions=program.instructions,
+            instructions=self.table,
             issued_ps=self._issued_ps,
             start_ps=self._start_ps,
             end_ps=self._end_ps,
@@ -152,32 +171,32 @@ class Running:
 
     def deadlock(self) -> str:
         """Return who waits for what: first those that wait for space, as the others wait for them."""
-        instructions = self.program.instructions
-        lines = []
+        table, lines = self.table, []
         for space in self.space.spaces:
             holders = [self._holder(buffer) for buffer in sorted(space.held_bytes)[:_MOST_NAMED]]
             beside = ", ".join(holders) or "nothing"
             free = format_bytes(space.capacity_bytes - space.used_bytes)
             for wish in space.waiting:
-                who, wanted = instructions[wish.position], format_bytes(wish.size_bytes)
+                who, wanted = table[wish.position], format_bytes(wish.size_bytes)
                 lines.append(
                     f"{who.unit} waits with {who.label!r} for {wanted} of {space.name},"
                     f" where {free} is free beside {beside}"
                 )
-        lines += [self._blocked_line(instructions[position]) for position in sorted(self._blocked)]
+        lines += [self._blocked_line(position) for position in sorted(self._blocked)]
         more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
         return "the machine can no longer move: " + "; ".join(lines[:_MOST_LINES] + more)
 
-    def _blocked_line(self, instruction: Instruction) -> str:
-        missing = [repr(self.program.instructions[b].label) for b in instruction.after if self._end_ps[b] < 0]
+    def _blocked_line(self, position: int) -> str:
+        instruction = self.table[position]
+        missing = [repr(self.table.labels[b]) for b in instruction.after if self._end_ps[b] < 0]
         return f"{instruction.unit} waits with {instruction.label!r} for {', '.join(missing[:_MOST_NAMED])}"
 
     def _holder(self, buffer: int) -> str:
         """Return the label of a buffer, and what has to end before its space returns."""
         users = [
-            repr(instruction.label)
-            for position, instruction in enumerate(self.program.instructions)
-            if buffer in instruction.frees and self._end_ps[position] < 0
+            repr(self.table.labels[position])
+            for position, frees in enumerate(self.table.frees)
+            if buffer in frees and self._end_ps[position] < 0
         ]
         until = f"until {', '.join(users[:_MOST_NAMED])} ended" if users else "for good"
         return f"{self.program.buffers[buffer].label!r} (held {until})"

@@ -3,8 +3,8 @@
 from collections import deque
 
 from hw_models.dispatching import BlockScheduler
+from hw_models.instructions import ProgramError, base_name
 from hw_models.pipelining import PipelinedServer
-from hw_models.program import ProgramError, base_name
 from hw_models.running import Running
 from hw_models.units import Server
 
@@ -13,10 +13,13 @@ def start_units(running: Running) -> None:
     """Let every unit of the program take the first instruction of its queue."""
     queues: dict[str, deque[int]] = {}
     dispatched: dict[str, bool] = {}
-    for position, instruction in enumerate(running.program.instructions):
-        queues.setdefault(instruction.unit, deque()).append(position)
-        if dispatched.setdefault(instruction.unit, instruction.blocks > 0) != (instruction.blocks > 0):
-            raise ProgramError(f"{instruction.label}: the queue of {instruction.unit} mixes bound and dispatched work")
+    table = running.table
+    queue_of = [(queues.setdefault(work.unit, deque()), work.unit, work.blocks > 0) for work in table.works]
+    for position, number in enumerate(table.work_of):
+        queue, unit_name, is_dispatched = queue_of[number]
+        queue.append(position)
+        if dispatched.setdefault(unit_name, is_dispatched) != is_dispatched:
+            raise ProgramError(f"{table.labels[position]}: the queue of {unit_name} mixes bound and dispatched work")
     for name, queue in queues.items():
         running.busy_ps.setdefault(base_name(name), 0)
         running.waited_ps.setdefault(base_name(name), {})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hw_models.program import Instruction, Launch, base_name
+from hw_models.instructions import InstructionTable, Launch, base_name
 
 STARTED_BY_NOBODY = -1
 
@@ -23,7 +23,7 @@ class Step:
 class Trace:
     """One entry per instruction of the program, by position."""
 
-    instructions: Sequence[Instruction]
+    instructions: InstructionTable
     start_ps: Sequence[int]
     """When the instruction had its unit, its inputs and its buffers."""
     end_ps: Sequence[int]
@@ -71,10 +71,10 @@ class Trace:
         for position, end in zip(path, ends, strict=False):
             start = self.start_ps[position]
             running = min(start + self.startup_ps[position], end)
-            instruction = self.instructions[position]
-            unit = base_name(instruction.unit)
+            work = self.instructions.work(position)
+            unit = base_name(work.unit)
             if running > start:
-                starts_kernel = isinstance(instruction.payload, Launch)
+                starts_kernel = isinstance(work.payload, Launch)
                 yield Step(position, unit if starts_kernel else f"{unit}-startup", start, running)
             if end > running:
                 yield Step(position, base_name(self.limits[position]), running, end)

@@ -5,11 +5,10 @@ Workers are driven by callbacks: they go on until they have to wait, and are cal
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
 from functools import partial
 
-from hw_models.demands import Demand
-from hw_models.program import Instruction, base_name
+from hw_models.demands import Bound, Demand
+from hw_models.instructions import base_name
 from hw_models.running import SPACE, Running
 from hw_models.trace import STARTED_BY_NOBODY
 
@@ -22,7 +21,6 @@ class Worker(ABC):
         self._queue = queue
         self.kind = base_name(name)
         self.position = STARTED_BY_NOBODY
-        self.instruction: Instruction
         self.cause = STARTED_BY_NOBODY
         self.asked_ps = 0
 
@@ -31,7 +29,6 @@ class Worker(ABC):
         running = self.running
         while self._queue:
             self.position = self._queue.popleft()
-            self.instruction = running.program.instructions[self.position]
             self.asked_ps = running.clock.now_ps
             self.cause = self.previous()
             self.look_up()
@@ -57,13 +54,13 @@ class Worker(ABC):
     def _inputs_there(self) -> None:
         running = self.running
         self.cause = running.released_by(self.position)
-        cause = base_name(running.program.instructions[self.cause].unit)
+        cause = base_name(running.table.work(self.cause).unit)
         running.note_wait(self.kind, cause, self.waited_ps())
         if self._with_inputs():
             self.take()
 
     def _with_inputs(self) -> bool:
-        if not self.instruction.allocates:
+        if not self.running.table.allocates[self.position]:
             return self.begin()
         self.asked_ps = self.running.clock.now_ps
         self.running.ask_space(self.position, self._space_there)
@@ -83,7 +80,7 @@ class Server(Worker):
 
     def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
         super().__init__(running, name, queue)
-        self._demands: Sequence[Demand] = ()
+        self._asked: Bound
         self._last = STARTED_BY_NOBODY
         self._at_work = 0
 
@@ -91,17 +88,16 @@ class Server(Worker):
         return self._last
 
     def waited_ps(self) -> int:
-        members = sum([demand.members for demand in self._demands])
-        return (self.running.clock.now_ps - self.asked_ps) * members
+        return (self.running.clock.now_ps - self.asked_ps) * self._asked.members
 
     def look_up(self) -> None:
-        self._demands = self.running.demands.of(self.instruction)
+        self._asked = self.running.asked(self.position)
 
     def begin(self) -> bool:
-        running, demands = self.running, self._demands
-        running.start(self.position, self.cause, max([demand.startup_ps for demand in demands]))
-        self._at_work = len(demands)
-        for demand in demands:
+        running, asked = self.running, self._asked
+        running.start(self.position, self.cause, asked.startup_ps)
+        self._at_work = len(asked.parts)
+        for demand in asked.parts:
             if demand.startup_ps:
                 running.clock.after(demand.startup_ps, partial(self._started, demand))
             elif demand.moves:

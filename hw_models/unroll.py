@@ -9,7 +9,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hw_models.program import CHIP, Buffer, Compute, Instruction, Payload, Program, Transfer
+from hw_models.instructions import CHIP, Buffer, Compute, Instruction, InstructionTable, Payload, Transfer
+from hw_models.program import Program
 
 Place = tuple[int, ...]
 """A member: its number at each level, outermost first; the chip itself has none."""
@@ -51,8 +52,8 @@ class _Unroller:
                     self._copies.setdefault((position, place), []).append(len(self._instructions))
                     self._instructions.append(copy)
         return Program(
-            tuple(self._instructions), tuple(self._buffers), program.extent, self._units, self._memories,
-            is_unrolled=True, groups=self._groups,
+            InstructionTable.of(self._instructions), tuple(self._buffers), program.extent, self._units,
+            self._memories, is_unrolled=True, groups=self._groups,
         )  # fmt: skip
 
     def _depth(self, level: str) -> int:

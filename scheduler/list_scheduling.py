@@ -63,33 +63,34 @@ class _Queue:
 def begin_order(steps: Sequence[Step]) -> list[int]:
     """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
     followers = _Followers(steps)
-    waiting = followers.waits
-    rest_ps = followers.rest_ps(steps)
+    waiting, of_end, of_begin = followers.waits, followers.of_end, followers.of_begin
+    whole_ps = [step.whole_ps for step in steps]
+    rest_ps = followers.rest_ps(whole_ps)
+    urgency = [step.layer if step.is_transfer else -rest_ps[position] for position, step in enumerate(steps)]
     queues = {step.unit: _Queue() for step in steps}
     units = list(queues.values())
+    queue_of = [queues[step.unit] for step in steps]
     earliest_ps = [0] * len(steps)
-    for position, step in enumerate(steps):
-        if not waiting[position]:
-            queues[step.unit].push(0, position)
+    for position, count in enumerate(waiting):
+        if not count:
+            queue_of[position].push(0, position)
     order: list[int] = []
-    while len(order) < len(steps):
+    for _ in steps:
         queue = min(units, key=_start_ps)
         start_ps = queue.start_ps
         later, ready = queue.later, queue.ready
         while later and later[0][0] <= start_ps:
             position = heapq.heappop(later)[1]
-            step = steps[position]
-            heapq.heappush(ready, (step.layer if step.is_transfer else -rest_ps[position], position))
+            heapq.heappush(ready, (urgency[position], position))
         position = heapq.heappop(ready)[1]
         order.append(position)
-        end_ps = start_ps + steps[position].whole_ps
         queue.busy_until(start_ps + steps[position].duration_ps)
-        for time_ps, those in ((end_ps, followers.of_end[position]), (start_ps, followers.of_begin[position])):
+        for time_ps, those in ((start_ps + whole_ps[position], of_end[position]), (start_ps, of_begin[position])):
             for follower in those:
                 earliest_ps[follower] = max(earliest_ps[follower], time_ps)
                 waiting[follower] -= 1
                 if not waiting[follower]:
-                    queues[steps[follower].unit].push(earliest_ps[follower], follower)
+                    queue_of[follower].push(earliest_ps[follower], follower)
     return order
 
 
@@ -104,24 +105,27 @@ class _Followers:
         self.of_begin: list[list[int]] = [[] for _ in steps]
         self.waits: list[int] = []
         """By instruction: how many it waits for."""
+        of_end, of_begin = self.of_end, self.of_begin
         last: dict[tuple[str, int], int] = {}
         for position, step in enumerate(steps):
-            for before in step.after:
-                self.of_end[before].append(position)
-            for before in step.behind:
-                self.of_begin[before].append(position)
+            after, behind = step.after, step.behind
+            for before in after:
+                of_end[before].append(position)
+            for before in behind:
+                of_begin[before].append(position)
             chain = step.unit, step.layer
             before = last.get(chain, -1)
             if before >= 0:
-                (self.of_begin if step.is_transfer else self.of_end)[before].append(position)
+                (of_begin if step.is_transfer else of_end)[before].append(position)
             last[chain] = position
-            self.waits.append(len(step.after) + len(step.behind) + (before >= 0))
+            self.waits.append(len(after) + len(behind) + (before >= 0))
 
-    def rest_ps(self, steps: Sequence[Step]) -> list[int]:
+    def rest_ps(self, whole_ps: Sequence[int]) -> list[int]:
         """Return by instruction the longest time from its begin to the end of the program."""
-        rest = [0] * len(steps)
-        for position in range(len(steps) - 1, -1, -1):
-            behind_ps = max([rest[follower] for follower in self.of_end[position]], default=0)
-            beside_ps = max([rest[follower] for follower in self.of_begin[position]], default=0)
-            rest[position] = max(steps[position].whole_ps + behind_ps, beside_ps)
+        rest = [0] * len(whole_ps)
+        of_end, of_begin = self.of_end, self.of_begin
+        for position in range(len(whole_ps) - 1, -1, -1):
+            behind_ps = max([rest[follower] for follower in of_end[position]], default=0) + whole_ps[position]
+            beside_ps = max([rest[follower] for follower in of_begin[position]], default=0)
+            rest[position] = behind_ps if behind_ps > beside_ps else beside_ps
         return rest

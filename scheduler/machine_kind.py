@@ -2,11 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fusion.plan import FusionPlan
-from hw_models import AnyHardware, EnergyModel, Machine, MachineSummary, Program
+from hw_models import AnyHardware, EnergyModel, Machine, MachineSummary, Program, SimulationResult
 from workloads.analysis import Analysis
+
+
+class MachineRun(Protocol):
+    """A program and its run."""
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def result(self) -> SimulationResult: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +41,8 @@ class MachineKind:
     """What a schedule is, also one that a policy makes."""
     lower: Callable[[Any, Any], Program]
     """From a schedule and the costs to the program."""
+    run: Callable[[Any, Any], MachineRun]
+    """From a schedule and the costs to its program and what comes of simulating it; worked out once."""
     machine: Callable[[AnyHardware], Machine]
     energy: Callable[[AnyHardware], EnergyModel]
     write: Callable[[Any], dict[str, Any]]

@@ -21,7 +21,7 @@ the edge drain the rows that they have.
 import math
 
 from hw_models.dsa.spec import MatrixUnit
-from hw_models.program import MatrixShape
+from hw_models.instructions import MatrixShape
 
 
 def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) -> float:

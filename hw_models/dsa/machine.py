@@ -4,8 +4,8 @@ from hw_models.bandwidth import whole_ps
 from hw_models.dsa.arrays import product_cycles
 from hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
 from hw_models.energy import EnergyModel
+from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError, Transfer
 from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit, ceil_ps
-from hw_models.program import CHIP, Compute, Launch, Payload, ProgramError, Transfer
 from hw_models.summary import MachineSummary, OnChipTotal
 
 CLUSTER, CORE = "cluster", "core"

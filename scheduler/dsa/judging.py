@@ -5,22 +5,30 @@ pieces, cost more than what they save. So layouts are scheduled and run, but for
 take longer than the best so far; and only so many, as simulating large programs takes long.
 
 A layout made for smaller local buffers runs on larger ones as it is. Such are considered too, at sizes that do not
-depend on the machine's own, so that more local buffer does not make a network slower.
+depend on the machine's own, so that more local buffer does not make a network slower. They are judged on the machine
+with these smaller buffers: what comes of it is kept with the network and serves every machine that differs in nothing
+else that takes time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from hw_models import Program, dsa_energy, dsa_machine, simulate
+from fusion.plan import FusionPlan
+from hw_models import Program, SimulationResult, dsa_energy, dsa_machine, simulate
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.execution import decide
 from scheduler.dsa.graphturbo.plan_cost import cost_s, least_bytes, moved_bytes
+from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.errors import ScheduleError
+from workloads.analysis import Analysis
 
 _KIB = 1024
+_MOST_LAYOUTS = 128
+"""Kept of one network: each may have hundreds of layer runs."""
 
 
 def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
@@ -41,24 +49,83 @@ def _rung_bytes(number: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Candidate:
+    """A layout to be judged, and its traffic."""
+
+    made_of: Hashable
+    """All that it depends on but the network: of one network, equal values make equal layouts."""
+    layout: Layout
+    moved_bytes: Mapping[str, int]
+    """To and from DDR and the global buffer, by memory."""
+
+    def cost_s(self, costs: DsaCosts) -> float:
+        """Return the seconds of its traffic and launches, as if nothing overlapped."""
+        return cost_s(costs, self.moved_bytes, self.layout.kernels)
+
+
+def candidate(analysis: Analysis, made_of: Hashable, make: Callable[[], Layout]) -> Candidate:
+    """Return what ``make`` lays out; for a ``made_of`` that came before, what it laid out then."""
+    return analysis.table(candidate, _MOST_LAYOUTS).get(made_of, partial(_made, made_of, make))
+
+
+def _made(made_of: Hashable, make: Callable[[], Layout]) -> Candidate:
+    layout = make()
+    return Candidate(made_of, layout, moved_bytes(layout))
+
+
+def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
+    """Return the plan's kernels layer by layer, with all tensors in DDR."""
+    made_of = "through DDR", plan.groups, costs.cores, costs.view.tuning.most_padding
+    return candidate(costs.analysis, made_of, lambda: through_ddr(plan, costs))
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What came of a candidate on a machine."""
+
+    seconds: float = 0.0
+    instructions: int = 0
+    """Of its program."""
+    refusal: str = ""
+    """Why it cannot be scheduled; empty if it can."""
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
-    """The fastest of some schedules, with its program."""
+    """A schedule with its program and its run."""
 
     schedule: Schedule
     program: Program
+    result: SimulationResult
+
+    @property
+    def seconds(self) -> float:
+        return self.result.makespan_ps / PS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Leader:
+    """The fastest so far."""
+
+    candidate: Candidate
+    at: DsaCosts
+    overlaps_layers: bool
     seconds: float
+    judged: Judged | None
+    """Its run on the machine itself, if there has been one."""
 
 
 class Judge:
     """Keeps the fastest of the schedules that it is shown."""
 
-    def __init__(self, costs: DsaCosts, policy: str) -> None:
+    def __init__(self, costs: DsaCosts, policy: str, *, paper_tiles: bool = False) -> None:
         self._costs = costs
         self._policy = policy
-        self._best: Judged | None = None
-        self._refusal: ScheduleError | None = None
+        self._paper_tiles = paper_tiles
+        self._best: _Leader | None = None
+        self._refusal = ""
         """Of the first layout that could not be scheduled."""
-        self._seen: set[tuple[object, ...]] = set()
+        self._seen: set[Hashable] = set()
         self._simulated = 0
         """Instructions of all programs so far."""
 
@@ -73,54 +140,64 @@ class Judge:
 
     def is_content(self) -> bool:
         """Return whether the best so far is hardly slower than the network's least traffic and its arithmetic."""
-        least_s = self.least_s(least_bytes(self._costs.analysis), 1)
+        least_s = self.least_s(self._costs.analysis.of(least_bytes), 1)
         return self._best is not None and self._best.seconds <= self._costs.view.tuning.near_least * least_s
 
-    def consider(
-        self, layout: Layout, at: DsaCosts, *, overlaps_layers: bool = False, paper_tiles: bool = False
-    ) -> bool:
-        """Simulate the schedule of ``layout``, made ``at`` the buffers that it is for, unless it cannot win.
+    def consider(self, shown: Candidate, at: DsaCosts, *, overlaps_layers: bool = False) -> bool:
+        """Simulate the schedule of a candidate, made ``at`` the buffers that it is for, unless it cannot win.
 
         Return whether its traffic leaves it a chance. Where overlapping layers gets far less out of it than its traffic
         promises, it is also tried without.
         """
-        groups = tuple((group.ops, group.split) for group in layout.plan.groups)
-        key = groups, tuple(each.memory for each in layout.slices), overlaps_layers
-        tuning, cost_s = at.view.tuning, layout_cost_s(layout, at)
+        tuning, promised_s = at.view.tuning, shown.cost_s(at)
         is_spent = self._simulated > tuning.judged_instructions
-        if self._best is not None and (is_spent or cost_s * tuning.hopeless >= self._best.seconds):
+        if self._best is not None and (is_spent or promised_s * tuning.hopeless >= self._best.seconds):
             return False
+        key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         if key in self._seen:
             return True
         self._seen.add(key)
-        try:
-            schedule = decide(layout, at, self._policy, overlaps_layers=overlaps_layers, paper_tiles=paper_tiles)
-        except ScheduleError as error:
-            self._refusal = self._refusal or error
+        made: list[Judged] = []
+        decided = partial(self._decide, shown, at, overlaps_layers)
+        timed = at.analysis.table(simulated).get(key, partial(simulated, decided, at, made))
+        self._simulated += timed.instructions
+        if timed.refusal:
+            self._refusal = self._refusal or timed.refusal
             return True
-        found = judged(schedule, self._costs)
-        self._simulated += len(found.program.instructions)
-        if self._best is None or found.seconds < self._best.seconds:
-            self._best = found
-        if overlaps_layers and found.seconds > tuning.promising * max(cost_s, self._costs.arithmetic_s):
-            self.consider(layout, at, paper_tiles=paper_tiles)
+        if self._best is None or timed.seconds < self._best.seconds:
+            own = made[0] if made and at is self._costs else None
+            self._best = _Leader(shown, at, overlaps_layers, timed.seconds, own)
+        if overlaps_layers and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
+            self.consider(shown, at)
         return True
 
+    def _decide(self, shown: Candidate, at: DsaCosts, overlaps_layers: bool) -> Schedule:
+        return decide(
+            shown.layout, at, self._policy, overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles
+        )
+
     def chosen(self) -> Judged:
-        """Return the fastest; raise ``ScheduleError`` if there is none."""
-        if self._best is None:
-            raise self._refusal or ScheduleError(f"{self._costs.analysis.graph.name}: no layout was considered")
-        return self._best
+        """Return the fastest, run on the machine itself; raise ``ScheduleError`` if there is none."""
+        best = self._best
+        if best is None:
+            raise ScheduleError(self._refusal or f"{self._costs.analysis.graph.name}: no layout was considered")
+        if best.judged is not None:
+            return best.judged
+        return judged(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
 
 
-def layout_cost_s(layout: Layout, costs: DsaCosts) -> float:
-    """Return the seconds of a layout's traffic and launches, as if nothing overlapped."""
-    return cost_s(costs, moved_bytes(layout), layout.kernels)
+def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judged]) -> Timed:
+    """Return what comes of the schedule ``decided``; its run, if there is one, joins those ``made``."""
+    try:
+        run = judged(decided(), costs)
+    except ScheduleError as error:
+        return Timed(refusal=str(error))
+    made.append(run)
+    return Timed(run.seconds, len(run.program.instructions))
 
 
 def judged(schedule: Schedule, costs: DsaCosts) -> Judged:
-    """Return a schedule with its program and its simulated time on the machine of ``costs``."""
+    """Return a schedule with its program and its run on the machine of ``costs``."""
     spec = costs.view.spec
     program = lower(schedule, costs.view)
-    result = simulate(program, dsa_machine(spec), dsa_energy(spec))
-    return Judged(schedule, program, result.makespan_ps / PS_PER_S)
+    return Judged(schedule, program, simulate(program, dsa_machine(spec), dsa_energy(spec)))

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 from hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.judging import Judged, judged
 from scheduler.dsa.kernel_by_kernel import kernel_by_kernel
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.schedule import Schedule
@@ -25,11 +26,15 @@ def _costs(
     return DsaCosts(DsaView(spec, clusters, tuning or DsaTuning()), analysis, dtype, known)
 
 
-def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
-    """Return the program of a schedule: the one by which the schedule was judged, if it was."""
+def _run(schedule: Schedule, costs: DsaCosts) -> Judged:
+    """Return a schedule with its program and its run: those by which it was judged, if it was."""
     for found in costs.judged.values():
         if found.schedule is schedule:
-            return cast(Program, found.program)
+            return cast(Judged, found)
+    return judged(schedule, costs)
+
+
+def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
     return lower(schedule, costs.view)
 
 
@@ -43,6 +48,7 @@ CLUSTERED_DSA = MachineKind(
     schedule=kernel_by_kernel,
     schedule_type=Schedule,
     lower=_lower,
+    run=_run,
     machine=dsa_machine,
     energy=dsa_energy,
     write=schedule_json,

@@ -1,6 +1,6 @@
 """A clustered DSA as its scheduler sees it: sizes, rates of one cluster when all run, start-up times."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,6 +18,11 @@ class DsaView:
     spec: ClusteredDsa
     clusters: int
     tuning: DsaTuning = field(default_factory=DsaTuning)
+
+    @cached_property
+    def timing(self) -> Hashable:
+        """All of it that a run's time depends on: machines with equal ones take equally long for everything."""
+        return self.spec.model_dump_json(exclude={"name", "energy", "area"}), self.clusters, self.tuning
 
     @property
     def cores_per_cluster(self) -> int:
@@ -113,3 +118,4 @@ class DsaView:
         moving_ps = int(size_bytes / bytes_per_ps)
         whole_ps = startup_ps + moving_ps
         return max(moving_ps, whole_ps // in_flight), whole_ps
+

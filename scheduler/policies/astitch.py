@@ -9,6 +9,7 @@ is one kernel; every tensor stays in the local buffers if it fits there for as l
 (the global buffer only stages). The paper says no more about the reproduction; AStitch itself targets GPUs.
 """
 
+from functools import partial
 from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
@@ -20,7 +21,7 @@ from hw_models.pause import collector_paused
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity, place_slices
-from scheduler.dsa.judging import Judge, Judged, with_smaller_buffers
+from scheduler.dsa.judging import Judge, Judged, candidate, with_smaller_buffers
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import split_into_instances
@@ -52,15 +53,20 @@ class AStitch:
 
 
 def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:
-    parts = split_into_instances(costs.analysis, plan)
-    bound = bind_instances(parts, range(len(parts.instances)), costs)
     judge = Judge(costs, policy)
     for at, uses_local in [*((at, True) for at in with_smaller_buffers(costs)), (costs, False)]:
         capacity = Capacity(
             at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False,
             most_exchanged=costs.view.tuning.most_exchanged,
         )  # fmt: skip
-        judge.consider(Layout(plan, bound.instances, place_slices(bound.runs, bound.slices, capacity)), at)
+        made_of = policy, plan.groups, capacity, costs.cores, costs.view.tuning.most_padding
+        judge.consider(candidate(costs.analysis, made_of, partial(_layout, plan, costs, capacity)), at)
         if judge.is_content():
             break
     return judge.chosen()
+
+
+def _layout(plan: FusionPlan, costs: DsaCosts, capacity: Capacity) -> Layout:
+    parts = split_into_instances(costs.analysis, plan)
+    bound = bind_instances(parts, range(len(parts.instances)), costs)
+    return Layout(plan, bound.instances, place_slices(bound.runs, bound.slices, capacity))

@@ -22,8 +22,7 @@ from scheduler.dsa.graphturbo.core_binding import unbound_dims
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity, place_slices
 from scheduler.dsa.graphturbo.plan_cost import least_bytes
-from scheduler.dsa.judging import Judge, Judged, layout_cost_s, with_smaller_buffers
-from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.dsa.judging import Candidate, Judge, Judged, candidate, through_ddr_candidate, with_smaller_buffers
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import group_subgraphs
@@ -95,7 +94,7 @@ class GraphTurbo:
         The steps that options switch off are switched off as well, and layer by layer through DDR is tried: no step is
         taken that makes the network slower.
         """
-        judge = Judge(costs, self.name)
+        judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
         for at in with_smaller_buffers(costs):
             has_chance = self._consider_plans(judge, at)
             if judge.is_content():
@@ -105,20 +104,19 @@ class GraphTurbo:
         if self.outputs == "local":
             replace(self, outputs="global")._consider_plans(judge, costs)
         if not self.unbound:  # which layers through DDR do not heed
-            self._consider(judge, through_ddr(costs.analysis.of(fixed_pattern_of), costs), costs)
+            self._consider(judge, through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs), costs)
         return judge.chosen()
 
     def _consider_plans(self, judge: Judge, at: DsaCosts) -> bool:
         """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance."""
-        layouts = sorted(self._layouts(judge, at), key=lambda layout: layout_cost_s(layout, at))
-        chances = [self._consider(judge, layout, at) for layout in layouts[: at.view.tuning.contenders]]
+        candidates = sorted(self._candidates(judge, at), key=lambda one: one.cost_s(at))
+        chances = [self._consider(judge, one, at) for one in candidates[: at.view.tuning.contenders]]
         return any(chances)
 
-    def _consider(self, judge: Judge, layout: Layout, at: DsaCosts) -> bool:
-        overlaps, paper_tiles = self.instruction_scheduling, self.tiles == "paper"
-        return judge.consider(layout, at, overlaps_layers=overlaps, paper_tiles=paper_tiles)
+    def _consider(self, judge: Judge, one: Candidate, at: DsaCosts) -> bool:
+        return judge.consider(one, at, overlaps_layers=self.instruction_scheduling)
 
-    def _layouts(self, judge: Judge, at: DsaCosts) -> Iterator[Layout]:
+    def _candidates(self, judge: Judge, at: DsaCosts) -> Iterator[Candidate]:
         """Yield the layouts of all plans that differ, but for those that cannot win."""
         seen: set[tuple[object, ...]] = set()
         for plan in self._plans(at.analysis.graph, at):
@@ -127,8 +125,18 @@ class GraphTurbo:
             if key in seen or not judge.may_win(least_bytes(at.analysis, plan, counts), sum(counts)):
                 continue
             seen.add(key)
+            yield self._candidate(plan, at)
+
+    def _candidate(self, plan: FusionPlan, at: DsaCosts, order: Sequence[int] = ()) -> Candidate:
+        """Return the layout of a plan at the buffers of ``at``, its instances in ``order`` if that is given."""
+        capacity = self._capacity(at)
+
+        def layout() -> Layout:
             parts = split_into_instances(at.analysis, plan)
-            yield self._layout(plan, parts, self._ordered(parts), at)
+            return self._layout(plan, parts, order or self._ordered(parts), at)
+
+        made_of = self, plan.groups, tuple(order), capacity, at.cores, at.view.tuning.most_padding
+        return candidate(at.analysis, made_of, layout)
 
     def _of_plan(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
         """Return the fastest schedule of one plan, in the order that the options ask for."""
@@ -136,9 +144,9 @@ class GraphTurbo:
         order = self._ordered(parts)
         if self.order == "exact":
             order = exact_order(order, parts.producers, parts.output_bytes, self.order_effort_s).order
-        judge = Judge(costs, self.name)
+        judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
         for at in with_smaller_buffers(costs):
-            self._consider(judge, self._layout(plan, parts, order, at), at)
+            self._consider(judge, self._candidate(plan, at, order), at)
         return judge.chosen().schedule
 
     def _plans(self, graph: Graph, costs: DsaCosts) -> Iterator[FusionPlan]:
@@ -148,7 +156,7 @@ class GraphTurbo:
         """
         for headroom in costs.view.tuning.grouping_headrooms:
             local_bytes = int(costs.cores * self._capacity(costs).local_bytes * (1 - headroom))
-            found = group_subgraphs(costs.analysis, local_bytes, self.most_recompute)
+            found = costs.analysis.of(group_subgraphs, local_bytes, self.most_recompute)
             for cut in (True, False) if self.instances else (False,):
                 yield plan_from_groups(graph, [grouped.group(cut=cut) for grouped in found])
 

@@ -24,8 +24,8 @@ from hw_models import (
     Unit,
     simulate,
 )
+from hw_models.instructions import CHIP, Payload
 from hw_models.machine import Serve, ceil_ps
-from hw_models.program import CHIP, Payload
 from hw_models.quantities import PS_PER_S
 
 LAUNCH_PS = 7

@@ -19,8 +19,8 @@ from hw_models import (
     Unit,
     with_values,
 )
+from hw_models.instructions import CHIP, Payload
 from hw_models.machine import Serve, ceil_ps
-from hw_models.program import CHIP, Payload
 from tests.hw_models.story import SPEC, add, broadcast, launch, load, program, run, simulated
 
 
@@ -87,10 +87,10 @@ class TestProgramsOfAnotherMachine:
         with pytest.raises(ProgramError, match=r"runs on 2 cluster x 3 core, story has 2 cluster x 2 core"):
             run(load("in", 1), clusters=2, cores=3)
         with pytest.raises(ProgramError, match=r"runs on 2 sm, story has 2 cluster x 2 core"):
-            simulated(Program((launch(),), (), {"sm": 2}, {"launch": "cluster"}))
+            simulated(Program.of((launch(),), (), {"sm": 2}, {"launch": "cluster"}))
 
     def test_a_unit_on_another_level_is_refused(self) -> None:
-        elsewhere = Program((load("in", 1),), (), {"cluster": 1, "core": 1}, {"dma_load": "core"})
+        elsewhere = Program.of((load("in", 1),), (), {"cluster": 1, "core": 1}, {"dma_load": "core"})
 
         with pytest.raises(ProgramError, match="story has dma_load once per cluster, the program per core"):
             simulated(elsewhere)

@@ -3,14 +3,14 @@
 import pytest
 
 from hw_models import Buffer, Compute, Instruction, Launch, MatrixShape, Program, ProgramError, Transfer
-from hw_models.program import Payload, base_name
+from hw_models.instructions import Payload, base_name
 from tests.hw_models.story import launch, load, products
 
 UNITS = {"launch": "cluster", "dma_load": "cluster", "path_load": "core", "matrix": "core", "host": "chip"}
 
 
 def program(*instructions: Instruction, buffers: tuple[Buffer, ...] = (), clusters: int = 1, cores: int = 1) -> Program:
-    return Program(instructions, buffers, {"cluster": clusters, "core": cores}, UNITS)
+    return Program.of(instructions, buffers, {"cluster": clusters, "core": cores}, UNITS)
 
 
 def on_matrix(payload: Payload, participants: int = 0, blocks: int = 0, blocks_per_member: int = 1) -> Instruction:
@@ -93,7 +93,7 @@ class TestChecks:
     def test_an_instruction_may_free_what_it_allocates(self) -> None:
         both = launch(allocates=(0, 1), frees=(1, 0))
 
-        assert program(both, buffers=(Buffer("ddr", 1), Buffer("ddr", 2))).instructions == (both,)
+        assert tuple(program(both, buffers=(Buffer("ddr", 1), Buffer("ddr", 2))).instructions) == (both,)
 
 
 class TestCounts:

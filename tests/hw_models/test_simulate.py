@@ -31,7 +31,7 @@ from hw_models import (
     unrolled,
     with_values,
 )
-from hw_models.program import Payload
+from hw_models.instructions import Payload
 from hw_models.quantities import PS_PER_S
 from tests.hw_models.story import SPEC, add, load, products, program, simulated, timeline
 

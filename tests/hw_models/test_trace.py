@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw_models import Instruction, SimulationResult, Trace, Transfer
+from hw_models import Instruction, InstructionTable, SimulationResult, Trace, Transfer
 from hw_models.trace import Step
 from tests.hw_models.story import fetch, launch, load
 
@@ -10,7 +10,7 @@ LAUNCH, LOAD, USE = launch("go"), load("x", 1), fetch("use", 1)
 
 # A launch, then two loads, the second of which DDR holds up, beside a short use of the first.
 STORY = Trace(
-    instructions=(LAUNCH, LOAD, LOAD, USE),
+    instructions=InstructionTable.of((LAUNCH, LOAD, LOAD, USE)),
     start_ps=(0, 10, 40, 40),
     end_ps=(10, 40, 100, 60),
     released_by=(-1, 0, 1, 1),
@@ -46,14 +46,15 @@ def test_shares_of_the_critical_path_sum_to_the_makespan() -> None:
 
 
 def test_of_two_that_end_together_the_later_in_the_program_counts() -> None:
-    tie = Trace((LOAD, USE), (0, 0), (50, 50), (-1, -1), ("dma_load", "path_load"), (0, 0), (0, 0))
+    tie = Trace(InstructionTable.of((LOAD, USE)), (0, 0), (50, 50), (-1, -1), ("dma_load", "path_load"), (0, 0), (0, 0))
 
     assert tie.critical_path() == [1]
 
 
 def test_of_a_kernel_whose_tail_runs_beside_the_next_one_the_part_before_that_counts() -> None:
-    trace = Trace((LOAD, USE), (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (10, 0), (0, 30))
-    early = Trace((LOAD, USE), (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (40, 0), (0, 30))
+    both = InstructionTable.of((LOAD, USE))
+    trace = Trace(both, (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (10, 0), (0, 30))
+    early = Trace(both, (0, 30), (50, 80), (-1, 0), ("dma_load", "path_load"), (40, 0), (0, 30))
 
     assert trace.critical_ps() == {"dma_load-startup": 10, "dma_load": 20, "path_load": 50}
     assert early.critical_ps() == {"dma_load-startup": 30, "path_load": 50}
@@ -62,13 +63,13 @@ def test_of_a_kernel_whose_tail_runs_beside_the_next_one_the_part_before_that_co
 def test_members_of_an_unrolled_program_count_as_their_kind() -> None:
     moved = Transfer(source="ddr", destination="global_buffer[1]", size_bytes=1)
     load_1 = Instruction(unit="dma_load[1]", payload=moved)
-    trace = Trace((load_1,), (0,), (50,), (-1,), ("global_buffer[1]",), (10,), (0,))
+    trace = Trace(InstructionTable.of((load_1,)), (0,), (50,), (-1,), ("global_buffer[1]",), (10,), (0,))
 
     assert trace.critical_ps() == {"dma_load-startup": 10, "global_buffer": 40}
 
 
 def test_an_empty_trace_has_no_critical_path() -> None:
-    empty = Trace((), (), (), (), (), (), ())
+    empty = Trace(InstructionTable.of(()), (), (), (), (), (), ())
 
     assert (empty.makespan_ps, empty.critical_path(), empty.critical_ps()) == (0, [], {})
 

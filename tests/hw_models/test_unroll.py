@@ -12,7 +12,7 @@ MEMORIES = {"ddr": "chip", "global_buffer": "cluster", "local_buffer": "core"}
 
 
 def program(*instructions: Instruction, buffers: tuple[Buffer, ...] = (), clusters: int = 1, cores: int = 1) -> Program:
-    return Program(instructions, buffers, {"cluster": clusters, "core": cores}, UNITS, MEMORIES)
+    return Program.of(instructions, buffers, {"cluster": clusters, "core": cores}, UNITS, MEMORIES)
 
 
 def fetch(after: tuple[int, ...] = (), frees: tuple[int, ...] = (), allocates: tuple[int, ...] = ()) -> Instruction:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
-from hw_models import Instruction, Transfer
+from hw_models import Transfer, Work
 from scheduler.dsa.schedule import Addresses, Execution, LayerRun
 from scheduler.dsa.view import DsaView
 from scheduler.program_builder import ProgramBuilder
@@ -15,11 +14,36 @@ _OF_CORES = frozenset({"path_load", "path_store"})
 """Units that move data and exist once per core."""
 
 
+class Transfers:
+    """The transfers of a program by unit, path, size, receivers and cores that take part: equal ones are one work."""
+
+    def __init__(self, builder: ProgramBuilder, view: DsaView) -> None:
+        self._builder = builder
+        self._view = view
+        self._known: dict[tuple[str, tuple[str, str], int, int, int], tuple[int, int, int]] = {}
+
+    def of(
+        self, unit: str, path: tuple[str, str], size_bytes: int, fan_out: int, participants: int
+    ) -> tuple[int, int, int]:
+        """Return the number of the work, how long it keeps ``unit``, and how long it takes from its issue to its end.
+
+        ``path``: source and destination.
+        """
+        key = unit, path, size_bytes, fan_out, participants
+        known = self._known.get(key)
+        if known is None:
+            move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out)
+            number = self._builder.work(Work(unit=unit, payload=move, participants=participants))
+            known = self._known[key] = number, *self._view.transfer_ps(unit, size_bytes)
+        return known
+
+
 @dataclass(frozen=True, slots=True)
 class Emitting:
     """What the parts of a layer run's lowering share: the program being written, the machine, what is decided."""
 
     builder: ProgramBuilder
+    transfers: Transfers
     view: DsaView
     run: LayerRun
     execution: Execution
@@ -44,12 +68,9 @@ class Emitting:
         self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
     ) -> int:
         """Add a transfer along ``path`` (source, destination); return its position."""
-        source, destination = path
-        move = Transfer(source=source, destination=destination, size_bytes=size_bytes, fan_out=fan_out)
         participants = self.active_cores if unit in _OF_CORES else 0
-        make = partial(Instruction, unit=unit, payload=move, label=f"{self.label} {what}", participants=participants)
-        busy_ps, ends_ps = self.view.transfer_ps(unit, size_bytes)
-        return self.builder.add(make, unit, after, busy_ps, is_transfer=True, ends_ps=ends_ps)
+        work, busy_ps, ends_ps = self.transfers.of(unit, path, size_bytes, fan_out, participants)
+        return self.builder.add(work, f"{self.label} {what}", after, busy_ps, is_transfer=True, ends_ps=ends_ps)
 
 
 def address(places: Addresses, version: int, offset: int = 0) -> int | None:

@@ -6,9 +6,8 @@ until the tile before the last has been stored.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from hw_models import Buffer, Compute, Instruction
+from hw_models import Buffer, Compute, Work
 from scheduler.dsa.lower.emit import Emitting, address
 from scheduler.dsa.lower.loads import OperandLoader
 from scheduler.dsa.lower.prefetch import Prefetch
@@ -17,15 +16,13 @@ from scheduler.dsa.lower.tile_waits import TileWaits
 from scheduler.dsa.unit_choice import Assignment, assign
 from scheduler.dsa.view import GLOBAL, LOCAL
 from scheduler.kernels.layer import NestWork, TileWork
-from scheduler.program_builder import Make
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A part of a tile's computation: what makes its instruction, where it runs, how long."""
+    """A part of a tile's computation: which work it is, how long it takes."""
 
-    make: Make
-    unit: str
+    work: int
     duration_ps: int
 
 
@@ -77,7 +74,7 @@ class LayerEmitter:
             inputs = self._loader.load(position, depth_step, work)
             if halo is None:  # behind the first loads, which need not wait for the layer before
                 halo = self._exchange_halos()
-            written = self._waits.of(position, extents) if depth_step == 0 else []
+            written = self._waits.next() if depth_step == 0 else []
             partial_sums = [last] if depth_step else []
             waits = [*inputs, *halo, *written, *partial_sums]
             between_bytes = work.internal_bytes if depth_step == last_depth else 0
@@ -100,8 +97,7 @@ class LayerEmitter:
                 assigned = [job for job in assigned if job.work.nest is layer.contraction]
             self._known_jobs[key] = work, [
                 Job(
-                    partial(Instruction, unit=unit, payload=payload, label=at.label, participants=at.active_cores),
-                    unit,
+                    at.builder.work(Work(unit=unit, payload=payload, participants=at.active_cores)),
                     spent_ps,
                 )
                 for unit, payload, spent_ps in merged(assigned, work, layer.graph.storage)
@@ -151,7 +147,7 @@ class LayerEmitter:
             after.append(self.done[-1])
         done = between = -1
         for number, job in enumerate(jobs):
-            done = at.builder.add(job.make, job.unit, after, job.duration_ps)
+            done = at.builder.add(job.work, at.label, after, job.duration_ps)
             after = [done]
             if self.first_compute < 0:
                 self.first_compute = done

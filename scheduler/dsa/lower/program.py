@@ -7,12 +7,11 @@ reach, though not before the kernel's launch.
 """
 
 from collections.abc import Iterable
-from functools import partial
 
-from hw_models import Buffer, Instruction, Launch, Program, dsa_machine
+from hw_models import Buffer, Launch, Program, Work, dsa_machine
 from hw_models.pause import collector_paused
 from scheduler.dsa.limits import network_bytes
-from scheduler.dsa.lower.emit import Emitting
+from scheduler.dsa.lower.emit import Emitting, Transfers
 from scheduler.dsa.lower.layer import LayerEmitter, TileJobs
 from scheduler.dsa.lower.prefetch import Prefetch, PrefetchBuffer
 from scheduler.dsa.lower.tile_waits import TileWaits, WrittenRun
@@ -37,6 +36,7 @@ class _Lowering:
         self._slices = schedule.slices
         self._view = view
         self._builder = ProgramBuilder()
+        self._transfers = Transfers(self._builder, view)
         self._prefetch = self._prefetch_buffers()
         self._buffers: dict[int, int] = {}
         """Of the slices that are stored at the moment."""
@@ -62,10 +62,8 @@ class _Lowering:
             if not instance.runs:
                 continue
             builder.begin_layer()
-            launch = builder.add(
-                partial(Instruction, unit="launch", payload=Launch(), label=instance.name), "launch",
-                _exits(self._at_work), self._view.spec.launch_ps,
-            )  # fmt: skip
+            work = builder.work(Work(unit="launch", payload=Launch()))
+            launch = builder.add(work, instance.name, _exits(self._at_work), self._view.spec.launch_ps)
             if not number:
                 size = network_bytes(self._schedule.graph, self._view)
                 builder.allocate(launch, Buffer(DDR, size, label="weights and inputs"))
@@ -86,8 +84,8 @@ class _Lowering:
         waits = TileWaits(run, execution.tiling, writers, self._slices)
         shares = output_shares(run, self._slices)
         emitting = Emitting(
-            self._builder, self._view, run, execution, shares, outermost_memory(shares), self._schedule.burst_bytes,
-            self._schedule.dtype,
+            self._builder, self._transfers, self._view, run, execution, shares, outermost_memory(shares),
+            self._schedule.burst_bytes, self._schedule.dtype,
         )  # fmt: skip
         first = len(self._builder)
         self._builder.begin_layer(number)

@@ -2,14 +2,18 @@
 
 GraphTurbo (section 4.4) lets compute units of different kinds work on different tiles, beyond the end of a layer. A
 layer that reads what lies in its own core's local buffer need not wait until all of that is written: its first tile
-waits for the tiles that hold what it reads, and the next ones likewise.
+waits for the tiles that hold what it reads, and the next ones likewise. Runs of equal layers that lie alike wait for
+the same tiles, by number.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from scheduler.dsa.binding import Binding
 from scheduler.dsa.schedule import LayerRun, TensorSlice
 from scheduler.dsa.tiling.tiling import Tiling
+from scheduler.kernels.layer import Layer
 from workloads.loopnest import Box, intersect
 from workloads.regions import placed_regions
 
@@ -29,68 +33,113 @@ class WrittenRun:
     """By tile, in the order in which they are computed: the instruction that completes it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """How a layer's output is cut: ``box`` of it among cores, each core's part into tiles."""
+
+    box: Box
+    binding: Binding
+    part: tuple[int, ...]
+    tile: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, run: LayerRun, tiling: Tiling) -> "_Tiles":
+        return cls(run.box, run.binding, tiling.part, tiling.tile, tiling.order)
+
+    def last_with(self, core: int, need: Box) -> int:
+        """Return the number of the last tile on ``core`` that writes some of ``need``."""
+        part = self.binding.part(self.box, core)
+        number = 0
+        for dim in self.order:
+            count = -(-self.part[dim] // self.tile[dim])
+            number = number * count + min((need[dim][1] - 1 - part[dim][0]) // self.tile[dim], count - 1)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A slice that a run reads while it may still be written."""
+
+    operand: int
+    """Place of its tensor among the inputs of the reading layer."""
+    slice: int
+    """Which of the slices that are read it is."""
+    box: Box
+    writer: _Tiles | None
+    """None where tiles do not follow from those of the writer: then all of these are waited for."""
+    writer_tiles: int
+
+
+_Waits = tuple[tuple[tuple[int, int], ...], ...]
+"""By tile: the slices that it waits for, each with the number of the tile of its writer."""
+
+
 class TileWaits:
-    """What each tile of one run waits for: tiles of the runs in ``writers``, by the slice that they write."""
+    """What the tiles of one run wait for, one after the other: tiles of ``writers``, by the slice that they write."""
 
     def __init__(
         self, run: LayerRun, tiling: Tiling, writers: Mapping[int, WrittenRun], slices: Sequence[TensorSlice]
     ) -> None:
-        self._run = run
-        self._tile = tiling.tile
-        self._slices = slices
-        self._writers = writers
-        self._read = [(name, p) for name, held in run.reads.items() for p in held if p in writers]
-        self._cores: Sequence[int] = range(run.binding.cores)
-        alike = run.binding.divides(run.extents) and all(slices[p].is_even for _, p in self._read)
+        layer = run.layer
+        pairs = [(name, number) for name, held in run.reads.items() for number in held if number in writers]
+        numbers = list(dict.fromkeys(number for _, number in pairs))
+        self._writers = [writers[number] for number in numbers]
+        reads = []
+        for name, number in pairs:
+            one, held = writers[number], slices[number]
+            follows = held.tensor == one.run.layer.sink.name and len(layer.outputs) == 1
+            writer = _Tiles.of(one.run, one.tiling) if follows else None
+            reads.append(_Read(layer.inputs.index(name), numbers.index(number), held.box, writer, len(one.done)))
+        cores: Sequence[int] = range(run.binding.cores)
+        alike = run.binding.divides(run.extents) and all(slices[number].is_even for number in numbers)
         if alike and all(len(held) == 1 for held in run.reads.values()):  # needs move evenly from core to core
-            self._cores = tuple(dict.fromkeys((0, run.binding.cores - 1)))
-        self._latest: dict[int, int] = {}
+            cores = tuple(dict.fromkeys((0, run.binding.cores - 1)))
+        own, wanted = _Tiles.of(run, tiling), tuple(reads)
+        self._waits: Iterator[tuple[tuple[int, int], ...]] = iter(())
+        if reads:
+            key = layer.signature, own, tuple(cores), wanted
+            work_out = partial(_waits, layer, tiling, own, cores, wanted)
+            self._waits = iter(layer.analysis.table(_waits).get(key, work_out))
 
-    def of(self, position: Sequence[int], extents: Sequence[int]) -> list[int]:
-        """Return the instructions after which all is there that the tile at ``position`` reads."""
-        if not self._read:
-            return []
-        found: dict[int, None] = {}
-        if not self._latest:  # nothing of a slice is read before it has its space
-            self._latest = {number: 0 for _, number in self._read}
-            found = {self._writers[number].done[0]: None for number in self._latest}
-        for core in self._cores:
-            needs = self._needs(core, position, extents)
-            for name, number in self._read:
-                need = intersect(needs[name], self._slices[number].box) if name in needs else None
+    def next(self) -> list[int]:
+        """Return the instructions after which all is there that the next tile reads."""
+        return list(dict.fromkeys([self._writers[number].done[tile] for number, tile in next(self._waits, ())]))
+
+
+def _waits(layer: Layer, tiling: Tiling, own: _Tiles, cores: Sequence[int], reads: Sequence[_Read]) -> _Waits:
+    """Return what the tiles of ``layer`` wait for; only what they do not know to have ended."""
+    latest = {read.slice: 0 for read in reads}
+    found: list[tuple[tuple[int, int], ...]] = []
+    for position, extents, depth_step, _ in tiling.steps():
+        if depth_step:
+            continue
+        # nothing of a slice is read before it has its space, with the first tile
+        waits: list[tuple[int, int]] = [] if found else [(number, 0) for number in latest]
+        for core in cores:
+            needs = _needs(layer, own, core, position, extents)
+            for read in reads:
+                name = layer.inputs[read.operand]
+                need = intersect(needs[name], read.box) if name in needs else None
                 if need is None:
                     continue
-                writer = self._writers[number]
-                last = _last_tile(writer, core, need) if self._follows(number) else len(writer.done) - 1
-                if last > self._latest.get(number, -1):
-                    self._latest[number] = last
-                    found[writer.done[last]] = None
-        return list(found)
-
-    def _follows(self, number: int) -> bool:
-        """Whether tiles here follow from tiles of a slice: both are those of the one output of their layers."""
-        writer = self._writers[number].run.layer
-        return self._slices[number].tensor == writer.sink.name and len(self._run.layer.outputs) == 1
-
-    def _needs(self, core: int, position: Sequence[int], extents: Sequence[int]) -> Mapping[str, Box]:
-        run = self._run
-        box = []
-        for (lo, hi), size, where, extent in zip(
-            run.binding.part(run.box, core), self._tile, position, extents, strict=True
-        ):
-            begin = min(lo + where * size, hi)
-            box.append((begin, min(begin + extent, hi)))
-        if any(lo == hi for lo, hi in box):
-            return {}
-        return placed_regions(run.layer.analysis, run.layer.ops, {run.layer.sink.name: tuple(box)}, once=True)
+                last = read.writer_tiles - 1 if read.writer is None else read.writer.last_with(core, need)
+                if last > latest[read.slice]:
+                    latest[read.slice] = last
+                    waits.append((read.slice, last))
+        found.append(tuple(waits))
+    return tuple(found)
 
 
-def _last_tile(writer: WrittenRun, core: int, need: Box) -> int:
-    """Return the number of the last tile on ``core`` that writes some of ``need``."""
-    tiling = writer.tiling
-    part = writer.run.binding.part(writer.run.box, core)
-    number = 0
-    for dim in tiling.order:
-        count = tiling.counts[dim]
-        number = number * count + min((need[dim][1] - 1 - part[dim][0]) // tiling.tile[dim], count - 1)
-    return number
+def _needs(
+    layer: Layer, own: _Tiles, core: int, position: Sequence[int], extents: Sequence[int]
+) -> Mapping[str, Box]:
+    box = []
+    for (lo, hi), size, where, extent in zip(
+        own.binding.part(own.box, core), own.tile, position, extents, strict=True
+    ):
+        begin = min(lo + where * size, hi)
+        box.append((begin, min(begin + extent, hi)))
+    if any(lo == hi for lo, hi in box):
+        return {}
+    return placed_regions(layer.analysis, layer.ops, {layer.sink.name: tuple(box)}, once=True)

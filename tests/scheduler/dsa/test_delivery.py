@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa
+from hw_models import ClusteredDsa, InstructionTable
 from scheduler import LayerRun, make_policy
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.dsa.delivery import MOST_ITERATIONS, elements_read, iterations
@@ -111,4 +111,4 @@ def test_the_check_notices_what_is_missing() -> None:
         seen |= labels
         kept.append(replace(instruction, allocates=(), frees=()) if again else replace(instruction, frees=()))
     with pytest.raises(AssertionError, match="lacks"):
-        check_delivery(replace(run, program=replace(run.program, instructions=tuple(kept))))
+        check_delivery(replace(run, program=replace(run.program, instructions=InstructionTable.of(kept))))

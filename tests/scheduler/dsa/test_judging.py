@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from hw_models import ClusteredDsa, load_hardware, with_values
 from scheduler import DsaTuning, Policy, ScheduleError, make_policy
 from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.graphturbo.plan_cost import moved_bytes
-from scheduler.dsa.judging import Judge, judged, with_smaller_buffers
-from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.dsa.judging import Judge, judged, simulated, through_ddr_candidate, with_smaller_buffers
 from scheduler.policies.astitch import AStitch
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
@@ -119,44 +117,77 @@ class TestJudge:
     def test_keeps_the_fastest_and_passes_over_what_cannot_win(self) -> None:
         costs = costs_on(machine(), residual())
         judge = Judge(costs, "test")
-        layout = through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs)
-        apart = through_ddr(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
+        layout = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
+        apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
 
         assert judge.consider(layout, costs)
-        assert judge.chosen().schedule.plan == layout.plan
+        assert judge.chosen().schedule.plan == layout.layout.plan
         assert not judge.consider(apart, costs)  # its traffic alone takes longer
-        assert moved_bytes(apart)["ddr"] > moved_bytes(layout)["ddr"]
+        assert apart.moved_bytes["ddr"] > layout.moved_bytes["ddr"]
 
     def test_passes_over_less_where_more_than_the_traffic_may_be_hidden(self) -> None:
         costs = costs_on(machine(), residual())
         patient = DsaCosts(replace(costs.view, tuning=DsaTuning(hopeless=0.01)), costs.analysis, "fp16")
         judge = Judge(patient, "test")
-        judge.consider(through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
-        apart = through_ddr(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
+        judge.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
+        apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
 
         assert judge.consider(apart, patient)
-        assert judge.chosen().schedule.plan != apart.plan
+        assert judge.chosen().schedule.plan != apart.layout.plan
 
     def test_stops_when_it_has_simulated_enough(self) -> None:
         costs = costs_on(machine(), residual())
         tuning = DsaTuning(hopeless=0.01, judged_instructions=0)
         hasty = DsaCosts(replace(costs.view, tuning=tuning), costs.analysis, "fp16")
         judge = Judge(hasty, "test")
-        apart = through_ddr(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
-        together = through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs)
+        apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
+        together = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
 
         assert judge.consider(apart, hasty)
         assert not judge.consider(together, hasty)
-        assert judge.chosen().schedule.plan == apart.plan
+        assert judge.chosen().schedule.plan == apart.layout.plan
 
     def test_without_a_layout_that_can_be_scheduled_says_why(self) -> None:
         spec = machine(local_buffer={"capacity": "16 B", "bandwidth": "128 GB/s"})
         costs = costs_on(spec, residual())
         judge = Judge(costs, "test")
-        judge.consider(through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs), costs)
+        judge.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), costs)
 
         with pytest.raises(ScheduleError, match="its smallest tile needs"):
             judge.chosen()
+
+    def test_keeps_what_came_of_smaller_buffers_for_machines_that_differ_in_nothing_else(self) -> None:
+        graph, spec = residual(), machine()
+        first = costs_on(spec, graph)
+        larger = DsaCosts(first.with_local_buffer(2 * first.view.local_buffer_bytes).view, first.analysis, "fp16")
+        slower = with_values(spec, {"ddr.bandwidth": "1 GB/s"})
+        elsewhere = DsaCosts(replace(first.view, spec=slower), first.analysis, "fp16")
+        timed = first.analysis.table(simulated)
+
+        GraphTurbo().plan(graph, first)
+        alone = len(timed)
+        GraphTurbo().plan(graph, larger)
+        with_larger = len(timed)
+        GraphTurbo().plan(graph, elsewhere)
+
+        own = sum(at.view.timing == larger.view.timing for at in with_smaller_buffers(larger))
+        assert own == 1
+        assert alone < with_larger <= 2 * alone
+        assert len(timed) > with_larger
+
+    @pytest.mark.parametrize("known_before", [False, True])
+    def test_finds_the_same_whatever_has_been_judged_before(self, known_before: bool) -> None:
+        graph, spec = residual(), machine()
+        costs = costs_on(spec, graph)
+        if known_before:
+            GraphTurbo().plan(graph, costs.with_local_buffer(2 * costs.view.local_buffer_bytes))
+            GraphTurbo(order="dfs").plan(graph, costs)
+
+        again = DsaCosts(costs.view, costs.analysis, "fp16")
+        policy = GraphTurbo()
+        found = policy.schedule(policy.plan(graph, again), again)
+
+        assert found.in_full() == run_of(policy, graph, spec).schedule.in_full()
 
     @pytest.mark.parametrize("policy", [AStitch(), GraphTurbo()])
     def test_refuses_a_dtype_that_no_unit_computes(self, policy: AStitch | GraphTurbo) -> None:

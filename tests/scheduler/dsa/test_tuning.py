@@ -39,21 +39,8 @@ def narrow() -> ClusteredDsa:
     return machine(local_buffer={"capacity": "4 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2})
 
 
-def slow_path() -> ClusteredDsa:
-    """Return a machine whose path between the buffers starts up for long."""
-    return cramped("256 KiB", on_chip_path={"bandwidth": "4 GB/s", "startup": "5 us", "broadcast": True})
-
-
 def stcp920() -> ClusteredDsa:
     return load_hardware("stcp920")
-
-
-def perceptron() -> Graph:
-    net = Net("perceptron")
-    x = net.input(64, 256)
-    for width in (1024, 256, 512):
-        x = net.unary("Tanh", net.bias(net.dense(x, width)))
-    return net.graph(x)
 
 
 def product() -> Graph:
@@ -105,7 +92,7 @@ def scheduled(graph: Graph, spec: ClusteredDsa, tuning: DsaTuning | None, policy
 CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], object]] = {
     "grouping_headrooms": ("graphturbo", stages, machine, (0.9,)),
     "contenders": ("graphturbo", residual, cramped, 1),
-    "smaller_buffers": ("astitch", perceptron, slow_path, 0),
+    "smaller_buffers": ("astitch", attention, machine, 0),
     "promising": ("graphturbo", residual, cramped, 1.0),
     "near_least": ("graphturbo", stages, narrow, 100.0),
     "most_padding": ("fixed-pattern", prime, machine, 0.0),

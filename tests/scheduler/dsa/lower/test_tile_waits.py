@@ -71,8 +71,8 @@ def test_a_tile_waits_for_every_tile_that_it_reads_on_its_core(
         execution = schedule.executions[number]
         as_a_whole = fetched_at_once(run, schedule.slices, execution.routes, execution.exchange)
         waited_for: set[int] = set()
-        for place, (position, extents, _, _) in enumerate(tiling.steps()):
-            waited_for.update(waits.of(position, extents))
+        for place in range(tiles):
+            waited_for.update(waits.next())
             for core, boxes in boxes_of[number].items():
                 if any(lo == hi for lo, hi in boxes[place]):
                     continue

@@ -1,0 +1,217 @@
+"""Instructions of programs: a unit, what is done (the payload), what is waited for, the buffers taken and given back.
+
+Work is bound, every participant does the payload once, or dispatched: ``blocks`` of it are handed to whichever member
+is free, as a GPU does with thread blocks and a thread pool with the chunks of a parallel loop. What is done on which
+unit is a `Work`; the thousands of instructions of a program share a few hundred of them, so a program keeps its
+instructions in an `InstructionTable`, by column.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+CHIP = "chip"
+"""The outermost level: of its units and memories there is one."""
+
+
+class ProgramError(ValueError):
+    """A program that no machine can run: unknown unit or memory, a dependency on a later instruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Space in a memory: ``fan_out`` copies of ``size_bytes`` for every member that allocates it."""
+
+    memory: str
+    size_bytes: int
+    fan_out: int = 1
+    label: str = ""
+    address: int | None = None
+    """Where it begins, if that is decided; members that allocate parts of one buffer state the same address."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixShape:
+    """``count`` products of (rows x depth) by (depth x columns)."""
+
+    rows: int
+    columns: int
+    depth: int
+    count: int = 1
+
+    @property
+    def macs(self) -> int:
+        return self.rows * self.columns * self.depth * self.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """Arithmetic by class of operation, and the bytes that it reads from and writes to memories."""
+
+    dtype: str
+    macs: int = 0
+    """Multiply-accumulates."""
+    simple: int = 0
+    """Additions, multiplications, comparisons, elements moved."""
+    special: int = 0
+    """Divisions, roots, exponentials and the like."""
+    shape: MatrixShape | None = None
+    """The products that ``macs`` are, for units with an array that they may not fill."""
+    traffic: tuple[tuple[str, int], ...] = ()
+    """Memories, and the bytes of each that are read and written."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it; empty if nothing is."""
+        sizes = [self.macs, self.simple, self.special, *(size for _, size in self.traffic)]
+        if self.shape is not None:
+            sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count]
+            if min(sizes) >= 0 and self.shape.macs != self.macs:
+                return f"has {self.macs} multiply-accumulates, its products {self.shape.macs}"
+        return "has a size or count below zero" if min(sizes) < 0 else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """Moves bytes from one memory to another; ``fan_out`` receivers get all of them from one read."""
+
+    source: str
+    destination: str
+    size_bytes: int
+    fan_out: int = 1
+    bursts: int = 1
+    """How many times the channel starts up for it."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it; empty if nothing is."""
+        wrong = self.size_bytes < 0 or self.fan_out < 1 or self.bursts < 0
+        return "has a size or count below zero, or no receiver" if wrong else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Starts one kernel."""
+
+    @property
+    def problem(self) -> str:
+        """Nothing can be wrong with it."""
+        return ""
+
+
+Payload = Compute | Transfer | Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What instructions do on which unit."""
+
+    unit: str
+    payload: Payload
+    participants: int = 0
+    """Bound work: how many of the unit's members under one parent take part, the first ones; 0 means all."""
+    blocks: int = 0
+    """Dispatched work: how many times the payload is done, each by whichever member is free; 0 means bound work."""
+    blocks_per_member: int = 1
+    """Dispatched work: the most blocks that one member holds at a time (its occupancy)."""
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it on any machine; empty if nothing is."""
+        if min(self.participants, self.blocks) < 0 or self.blocks_per_member < 1:
+            return "has fewer than no participants or blocks, or members that hold no block"
+        if self.blocks and self.participants:
+            return "names both participants and blocks; work is bound or dispatched"
+        return self.payload.problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One entry of a unit's queue."""
+
+    unit: str
+    payload: Payload
+    label: str = ""
+    after: tuple[int, ...] = ()
+    """Positions of instructions that have to end before this one starts."""
+    allocates: tuple[int, ...] = ()
+    """Buffers that get their space when this instruction starts."""
+    frees: tuple[int, ...] = ()
+    """Buffers that this instruction is done with; space returns when all that list the buffer have ended."""
+    participants: int = 0
+    """See `Work`, as for ``blocks`` and ``blocks_per_member``."""
+    blocks: int = 0
+    blocks_per_member: int = 1
+    layer_run: int = -1
+    """Which of the schedule's layer runs it belongs to, if any."""
+
+    @property
+    def work(self) -> Work:
+        """What is done, apart from when."""
+        return Work(
+            unit=self.unit, payload=self.payload, participants=self.participants, blocks=self.blocks,
+            blocks_per_member=self.blocks_per_member,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionTable(Sequence[Instruction]):
+    """Instructions by position, one column for each of their fields; as a sequence, `Instruction` records."""
+
+    works: tuple[Work, ...]
+    """All that differ."""
+    work_of: tuple[int, ...]
+    """By position: which of ``works`` it does."""
+    after: tuple[tuple[int, ...], ...]
+    allocates: tuple[tuple[int, ...], ...]
+    frees: tuple[tuple[int, ...], ...]
+    labels: tuple[str, ...]
+    layer_runs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, instructions: Iterable[Instruction]) -> "InstructionTable":
+        """Return the table of ``instructions``."""
+        listed = tuple(instructions)
+        numbers: dict[Work, int] = {}
+        work_of = tuple([numbers.setdefault(one.work, len(numbers)) for one in listed])
+        return cls(
+            tuple(numbers), work_of, tuple([one.after for one in listed]), tuple([one.allocates for one in listed]),
+            tuple([one.frees for one in listed]), tuple([one.label for one in listed]),
+            tuple([one.layer_run for one in listed]),
+        )  # fmt: skip
+
+    def work(self, position: int) -> Work:
+        """Return what the instruction at ``position`` does."""
+        return self.works[self.work_of[position]]
+
+    def counts(self) -> dict[int, int]:
+        """Return how many instructions do each of ``works``."""
+        found = dict.fromkeys(range(len(self.works)), 0)
+        for number in self.work_of:
+            found[number] += 1
+        return found
+
+    def __len__(self) -> int:
+        return len(self.work_of)
+
+    @overload
+    def __getitem__(self, index: int) -> Instruction: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Instruction, ...]: ...
+    def __getitem__(self, index: int | slice) -> Instruction | tuple[Instruction, ...]:
+        if isinstance(index, slice):
+            return tuple([self[position] for position in range(*index.indices(len(self)))])
+        work = self.work(index)
+        return Instruction(
+            unit=work.unit, payload=work.payload, label=self.labels[index], after=self.after[index],
+            allocates=self.allocates[index], frees=self.frees[index], participants=work.participants,
+            blocks=work.blocks, blocks_per_member=work.blocks_per_member, layer_run=self.layer_runs[index],
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return (self[position] for position in range(len(self)))
+
+
+def base_name(member: str) -> str:
+    """Return the kind behind the name of a unit or memory in an unrolled program."""
+    return member.partition("[")[0]
