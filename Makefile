@@ -19,6 +19,7 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/simulator_speed.py
+	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.planning_speed
 
 $(VENV)/bin/python:

@@ -1,21 +1,15 @@
 """How fast design points are computed: milliseconds and instructions per second, per network and policy.
 
-Run ``make bench``; ``--points N`` also times a sweep of N points of ResNet-50 over two processes. Every figure is the
-median processor time of five runs of a network that is loaded already, nothing cached between them; the sweep is
-wall time.
+Run ``make bench``. Every figure is the median processor time of five runs of a network that is loaded already, nothing
+cached between them.
 """
 
-import argparse
 import itertools
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from experiments.points import DesignPoint, Workload
-from experiments.run import run_points
-from hw_models import load_hardware, simulate, with_values
+from hw_models import load_hardware, simulate
 from scheduler import Placing, make_plan, make_policy, make_schedule
 from workloads import load_network
 from workloads.analysis import Analysis
@@ -70,30 +64,8 @@ def time_point(network: str, images: int, policy_name: str) -> Spent:
     return Spent(planning, scheduling, lowering, simulating, instructions)
 
 
-def time_sweep(points: int, workers: int) -> float:
-    """Return the seconds that ``points`` points of ResNet-50 under graphturbo take, results stored one by one."""
-    base = load_hardware("stcp920")
-    policy = make_policy("graphturbo")
-    side = max(int(points**0.5), 1)
-    tried = []
-    for number in range(points):
-        values = {
-            "local_buffer.capacity": f"{640 + 64 * (number % side)} KiB",
-            "ddr.bandwidth": f"{60 + 5 * (number // side)} GB/s",
-        }
-        tried.append(DesignPoint(Workload("resnet50", 16), with_values(base, values), policy, values))
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.perf_counter()
-        run_points(tried, Path(folder), workers)
-        return time.perf_counter() - started
-
-
 def main() -> None:
-    """Print the table, and the sweep if asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--points", type=int, default=0, metavar="N")
-    parser.add_argument("--workers", type=int, default=2, metavar="N")
-    arguments = parser.parse_args()
+    """Print the table."""
     print(
         f"{'network':14} {'images':>6} {'policy':14} {'plan':>9} {'schedule':>9} {'lower':>9} {'simulate':>9}"
         f" {'total':>9} {'instr':>7} {'instr/s':>8}"
@@ -106,13 +78,6 @@ def main() -> None:
                 f"{network:14} {images:6d} {policy:14} {' '.join(f'{each:7.1f}ms' for each in stages)}"
                 f" {spent.instructions:7d} {spent.instructions_per_s:8.0f}"
             )
-    if arguments.points:
-        seconds = time_sweep(arguments.points, arguments.workers)
-        rate = arguments.points / seconds
-        print(
-            f"sweep: {arguments.points} points of resnet50 in {seconds:.1f} s, {rate:.1f}/s,"
-            f" {arguments.workers} processes"
-        )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,114 @@
+"""What a design point of a sweep costs: processor time per point, each beside what it should be and a bare simulation.
+
+Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). Swept are four local buffers and four DDR bandwidths,
+in one process, the network loaded. The first point finds nothing that an earlier one left behind. ``simulate``: its
+program simulated again, nothing planned or lowered. The last line is wall time over two processes, everything stored.
+"""
+
+import itertools
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.evaluate import evaluate, network, own_batch
+from experiments.points import DesignPoint, Workload
+from experiments.run import computed, run_points
+from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, simulate, with_values
+from scheduler import make_policy
+
+LOCAL_BUFFERS = ("768 KiB", "1 MiB", "1.25 MiB", "2 MiB")
+DDR = ("60 GB/s", "90 GB/s", "119.4 GB/s", "160 GB/s")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network at the images that one of the four clusters takes, and the milliseconds that a point should take."""
+
+    network: str
+    images: int
+    aim_ms: float | None = None
+    first_aim_ms: float | None = None
+    policy: str = "graphturbo"
+    base: str = "stcp920"
+
+
+CASES = (
+    Case("resnet50", 4, 40, 60),
+    Case("resnet50", 16, 80, 150),
+    Case("bert-base-128", 4, 80),
+    Case("conformer", 3, 80),
+    Case("resnet50", 16, 500, base="stcp920_paper"),
+    *(Case(name, images, policy="fixed-pattern") for name, images in (("resnet50", 16), ("bert-base-128", 4))),
+)
+
+
+def points(case: Case) -> list[DesignPoint]:
+    """Return the points of a case's sweep; the paper's machine is swept over DDR alone."""
+    base, policy = load_hardware(case.base), make_policy(case.policy)
+    workload = Workload(case.network, case.images * 4)
+    local = LOCAL_BUFFERS if case.base == "stcp920" else (None,)
+    found = []
+    for size, bandwidth in itertools.product(local, DDR):
+        values = {"ddr.bandwidth": bandwidth} | ({"local_buffer.capacity": size} if size else {})
+        found.append(DesignPoint(workload, with_values(base, values), policy, values))
+    return found
+
+
+def resimulated_ms(point: DesignPoint) -> float:
+    """Return what simulating the program of a point takes alone: the least of three."""
+    program = evaluate(point).program
+    spec = point.hardware
+    assert isinstance(spec, ClusteredDsa)
+    machine, energy, taken = dsa_machine(spec), dsa_energy(spec), []
+    for _ in range(3):
+        started = time.process_time()
+        simulate(program, machine, energy)
+        taken.append(time.process_time() - started)
+    return 1e3 * min(taken)
+
+
+def shown(measured_ms: float, aim_ms: float | None) -> str:
+    """Return a time, and what it should be."""
+    return f"{measured_ms:9.0f}ms {'' if aim_ms is None else f'({aim_ms:.0f})':>7}"
+
+
+def rate(count: int) -> float:
+    """Return the points per second that two processes compute and store."""
+    tried = points(CASES[0])[:count]
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        run_points(tried, Path(folder), 2)
+        return len(tried) / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Print the table."""
+    columns = f"{'point':>11} {'aim':>7} {'first':>11} {'aim':>7} {'simulate':>9}"
+    print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")
+    for case in CASES:
+        network.cache_clear()
+        own_batch.cache_clear()
+        swept = points(case)
+        load(swept[0])
+        taken = []
+        for point in swept:
+            started = time.process_time()
+            computed(point)
+            taken.append(1e3 * (time.process_time() - started))
+        point_ms = statistics.mean(taken)
+        print(
+            f"{case.network:14} {case.images:6d} {case.policy:14} {case.base:14} {shown(point_ms, case.aim_ms)}"
+            f" {shown(taken[0], case.first_aim_ms)} {resimulated_ms(swept[-1]):7.0f}ms"
+        )
+    print(f"resnet50 at 4 images, graphturbo: {rate(16):.1f} points/s over two processes (aim 25)")
+
+
+def load(point: DesignPoint) -> None:
+    """Load the network of a point, so that this is not part of any time."""
+    network(point.workload, point.workload.batch // 4 if point.workload.batch else 1, "fp16")
+
+
+if __name__ == "__main__":
+    main()
