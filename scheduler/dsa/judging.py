@@ -32,10 +32,10 @@ _MOST_LAYOUTS = 128
 
 
 def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
-    """Yield ``costs``, then the same machine with smaller local buffers: powers of the root of two, in KiB."""
+    """Yield ``costs``, then the same machine with smaller local buffers: powers of the fourth root of two, in KiB."""
     yield costs
     own, left = costs.view.local_buffer_bytes, costs.view.tuning.smaller_buffers
-    rung = 64
+    rung = 4 * 32
     while _rung_bytes(rung) >= own:
         rung -= 1
     for number in range(rung, rung - left, -1):
@@ -45,7 +45,7 @@ def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
 
 
 def _rung_bytes(number: int) -> int:
-    return int(_KIB * 2 ** (number / 2))
+    return int(_KIB * 2 ** (number / 4))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ class DsaTuning:
     not divide evenly; it has in full what may be spilled; and it does not know what a launch costs."""
     contenders: Few = 2
     """Plans whose schedules are simulated, those first whose traffic and launches take least time."""
-    smaller_buffers: Annotated[int, Field(ge=0, le=64)] = 6
-    """Smaller local buffers for which layouts are made too, each the root of two smaller than the one before."""
+    smaller_buffers: Annotated[int, Field(ge=0, le=64)] = 8
+    """Smaller local buffers for which layouts are made too, each the fourth root of two smaller than the one before."""
     hopeless: Factor = 0.98
     """A layout is not scheduled where this share of what its traffic and launches take, as if nothing overlapped, is
     no less than the best schedule's time."""
@@ -76,6 +76,8 @@ class DsaTuning:
     # The search for tiles
     most_tiles: Few = 8
     """Per core and layer, unless the local buffer forces more: beyond it overlap gains nothing and simulation costs."""
+    most_passes: Few = 16
+    """The same, steps along the depth of a tile included: they cost no more loads."""
     most_climbs: Few = 12
     """Steps of the search once a tile fits."""
     worthwhile: Factor = 0.99

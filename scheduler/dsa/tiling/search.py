@@ -105,9 +105,11 @@ class _Search:
             best = self._tiling(current)
         tight = any(current)
         for _ in range(self._tuning.most_climbs):
-            most = max(self._tuning.most_tiles, best.passes)
-            near = (h for h in self._neighbours(current, trades=tight) if self._count(h) <= most)
-            options = [h for h in near if self._fits(self._tiling(h))]
+            most_tiles = max(self._tuning.most_tiles, best.passes // best.depth_steps)
+            most_passes = max(self._tuning.most_passes, best.passes)
+            near = self._neighbours(current, trades=tight)
+            few = (h for h in near if self._tiles(h) <= most_tiles and self._passes(h) <= most_passes)
+            options = [h for h in few if self._fits(self._tiling(h))]
             if not options:
                 break
             candidate = min(options, key=lambda h: (self._tiling(h).estimate_ps, h))
@@ -152,12 +154,16 @@ class _Search:
             yield doubled
             yield from (trade for trade in self._halved(doubled) if trade != halvings)
 
-    def _count(self, halvings: _Halvings) -> int:
-        """Return how many tiles ``halvings`` make."""
-        tiles = 1
+    def _tiles(self, halvings: _Halvings) -> int:
+        """Return how many output tiles ``halvings`` make."""
+        return self._passes((*halvings[:-1], 0))
+
+    def _passes(self, halvings: _Halvings) -> int:
+        """Return how many steps they take, those along the depth included."""
+        passes = 1
         for size, times in zip(self._extents, halvings, strict=True):
-            tiles *= -(-size // -(-size >> times))
-        return tiles
+            passes *= -(-size // -(-size >> times))
+        return passes
 
     def _tiling(self, halvings: _Halvings) -> Tiling:
         if halvings not in self._found:
