@@ -18,6 +18,7 @@ from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import Policy, ScheduleError, policy_label
 from scheduler.graphturbo.instances import operations_of, split_into_instances
 
+_WORDS = {"true": True, "false": False, "null": None}
 _MOST_LAYERS = 10
 """That a person is shown."""
 
@@ -27,7 +28,7 @@ def _policy(arguments: argparse.Namespace) -> Policy:
 
 
 def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
-    """Return ``K=V`` arguments as a mapping; whole numbers, numbers and true/false lose their quotes."""
+    """Return ``K=V`` arguments as a mapping; numbers, true, false and null are what they are in YAML."""
     values: dict[str, object] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -38,8 +39,8 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
 
 
 def _plain(text: str) -> object:
-    if text in ("true", "false"):
-        return text == "true"
+    if text in _WORDS:
+        return _WORDS[text]
     for kind in (int, float):
         try:
             return kind(text)
@@ -93,7 +94,7 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
     )
     console.print(
         f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
-        f" {record.kernels} kernels; bound by [bold]{record.bottleneck}[/bold]"
+        f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
     idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
     padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
@@ -153,8 +154,9 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     def show() -> None:
         console = Console()
         console.print(
-            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}: {len(graph.ops)}"
-            f" operators in {plan.kernels} kernels; between kernels {format_bytes(before)}"
+            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}:"
+            f" {count(len(graph.ops), 'operator')} in {count(plan.kernels, 'kernel')}; between kernels"
+            f" {format_bytes(before)}"
             f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
             f" {after.flops / 1e9:.4g} GFLOP; batch {graph.batch} of {job.batch}, {job.placing.dtype}"
         )
