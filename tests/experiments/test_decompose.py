@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import Outcome, load_network, simulate
+from dsascape import Outcome, load_network, simulate
 from scheduler import make_policy
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments import Outcome, load_hardware, simulate
+from dsascape import Outcome, load_hardware, simulate
 from experiments.cli import main
 from experiments.layers import BETWEEN_LAYERS, LayerFigures, layers_of
 from scheduler import make_policy

@@ -267,8 +267,9 @@ def test_one_and_two_workers_give_equal_figures(tmp_path: Path) -> None:
 def test_another_process_with_another_hash_seed_gives_the_same_keys_and_figures() -> None:
     program = """
 import json, sys
-from experiments import DesignPoint, Workload, load_hardware
+from experiments.points import DesignPoint, Workload
 from experiments.run import computed
+from hw_models import load_hardware
 from scheduler import make_policy
 from tests.experiments.dangers import tiny
 
