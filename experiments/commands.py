@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from experiments.answers import Answer, Console, shown_text, table
+from experiments.decompose import leaves_batches_open
 from experiments.evaluate import Outcome, evaluate, job_of
 from experiments.files import check_place, replacing
 from experiments.layers import LayerFigures, layers_of
@@ -82,10 +83,11 @@ def simulate(arguments: argparse.Namespace) -> Answer:
             write_perfetto(outcome.result, beside, spec.name)
     layers = layers_of(outcome, spec)
     data = outcome.record.as_json() | {"layers": [asdict(layer) for layer in layers]}
-    return Answer(data, lambda: _show_outcome(outcome, layers))
+    tries_fewer = arguments.schedule is None and leaves_batches_open(_policy(arguments))
+    return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))
 
 
-def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
+def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:
     record, result = outcome.record, outcome.result
     console = Console()
     console.print(
@@ -101,12 +103,16 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
     if idle or padded:
         console.print(f"  {'; '.join(filter(None, (idle, padded)))}")
     total, title = result.makespan_ps, "What the critical path waited for"
-    if outcome.iterations > 1:
+    if record.iterations > 1:
         console.print(
-            f"  in {outcome.iterations} iterations of {outcome.batch_per_cluster} a cluster,"
-            f" {format_ps(total)} each"
+            f"  in {record.iterations} iterations of {record.batch_at_once} a cluster, {format_ps(total)} each"
         )
         title += ", one iteration"
+    elif tries_fewer and record.batch_at_once > 1:
+        console.print(
+            f"  a cluster takes its {record.batch_at_once} at once;"
+            " --option batches_per_cluster=best tries fewer, in several iterations"
+        )
     paths = sorted(result.critical_ps.items(), key=lambda item: -item[1])
     table(title, ("what", "time", "share"),
            [(what, format_ps(spent), f"{spent / total:.1%}") for what, spent in paths])()  # fmt: skip
