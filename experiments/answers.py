@@ -17,7 +17,7 @@ class Console(rich.console.Console):
     """A terminal, or a pipe whose reader may go, and gets lines as long as they are."""
 
     def __init__(self, *, soft_wrap: bool = False, highlight: bool = True) -> None:
-        super().__init__(soft_wrap=soft_wrap, highlight=highlight)
+        super().__init__(soft_wrap=soft_wrap, highlight=highlight, emoji=False)
         if not self.is_terminal:
             self.width = _WIDE
 

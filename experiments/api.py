@@ -15,7 +15,7 @@ from experiments.points import DesignPoint, Workload, policy_of, split_tuning
 from experiments.results import read_results
 from experiments.run import run_points
 from hw_models import AnyHardware, load_hardware, with_values
-from scheduler import Placing, Policy, kind_of
+from scheduler import Placing, Policy, kind_of, policy_types
 from workloads import Graph, load_network
 from workloads.analysis import Analysis
 
@@ -73,6 +73,11 @@ def sweep(
         place = Path(temporary if folder is None else folder)
         run_points(points, place, workers)
         return read_results(place, (point.key for point in points)).drop(columns=["key"])
+
+
+def policy_names() -> tuple[str, ...]:
+    """Return the names of the policies that come along or are installed, sorted."""
+    return tuple(sorted(policy_types()))
 
 
 def _several(value: Any) -> list[Any]:

@@ -1,8 +1,10 @@
 """The commands that list what there is: networks, machines, policies."""
 
 import argparse
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ from experiments.answers import Answer, table
 from experiments.files import check_place, write_whole
 from experiments.points import TUNING, named_dims
 from experiments.report.kinds import kinds_picture
-from hw_models import known_paths, load_hardware, preset_names
+from experiments.report.words import count
+from hw_models import HardwareError, known_paths, load_hardware, preset_names
+from hw_models.loading import hardware_kinds
+from hw_models.machine_file import machine_file
 from hw_models.quantities import format_bytes, readable
+from hw_models.reference import markdown, sections
 from scheduler import kind_of, policy_types
+from scheduler.machine_kinds import KINDS
 from workloads import WorkloadError, load_network, zoo_names
 from workloads.summary import summarise, summarise_kinds
 from workloads.zoo import zoo_entry
@@ -50,7 +57,7 @@ def _one_model(name: str, picture: Path | None, dims: Mapping[str, int]) -> Answ
     graph = load_network(name, dims=dims)
     kinds = summarise_kinds(graph)
     total = summarise(graph)
-    title = f"{graph.name}: {total.operators} operators, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"
+    title = f"{graph.name}: {count(total.operators, 'operator')}, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"
     if picture is not None:
         write_whole(picture, kinds_picture(title, kinds))
     rows = [(k.kind, k.operators, f"{k.flops_share:.2%}", f"{k.bytes_share:.2%}") for k in kinds]
@@ -59,7 +66,15 @@ def _one_model(name: str, picture: Path | None, dims: Mapping[str, int]) -> Answ
 
 
 def hardware(arguments: argparse.Namespace) -> Answer:
-    """List the presets, or one machine's values."""
+    """List the presets, or one machine's values; or print a machine's file, or what every parameter means."""
+    if (arguments.yaml or arguments.reference) and arguments.json:
+        raise HardwareError("hardware: --yaml and --reference print text; --json goes without them")
+    if arguments.reference:
+        return Answer({}, partial(_write, parameters_page()))
+    if arguments.yaml:
+        if arguments.name is None:
+            raise HardwareError("hardware: --yaml prints one machine; name it")
+        return Answer({}, partial(_write, machine_file(arguments.name)))
     if arguments.name is not None:
         spec = load_hardware(arguments.name)
         data = spec.model_dump(by_alias=True, mode="json")
@@ -90,6 +105,25 @@ def hardware(arguments: argparse.Namespace) -> Answer:
     columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
     about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
     return Answer({"hardware": found}, table(about, columns, rows))
+
+
+def parameters_page() -> str:
+    """Return what every parameter of every kind of machine, and of its scheduler's tuning, is and means; Markdown."""
+    page = [
+        "# Parameters",
+        "",
+        "What a machine file states, and what `--set` and `sweep` change, by path. `NAME` is a compute unit's name,",
+        "chosen in the file. `dsascape hardware --reference` prints this page, made of the specs that check the files.",
+    ]
+    for kind, spec in hardware_kinds().items():
+        tables = [*sections(spec), *sections(KINDS[kind].tuning, TUNING.removesuffix("."))]
+        page += ["", f"Machines of kind `{kind}`:", "", markdown(tables).rstrip("\n")]
+    return "\n".join(page) + "\n"
+
+
+def _write(text: str) -> None:
+    """Write a text as it is; what acts on a terminal is in no file that could be read."""
+    sys.stdout.write(text)
 
 
 def _value_at(data: Any, path: str) -> Any:

@@ -89,9 +89,11 @@ def parser() -> argparse.ArgumentParser:
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
     models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
     _dim_option(models)
-    add("hardware", _command("catalogue", "hardware"), "the machines that come along").add_argument(
-        "name", nargs="?", metavar="H", help="one machine: all its values"
-    )
+    hardware = add("hardware", _command("catalogue", "hardware"), "the machines that come along")
+    hardware.add_argument("name", nargs="?", metavar="H", help="one machine, or a path to its file: all its values")
+    printed = hardware.add_mutually_exclusive_group()
+    printed.add_argument("--yaml", action="store_true", help="print its file, with comments, to edit and load again")
+    printed.add_argument("--reference", action="store_true", help="print what every parameter means, as Markdown")
     add("policies", _command("catalogue", "policies"), "the policies and their options")
 
     simulate = add("simulate", _command("commands", "simulate"), "simulate one network on one machine")
@@ -102,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
     simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write all that was decided as JSON")
     simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
-    changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME)"
+    changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
     simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 

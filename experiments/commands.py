@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from experiments.answers import Answer, Console, shown_text, table
+from experiments.decompose import leaves_batches_open
 from experiments.evaluate import Outcome, evaluate, job_of
 from experiments.files import check_place, replacing
 from experiments.layers import LayerFigures, layers_of
@@ -18,6 +19,7 @@ from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import Policy, ScheduleError, policy_label
 from scheduler.graphturbo.instances import operations_of, split_into_instances
 
+_WORDS = {"true": True, "false": False, "null": None}
 _MOST_LAYERS = 10
 """That a person is shown."""
 
@@ -27,7 +29,7 @@ def _policy(arguments: argparse.Namespace) -> Policy:
 
 
 def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
-    """Return ``K=V`` arguments as a mapping; whole numbers, numbers and true/false lose their quotes."""
+    """Return ``K=V`` arguments as a mapping; numbers, true, false and null are what they are in YAML."""
     values: dict[str, object] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -38,8 +40,8 @@ def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
 
 
 def _plain(text: str) -> object:
-    if text in ("true", "false"):
-        return text == "true"
+    if text in _WORDS:
+        return _WORDS[text]
     for kind in (int, float):
         try:
             return kind(text)
@@ -81,10 +83,11 @@ def simulate(arguments: argparse.Namespace) -> Answer:
             write_perfetto(outcome.result, beside, spec.name)
     layers = layers_of(outcome, spec)
     data = outcome.record.as_json() | {"layers": [asdict(layer) for layer in layers]}
-    return Answer(data, lambda: _show_outcome(outcome, layers))
+    tries_fewer = arguments.schedule is None and leaves_batches_open(_policy(arguments))
+    return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))
 
 
-def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
+def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:
     record, result = outcome.record, outcome.result
     console = Console()
     console.print(
@@ -93,19 +96,23 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures]) -> None:
     )
     console.print(
         f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
-        f" {record.kernels} kernels; bound by [bold]{record.bottleneck}[/bold]"
+        f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
     idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
     padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
     if idle or padded:
         console.print(f"  {'; '.join(filter(None, (idle, padded)))}")
     total, title = result.makespan_ps, "What the critical path waited for"
-    if outcome.iterations > 1:
+    if record.iterations > 1:
         console.print(
-            f"  in {outcome.iterations} iterations of {outcome.batch_per_cluster} a cluster,"
-            f" {format_ps(total)} each"
+            f"  in {record.iterations} iterations of {record.batch_at_once} a cluster, {format_ps(total)} each"
         )
         title += ", one iteration"
+    elif tries_fewer and record.batch_at_once > 1:
+        console.print(
+            f"  a cluster takes its {record.batch_at_once} at once;"
+            " --option batches_per_cluster=best tries fewer, in several iterations"
+        )
     paths = sorted(result.critical_ps.items(), key=lambda item: -item[1])
     table(title, ("what", "time", "share"),
            [(what, format_ps(spent), f"{spent / total:.1%}") for what, spent in paths])()  # fmt: skip
@@ -153,8 +160,9 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     def show() -> None:
         console = Console()
         console.print(
-            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}: {len(graph.ops)}"
-            f" operators in {plan.kernels} kernels; between kernels {format_bytes(before)}"
+            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}:"
+            f" {count(len(graph.ops), 'operator')} in {count(plan.kernels, 'kernel')}; between kernels"
+            f" {format_bytes(before)}"
             f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
             f" {after.flops / 1e9:.4g} GFLOP; batch {graph.batch} of {job.batch}, {job.placing.dtype}"
         )

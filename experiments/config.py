@@ -47,7 +47,12 @@ def _once(values: list[Any]) -> list[Any]:
     return values
 
 
+def _scalar_or_null(value: Any) -> Any:
+    return None if value is None else _scalar(value)
+
+
 Scalar = Annotated[Any, BeforeValidator(_scalar)]
+ScalarOrNull = Annotated[Any, BeforeValidator(_scalar_or_null)]
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]*$")]
 Counts = Annotated[int | list[int] | None, BeforeValidator(_counts)]
 Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
@@ -73,7 +78,7 @@ class HardwareEntry(BaseModel):
     model_config = STRICT
 
     base: Name
-    values: dict[Name, Scalar] = Field(default_factory=dict, alias="set")
+    values: dict[Name, ScalarOrNull] = Field(default_factory=dict, alias="set")
     sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(default_factory=dict)
 
     @pydantic.model_validator(mode="after")

@@ -11,6 +11,13 @@ from hw_models import SimulationError
 from scheduler import Policy, ScheduleError
 from workloads.analysis import Analysis
 
+_OPTION = "batches_per_cluster"
+
+
+def leaves_batches_open(policy: Policy) -> bool:
+    """Return whether a policy has the option and does not say how much of its share a cluster takes at once."""
+    return getattr(policy, _OPTION, _OPTION) is None
+
 
 def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
     """Return the outcome of a cluster's graph with the policy's option ``batches_per_cluster``.
@@ -18,7 +25,7 @@ def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
     A number is taken at once (at most the share); ``best`` tries the powers of two and the whole share, and takes what
     is fastest. Policies without the option, and those that leave it open, take the share at once.
     """
-    wanted = getattr(policy, "batches_per_cluster", None)
+    wanted = getattr(policy, _OPTION, None)
     share = analysis.graph.batch
     if wanted is None:
         return run_graph(analysis, policy, job)
@@ -34,12 +41,10 @@ def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
     if not tried:
         assert refusal is not None
         raise refusal
-    return min(tried, key=lambda outcome: (outcome.record.latency_s, outcome.iterations))
+    return min(tried, key=lambda outcome: (outcome.record.latency_s, outcome.record.iterations))
 
 
 def _iterated(analysis: Analysis, policy: Policy, job: Job, batch: int) -> Outcome:
     graph = analysis.graph
     at_once = analysis if batch == graph.batch else Analysis(graph.with_batch(batch))
-    iterations = -(-graph.batch // batch)
-    outcome = run_graph(at_once, policy, replace(job, iterations=iterations))
-    return replace(outcome, iterations=iterations, batch_per_cluster=batch)
+    return run_graph(at_once, policy, replace(job, iterations=-(-graph.batch // batch)))

@@ -218,7 +218,7 @@ def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry])
     for position, (base, entry) in enumerate(zip(bases, entries, strict=True)):
         label = base.name
         if entry.values and any(other.name == label and other != base for other in bases):
-            values = ", ".join(f"{path}: {value}" for path, value in entry.values.items())
+            values = ", ".join(f"{path}: {'null' if value is None else value}" for path, value in entry.values.items())
             label = re.sub(r"[^\w .,:+()/-]", "-", f"{base.name} ({values})")
         names.append(label if len(label) <= _LONGEST_MACHINE_NAME else f"{base.name[:70]} ({position + 1})")
     return tuple(

@@ -22,9 +22,6 @@ class Outcome:
     program: Program
     result: SimulationResult
     """Of one iteration."""
-    iterations: int = 1
-    batch_per_cluster: int = 0
-    """What a cluster takes at once; 0 stands for its whole share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +61,8 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
         parts=job.placing.kind.parts(job.placing.hardware),
         parts_at_work=job.placing.parts,
         padded=job.placing.parts * job.iterations * schedule.graph.batch - job.batch,
+        batch_at_once=schedule.graph.batch,
+        iterations=job.iterations,
         latency_s=latency_s,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,

@@ -57,7 +57,7 @@ def layers_of(outcome: Outcome, hardware: AnyHardware) -> list[LayerFigures]:
         sums[names[table.layer_runs[step.position]]].critical_ps[step.paced_by] += step.end_ps - step.start_ps
     demands = Demands(outcome.program, kind_of(hardware).machine(hardware))
     traffic = [_traffic(number, work, demands) for number, work in enumerate(table.works)]
-    return [_figures(name, found, traffic, outcome.iterations) for name, found in sums.items()]
+    return [_figures(name, found, traffic, outcome.record.iterations) for name, found in sums.items()]
 
 
 def _names(table: InstructionTable) -> dict[int, str]:

@@ -176,6 +176,10 @@ class RunRecord:
     parts_at_work: int
     padded: int
     """How much more of the batch is computed than was asked for, because shares are as large as each other."""
+    batch_at_once: int
+    """What a part at work takes at once of its share of the batch: the policy's option ``batches_per_cluster``."""
+    iterations: int
+    """How often it does, one after the other."""
     simulated_events: int
     wall_s: float
 

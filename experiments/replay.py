@@ -34,13 +34,11 @@ def run_schedule_file(
     share = analysis.graph.batch
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
-    iterations = -(-share // batch)
     try:
         schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))
     except ScheduleError as error:
         raise ScheduleError(f"{path}: {error}") from error
-    outcome = replay(schedule, at_once, replace(job, iterations=iterations))
-    return replace(outcome, iterations=iterations, batch_per_cluster=batch)
+    return replay(schedule, at_once, replace(job, iterations=-(-share // batch)))
 
 
 def _read(path: Path) -> object:

@@ -1,7 +1,14 @@
-"""Hardware by name: presets, the YAML files of users, and a machine with some of its values changed."""
+"""Hardware by name: presets, the YAML files of users, and a machine with some of its values changed.
+
+A file states a whole machine, or with ``base:`` what differs from another: a preset's name, or the path of a file as
+seen from its own folder. The base's mappings are merged with the file's, key by key; what is null is switched off where
+a machine can be without it (the global buffer), and left out where it is one of several (a unit, a dtype).
+"""
 
 import importlib.resources
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -10,6 +17,8 @@ import pydantic
 from hw_models.dsa.spec import ClusteredDsa
 from hw_models.machine import HardwareError
 from hw_models.messages import listed, nearest, shown, shown_key
+from hw_models.overrides import leaves, merged, put, without_removed
+from hw_models.schema import Schema
 from hw_models.yaml_file import YamlError, explain, parse_yaml, read_yaml
 
 AnyHardware: TypeAlias = ClusteredDsa
@@ -22,6 +31,13 @@ _KINDS: dict[str, type[AnyHardware]] = {
 }
 _PRESETS = importlib.resources.files("hw_models") / "presets"
 _SUFFIX = ".yaml"
+_MOST_BASES = 16
+"""Files that stand on one another."""
+
+
+def hardware_kinds() -> dict[str, type[AnyHardware]]:
+    """Return the spec of each kind of machine by its ``kind``."""
+    return dict(_KINDS)
 
 
 def preset_names() -> tuple[str, ...]:
@@ -30,45 +46,96 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
 
 
+def preset_text(name: str) -> str:
+    """Return the file of the preset ``name`` as it is, comments included."""
+    return (_PRESETS / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
+
+
 def load_hardware(name_or_path: str | Path) -> AnyHardware:
     """Return the preset of that name, or the machine in the YAML file at that path.
 
     Text is a path if it ends in .yaml or .yml or has a slash. Raises ``HardwareError``.
     """
-    names = preset_names()
-    try:
-        if name_or_path in names:
-            text = (_PRESETS / f"{name_or_path}{_SUFFIX}").read_text(encoding="utf-8")
-            return _checked(parse_yaml(text, str(name_or_path)), str(name_or_path))
-        if isinstance(name_or_path, Path) or _is_path(name_or_path):
-            path = Path(name_or_path)
-            return _checked(read_yaml(path), str(path) if str(path).isprintable() else repr(str(path)))
-    except YamlError as error:
-        raise HardwareError(str(error)) from error
-    raise HardwareError(
-        f"hardware {shown_key(name_or_path)} is unknown{nearest(name_or_path, names)}; "
-        f"known: {listed(names)}; or a path that ends in {_SUFFIX}"
+    return _loaded(name_or_path, ())
+
+
+def is_path(name_or_path: str | Path) -> bool:
+    """Return whether ``load_hardware`` takes this for the path of a file, and not for a preset's name."""
+    if isinstance(name_or_path, Path):
+        return True
+    return name_or_path not in preset_names() and (
+        name_or_path.endswith((_SUFFIX, ".yml")) or "/" in name_or_path or "\\" in name_or_path
     )
 
 
 def known_paths(spec: AnyHardware) -> tuple[str, ...]:
     """Return every path that ``with_values`` sets in ``spec``, sorted."""
-    return tuple(sorted(path for path in _leaves(_plain(spec), "") if path != "kind"))
+    return tuple(sorted(path for path in leaves(plain(spec)) if path != "kind"))
 
 
 def with_values(spec: AnyHardware, values: Mapping[str, object]) -> AnyHardware:
     """Return ``spec`` with ``values`` by path in YAML's words: ``{"local_buffer.capacity": "256 KiB"}``.
 
-    Raises ``HardwareError`` for a path that ``spec`` lacks, a whole section, or a value that does not fit.
+    None, YAML's null, switches off what a machine can be without: ``{"global_buffer": None}``. Raises ``HardwareError``
+    for a path that ``spec`` lacks, any other value for a whole section, or a value that does not fit.
     """
-    data = _plain(spec)
+    data = plain(spec)
     for path, value in values.items():
-        _set(data, path, value, spec.name)
+        put(data, path, value, spec.name)
+    if None in values.values():
+        data = without_removed(data, _schema(spec.kind), _schema(spec.kind))
     return _checked(data, spec.name)
 
 
-def _is_path(text: str) -> bool:
-    return text.endswith((_SUFFIX, ".yml")) or "/" in text or "\\" in text
+def plain(spec: AnyHardware) -> dict[str, Any]:
+    """Return ``spec`` as the mapping that its YAML file would hold."""
+    return {key: _with_lists(value) for key, value in spec.model_dump(by_alias=True).items()}
+
+
+def _loaded(name_or_path: str | Path, above: tuple[Path, ...]) -> AnyHardware:
+    """Return a machine; ``above`` are the files whose base it is, the first of them first."""
+    names = preset_names()
+    try:
+        if name_or_path in names:
+            return _checked(parse_yaml(preset_text(str(name_or_path)), str(name_or_path)), str(name_or_path))
+        if is_path(name_or_path):
+            path = Path(name_or_path)
+            return _of_file(path, read_yaml(path), above)
+    except YamlError as error:
+        raise HardwareError(str(error)) from error
+    raise HardwareError(
+        f"hardware {shown_key(name_or_path)} is unknown{nearest(str(name_or_path), names)}; "
+        f"known: {listed(names)}; or a path that ends in {_SUFFIX}"
+    )
+
+
+def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHardware:
+    where = str(path) if str(path).isprintable() else repr(str(path))
+    if "base" not in data:
+        return _checked(data, where)
+    changes = {key: value for key, value in data.items() if key != "base"}
+    base = data["base"]
+    if not isinstance(base, str):
+        raise HardwareError(f"{where}: base: has {shown(base)}; needs a machine's name, or the path of a YAML file")
+    files = (*above, path.resolve())
+    if files[-1] in above:
+        ring = " -> ".join(each.name for each in files[above.index(files[-1]) :])
+        raise HardwareError(f"{where}: base: goes in a circle: {ring}")
+    if len(files) > _MOST_BASES:
+        raise HardwareError(f"{where}: base: more than {_MOST_BASES} files stand on it")
+    try:
+        start = plain(_loaded(path.parent / base if is_path(base) else base, files))
+    except HardwareError as error:
+        raise HardwareError(f"{where}: base: {error}") from error
+    own_name = re.sub(r"[^\w .,:+()/-]", "-", path.stem).lstrip(" .,:+()/-")[:80] or start["name"]
+    whole = merged(start, {"name": own_name, **changes})
+    kind = whole["kind"]
+    return _checked(without_removed(whole, _schema(kind), _schema(kind)) if kind == start["kind"] else whole, where)
+
+
+@cache
+def _schema(kind: str) -> Schema:
+    return _KINDS[kind].model_json_schema(by_alias=True)
 
 
 def _checked(data: dict[str, Any], where: str) -> AnyHardware:
@@ -82,49 +149,7 @@ def _checked(data: dict[str, Any], where: str) -> AnyHardware:
         raise HardwareError(explain(error, where, model=_KINDS[kind])) from error
 
 
-def _plain(spec: AnyHardware) -> dict[str, Any]:
-    """Return ``spec`` as the mapping that its YAML file would hold."""
-    return {key: _with_lists(value) for key, value in spec.model_dump(by_alias=True).items()}
-
-
 def _with_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_lists(inner) for key, inner in value.items()}
     return list(value) if isinstance(value, tuple) else value
-
-
-def _leaves(data: dict[str, Any], prefix: str) -> Iterator[str]:
-    for key, value in data.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{path}.")
-            continue
-        if isinstance(value, list):
-            yield from (f"{path}.{index}" for index in range(len(value)))
-        if value is not None:
-            yield path
-
-
-def _set(data: dict[str, Any], path: str, value: object, where: str) -> None:
-    """Put ``value`` at ``path`` of ``data``; whether it is a good value is checked later."""
-    owner: Any = None
-    part, here = "", data
-    for depth, part in enumerate(path.split(".")):
-        owner, entries = here, _entries(here)
-        if part not in entries:
-            inside = ".".join(path.split(".")[:depth]) or "it"
-            has = f"{inside} has: {listed(list(entries))}" if entries else f"{inside} is {shown(here)}"
-            missing = f"there is no {shown_key(part)}{nearest(part, entries)}; {has}"
-            raise HardwareError(f"{where}: {shown_key(path)}: {missing}")
-        here = entries[part]
-    if isinstance(here, dict) or here is None or isinstance(value, Mapping):
-        inner = f", such as {path}.{next(iter(here))}" if here and isinstance(here, dict) else ""
-        raise HardwareError(f"{where}: {path}: is a whole section; needs the path of one value{inner}")
-    owner[int(part) if isinstance(owner, list) else part] = value
-
-
-def _entries(container: Any) -> dict[str, Any]:
-    """Return what can be named inside ``container``: keys of a mapping, positions in a list."""
-    if isinstance(container, list):
-        return {str(index): entry for index, entry in enumerate(container)}
-    return container if isinstance(container, dict) else {}

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from hw_models.messages import shown
+
 PS_PER_S = 1_000_000_000_000
 
 _NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
@@ -39,10 +41,10 @@ def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> fl
     """
     known = ", ".join(units)
     if isinstance(text, bool) or not isinstance(text, str):
-        raise ValueError(f"has {_shown(text)}, which has no unit; needs a number with one of: {known}")
+        raise ValueError(f"has {shown(text)}, which has no unit; needs a number with one of: {known}")
     match = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None:
-        raise ValueError(f"has {_shown(text)}; needs a number with one of: {known}")
+        raise ValueError(f"has {shown(text)}; needs a number with one of: {known}")
     number, unit = match.groups()
     if unit not in units:
         if unit.startswith("KB"):
@@ -56,11 +58,6 @@ def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> fl
         base = next(name for name, factor in units.items() if factor == 1)
         raise ValueError(f"has {text!r}; needs a number from 0 to {_LARGEST:.0e} {base}")
     return value
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
 
 
 def _reader(
@@ -96,6 +93,11 @@ PicojoulesPerByte = Annotated[float, *_quantity(PICOJOULES_PER_BYTE, "pJ/B", pos
 Nanometres = Annotated[float, *_quantity(NANOMETRES, "nm")]
 SquareMillimetres = Annotated[float, *_quantity(SQUARE_MM, "mm2", positive=False)]
 SquareMillimetresPerMib = Annotated[float, *_quantity(SQUARE_MM_PER_MIB, "mm2/MiB", positive=False)]
+
+_EVERY_UNIT: tuple[dict[str, int] | dict[str, float], ...] = (
+    BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, WATTS, PICOJOULES, PICOJOULES_PER_BYTE, NANOMETRES, SQUARE_MM,
+    SQUARE_MM_PER_MIB,
+)  # fmt: skip
 
 BY_SIZE = "by size"
 """What stands for a figure that follows from a memory's size."""
@@ -137,18 +139,31 @@ def format_ps(duration_ps: float) -> str:
     return f"{duration_ps:.4g} ps"
 
 
+def units_of(base: str) -> tuple[str, ...]:
+    """Return the units in which a quantity may be stated whose base unit is ``base``."""
+    return tuple(_units(base))
+
+
+def _units(base: str) -> dict[str, int] | dict[str, float]:
+    return next((units for units in _EVERY_UNIT if units.get(base) == 1), {})
+
+
 def readable(text: str) -> str:
-    """Return a quantity in base units ("256000000000 B/s") for people ("256 GB/s"); other text as it is."""
-    number, _, unit = text.partition(" ")
+    """Return a quantity in base units ("256000000000 B/s") in the unit that makes it shortest ("256 GB/s").
+
+    It reads back as the same number. Other text is returned as it is.
+    """
+    base = text.partition(" ")[2]
+    units = _units(base)
     try:
-        value = float(number)
+        value = parse_quantity(text, units)
     except ValueError:
         return text
-    if unit == "B":
-        return format_bytes(value)
-    if unit == "ps":
-        return format_ps(value)
-    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
-        if unit in ("B/s", "Hz") and value >= factor:
-            return f"{value / factor:.6g} {prefix}{unit}"
-    return text
+    if not value:
+        return f"0 {base}"
+    found = []
+    for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
+        written = f"{value / factor:.12f}".rstrip("0").rstrip(".")
+        if parse_quantity(f"{written} {unit}", units) == value:
+            found.append((written.startswith("0"), len(written), f"{written} {unit}"))
+    return min(found, key=lambda each: each[:2])[2] if found else text

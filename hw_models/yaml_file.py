@@ -151,7 +151,7 @@ def _key(event: yaml.NodeEvent, parent: _Open, line: int, here: str) -> str:
     if not isinstance(event, yaml.ScalarEvent):
         raise YamlError(f"{here}: a key is a list or mapping; needs text")
     key = event.value
-    if key == "<<":
+    if key == "<<" and not event.style:
         raise YamlError(f"{here}: merge key << is not supported; write the values out")
     if key in parent.lines:
         raise YamlError(f"{here}: key {shown_key(key)} again; it has a value in line {parent.lines[key]}")

@@ -60,7 +60,9 @@ class MatrixUnit(BaseModel):
     model_config = STRICT
 
     kind: Literal["matrix"]
+    """What sort of unit it is; each has parameters of its own."""
     macs_per_cycle: dict[DType, PerCycle] = Field(min_length=1)
+    """Multiply-accumulates that the whole array does per cycle, for each dtype that it computes."""
     native_tile: tuple[Extent, Extent, Extent] = Field(strict=False)
     """Rows, columns and depth of one pass of the array.
 
@@ -88,10 +90,13 @@ class VectorUnit(BaseModel):
     model_config = STRICT
 
     kind: Literal["vector", "scalar"]
+    """What sort of unit it is; vector and scalar units have the same parameters."""
     lanes: dict[DType, PerCycle] = Field(min_length=1)
+    """Operations that it does per cycle, for each dtype that it computes."""
     special_cycles: Annotated[float, Field(gt=0, le=1e6)] = 4.0
     """Cycles per lane for one division, square root, exponential or the like."""
     efficiency: Efficiency = 1.0
+    """Share of the peak that an instruction reaches which fills all lanes."""
 
 
 ComputeUnit = Annotated[MatrixUnit | VectorUnit, Field(discriminator="kind")]
@@ -103,6 +108,7 @@ class LocalBuffer(BaseModel):
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
+    """Of one core."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Of one core; reads and writes share it."""
     weight_window: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -115,6 +121,7 @@ class GlobalBuffer(BaseModel):
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
+    """Of one cluster."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Of one cluster; reads and writes share it."""
 
@@ -125,6 +132,7 @@ class Ddr(BaseModel):
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
+    """Of the whole chip."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
     """Peak of the whole chip; reads and writes share it."""
     efficiency: Efficiency = 1.0
@@ -144,6 +152,7 @@ class Channel(BaseModel):
     model_config = STRICT
 
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """While data move."""
     startup_ps: Picoseconds = Field(alias="startup")
     """Latency from the descriptor's issue to the first byte."""
     in_flight: InFlight = 4
@@ -161,8 +170,11 @@ class Dma(BaseModel):
     load: Channel
     """DDR to the global buffer (to the local buffers where there is no global one)."""
     store: Channel
+    """The global buffer to DDR (the local buffers where there is no global one)."""
     load_channels: Count = 1
+    """Of one cluster; each has the bandwidth stated under `load`."""
     store_channels: Count = 1
+    """Of one cluster; each has the bandwidth stated under `store`."""
 
 
 class OnChipPath(BaseModel):
@@ -171,7 +183,9 @@ class OnChipPath(BaseModel):
     model_config = STRICT
 
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """Of one core in each direction, while data move."""
     startup_ps: Picoseconds = Field(alias="startup")
+    """Latency from the command's issue to the first byte."""
     in_flight: InFlight = 1
     """As for DMA; the default, one copy command at a time, is assumed."""
     broadcast: bool
@@ -188,7 +202,9 @@ class Energy(BaseModel):
     mac: dict[DType, Picojoules] = Field(min_length=1)
     """Of one multiply-accumulate."""
     vector_op: Picojoules
+    """Of one operation of a lane of a vector or scalar unit, special functions aside."""
     special_op: Picojoules
+    """Of one division, square root, exponential or the like."""
     local_buffer: PicojoulesPerByteOrBySize = None
     """By default that of an SRAM of its size (`hw_models.technology`)."""
     global_buffer: PicojoulesPerByteOrBySize = None
@@ -196,6 +212,7 @@ class Energy(BaseModel):
     on_chip_path: PicojoulesPerByte = 0.0
     """Of a byte on its way between buffers, once per receiver; none where the buffers' figures include the wires."""
     ddr: PicojoulesPerByte
+    """Of a byte read or written."""
     static_power_w: Watts = Field(alias="static_power")
     """Drawn for as long as the machine runs."""
 
@@ -208,21 +225,30 @@ class Area(BaseModel):
     mac: SquareMillimetres
     """Of one multiply-accumulate of a matrix unit, at the dtype of which it does most per cycle, placed."""
     sram: SquareMillimetresPerMib
+    """Of the local and the global buffers."""
     other: SquareMillimetres
     """Everything else: links, control, pads. Where a die's area is published it is what is left of that, so that the
     total of the unmodified machine is the published one whatever the other figures are."""
 
 
 class ClusteredDsa(BaseModel):
-    """A whole accelerator. Raises ``ValueError`` (pydantic) for a description that makes no sense."""
+    """A whole accelerator: clusters of cores, each with compute units and a local buffer.
+
+    What makes no sense is refused with a ``ValueError`` (pydantic).
+    """
 
     model_config = STRICT
 
     kind: Literal["clustered_dsa"]
+    """Which kind of machine the file describes."""
     name: str = Field(max_length=80, pattern=r"^\w[\w .,:+()/-]*$")
+    """What tables and reports call it; a file with a base that states none is called after the file."""
     clock_hz: Hertz = Field(alias="clock")
+    """Of the compute units."""
     clusters: Count
+    """That share DDR and work on parts of the batch."""
     cores_per_cluster: Count
+    """That share a global buffer and work on parts of a layer; they are identical."""
     units: dict[UnitName, ComputeUnit] = Field(min_length=1, max_length=16)
     """The compute units of one core, by name."""
     local_buffer: LocalBuffer

@@ -1,12 +1,19 @@
-"""Limits that a schedule is held against before it is lowered: the room in DDR, and the number of instructions."""
+"""Limits that a schedule is held against before it is lowered: the room in DDR, and the number of instructions.
+
+What no schedule of a network could keep is found before one is looked for, as looking takes long for large tensors.
+"""
 
 import math
 from collections.abc import Sequence
 
+from fusion.plan import FusionPlan
 from hw_models.quantities import format_bytes
+from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.schedule import Execution, LayerRun, Layout
 from scheduler.dsa.view import DDR, DsaView
 from scheduler.errors import ScheduleError
+from scheduler.kernels.cut import layer_of, layers_by_pattern
+from scheduler.kernels.layer import Layer
 from workloads.graph import Graph
 
 _PER_PASS = 4
@@ -44,7 +51,7 @@ def check_ddr(layout: Layout, view: DsaView) -> None:
             beside = f", the largest of {format_bytes(largest.size_bytes)} on each cluster ({largest.tensor!r})"
         raise ScheduleError(
             f"{layout.graph.name}: weights, inputs and tensors{beside} need {format_bytes(needed)} of DDR at once;"
-            f" ddr.capacity is {format_bytes(capacity)}: lower the batch or raise it"
+            f" ddr.capacity is {format_bytes(capacity)}: lower batch or sequence, or raise it"
         )
 
 
@@ -66,3 +73,51 @@ def check_instructions(
         f" {run.layer.sink.name!r} alone is cut into {tiling.passes:,} tiles to fit local_buffer.capacity, which is"
         f" {format_bytes(view.local_buffer_bytes)}; a core's whole part of it would fit {format_bytes(enough)}"
     )
+
+
+def check_can_be_scheduled(costs: DsaCosts) -> None:
+    """Raise ``ScheduleError`` for a network of which every schedule would break a limit, whatever its plan.
+
+    A tile of single elements has to fit the local buffer, for each layer as ``fixed-pattern`` has it or for its
+    operators one by one; and a layer has at least as many tiles as results that fill the local buffers of all cores.
+    """
+    analysis, view = costs.analysis, costs.view
+    graph, local_bytes = analysis.graph, view.local_buffer_bytes
+    layers = layers_by_pattern(analysis, tuple(range(len(graph.ops))))
+    least = []
+    for layer in layers:
+        needed = _smallest_bytes(layer)
+        if needed > local_bytes:
+            alone = (layer_of(analysis, (position,)) for position in layer.ops)
+            if max(_smallest_bytes(each) for each in alone if each is not None) > local_bytes:
+                raise ScheduleError(
+                    f"{graph.name}: layer {layer.sink.name!r}: its smallest tile needs at least {needed:,} bytes"
+                    f" of local buffer; local_buffer.capacity is {local_bytes:,}: raise it"
+                )
+        least.append(_PER_PASS * math.ceil(_result_bytes(layer) / (costs.cores * local_bytes)))
+    total, most = sum(least), view.tuning.most_instructions
+    if total > most:
+        worst = layers[max(range(len(least)), key=least.__getitem__)]
+        raise ScheduleError(
+            f"{graph.name}: at least {total:,} instructions are needed, {most:,} are allowed"
+            f" (tuning.most_instructions): the result of layer {worst.sink.name!r} alone has"
+            f" {format_bytes(_result_bytes(worst))} on each cluster, and local_buffer.capacity is"
+            f" {format_bytes(local_bytes)} on each of {costs.cores} cores"
+        )
+
+
+def has_too_many_instances(plan: FusionPlan, costs: DsaCosts) -> bool:
+    """Return whether one tile of every layer of every instance would already be more instructions than are allowed."""
+    layers = (group.instances * len(layers_by_pattern(costs.analysis, group.ops)) for group in plan.groups)
+    return _PER_PASS * sum(layers) > costs.view.tuning.most_instructions
+
+
+def _smallest_bytes(layer: Layer) -> int:
+    """Return what a tile of single elements needs of a local buffer."""
+    work = layer.tile_work((1,) * len(layer.sink.shape), None if layer.depth_loop is None else 1)
+    return sum(work.operand_bytes.values()) + work.internal_bytes + work.output_bytes
+
+
+def _result_bytes(layer: Layer) -> int:
+    tensors = layer.graph.tensors
+    return sum(tensors[name].size_bytes for name in layer.outputs)

@@ -22,6 +22,7 @@ from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity, place_slices
 from scheduler.dsa.judging import Judge, Judged, candidate, with_smaller_buffers
+from scheduler.dsa.limits import check_can_be_scheduled
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import split_into_instances
@@ -53,6 +54,7 @@ class AStitch:
 
 
 def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:
+    check_can_be_scheduled(costs)
     judge = Judge(costs, policy)
     for at, uses_local in [*((at, True) for at in with_smaller_buffers(costs)), (costs, False)]:
         capacity = Capacity(

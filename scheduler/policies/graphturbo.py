@@ -23,6 +23,7 @@ from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity, place_slices
 from scheduler.dsa.graphturbo.plan_cost import least_bytes
 from scheduler.dsa.judging import Candidate, Judge, Judged, candidate, through_ddr_candidate, with_smaller_buffers
+from scheduler.dsa.limits import check_can_be_scheduled, has_too_many_instances
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import group_subgraphs
@@ -94,6 +95,7 @@ class GraphTurbo:
         The steps that options switch off are switched off as well, and layer by layer through DDR is tried: no step is
         taken that makes the network slower.
         """
+        check_can_be_scheduled(costs)
         judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
         for at in with_smaller_buffers(costs):
             has_chance = self._consider_plans(judge, at)
@@ -122,7 +124,9 @@ class GraphTurbo:
         for plan in self._plans(at.analysis.graph, at):
             counts = [group.instances for group in plan.groups]
             key = tuple((group.ops, group.split) for group in plan.groups)
-            if key in seen or not judge.may_win(least_bytes(at.analysis, plan, counts), sum(counts)):
+            if key in seen or has_too_many_instances(plan, at):
+                continue
+            if not judge.may_win(least_bytes(at.analysis, plan, counts), sum(counts)):
                 continue
             seen.add(key)
             yield self._candidate(plan, at)

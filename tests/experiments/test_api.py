@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments import load_hardware, load_network, simulate, sweep, with_values
+from dsascape import load_hardware, load_network, simulate, sweep, with_values
 from experiments.cli import main
 from hw_models import HardwareError
 from scheduler import ScheduleError, make_policy

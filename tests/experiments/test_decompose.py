@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import Outcome, load_network, simulate
+from dsascape import Outcome, load_network, simulate
 from scheduler import make_policy
 
 
@@ -14,7 +14,7 @@ def outcome(batches: int | str | None, batch: int = 16) -> Outcome:
 def test_two_iterations_take_twice_the_time_traffic_and_energy_of_one() -> None:
     once, twice = outcome(2, batch=8), outcome(2, batch=16)
 
-    assert (once.iterations, twice.iterations) == (1, 2)
+    assert (once.record.iterations, twice.record.iterations) == (1, 2)
     assert twice.record.latency_s == pytest.approx(2 * once.record.latency_s)
     assert twice.record.traffic_bytes["ddr"] == 2 * once.record.traffic_bytes["ddr"]
     assert twice.record.energy_j == pytest.approx(2 * once.record.energy_j)
@@ -24,7 +24,7 @@ def test_two_iterations_take_twice_the_time_traffic_and_energy_of_one() -> None:
 def test_best_is_no_slower_than_any_number_at_once() -> None:
     best = outcome("best")
 
-    assert best.batch_per_cluster in (1, 2, 4)
+    assert best.record.batch_at_once in (1, 2, 4)
     for number in (1, 2, 4, None):
         assert best.record.latency_s <= outcome(number).record.latency_s
 

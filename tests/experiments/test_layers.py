@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments import Outcome, load_hardware, simulate
+from dsascape import Outcome, load_hardware, simulate
 from experiments.cli import main
 from experiments.layers import BETWEEN_LAYERS, LayerFigures, layers_of
 from scheduler import make_policy
@@ -35,7 +35,7 @@ def test_layers_add_up_to_the_run(policy: str, options: dict[str, object]) -> No
     assert sum(layer.critical_s for layer in layers) == pytest.approx(record.latency_s)
     for memory, size in record.traffic_bytes.items():
         moved = sum(layer.traffic_bytes.get(memory, 0) for layer in layers)
-        assert moved == pytest.approx(size, abs=len(layers) * outcome.iterations)
+        assert moved == pytest.approx(size, abs=len(layers) * outcome.record.iterations)
     names = [layer.layer for layer in layers]
     assert len(names) == len(set(names))
 
@@ -51,7 +51,7 @@ def test_without_fusion_every_layer_writes_a_tensor_and_runs_once() -> None:
 def test_iterations_are_runs() -> None:
     outcome, layers = run("graphturbo", {"batches_per_cluster": 1})
 
-    assert outcome.iterations == 4
+    assert (outcome.record.iterations, outcome.record.batch_at_once) == (4, 1)
     assert {layer.runs % 4 for layer in layers} == {0}
 
 
@@ -150,3 +150,29 @@ class TestEveryOutput:
 
         with closing(sqlite3.connect(tmp_path / "results.sqlite")) as connection:
             assert connection.execute("SELECT COUNT(*) FROM layers").fetchone() == (before,)
+
+
+class TestBatchesPerCluster:
+    ARGV = "simulate", "bert-tiny", "--hardware", "stcp920", "--batch", "16", "--policy"
+    HINT = "a cluster takes its 4 at once; --option batches_per_cluster=best tries fewer, in several iterations"
+
+    def test_how_to_try_fewer_is_said_where_a_policy_leaves_it_open(self, terminal: Terminal) -> None:
+        assert f"\n  {self.HINT}\n" in terminal.out(*self.ARGV, "graphturbo")
+
+    @pytest.mark.parametrize(
+        "argv",
+        [
+            ("graphturbo", "--batch", "4"),  # one each: there is nothing to try
+            ("graphturbo", "--option", "batches_per_cluster=4"),
+            ("graphturbo", "--option", "batches_per_cluster=best"),
+            ("unfused",),  # which has no such option
+        ],
+    )
+    def test_it_is_not_said_where_there_is_nothing_to_try(self, terminal: Terminal, argv: tuple[str, ...]) -> None:
+        assert "batches_per_cluster=best tries" not in terminal.out(*self.ARGV, *argv)
+
+    def test_what_was_taken_is_in_the_record(self) -> None:
+        best = run("graphturbo", {"batches_per_cluster": "best"}, 16)[0].record
+
+        assert best.batch_at_once * best.iterations >= 4
+        assert (best.padded, best.parts_at_work) == (best.batch_at_once * best.iterations * 4 - 16, 4)

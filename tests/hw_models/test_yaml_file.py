@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hw_models.messages import one_line, shown, shown_key
@@ -57,6 +57,10 @@ def test_plain_values_follow_yaml_1_2(text: str, value: object) -> None:
 
 def test_not_a_number_comes_through_for_the_types_to_refuse() -> None:
     assert math.isnan(parse_yaml("key: .nan", "my.yaml")["key"])
+
+
+def test_a_quoted_merge_key_is_text() -> None:
+    assert parse_yaml('"<<": {a: 1}', "my.yaml") == {"<<": {"a": 1}}
 
 
 def test_keys_are_text_whatever_they_look_like() -> None:
@@ -186,7 +190,9 @@ plain_values = st.recursive(
 )
 
 
-@given(st.dictionaries(texts.filter(lambda key: key != "<<"), plain_values, max_size=4))
+@given(st.dictionaries(texts, plain_values, max_size=4))
+@example({"<<": 1})
+@example({"a": [{"<<": None}]})
 def test_what_pyyaml_writes_is_read_back(data: dict[str, Any]) -> None:
     class NoAliases(yaml.SafeDumper):
         def ignore_aliases(self, data: object) -> bool:

@@ -22,7 +22,8 @@ def cost_s(costs: DsaCosts, moved_bytes: Mapping[str, int], launches: int) -> fl
 def moved_bytes(layout: Layout) -> dict[str, int]:
     """Return the bytes of outputs, inputs and weights that one cluster moves to and from DDR and the global buffer.
 
-    Every run is taken to read once what it needs. What only passes through the global buffer is not counted there.
+    Every run is taken to read once what it needs, as a box: with what strides jump over, which small tiles do not bring
+    (1 x 1 convolutions of stride 2: half of the rows). What only passes through the global buffer is not counted there.
     """
     tensors, slices = layout.graph.tensors, layout.slices
     total = {DDR: 0, GLOBAL: 0, LOCAL: 0}

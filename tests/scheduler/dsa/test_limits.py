@@ -2,9 +2,11 @@
 
 import pytest
 
+from fusion.plan import Group, Split, plan_from_groups
 from hw_models import load_hardware, with_values
 from scheduler import ScheduleError, make_policy
 from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.limits import has_too_many_instances
 from scheduler.dsa.tuning import DsaTuning
 from scheduler.dsa.view import DsaView
 from tests.graphs import Net, machine
@@ -37,6 +39,40 @@ def test_a_sequence_of_65536_is_refused_before_anything_is_lowered() -> None:
 
     with pytest.raises(ScheduleError, match=r"of DDR at once; ddr\.capacity is 16 GiB"):
         schedule_of(make_policy("unfused"), graph, load_hardware("stcp920"))
+
+
+@pytest.mark.parametrize("policy", ["graphturbo", "astitch"])
+class TestBeforeAPlanIsLookedFor:
+    def test_a_row_that_fits_no_local_buffer_is_refused(self, policy: str) -> None:
+        graph = load_network("bert-tiny", sequence=2**20).with_dtype("fp16")
+
+        with pytest.raises(ScheduleError, match=r"layer 'softmax': its smallest tile needs at least 4,194,310 bytes"):
+            schedule_of(make_policy(policy), graph, load_hardware("stcp920"))
+
+    def test_results_that_take_too_many_tiles_are_refused(self, policy: str) -> None:
+        """The chain is one layer with a result of 2 KiB, four cores hold 1 KiB: two tiles of four instructions."""
+        short = machine(local_buffer={"capacity": "256 B", "bandwidth": "64 GB/s"})
+        view = DsaView(short, 1, DsaTuning(most_instructions=7))
+
+        with pytest.raises(ScheduleError, match=r"at least 8 instructions are needed, 7 are .* alone has 2 KiB"):
+            schedule_with(make_policy(policy), DsaCosts(view, Analysis(chain(1024)), "fp16"))
+
+    def test_a_network_that_the_buffers_hold_is_planned(self, policy: str) -> None:
+        graph = load_network("bert-tiny", sequence=8192).with_dtype("fp16")
+
+        assert schedule_of(make_policy(policy), graph, load_hardware("stcp920")).kernels
+
+
+def test_instances_that_would_take_too_many_instructions_are_not_laid_out() -> None:
+    """Three instances of one layer are at least three tiles of four instructions."""
+    graph = chain(1024)
+    plan = plan_from_groups(graph, [Group((0, 1, 2), split=Split(dim=1, factor=3))])
+
+    def is_refused(most: int) -> bool:
+        view = DsaView(machine(), 1, DsaTuning(most_instructions=most))
+        return has_too_many_instances(plan, DsaCosts(view, Analysis(graph), "fp16"))
+
+    assert (is_refused(11), is_refused(12)) == (True, False)
 
 
 def test_more_instructions_than_are_allowed_are_refused_with_the_layer_and_the_buffer_that_would_do() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments import simulate
+from dsascape import simulate
 from hw_models import ClusteredDsa, HardwareError, dsa_machine, load_hardware, with_values
 from scheduler import ScheduleError
 

@@ -1,0 +1,62 @@
+"""The reference of parameters is made of the specs, and is in step with them."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.catalogue import parameters_page
+from hw_models import known_paths, load_hardware, preset_names
+from hw_models.loading import hardware_kinds
+from hw_models.reference import Parameter, sections
+from scheduler.machine_kinds import KINDS
+from tests.experiments.terminal import Terminal
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "parameters.md"
+
+
+def parameters() -> list[Parameter]:
+    found = [*sections(hardware_kinds()["clustered_dsa"]), *sections(KINDS["clustered_dsa"].tuning, "tuning")]
+    return [parameter for section in found for parameter in section.parameters]
+
+
+def by_path() -> dict[str, Parameter]:
+    return {parameter.path: parameter for parameter in parameters()}
+
+
+def test_the_page_in_docs_is_what_the_command_prints(terminal: Terminal) -> None:
+    assert PAGE.read_text(encoding="utf-8") == parameters_page(), "dsascape hardware --reference > docs/parameters.md"
+    assert terminal.out("hardware", "--reference") == parameters_page()
+
+
+@pytest.mark.parametrize("path", [parameter.path for parameter in parameters()])
+def test_every_parameter_says_what_it_means(path: str) -> None:
+    assert len(by_path()[path].meaning) > 10
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_value_of_a_machine_is_explained(name: str) -> None:
+    spec = load_hardware(name)
+    explained = by_path()
+
+    for path in known_paths(spec):
+        place = path.split(".")
+        if place[-1].isdigit():  # an entry of a list
+            place.pop()
+        if place[0] == "units":
+            place[1] = "NAME"
+        if place[-2:-1] in (["macs_per_cycle"], ["lanes"], ["mac"]):
+            place[-1] = "DTYPE"
+        assert ".".join(place) in explained
+
+
+def test_a_row_has_form_default_and_meaning() -> None:
+    found = by_path()
+
+    assert found["dma.load.in_flight"].form == "a whole number, from 1 to 256"
+    assert found["dma.load.in_flight"].default == "4"
+    assert found["ddr.sharing"].form == "`shared` or `private`"
+    assert found["energy.local_buffer"].form == "a number with its unit: pJ/B, pJ/bit, nJ/B, or `by size`"
+    assert found["energy.node"].form == "a number with its unit: nm, from 3 to 90"
+    assert found["local_buffer.weight_window"].form == "a number, more than 0, less than 1"
+    assert found["units.NAME.macs_per_cycle.DTYPE"].default == ""
+    assert found["tuning.most_tiles"].default == "8"

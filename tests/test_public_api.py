@@ -1,0 +1,132 @@
+"""``import dsascape`` is the Python side: documented, typed, quick to import, and not to be confused with others."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dsascape
+
+ROOT = Path(__file__).resolve().parents[1]
+PUBLIC = ROOT / "experiments" / "public"
+FINDER = f"""
+import sys, importlib.util
+sys.path += {[path for path in sys.path if path.endswith("-packages")]}
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        place = {{"dsascape": {str(PUBLIC)!r}}}.get(name, {str(ROOT)!r}) + "/" + name + "/__init__.py"
+        if path is None and name in ("dsascape", "experiments", "fusion", "hw_models", "scheduler", "workloads"):
+            return importlib.util.spec_from_file_location(name, place)
+
+sys.meta_path.append(Finder())
+"""
+"""What setuptools does where a package is installed from its source tree."""
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def python(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script that lies in ``folder``, where an editable install finds what no other folder has."""
+    script = folder / "script.py"
+    script.write_text(f"{FINDER}\n{program}\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-S", str(script)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", dsascape.__all__)
+def test_everything_that_is_offered_is_there_and_documented(name: str) -> None:
+    found = getattr(dsascape, name)
+
+    assert name in dir(dsascape)
+    assert isinstance(found, str) or found.__doc__
+
+
+def test_what_is_not_offered_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'dsascape' has no attribute 'simulat'"):
+        _ = dsascape.simulat  # type: ignore[attr-defined]
+
+
+def test_names_of_networks_machines_and_policies_are_listed() -> None:
+    assert "resnet50" in dsascape.network_names()
+    assert "stcp920" in dsascape.hardware_names()
+    assert dsascape.policy_names() == ("astitch", "fixed-pattern", "graphturbo", "unfused")
+
+
+def test_every_mistake_of_the_caller_is_a_value_error() -> None:
+    errors = [getattr(dsascape, name) for name in dsascape.__all__ if name.endswith("Error")]
+
+    assert len(errors) == 5
+    assert all(issubclass(each, ValueError) for each in errors)
+
+
+def test_importing_it_imports_nothing_heavy(tmp_path: Path) -> None:
+    ran = python("import dsascape, sys; print(*sys.modules)", tmp_path)
+
+    assert ran.returncode == 0, ran.stderr
+    assert not {"numpy", "pandas", "onnx", "pydantic", "simpy", "experiments", "workloads"} & set(ran.stdout.split())
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+
+    exec(compile(example, "README.md", "exec"), {})
+
+    first, _, table = capsys.readouterr().out.partition("\n")
+    assert 0 < float(first.split()[0]) < 1
+    assert table.count("graphturbo") == 2
+
+
+def test_the_example_of_the_module_runs() -> None:
+    assert dsascape.__doc__ is not None
+    example = "\n".join(line[4:] for line in dsascape.__doc__.splitlines() if line.startswith("    "))
+
+    exec(compile(example, "dsascape", "exec"), {})
+
+
+class TestFoldersOfTheUsersOwn:
+    LOADS = "import dsascape; print(dsascape.load_hardware('stcp920').name, dsascape.load_network('bert-tiny').name)"
+
+    def test_folders_of_data_with_the_names_of_packages_are_harmless(self, tmp_path: Path) -> None:
+        for name in ("experiments", "workloads", "scheduler"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "study.yaml").touch()
+
+        ran = python(self.LOADS, tmp_path)
+        assert (ran.stdout, ran.stderr) == ("stcp920 bert-tiny\n", "")
+
+    @pytest.mark.parametrize("name", ["experiments", "workloads"])
+    def test_a_package_that_hides_one_that_is_needed_is_named(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+
+        ran = python(self.LOADS, tmp_path)
+        assert ran.stderr.splitlines()[-1] == (
+            f"ImportError: dsascape needs its own package {name!r}, but {tmp_path / name} is imported instead:"
+            " rename that folder, or run Python from another"
+        )
+
+
+class TestTypes:
+    def test_every_package_says_that_it_is_typed_and_installs_what_says_so(self) -> None:
+        layers = PROJECT["tool"]["importlinter"]["root_packages"]
+
+        assert all((ROOT / package / "py.typed").is_file() for package in layers)
+        assert (PUBLIC / "dsascape" / "py.typed").is_file()
+        assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["*"]
+
+    def test_what_is_offered_is_what_type_checkers_see(self) -> None:
+        text = (PUBLIC / "dsascape" / "__init__.py").read_text(encoding="utf-8")
+        block = text.partition("if TYPE_CHECKING:\n")[2].partition("\n\n")[0]
+        imported = {
+            name.split(" as ")[-1].strip()
+            for line in block.splitlines()
+            for name in line.partition(" import ")[2].split(",")
+        }
+
+        assert imported == set(dsascape.__all__)
