@@ -64,7 +64,9 @@ def speedup_bars(
         margins,
         [patch_entry(looks[policy], policy) for policy in policies],
     )
-    _grouped_bars(axes, networks, policies, heights, looks, width - margins.left - margins.right)
+    _grouped_bars(
+        axes, (networks, policies), heights, looks, width - margins.left - margins.right, logarithmic=_is_wide(heights)
+    )
     axes.axhline(1, color=INK, linewidth=1.2)
     axes.set_ylabel(f"speed-up over {clipped(baseline, 30)}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}{TIMES}")
@@ -92,12 +94,15 @@ def traffic_bars(
         margins,
         [patch_entry(looks[policy], policy) for policy in policies],
     )
+    every = {memory: _heights(traffic, (memory, memory, memory)) for memory in memories}
+    logarithmic = any(map(_is_wide, every.values()))
     for axes, memory in zip(all_axes, memories, strict=True):
         divisor, unit = scale_of(traffic[memory], "B")
         heights = _heights(traffic.assign(**{memory: traffic[memory] / divisor}), (memory, memory, memory))
         axes.set_title(clipped(memory, 40))
         axes.set_ylabel(f"traffic [{unit}]")
-        _grouped_bars(axes, networks, policies, heights, looks, width - margins.left - margins.right)
+        room = width - margins.left - margins.right
+        _grouped_bars(axes, (networks, policies), heights, looks, room, logarithmic=logarithmic)
     return to_svg(figure, figure_id, "Bytes moved at each memory, by network and policy")
 
 
@@ -157,15 +162,28 @@ def _heights(frame: pd.DataFrame, columns: tuple[str, str, str]) -> Heights:
     return {key: (height, low, high) for key, (height, low, high) in zip(keys, ends, strict=True) if isfinite(height)}
 
 
+def _is_wide(heights: Heights) -> bool:
+    """Whether bars differ so much that only a logarithmic axis shows the small ones."""
+    shown = [end for _, *ends in heights.values() for end in ends if end > 0]
+    return bool(shown) and max(shown) / min(shown) > _LOG_FROM_RATIO
+
+
 def _grouped_bars(
-    axes: Axes, networks: Sequence[str], policies: Sequence[str], heights: Heights, looks: Looks, width: float
+    axes: Axes,
+    groups: tuple[Sequence[str], Sequence[str]],
+    heights: Heights,
+    looks: Looks,
+    width: float,
+    *,
+    logarithmic: bool,
 ) -> None:
-    """Draw bars side by side in each group, whiskers where they have a length, values where they fit."""
+    """Draw bars of policies side by side for each network, whiskers where they have a length, values where they fit."""
+    networks, policies = groups
     thick = 0.82 / len(policies)
     thick = min(thick, 70 * len(networks) / width)
     tops = [high for _, _, high in heights.values()]
     shown = [end for _, *ends in heights.values() for end in ends if end > 0]
-    logarithmic = bool(shown) and max(shown) / min(shown) > _LOG_FROM_RATIO
+    logarithmic = logarithmic and bool(shown)
     floor = 10 ** _floor_exponent(min(shown)) if logarithmic else 0.0
     for place, policy in enumerate(policies):
         look = looks[policy]

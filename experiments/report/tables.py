@@ -86,8 +86,9 @@ def count_formats(names: Iterable[str]) -> dict[str, tuple[str, Format]]:
 
 
 def share_heat(frame: pd.DataFrame, labels: Sequence[str]) -> Table:
-    """Write label columns first, then each other column, a share of one, as a tinted percentage."""
+    """Write label columns first, then each other column, a share of one, as a tinted percentage; the largest first."""
     shares = [str(name) for name in frame if name not in labels]
+    shares.sort(key=lambda name: -sum(share for share in numbers(frame, name) if isfinite(share)))
     columns = [[Cell(text) for text in texts(frame, name)] for name in labels] + [
         [Cell(percent(share), _tint(share), numeric=True) for share in numbers(frame, name)]
         for name in shares
