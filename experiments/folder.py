@@ -24,7 +24,7 @@ class Note(BaseModel):
 
     experiment: Experiment
     hardware: list[tuple[str, str]]
-    """Dotted path and value of the first machine."""
+    """Dotted path and value of the first machine that sweeps start from."""
     planned: Annotated[int, Field(ge=0)]
     """How many points the run computes, or computed."""
     keys: list[str] | None

@@ -46,7 +46,10 @@ def type_of(column: str, declared_type: str = "TEXT") -> str:
 
 
 def in_order(columns: Iterable[str]) -> list[str]:
-    """Return columns in an order that does not depend on which point came first: scalars, what was swept, figures, origin."""
+    """Return columns in an order that does not depend on which point came first.
+
+    Scalars, what was swept, figures, and last how the point came about.
+    """
     beginnings = list(_OF_FIGURES)
 
     def place(column: str) -> tuple[int, str]:

@@ -63,13 +63,15 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path) -> None:
     chosen = experiment.search.method != "nsga2"
     keys = [point.key for point in grid.chosen(experiment.search)] if chosen else None
     planned = grid.size if experiment.search.budget is None else min(experiment.search.budget, grid.size)
-    rows = _hardware_rows(grid.point(0).hardware, experiment)
+    rows = _hardware_rows(grid.machines[0].base)
     forget_timelines(folder)
     write_note(Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False), folder)
 
 
-def end_study(experiment: Experiment, points: Sequence[DesignPoint], folder: Path, engine: Engine) -> None:
-    """Note in ``folder`` that all ``points`` are there, and the timelines of the most telling one."""
+def end_study(
+    experiment: Experiment, grid: Grid, points: Sequence[DesignPoint], folder: Path, engine: Engine
+) -> None:
+    """Note in ``folder`` that all ``points`` of the grid's are there, and the timelines of the most telling one."""
     frame = read_results(folder, (point.key for point in points))
     telling = _telling_points(frame, points)
     found = {point.key: traced for point, traced in engine.results(traced_at, telling)}
@@ -80,7 +82,7 @@ def end_study(experiment: Experiment, points: Sequence[DesignPoint], folder: Pat
             timelines.append(replace(traced.timeline, trace=name))
     write_timelines(timelines, folder)
     keys = [point.key for point in points]
-    rows = _hardware_rows(points[0].hardware, experiment)
+    rows = _hardware_rows(grid.machines[0].base)
     write_note(Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True), folder)
 
 
@@ -175,11 +177,10 @@ def provenance() -> dict[str, str]:
     }
 
 
-def _hardware_rows(machine: AnyHardware, experiment: Experiment) -> list[tuple[str, str]]:
-    """Return the machine's values by dotted path; swept ones are in the report's own table."""
+def _hardware_rows(machine: AnyHardware) -> list[tuple[str, str]]:
+    """Return the machine's values by dotted path."""
     data = machine.model_dump(by_alias=True)
-    swept = {path for entry in experiment.hardware for path in entry.sweep}
-    return [(path, "swept" if path in swept else readable(str(_at(data, path)))) for path in known_paths(machine)]
+    return [(path, readable(str(_at(data, path)))) for path in known_paths(machine)]
 
 
 def _at(data: Any, path: str) -> Any:

@@ -58,8 +58,9 @@ def critical_bars(
             )
             start += length
         axes.annotate(
-            quantity(latency_s, "s"), (latency_s / divisor, row), (6, 0), textcoords="offset points", va="center_baseline"
-        )
+            quantity(latency_s, "s"), (latency_s / divisor, row), (6, 0),
+            textcoords="offset points", va="center_baseline",
+        )  # fmt: skip
         spots.append(Spot(axes, 0.0, row, int(number), latency_s / divisor))
     axes.set_yticks(range(len(drawn)), drawn)
     axes.tick_params(axis="y", labelcolor=INK)

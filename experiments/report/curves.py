@@ -170,4 +170,4 @@ def value_scale(axes: Axes, direction: str, values: pd.Series, *, logarithmic: b
 
 
 def _positive(values: pd.Series) -> pd.Series:
-    return values[np.isfinite(values) & (values > 0)]
+    return values.loc[(values > 0) & (values < np.inf)]

@@ -13,7 +13,7 @@ from experiments.report.gantt import Drawn
 from experiments.report.layout import Evaluation
 from experiments.report.looks import kind_looks
 from experiments.report.roofline import rooflines
-from experiments.report.words import meaning, scale_of
+from experiments.report.words import TIMES, meaning, scale_of
 
 _DIGITS = 5
 _FIGURES = ("latency_s", "throughput_per_s", "energy_j", "area_mm2")
@@ -74,7 +74,7 @@ def _columns(evaluation: Evaluation, points: pd.DataFrame) -> list[Column]:
     measured = [_number(*meaning(name), points[name]) for name in known if points[name].notna().any()]
     ratio = evaluation.against_base.reindex(points.index)
     if ratio.notna().any():
-        measured.insert(1, _number("speed-up over base", "×", ratio))
+        measured.insert(1, _number("speed-up over base", TIMES, ratio))
     roofs = rooflines(points)
     if len(roofs):
         measured.append(_number("of roofline", "%", 100 * roofs["share"].reindex(points.index)))
@@ -93,7 +93,7 @@ def _names(values: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _number(label: str, unit: str, values: pd.Series) -> Column:
-    divisor, prefixed = scale_of(values, unit) if unit not in ("%", "×") else (1.0, unit)
+    divisor, prefixed = scale_of(values, unit) if unit not in ("%", TIMES) else (1.0, unit)
     return {"label": label, "unit": prefixed, "values": _figures(values / divisor)}
 
 

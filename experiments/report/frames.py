@@ -141,7 +141,8 @@ def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:
     distinct, which = np.unique(costs[complete], axis=0, return_inverse=True)
     front: list[npt.NDArray[np.float64]] = []
     kept = np.zeros(len(distinct), dtype=bool)
-    for place, cost in enumerate(distinct):  # in order of the first objective, then of the next: none beats one before it
+    # In order of the first objective, then of the next: none beats one before it.
+    for place, cost in enumerate(distinct):
         if not front or not bool((np.array(front) <= cost).all(axis=1).any()):
             front.append(cost)
             kept[place] = True

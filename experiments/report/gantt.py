@@ -77,7 +77,10 @@ def drawn(timeline: Timeline) -> Drawn:
     detailed, detail_until_ps = _detailed(lanes, makespan_ps)
     merged = _merged(lanes, makespan_ps / WIDTH) if _span_count(lanes) > RECTANGLES else lanes
     if _span_count(merged) <= RECTANGLES and _busy_ps(merged) <= (1 + _MOST_IDLE_HIDDEN) * _busy_ps(lanes):
-        return Drawn(timeline, merged, makespan_ps, detailed, merged != lanes, zoomed=False, detail_until_ps=detail_until_ps)
+        return Drawn(
+            timeline, merged, makespan_ps, detailed,
+            merged=merged != lanes, zoomed=False, detail_until_ps=detail_until_ps,
+        )  # fmt: skip
     end_ps = max(1, _start_of_span(lanes, READABLE))
     return Drawn(
         timeline, _before(end_ps, lanes), end_ps, detailed, merged=False, zoomed=True, detail_until_ps=detail_until_ps

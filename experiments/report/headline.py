@@ -12,11 +12,23 @@ from dataclasses import dataclass
 import pandas as pd
 
 from experiments.report.frames import Axes, names_in, numbers, pareto_front, usable
-from experiments.report.words import NOTEWORTHY, count, enumeration, meaning, quantity, scale_of, setting, significant
+from experiments.report.words import (
+    NOTEWORTHY,
+    count,
+    enumeration,
+    meaning,
+    percent,
+    quantity,
+    scale_of,
+    setting,
+    significant,
+)
 from hw_models.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, parse_quantity
 
 _POLAR = re.compile(r"^\W*(does|do|did|is|are|was|were|can|could|will|would|should|has|have)\b")
-_FASTER = re.compile(r"\b(pays?|paid|paying|help(s|ed)?|faster|gains?|beats?|worth|wins?|benefits?|outperforms?|better)\b")
+_FASTER = re.compile(
+    r"\b(pays?|paid|paying|help(s|ed)?|faster|gains?|beats?|worth|wins?|benefits?|outperforms?|better)\b"
+)
 _UNDECIDED = re.compile(
     r"\b(not|\w+n't|no|never|nothing|hardly|stops?|ceases?|without|less|worse|slower|longer|most|best|only|always|enough"
     r"|how|which|what|why|energy|power|area|traffic|memory|cost|costs|accuracy|throughput)\b"
@@ -31,7 +43,10 @@ _FUSION = re.compile(r"\bfus(e|es|ed|ing|ion)\b")
 _UNFUSED = "unfused"
 _OFF_CHIP = ("ddr", "dram")
 _MOSTLY = 0.5
+_SAME_UNIT = 1000
+"""Figures further apart than this each have a unit of their own."""
 _MOST_NAMED = 3
+_MOST_FRONTS = 2
 _UNITS: dict[str, float] = {**BYTES, **BYTES_PER_S, **HERTZ, **PICOSECONDS}
 
 
@@ -71,16 +86,17 @@ def front_found(points: pd.DataFrame, objectives: Sequence[str], axes: Axes) -> 
     if ran.empty or not known:
         return ""
     networks = names_in(ran, "network")
-    told = [_front_of(ran.loc[ran["network"] == name], name, known, axes) for name in networks[:_MOST_NAMED]]
-    more = f"; {count(len(networks) - _MOST_NAMED, 'more network')} below" if len(networks) > _MOST_NAMED else ""
+    told = [_front_of(ran.loc[ran["network"] == name], name, known, axes) for name in networks[:_MOST_FRONTS]]
+    rest = len(networks) - _MOST_FRONTS
+    more = f"; and those of {count(rest, 'further network')}" if rest > 0 else ""
     found = "The best found" if len(known) == 1 else "The front found"
     return f"{found}, by {enumeration([meaning(name)[0] for name in known])}: {'; '.join(told)}{more}."
 
 
 def _front_of(own: pd.DataFrame, network: str, objectives: Sequence[str], axes: Axes) -> str:
-    front = own.loc[pareto_front(own, objectives)].drop_duplicates(list(objectives))
+    front = own.loc[pareto_front(own, objectives)]
     size = f"{len(front):,} of {count(len(own), 'point')}"
-    if len(front) == 1:
+    if len(front.drop_duplicates(list(objectives))) == 1:
         only = front.iloc[0]
         where = setting(only, axes)
         figures = [quantity(float(only[name]), meaning(name)[1]) for name in objectives]
@@ -91,6 +107,8 @@ def _front_of(own: pd.DataFrame, network: str, objectives: Sequence[str], axes: 
 def _range(values: pd.Series, name: str) -> str:
     low, high = float(values.min()), float(values.max())
     divisor, unit = scale_of([low, high], meaning(name)[1])
+    if significant(low / divisor) != significant(high / divisor) and high / divisor > _SAME_UNIT * low / divisor:
+        return f"{quantity(low, meaning(name)[1])} to {quantity(high, meaning(name)[1])}"
     if significant(low / divisor) == significant(high / divisor):
         return f"{significant(low / divisor)} {unit}"
     return f"{significant(low / divisor)} to {significant(high / divisor)} {unit}"
@@ -111,6 +129,7 @@ def _policies(asked: str, subject: str, points: pd.DataFrame, axes: Axes) -> _Si
     """Return the policies that the question is about against those that it leaves or names to compare with."""
     policies = names_in(points, "policy")
     first, rest = _named(subject, policies), _named(asked, policies)
+    evidence = ""
     if first:
         start = min(first.values())
         chosen = [name for name in first if first[name] == start]
@@ -119,6 +138,7 @@ def _policies(asked: str, subject: str, points: pd.DataFrame, axes: Axes) -> _Si
         kept = _kept_on_chip(points)
         chosen = [name for name in policies if kept.get(name, 0.0) > _MOSTLY]
         rivals = []
+        evidence = f", which keeps {percent(kept[chosen[0]])} of the outputs on chip," if len(chosen) == 1 else ""
     elif _FUSION.search(subject) and _UNFUSED in policies:
         chosen, rivals = [name for name in policies if name != _UNFUSED], [_UNFUSED]
     else:
@@ -135,7 +155,7 @@ def _policies(asked: str, subject: str, points: pd.DataFrame, axes: Axes) -> _Si
     paired = pd.DataFrame(fastest).dropna()
     cases = len(points.loc[(points[case] != "").all(axis="columns")].drop_duplicates(case))
     ratios = paired.assign(ratio=paired["against"] / paired["asked"]).reset_index()
-    return _Sides(_listed(chosen), f"as fast as {_listed(rivals)}", ratios, cases)
+    return _Sides(f"{_listed(chosen)}{evidence}", f"as fast as {_listed(rivals)}", ratios, cases)
 
 
 def _named(text: str, policies: Sequence[str]) -> dict[str, int]:
@@ -157,7 +177,8 @@ def _kept_on_chip(points: pd.DataFrame) -> Mapping[str, float]:
     if not inside or len(inside) == len(columns):
         return {}
     sums = usable(points).groupby("policy")[columns].sum()
-    return (sums[inside].sum(axis="columns") / sums.sum(axis="columns")).to_dict()
+    shares = sums[inside].sum(axis="columns") / sums.sum(axis="columns")
+    return {str(name): float(share) for name, share in shares.items()}
 
 
 def _more_or_less(subject: str, points: pd.DataFrame, axes: Axes) -> _Sides | None:

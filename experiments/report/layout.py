@@ -46,6 +46,8 @@ class Figure:
     """Files beside the report, each with what it is."""
     timeline: int | None = None
     """Which timeline the page's script draws in place of the drawing."""
+    still: str = ""
+    """What is to be said of the drawing only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,13 @@ _POLICIES = {
     "dnnfusion": Look(4, 4), "searched": Look(5, 5), "unfused": Look(7, 6),
 }  # fmt: skip
 """Those that have a look of their own; all others get one by their name."""
-STARTUP, OTHERS = "start-up of transfers", "other"
+BUFFERS, STARTUP, OTHERS = "on-chip buffers", "start-up of transfers", "other"
 _KINDS = {
-    "ddr": Look(0, 0), "vector": Look(1, 1), "matrix": Look(2, 2), "launch": Look(3, 3), "local_buffer": Look(4, 6),
-    "global_buffer": Look(5, 0), STARTUP: Look(6, 3), OTHERS: Look(7, 5), "store": Look(4, 4), "load": Look(5, 5),
+    "ddr": Look(0, 0), "vector": Look(1, 1), "matrix": Look(2, 2), "launch": Look(3, 3), "store": Look(4, 4),
+    BUFFERS: Look(4, 6), "local_buffer": Look(4, 6), "global_buffer": Look(4, 3), "broadcast": Look(5, 0),
+    "load": Look(5, 5), STARTUP: Look(6, 3), OTHERS: Look(7, 5),
 }  # fmt: skip
+_GROUPS = {"local_buffer": BUFFERS, "global_buffer": BUFFERS, "vector_core": "vector"}
 """Of what sets the pace, and of what units do; whatever is not here looks like the others."""
 
 
@@ -50,7 +52,7 @@ def kind_of_pace(resource: str) -> str:
     """Return what charts show in place of a resource that set the pace: itself, or the kind that it belongs to."""
     if resource.endswith("-startup"):
         return STARTUP
-    return resource if resource in _KINDS else OTHERS
+    return _GROUPS.get(resource, resource if resource in _KINDS else OTHERS)
 
 
 def _number_of(text: str) -> int:

@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
-
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
@@ -96,9 +95,10 @@ def _template() -> Template:
     return environment.get_template("report.html.j2")
 
 
-def _breakable(text: str) -> Markup:
-    """Return text that may be broken behind each dot and underscore."""
-    return Markup(re.sub(r"([._])(?=\w)", r"\1<wbr>", str(escape(text))))
+def _breakable(text: str, longest: int = 22) -> Markup:
+    """Return text that may be broken behind the dots and underscores of words beyond a length."""
+    parts = [re.split(r"(?<=[._])(?=\w)", word) if len(word) > longest else [word] for word in re.split(r"(\s)", text)]
+    return Markup("").join(Markup("<wbr>").join(map(escape, word)) for word in parts)
 
 
 def _facts(points: pd.DataFrame, axes: Axes, planned: int) -> list[str]:

@@ -11,6 +11,7 @@ from experiments.report.canvas import (
     GRID,
     HATCH,
     INK,
+    PAPER,
     WIDTH,
     Looks,
     Margins,
@@ -206,11 +207,13 @@ def _grouped_bars(
                 axes.errorbar(
                     x, height, [[height - low], [high - height]], color=INK, capsize=3, linewidth=1.1
                 )
-            _value_label(axes, x, high, significant(height), thick / len(networks) * width)
+            beside = high > low and thick / len(networks) * width >= 1.5 * _LEVEL_LABEL_PX
+            top = height if beside else high
+            _value_label(axes, x, top, significant(height), thick / len(networks) * width, beside=beside)
     if logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.set_ylim(floor, max(tops) * 3)
+        axes.set_ylim(floor, floor * (max(tops) / floor) ** 1.35)
     else:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         upright = _UPRIGHT_LABEL_PX <= thick / len(networks) * width < _LEVEL_LABEL_PX
@@ -220,17 +223,20 @@ def _grouped_bars(
     axes.grid(visible=True, axis="y", color=GRID)
 
 
-def _value_label(axes: Axes, x: float, top: float, text: str, room: float) -> None:
+def _value_label(axes: Axes, x: float, top: float, text: str, room: float, *, beside: bool) -> None:
+    """Write a bar's value above it, or beside its whisker, on paper where a line passes."""
     if room >= _UPRIGHT_LABEL_PX:
         axes.annotate(
             text,
             (x, top),
-            (0, 4),
+            (5 if beside else 0, 4),
             textcoords="offset points",
-            ha="center",
+            ha="left" if beside else "center",
             va="bottom",
             fontsize=11,
             rotation=0 if room >= _LEVEL_LABEL_PX else 90,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.5},
+            zorder=3,
         )
 
 

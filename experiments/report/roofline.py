@@ -27,7 +27,8 @@ from experiments.report.words import scale_of
 OPERATIONS_PER_MAC = 2
 _OFF_CHIP = ("traffic_bytes.ddr", "traffic_bytes.dram")
 _COLUMNS = 3
-_MOST_ROOFS = 6
+MOST_ROOFS = 6
+"""That are drawn for one network."""
 
 
 def rooflines(points: pd.DataFrame) -> pd.DataFrame:
@@ -72,9 +73,10 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
     spots = []
     for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
         own = points.loc[points["network"] == network]
-        for peak, bandwidth in _roofs(own):
+        for peak, bandwidth in roofs_of(own):
             intensity = np.array([x_ends[0], peak / bandwidth, x_ends[1]])
-            axes.plot(intensity, np.minimum(intensity * bandwidth, peak) / divisor, color=MUTED, linewidth=1.2, zorder=1)
+            bound = np.minimum(intensity * bandwidth, peak) / divisor
+            axes.plot(intensity, bound, color=MUTED, linewidth=1.2, zorder=1)
         for policy in policies:
             chosen = own.loc[own["policy"] == policy]
             axes.plot(
@@ -95,8 +97,9 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
     return to_svg(figure, figure_id, "Operations per second over operations per byte, for each network", spots)
 
 
-def _roofs(points: pd.DataFrame) -> Sequence[tuple[float, float]]:
-    """Return the pairs of peak and bandwidth among the points; of many only those that no other one lies above or below."""
-    roofs = points[["peak_per_s", "off_chip_bytes_per_s"]].drop_duplicates().sort_values(["peak_per_s", "off_chip_bytes_per_s"])
-    found = [(float(peak), float(bandwidth)) for peak, bandwidth in roofs.itertuples(index=False, name=None)]
-    return found if len(found) <= _MOST_ROOFS else [found[0], found[-1]]
+def roofs_of(points: pd.DataFrame) -> Sequence[tuple[float, float]]:
+    """Return the pairs of peak and bandwidth that machines have; of many the least and the greatest."""
+    roofs = ["peak_per_s", "off_chip_bytes_per_s"]
+    pairs = points[roofs].drop_duplicates().sort_values(roofs).itertuples(index=False, name=None)
+    found = [(float(peak), float(bandwidth)) for peak, bandwidth in pairs]
+    return found if len(found) <= MOST_ROOFS else [found[0], found[-1]]

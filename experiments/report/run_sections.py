@@ -1,6 +1,7 @@
 """The sections of a report that say what the machine did: where time and bytes went, and what was in the way."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -10,7 +11,7 @@ from experiments.report.gantt import Drawn, busy_shares, categories_in, drawn, g
 from experiments.report.layout import Evaluation, Figure
 from experiments.report.looks import kind_looks
 from experiments.report.plots import bound_bars, traffic_bars
-from experiments.report.roofline import roofline_chart, rooflines
+from experiments.report.roofline import MOST_ROOFS, roofline_chart, rooflines
 from experiments.report.study import Timeline
 from experiments.report.tables import (
     Format,
@@ -20,7 +21,7 @@ from experiments.report.tables import (
     share_heat,
     table_of,
 )
-from experiments.report.words import count, enumeration, percent, significant
+from experiments.report.words import enumeration, percent, significant
 
 _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
 _PERFETTO = "The whole run, to open in the Perfetto UI (ui.perfetto.dev)"
@@ -41,12 +42,10 @@ def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
     for number, network in enumerate(networks):
         own = ran.loc[ran["network"] == network]
         chosen = telling(own, max(_FEWEST_BARS, _MOST_BARS // len(networks)))
-        labels = {
-            int(place): ", ".join([str(row["policy"]), *(str(row[axis]) for axis in evaluation.axes)])
-            for place, row in chosen.iterrows()
-        }
-        kinds = [str(kind) for kind in shares if (shares.loc[chosen.index, kind] > 0).any()]
-        own_looks = {kind: look for kind, look in looks.items() if kind in kinds}
+        told = chosen[["policy", *evaluation.axes]].itertuples(index=False, name=None)
+        labels = {int(number): ", ".join(values) for number, values in zip(chosen.index, told, strict=True)}
+        seen = (shares.loc[chosen.index] > 0).any()
+        own_looks = {kind: look for kind, look in looks.items() if seen[kind]}
         where = f" Behind the policy: {enumeration(list(evaluation.axes))}." if evaluation.axes else ""
         some = f" {len(chosen)} of {len(own)}, from the fastest to the slowest." if len(chosen) < len(own) else ""
         table = chosen[["policy", *evaluation.axes, "latency_s"]].join(shares[list(own_looks)]).sort_values("latency_s")
@@ -67,14 +66,16 @@ def roofline_section(evaluation: Evaluation) -> Iterator[Figure]:
         return
     best = points.sort_values("latency_s", kind="stable").drop_duplicates(["network", "policy"]).sort_index()
     ends = points.groupby(["network", "policy"], sort=False)["share"].agg(["min", "max"]).reset_index()
-    table = best[["network", "policy", *evaluation.axes, "intensity", "operations_per_s", "bound_per_s", "limit", "share"]]
-    table = table.merge(ends, on=["network", "policy"])
+    measured = ["intensity", "operations_per_s", "bound_per_s", "limit", "share"]
+    table = best[["network", "policy", *evaluation.axes, *measured]].merge(ends, on=["network", "policy"])
     formats = {
         **quantity_formats(table, ["intensity"], ""), "intensity": ("operations per byte", significant),
         **_renamed(quantity_formats(table, ["operations_per_s", "bound_per_s"], "op/s"), _ROOF_WORDS),
         "share": ("share of the bound", percent), "min": ("least share", percent), "max": ("greatest share", percent),
     }  # fmt: skip
-    lines = "each line is a machine of the sweep" if points["peak_per_s"].nunique() > 1 or points["off_chip_bytes_per_s"].nunique() > 1 else "the line is the machine"
+    roofs = len(points[["peak_per_s", "off_chip_bytes_per_s"]].drop_duplicates())
+    which = "machines of the sweep" if roofs <= MOST_ROOFS else "the least and the greatest machine"
+    lines = f"lines are {which}" if roofs > 1 else "the line is the machine"
     yield Figure(
         "Operations per second over operations per byte that crosses off-chip memory; a multiply-accumulate is two"
         f" operations. Nothing lies above the roof of its machine ({lines}): the slope is its peak off-chip bandwidth,"
@@ -86,16 +87,19 @@ def roofline_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 def _renamed(formats: dict[str, tuple[str, Format]], words: dict[str, str]) -> dict[str, tuple[str, Format]]:
     """Return formats under headings in words; the unit stays."""
-    return {name: (f"{words[name]} {heading.removeprefix(name).strip()}", form) for name, (heading, form) in formats.items()}
+    return {
+        name: (f"{words[name]} {heading.removeprefix(name).strip()}", form) for name, (heading, form) in formats.items()
+    }
 
 
 def bounds_section(evaluation: Evaluation) -> Iterator[Figure]:
+    """Show what the critical path waited for, and the bottleneck of points by what they have in common."""
     waits = means(evaluation.points, "critical.")
     if waits.shape[1] > len(("network", "policy")):
         caption = f"What the critical path waited for: share of the latency{_mean(evaluation)}."
         yield Figure(caption, tables=(share_heat(waits, ["network", "policy"]),))
     grouped = ["policy", "network", *evaluation.axes]
-    counts = [(f"by {name}", bound_by(evaluation.points, name)) for name in grouped]
+    counts = [(f"by {name}", _sorted(bound_by(evaluation.points, name), name, evaluation)) for name in grouped]
     counts = [
         (title, table)
         for number, (title, table) in enumerate(counts)
@@ -116,6 +120,14 @@ def bounds_section(evaluation: Evaluation) -> Iterator[Figure]:
         )
 
 
+def _sorted(counts: pd.DataFrame, name: str, evaluation: Evaluation) -> pd.DataFrame:
+    """Return counts with the largest share of the commonest bottleneck first; what is swept keeps its order."""
+    if name in evaluation.axes or counts.empty:
+        return counts
+    shares = counts.iloc[:, 0] / counts.sum(axis="columns")
+    return counts.loc[shares.sort_values(ascending=False, kind="stable").index]
+
+
 def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
     """Bytes moved, and where tensors were kept."""
     traffic = means(evaluation.points, "traffic_bytes.")
@@ -124,7 +136,8 @@ def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
         first = memories[0]
         networks, policies = ranked(traffic, "network", first), ranked(traffic, "policy", first)
         yield Figure(
-            f"Bytes moved at each memory{_mean(evaluation)}. The network and the policy with most at {first} come first.",
+            f"Bytes moved at each memory{_mean(evaluation)}. The network and the policy with most at {first} come"
+            " first.",
             svg=traffic_bars(traffic, networks, policies, evaluation.looks, "memories"),
             numbers=table_of(traffic, quantity_formats(traffic, memories, "B")),
         )
@@ -143,6 +156,7 @@ def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def utilisation_section(evaluation: Evaluation) -> Iterator[Figure]:
+    """Show how busy units and memories are."""
     shares = means(evaluation.points, "utilisation.")
     if shares.shape[1] > len(("network", "policy")):
         caption = f"Share of the time that each unit is busy{_mean(evaluation)}."
@@ -165,11 +179,11 @@ def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figur
             "share": ("share", percent), **quantity_formats(table, named.values(), "B"),
         }  # fmt: skip
         longest = table.sort_values("critical time", ascending=False, kind="stable").head(_LONGEST_LAYERS)
-        some = "the layers that take most of the critical path" if len(longest) < len(table) else "its layers"
+        some = "The layers that take most of the critical path" if len(longest) < len(table) else "All layers"
         yield Figure(
-            f"{title}: {some}. A layer's critical time is that in which something of it was on the critical path; all"
+            f"{some}. A layer's critical time is that in which something of it was on the critical path; all"
             " of them make the latency. What it moves at each memory, and what it is limited by.",
-            tables=(table_of(longest, formats),),
+            tables=(replace(table_of(longest, formats), title=title),),
             numbers=table_of(table, formats),
         )
 
@@ -179,18 +193,23 @@ def timelines_section(timelines: Sequence[Timeline]) -> Iterator[Figure]:
     shown = timelines_drawn(timelines)
     looks = categories_in([each.detailed for each in shown])
     for number, each in enumerate(shown):
-        notes = [
-            "What each unit did when, and above it what set the pace." if each.timeline.critical else "What each unit did when.",
+        paced = ", and above it what set the pace" if each.timeline.critical else ""
+        notes = [f"What each unit did when{paced}."]
+        if each.detail_until_ps < each.timeline.makespan_ps:
+            reach = percent(each.detail_until_ps / each.timeline.makespan_ps)
+            notes.append(f"Beyond {reach} of its time it has too many pieces for this page.")
+        still = [
             "Neighbours of one kind that lie less than a pixel apart are drawn as one." if each.merged else "",
             "Only the first part is drawn; the whole has too many pieces to be told apart." if each.zoomed else "",
         ]
         own = categories_in([each.lanes])
         yield Figure(
-            " ".join(note for note in notes if note),
+            " ".join(notes),
             svg=gantt_chart(each, {name: look for name, look in looks.items() if name in own}, f"timeline{number}"),
             numbers=share_heat(busy_shares([each.timeline]).drop(columns=["timeline"]), ["unit"]),
             links=((each.timeline.trace, _PERFETTO),) if each.timeline.trace else (),
             timeline=number,
+            still=" ".join(note for note in still if note),
         )
 
 

@@ -46,6 +46,14 @@ GRID = "grid"
 _OF_WORKLOADS = ("batch", "sequence")
 """Axes that do not change the machine."""
 _MOST_OF_FRONT = 200
+_NO_BASE = (
+    "The unmodified base machine is not among the points that ran, so nothing is compared with it; a sweep over values"
+    " that include those of the base compares."
+)
+_BASE_UNKNOWN = (
+    "These results do not say which points are on the unmodified base machine, so nothing is compared with it; run the"
+    " experiment again for that."
+)
 
 
 def sections_of(evaluation: Evaluation) -> list[Section]:
@@ -128,35 +136,33 @@ def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
     swept = [axis for axis in evaluation.axes if axis not in (*_OF_WORKLOADS, "hardware")]
     if not swept:
         return
-    ratio = evaluation.against_base.reindex(usable(evaluation.points).index).rename("speedup")
-    if ratio.notna().sum() == 0:
-        known = evaluation.every["is_base"].notna().any()
-        yield Figure(
-            "The unmodified base machine is not among the points that ran, so nothing is compared with it; a sweep over"
-            " values that include those of the base compares."
-            if known
-            else "These results do not say which points are on the unmodified base machine, so nothing is compared with it;"
-            " run the experiment again for that."
-        )
+    ratio = evaluation.against_base.reindex(usable(evaluation.points).index).dropna()
+    if ratio.empty:
+        yield Figure(_NO_BASE if evaluation.every["is_base"].notna().any() else _BASE_UNKNOWN)
         return
-    compared = evaluation.points.loc[ratio.dropna().index].assign(speedup=ratio.dropna())
-    rows = []
-    for (network, policy), own in compared.groupby(["network", "policy"], sort=False):
-        ends = {"most": own["speedup"].idxmax(), "least": own["speedup"].idxmin()}
-        row = {"network": network, "policy": policy, "points": len(own), "base_s": (own["latency_s"] * own["speedup"]).iloc[0]}
-        for name, place in ends.items():
-            row |= {f"{name}": own.loc[place, "speedup"], f"{name} at": ", ".join(str(own.loc[place, axis]) for axis in swept)}
-        rows.append(row)
-    table = pd.DataFrame(rows)
+    compared = evaluation.points.loc[ratio.index].assign(speedup=ratio)
+    compared = compared.assign(
+        base_s=compared["latency_s"] * ratio,
+        at=[", ".join(values) for values in compared[swept].itertuples(index=False, name=None)],
+    )
+    ends = compared.sort_values("speedup", kind="stable").groupby(["network", "policy"], sort=False)
+    table = ends.agg(
+        points=("speedup", "size"), base=("base_s", "first"),
+        most=("speedup", "last"), most_at=("at", "last"), least=("speedup", "first"), least_at=("at", "first"),
+    ).reset_index()  # fmt: skip
+    order = [*evaluation.looks, *names_in(evaluation.points, "network")]
+    for column in ("policy", "network"):
+        table = table.sort_values(column, key=lambda names: names.map(order.index), kind="stable")
+    table = table.rename(columns={"base": "base latency", "most_at": "most at", "least_at": "least at"})
     formats = {
-        **quantity_formats(table.rename(columns={"base_s": "base latency"}), ["base latency"], "s"),
-        "most": ("speed-up, most", times), "least": ("speed-up, least", times), **count_formats(["points"]),
+        **count_formats(["points"]), **quantity_formats(table, ["base latency"], "s"),
+        "most": ("speed-up, most", times), "least": ("speed-up, least", times),
     }  # fmt: skip
     yield Figure(
         "Latency on the unmodified base machine over the latency of the point, with the same network and policy:"
         f" above 1{TIMES} the change pays. Values are those of {enumeration(swept)}; the table of all points has the"
         " figure of each.",
-        tables=(table_of(table.rename(columns={"base_s": "base latency"}), formats),),
+        tables=(table_of(table, formats),),
     )
 
 

@@ -135,7 +135,7 @@ def _plane(title: str, pair: tuple[str, str], cells: Mapping[tuple[str, str], Ce
     """Lay cells out over two axes; a dash stands where nothing was tried."""
     down, across = pair
     gap = Cell(MISSING, numeric=True)
-    corner = Cell(f"{down}\N{NO-BREAK SPACE}↓ {across}\N{NO-BREAK SPACE}→")
+    corner = Cell(f"{down} ↓\n{across} →")
     rows = [(Cell(name), *(cells.get((name, other), gap) for other in axes[across])) for name in axes[down]]
     return Table((corner, *(Cell(name, numeric=True) for name in axes[across])), tuple(rows), title)
 

@@ -3,11 +3,16 @@
 (() => {
   const data = JSON.parse(document.getElementById("explorer-data").textContent);
   if (!data) return;
-  const ROWS_A_PAGE = 25, MOST_CHOICES = 40;
+  const ROWS_A_PAGE = 25, MOST_CHOICES = 40, BAR_PX = 150;
   const place = new Map(data.numbers.map((number, row) => [number, row]));
   const detail = document.getElementById("detail"), tip = document.getElementById("tip");
   const latency = data.columns.find(column => column.label === "latency");
-  const longest = latency ? Math.max(...latency.values.filter(value => value !== null), 0) : 0;
+  const longest = new Map();  // latency of each network
+  if (latency) data.numbers.forEach((_, row) => {
+    const network = data.columns[0].values[row];
+    longest.set(network, Math.max(longest.get(network) || 0, latency.values[row] || 0));
+  });
+  const split = data.pace.length ? latency : undefined;
   const rows = data.numbers.map((_, row) => row);
   let shown = rows, page = 0, chosen = null, order = { column: null, down: false };
 
@@ -36,11 +41,11 @@
   const error = row => data.errors.names[data.errors.values[row]];
   const title = row => data.columns.slice(0, 2).map(column => text(column, row)).join(" under ");
 
-  /** The latency of a point as a bar; its parts are what set the pace. */
+  /** The latency of a point as a bar, to the scale of its network; its parts are what set the pace. */
   function bar(row, width) {
     const made = element("div", { class: "bar" });
     if (!latency || latency.values[row] === null) return made;
-    const length = width * latency.values[row] / longest;
+    const length = width * latency.values[row] / longest.get(data.columns[0].values[row]);
     for (const pace of data.pace) {
       const part = element("span");
       part.style.width = `${length * (pace.shares[row] || 0)}px`;
@@ -78,14 +83,14 @@
     if (error(row)) parts.push(element("p", {}, `Gave no figures: ${error(row)}`));
     parts.push(figures);
     if (!error(row) && data.pace.length) {
-      const split = element("div", { class: "share" });
+      const parted = element("div", { class: "share" });
       for (const each of shares(row)) {
         const mark = element("i");
         mark.style.background = each.colour;
         const time = latency && latency.values[row] !== null ? `${number(each.share * latency.values[row])} ${latency.unit}` : "";
-        split.append(mark, element("span", {}, each.name), element("span", {}, time), element("span", {}, percent(each.share)));
+        parted.append(mark, element("span", {}, each.name), element("span", {}, time), element("span", {}, percent(each.share)));
       }
-      parts.push(element("b", {}, "Where the latency goes"), split);
+      parts.push(element("b", {}, "Where the latency goes"), parted);
     }
     if (command(row)) {
       const code = element("pre", { id: "command" }, command(row));
@@ -135,8 +140,8 @@
       return element("select", { "aria-label": label, onchange: event => filter(column, event.target.value === ""
         ? null : row => column.values[row] === Number(event.target.value)) }, ...all);
     }
-    const hint = column.names ? "contains" : "< 5, 1..2";
-    return element("input", { "aria-label": label, placeholder: hint, oninput: event =>
+    const hint = column.names ? "contains" : "< 5";
+    return element("input", { "aria-label": label, placeholder: hint, title: column.names ? hint : "< 5, >= 2, 1..2 or 5", oninput: event =>
       filter(column, column.names ? contains(column, event.target.value) : within(column, event.target.value)) });
   }
 
@@ -189,8 +194,10 @@
         class: row === chosen ? "chosen" : "", tabindex: 0, "data-point": data.numbers[row], onclick: () => choose(row),
         onkeydown: event => { if (event.key === "Enter") choose(row); },
       },
-      ...data.columns.map(column => element("td", { class: column.names ? "" : "n" }, text(column, row))),
-      ...(data.pace.length ? [element("td", {}, error(row) ? "failed" : bar(row, 180))] : []))));
+      ...data.columns.flatMap(column => {
+        const cell = element("td", { class: column.names ? "" : "n" }, text(column, row));
+        return column === split ? [cell, element("td", {}, error(row) ? "failed" : bar(row, BAR_PX))] : [cell];
+      }))));
     const first = shown.length ? page * ROWS_A_PAGE + 1 : 0;
     const of = shown.length < rows.length ? ` (of ${rows.length.toLocaleString("en-US")})` : "";
     const back = element("button", { onclick: () => { page -= 1; draw(); } }, "Previous");
@@ -208,14 +215,14 @@
     mark.style.background = pace.colour;
     kinds.append(element("span", {}, mark, pace.name));
   }
-  const last = data.pace.length ? [element("th", { scope: "col" }, "where the latency goes")] : [];
-  const below = data.pace.length ? [element("th")] : [];
+  const wide = (column, made, further) => column === split ? [made, further] : [made];
   document.getElementById("table").append(
     kinds,
     element("div", { class: "scroll" }, element("table", {}, element("thead", {},
-      element("tr", {}, ...sorters, ...last),
-      element("tr", { class: "filters" }, ...data.columns.map(column =>
-        element("th", { class: column.names ? "" : "n" }, filterOf(column))), ...below)), body)),
+      element("tr", {}, ...data.columns.flatMap((column, index) =>
+        wide(column, sorters[index], element("th", { scope: "col" }, "where the latency goes")))),
+      element("tr", { class: "filters" }, ...data.columns.flatMap(column =>
+        wide(column, element("th", { class: column.names ? "" : "n" }, filterOf(column)), element("th"))))), body)),
     pager);
   draw();
 
@@ -223,8 +230,8 @@
 
   function told(row) {
     const lines = [title(row), ...data.columns.slice(2).map(column => `${heading(column)}: ${text(column, row)}`)];
-    const split = shares(row).slice(0, 4).map(each => `${each.name} ${percent(each.share)}`).join(", ");
-    return [...lines, ...(split ? [`latency goes to: ${split}`] : []), "Click for its command."].join("\n");
+    const most = shares(row).slice(0, 4).map(each => `${each.name} ${percent(each.share)}`).join(", ");
+    return [...lines, ...(most ? [`latency goes to: ${most}`] : []), "Click for its command."].join("\n");
   }
 
   window.showTip = (event, words) => {

@@ -30,13 +30,13 @@
       const list = document.createElement("p");
       list.className = "kinds";
       const used = new Set(this.data.lanes.flatMap(lane => lane.spans.map(span => span[2])));
-      this.data.kinds.forEach((kind, index) => {
-        if (!used.has(index)) return;
+      const shown = this.data.kinds.filter((_, index) => used.has(index));
+      for (const colour of new Set(shown.map(kind => kind.colour))) {
         const mark = document.createElement("i"), entry = document.createElement("span");
-        mark.style.background = kind.colour;
-        entry.append(mark, kind.name);
+        mark.style.background = colour;
+        entry.append(mark, shown.filter(kind => kind.colour === colour).map(kind => kind.name).join(" or "));
         list.append(entry);
-      });
+      }
       return list;
     }
 
