@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from experiments.files import for_terminal
+
 NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "command", "error")
 FIGURES = (
     "latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "macs", "peak_macs_per_s",
@@ -254,12 +256,12 @@ def figures(column: pd.Series) -> pd.Series:
 
 
 def _text(value: object) -> str:
-    """One line of text; nothing for what is missing, and 8.0 as 8."""
+    """One line of text that can be seen; nothing for what is missing, and 8.0 as 8."""
     if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return " ".join(str(value).split())
+    return for_terminal(" ".join(str(value).split()))
 
 
 def _in_order(column: pd.Series, stated: Sequence[str]) -> tuple[str, ...]:

@@ -107,13 +107,8 @@
     range.selectNodeContents(code);
     getSelection().removeAllRanges();
     getSelection().addRange(range);
-    let done = false;
-    try {
-      await navigator.clipboard.writeText(code.textContent);
-      done = true;
-    } catch {
-      done = document.execCommand("copy");
-    }
+    let done = document.execCommand("copy");
+    if (!done && navigator.clipboard) done = await navigator.clipboard.writeText(code.textContent).then(() => true, () => false);
     button.textContent = done ? "Copied" : "Selected: press Ctrl+C";
   }
 

@@ -31,8 +31,11 @@ class Page:
         for domain in ("Page", "Runtime", "Network", "Log"):
             self._ask(f"{domain}.enable")
 
-    def open(self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
+    def open(
+        self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light", *, scripts: bool = True
+    ) -> None:
         self.events.clear()
+        self._ask("Emulation.setScriptExecutionDisabled", value=not scripts)
         self._ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )

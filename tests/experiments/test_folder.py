@@ -265,7 +265,9 @@ class TestFiles:
     def test_of_a_run_leave_nothing_beside_them(self, finished: Path) -> None:
         left = {entry.name for entry in finished.iterdir() if not entry.name.startswith("results.sqlite")}
 
-        assert left == {".lock", "experiment.json", "layers.csv", "report.html", "results.csv", "timelines.json"}
+        assert left == {
+            ".lock", "experiment.json", "layers.csv", "perfetto-1.json", "report.html", "results.csv", "timelines.json",
+        }  # fmt: skip
 
 
 class TestSpreadsheets:
