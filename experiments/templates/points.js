@@ -14,7 +14,7 @@
   });
   const split = data.pace.length ? latency : undefined;
   const rows = data.numbers.map((_, row) => row);
-  let shown = rows, page = 0, chosen = null, order = { column: null, down: false };
+  let shown = rows, page = 0, chosen = null, alike = false, order = { column: null, down: false };
 
   /** An element with attributes and children; text is never read as HTML. */
   function element(name, attributes = {}, ...children) {
@@ -41,11 +41,11 @@
   const error = row => data.errors.names[data.errors.values[row]];
   const title = row => data.columns.slice(0, 2).map(column => text(column, row)).join(" under ");
 
-  /** The latency of a point as a bar, to the scale of its network; its parts are what set the pace. */
+  /** The latency of a point as a bar, to the scale of its network or as long as all others; its parts are what set the pace. */
   function bar(row, width) {
     const made = element("div", { class: "bar" });
     if (!latency || latency.values[row] === null) return made;
-    const length = width * latency.values[row] / longest.get(data.columns[0].values[row]);
+    const length = alike ? width : width * latency.values[row] / longest.get(data.columns[0].values[row]);
     for (const pace of data.pace) {
       const part = element("span");
       part.style.width = `${length * (pace.shares[row] || 0)}px`;
@@ -210,6 +210,10 @@
     mark.style.background = pace.colour;
     kinds.append(element("span", {}, mark, pace.name));
   }
+  if (split) kinds.append(element("label", {}, element("input", { type: "checkbox", id: "alike", onchange: event => {
+    alike = event.target.checked;
+    draw();
+  } }), " bars of equal length"));
   const wide = (column, made, further) => column === split ? [made, further] : [made];
   document.getElementById("table").append(
     kinds,

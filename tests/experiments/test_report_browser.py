@@ -104,6 +104,18 @@ class TestPoints:
         assert all(float(text) < 10 for text in column(page, "latency"))
         assert rows(page)
 
+    def test_bars_are_to_the_scale_of_their_network_or_all_alike(self, page: Page, tmp_path: Path) -> None:
+        made = study([point("a", 1.0), point("b", 0.5), point("a", 9.0, "bert")], {})
+        page.open(written(made, tmp_path))
+        lengths = (
+            "[...document.querySelectorAll('#table .bar')]"
+            ".map(b => Math.round([...b.children].reduce((sum, part) => sum + part.getBoundingClientRect().width, 0)))"
+        )
+
+        assert page.run(lengths) == [150, 75, 150]
+        page.click("#alike")
+        assert page.run(lengths) == [150, 150, 150]
+
     def test_failed_points_are_listed_with_their_reason(self, page: Page, tmp_path: Path) -> None:
         page.open(written(study([*two_by_two(), failure("astitch", "too large")]), tmp_path))
 
