@@ -98,7 +98,7 @@ class TestPoints:
         assert set(column(page, "policy")) == {"p1"}
         assert page.run("document.getElementById('counted').textContent") == "1 to 13 of 13 points (of 40)"
         page.run(
-            "(() => { const s = document.querySelector('#table input'); s.value = '< 10';"
+            "(() => { const s = document.querySelector('#table th input'); s.value = '< 10';"
             " s.dispatchEvent(new Event('input')); })()"
         )
         assert all(float(text) < 10 for text in column(page, "latency"))
