@@ -13,6 +13,8 @@ from experiments.report import Timeline
 T = TypeVar("T")
 EXPERIMENT_COPY = "experiment.json"
 TIMELINES = "timelines.json"
+TRACES = ("perfetto-1.json", "perfetto-2.json")
+"""What the timelines' runs are called as files for the Perfetto UI."""
 
 
 class Note(BaseModel):
@@ -22,7 +24,7 @@ class Note(BaseModel):
 
     experiment: Experiment
     hardware: list[tuple[str, str]]
-    """Dotted path and value of the first machine."""
+    """Dotted path and value of the first machine that sweeps start from."""
     planned: Annotated[int, Field(ge=0)]
     """How many points the run computes, or computed."""
     keys: list[str] | None
@@ -54,7 +56,12 @@ def read_timelines(folder: Path) -> list[Timeline]:
     """Return the timelines of the report; raise ``DamagedError`` if there are none that can be read."""
     timelines = _read(folder / TIMELINES, _TIMELINES, "run the experiment again for its timelines")
     for timeline in timelines:
-        for _, spans in timeline.lanes:
+        if timeline.trace not in ("", *TRACES):
+            raise DamagedError(
+                f"{folder / TIMELINES}: is damaged (a trace has another name than {' or '.join(TRACES)});"
+                " run the experiment again for its timelines"
+            )
+        for _, spans in (*timeline.lanes, ("", timeline.critical)):
             if any(not 0 <= span.start_ps <= span.end_ps <= timeline.makespan_ps <= _LATEST_PS for span in spans):
                 raise DamagedError(
                     f"{folder / TIMELINES}: is damaged (a span ends before it begins, or too late);"
@@ -64,8 +71,9 @@ def read_timelines(folder: Path) -> list[Timeline]:
 
 
 def forget_timelines(folder: Path) -> None:
-    """Remove the timelines of an earlier run."""
-    (folder / TIMELINES).unlink(missing_ok=True)
+    """Remove the timelines of an earlier run, and their traces."""
+    for name in (TIMELINES, *TRACES):
+        (folder / name).unlink(missing_ok=True)
 
 
 _LATEST_PS = 2**62

@@ -5,7 +5,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -21,7 +21,7 @@ from experiments.config import (
     read_schema,
 )
 from experiments.evaluate import load
-from experiments.points import TUNING, DesignPoint, Workload, policy_of, split_tuning
+from experiments.points import TUNING, DesignPoint, Origin, Workload, policy_of, split_tuning
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
 from workloads import WorkloadError, zoo_entry
@@ -38,11 +38,35 @@ class Machines:
     sweep: Mapping[str, tuple[Any, ...]]
     tuning: Mapping[str, Any] = field(default_factory=dict)
     """Tuned numbers of the scheduler that are set for all of them, by path."""
+    source: str = ""
+    """Preset or file of the machine, as a command line names it."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What is set on all of them, by path."""
 
     @property
     def count(self) -> int:
         """How many machines these are."""
         return prod(map(len, self.sweep.values()))
+
+    @cached_property
+    def unchanged(self) -> tuple[frozenset[int], ...]:
+        """For every swept path the positions of the values that leave the machine, or its tuning, as it is."""
+        own = make_tuning(self.base, split_tuning(self.tuning)[1])
+
+        def leaves(path: str, value: Any) -> bool:
+            of_machine, of_scheduler = split_tuning({**self.tuning, path: value})
+            return with_values(self.base, of_machine) == self.base and make_tuning(self.base, of_scheduler) == own
+
+        return tuple(
+            frozenset(place for place, value in enumerate(tried) if leaves(path, value))
+            for path, tried in self.sweep.items()
+        )
+
+    def origin(self, digits: Sequence[int]) -> Origin:
+        """Return how to say on a command line what the machine at these positions of the swept values is."""
+        swept = {path: tried[i] for (path, tried), i in zip(self.sweep.items(), digits, strict=True)}
+        is_base = all(digit in same for digit, same in zip(digits, self.unchanged, strict=True))
+        return Origin(self.source, {**self.values, **swept}, is_base)
 
 
 @dataclass(frozen=True)
@@ -101,7 +125,7 @@ class Grid:
                 self._built.clear()
             self._built[family, *digits] = machine
         swept = {**sizes, **{path: str(value) for path, value in settings.items()}}
-        return DesignPoint(workload, machine, policy, swept, file, tuning)
+        return DesignPoint(workload, machine, policy, swept, file, tuning, machines.origin(digits))
 
     def chosen(self, search: Search) -> list[DesignPoint]:
         """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
@@ -183,7 +207,8 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
 def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
     """Return the base machine with its values set; every swept value is tried on it, to show mistakes."""
     with _at(path, f"{where}.base"):
-        base = load_hardware(str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base)
+        source = str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base
+        base = load_hardware(source)
     with _at(path, f"{where}.set"):
         settings, tuning = split_tuning(entry.values)
         base = with_values(base, settings) if settings else base
@@ -197,7 +222,8 @@ def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
                 with_values(base, of_machine)
                 make_tuning(base, of_scheduler)
     sweep = {swept: tuple(values) for swept, values in entry.sweep.items()}
-    return Machines(base, sweep, {f"{TUNING}{name}": value for name, value in tuning.items()})
+    tuned = {f"{TUNING}{name}": value for name, value in tuning.items()}
+    return Machines(base, sweep, tuned, source, dict(entry.values))
 
 
 def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: Path) -> None:
@@ -222,7 +248,7 @@ def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry])
             label = re.sub(r"[^\w .,:+()/-]", "-", f"{base.name} ({values})")
         names.append(label if len(label) <= _LONGEST_MACHINE_NAME else f"{base.name[:70]} ({position + 1})")
     return tuple(
-        each if each.base.name == name else Machines(with_values(each.base, {"name": name}), each.sweep, each.tuning)
+        each if each.base.name == name else replace(each, base=with_values(each.base, {"name": name}))
         for each, name in zip(machines, names, strict=True)
     )
 

@@ -52,17 +52,22 @@ def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
     latency_s = result.makespan_ps / PS_PER_S * job.iterations
     if not latency_s:
         raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
+    hardware = job.placing.hardware
+    computed = job.placing.parts * job.iterations * schedule.graph.batch
     record = RunRecord(
         model=job.label,
-        hardware=job.placing.hardware.name,
+        hardware=hardware.name,
         policy=policy,
         batch=job.batch,
         dtype=job.placing.dtype,
-        parts=job.placing.kind.parts(job.placing.hardware),
+        parts=job.placing.kind.parts(hardware),
         parts_at_work=job.placing.parts,
-        padded=job.placing.parts * job.iterations * schedule.graph.batch - job.batch,
+        padded=computed - job.batch,
         batch_at_once=schedule.graph.batch,
         iterations=job.iterations,
+        macs=schedule.graph.operations.macs * job.batch // schedule.graph.batch,
+        peak_macs_per_s=hardware.peak_macs_per_s(job.placing.dtype),
+        off_chip_bytes_per_s=job.placing.kind.summary(hardware).off_chip_bytes_per_s,
         latency_s=latency_s,
         throughput_per_s=job.batch / latency_s,
         energy_j=result.energy_j * job.iterations,

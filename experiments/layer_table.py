@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.files import for_spreadsheet, replacing
 from experiments.points import RunRecord
 from experiments.results import mended
-from experiments.store import ALWAYS, LAYERS, declared, open_to_read, type_of
+from experiments.store import ALWAYS, LAYERS, OF_ORIGIN, declared, open_to_read, type_of
 
 CSV = "layers.csv"
 _NAMES = ("model", "hardware", "policy", "batch", "dtype")
@@ -48,7 +48,7 @@ def write_layers_csv(frame: pd.DataFrame, folder: Path) -> Path:
 
 def swept_columns(frame: pd.DataFrame) -> list[str]:
     """Return the columns that are neither figures nor names: what was swept."""
-    usual = {*ALWAYS, *RunRecord.__dataclass_fields__}
+    usual = {*ALWAYS, *OF_ORIGIN, *RunRecord.__dataclass_fields__}
     return [str(name) for name in frame if name not in usual and type_of(str(name)) == "TEXT"]
 
 

@@ -60,6 +60,18 @@ def named_dims(given: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(pairs)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a point's machine came about, as far as that can be said on a command line."""
+
+    hardware: str
+    """Preset or file of the base machine."""
+    settings: Mapping[str, object]
+    """Values of the machine and of its scheduler's tuning that are set on it, by path."""
+    is_base: bool
+    """Whether nothing that is swept differs from the base machine of the experiment file."""
+
+
 @dataclass(frozen=True)
 class DesignPoint:
     """One question to the simulator."""
@@ -73,16 +85,19 @@ class DesignPoint:
     """The user's file that defines the policy, if one does."""
     tuning: Mapping[str, object] = field(default_factory=dict)
     """Tuned numbers of the machine's scheduler that differ from their defaults."""
+    origin: Origin | None = None
+    """None for a machine that was made in Python. Figures do not depend on it, nor does the key."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
         """Send a policy from a file as file and options: other processes do not have its class."""
         if not self.policy_file:
-            return DesignPoint, (self.workload, self.hardware, self.policy, self.swept, "", dict(self.tuning))
+            same = self.workload, self.hardware, self.policy, self.swept, "", dict(self.tuning), self.origin
+            return DesignPoint, same
         declared: tuple[Field[Any], ...] = fields(self.policy) if is_dataclass(self.policy) else ()
         names = [option.name for option in declared if option.init]
         options = {name: getattr(self.policy, name) for name in names}
         found = self.workload, self.hardware, options, dict(self.swept), self.policy_file, dict(self.tuning)
-        return _rebuilt, found
+        return _rebuilt, (*found, self.origin)
 
     @cached_property
     def key(self) -> str:
@@ -114,8 +129,9 @@ def _rebuilt(
     swept: dict[str, str],
     policy_file: str,
     tuning: dict[str, object],
+    origin: Origin | None,
 ) -> DesignPoint:
-    return DesignPoint(workload, hardware, policy_of(policy_file, options), swept, policy_file, tuning)
+    return DesignPoint(workload, hardware, policy_of(policy_file, options), swept, policy_file, tuning, origin)
 
 
 def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
@@ -180,6 +196,12 @@ class RunRecord:
     """What a part at work takes at once of its share of the batch: the policy's option ``batches_per_cluster``."""
     iterations: int
     """How often it does, one after the other."""
+    macs: int
+    """Multiply-accumulates of the network at this batch, without padding and without what a policy computes twice."""
+    peak_macs_per_s: float
+    """Of the whole machine, at this dtype."""
+    off_chip_bytes_per_s: float
+    """Peak of the whole machine's off-chip memory; with it, with ``macs`` and the traffic, goes the roofline."""
     simulated_events: int
     wall_s: float
 

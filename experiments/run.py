@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from experiments.command_line import simulate_command
 from experiments.engines import Engine, Row, open_engine
 from experiments.evaluate import default_dtype, evaluate
 from experiments.failures import Failure
@@ -55,8 +56,15 @@ def described(point: DesignPoint) -> Row:
         "model": workload.family if "sequence" in point.swept else workload.label,
         "hardware": point.hardware.name, "policy": policy_label(point.policy), "batch": workload.batch,
         "dtype": workload.dtype or default_dtype(point.hardware), "area_mm2": point.hardware.area_mm2,
-        **point.swept, "error": None,
+        **point.swept, **_origin(point), "error": None,
     }  # fmt: skip
+
+
+def _origin(point: DesignPoint) -> Row:
+    """Return what a row says of a point that comes from an experiment file: how to run it by itself."""
+    if point.origin is None:
+        return {}
+    return {"is_base": int(point.origin.is_base), "command": simulate_command(point, point.origin)}
 
 
 class Runner:

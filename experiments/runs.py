@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> Answer:
             runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed)
             points = _computed(experiment, grid, runner)
         failed = _failed(points, store)
-        end_study(experiment, points, folder, engine)
+        end_study(experiment, grid, points, folder, engine)
         written = write_report(folder)
     earlier = [key for key in failed if key not in failed_now]
     data = {

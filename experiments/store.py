@@ -23,6 +23,8 @@ _TYPES: dict[object, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "
 _SCALARS = {field.name: _TYPES[field.type] for field in fields(RunRecord) if field.type in _TYPES}
 ALWAYS = {"key": "TEXT PRIMARY KEY", **_SCALARS, "area_mm2": "REAL", "error": "TEXT"}
 """Columns that every table has, with their types."""
+OF_ORIGIN = {"is_base": "INTEGER", "command": "TEXT"}
+"""Columns of points from an experiment file: whether nothing swept differs from its base machine, and what runs it."""
 NUMERIC = ("INTEGER", "REAL")
 _OF_FIGURES = {
     f"{field.name}.": _TYPES[values[1]]
@@ -38,18 +40,23 @@ class StoreError(ValueError):
 
 def type_of(column: str, declared_type: str = "TEXT") -> str:
     """Return the type of a column: that of the figure that has this name, or else as it is declared."""
-    known = (ALWAYS.get(column) or OF_LAYERS.get(column, "")).partition(" ")[0]
+    known = ({**OF_LAYERS, **OF_ORIGIN, **ALWAYS}.get(column, "")).partition(" ")[0]
     prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
     return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
 
 def in_order(columns: Iterable[str]) -> list[str]:
-    """Return columns in an order that does not depend on which point came first: scalars, what was swept, figures."""
+    """Return columns in an order that does not depend on which point came first.
+
+    Scalars, what was swept, figures, and last how the point came about.
+    """
     beginnings = list(_OF_FIGURES)
 
     def place(column: str) -> tuple[int, str]:
         if column in ALWAYS:
             return -2, ""
+        if column in OF_ORIGIN:
+            return len(beginnings), ""
         return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
 
     return sorted(columns, key=place)

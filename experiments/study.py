@@ -1,6 +1,7 @@
 """From stored results to a report: the study, its most telling point, the files in the folder."""
 
 import datetime
+import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from experiments.engines import Engine
 from experiments.evaluate import Outcome, evaluate
 from experiments.files import write_whole
 from experiments.folder import (
+    TRACES,
     DamagedError,
     Note,
     forget_timelines,
@@ -30,7 +32,7 @@ from experiments.report.frames import axes_of, best_points, prepared
 from experiments.report.words import setting
 from experiments.results import read_results, read_sound, write_csv
 from experiments.version import __version__
-from hw_models import AnyHardware, known_paths
+from hw_models import AnyHardware, known_paths, perfetto_json
 from hw_models.quantities import readable
 from scheduler import policy_label
 
@@ -61,20 +63,26 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path) -> None:
     chosen = experiment.search.method != "nsga2"
     keys = [point.key for point in grid.chosen(experiment.search)] if chosen else None
     planned = grid.size if experiment.search.budget is None else min(experiment.search.budget, grid.size)
-    rows = _hardware_rows(grid.point(0).hardware, experiment)
+    rows = _hardware_rows(grid.machines[0].base)
     forget_timelines(folder)
     write_note(Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False), folder)
 
 
-def end_study(experiment: Experiment, points: Sequence[DesignPoint], folder: Path, engine: Engine) -> None:
-    """Note in ``folder`` that all ``points`` are there, and the timelines of the most telling one."""
+def end_study(
+    experiment: Experiment, grid: Grid, points: Sequence[DesignPoint], folder: Path, engine: Engine
+) -> None:
+    """Note in ``folder`` that all ``points`` of the grid's are there, and the timelines of the most telling one."""
     frame = read_results(folder, (point.key for point in points))
     telling = _telling_points(frame, points)
-    found = {point.key: timeline for point, timeline in engine.results(timeline_at, telling)}
-    timelines = [found[point.key] for point in telling]
-    write_timelines([timeline for timeline in timelines if isinstance(timeline, Timeline)], folder)
+    found = {point.key: traced for point, traced in engine.results(traced_at, telling)}
+    timelines = []
+    for name, traced in zip(TRACES, (found[point.key] for point in telling), strict=False):
+        if isinstance(traced, Traced):
+            write_whole(folder / name, traced.perfetto)
+            timelines.append(replace(traced.timeline, trace=name))
+    write_timelines(timelines, folder)
     keys = [point.key for point in points]
-    rows = _hardware_rows(points[0].hardware, experiment)
+    rows = _hardware_rows(grid.machines[0].base)
     write_note(Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True), folder)
 
 
@@ -93,7 +101,9 @@ def write_report(folder: Path) -> Written:
     results = read_sound(folder, None if note is None else note.keys)
     if note is None or note.is_finished:
         try:
-            timelines = read_timelines(folder)
+            timelines = [
+                each if (folder / each.trace).is_file() else replace(each, trace="") for each in read_timelines(folder)
+            ]
         except DamagedError as error:
             remarks.append(str(error))
     remarks += results.remarks
@@ -133,6 +143,7 @@ def _study(
         hardware_rows=tuple(note.hardware),
         swept=experiment.swept(),
         objectives=tuple(experiment.objectives),
+        search=experiment.search.method,
         frame=_presented(frame, experiment.swept()),
         timelines=timelines,
         provenance=provenance(),
@@ -166,11 +177,10 @@ def provenance() -> dict[str, str]:
     }
 
 
-def _hardware_rows(machine: AnyHardware, experiment: Experiment) -> list[tuple[str, str]]:
-    """Return the machine's values by dotted path; swept ones are in the report's own table."""
+def _hardware_rows(machine: AnyHardware) -> list[tuple[str, str]]:
+    """Return the machine's values by dotted path."""
     data = machine.model_dump(by_alias=True)
-    swept = {path for entry in experiment.hardware for path in entry.sweep}
-    return [(path, "swept" if path in swept else readable(str(_at(data, path)))) for path in known_paths(machine)]
+    return [(path, readable(str(_at(data, path)))) for path in known_paths(machine)]
 
 
 def _at(data: Any, path: str) -> Any:
@@ -207,13 +217,23 @@ def _telling_points(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[
     return best[1]
 
 
-def timeline_at(point: DesignPoint) -> Timeline:
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One run as the report draws it, and as text for the Perfetto UI."""
+
+    timeline: Timeline
+    perfetto: str
+
+
+def traced_at(point: DesignPoint) -> Traced:
     """Return who did what when at a design point."""
-    return timeline_of(evaluate(point), point)
+    outcome = evaluate(point)
+    trace = perfetto_json(outcome.result, point.hardware.name)
+    return Traced(timeline_of(outcome, point), json.dumps(trace, separators=(",", ":")))
 
 
 def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
-    """Return who did what when in one run: a lane a unit."""
+    """Return who did what when in one run: a lane a unit, and the critical path."""
     trace = outcome.result.trace
     lanes: dict[str, list[Span]] = {}
     for instruction, start, end in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True):
@@ -226,4 +246,8 @@ def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     record = outcome.record
     title = f"{record.policy}: {record.model}, batch {record.batch}" + (f", {swept}" if swept else "")
     ordered = tuple((unit, tuple(lanes[unit])) for unit in order if unit in lanes)
-    return Timeline(title, ordered, trace.makespan_ps)
+    critical = tuple(
+        Span(step.start_ps, step.end_ps, trace.instructions[step.position].label, step.paced_by)
+        for step in trace.critical_steps()
+    )
+    return Timeline(title, ordered, trace.makespan_ps, critical)

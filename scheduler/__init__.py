@@ -5,7 +5,7 @@ from scheduler.dsa.tuning import DsaTuning
 from scheduler.errors import ScheduleError
 from scheduler.machine_kind import MachineKind
 from scheduler.machine_kinds import Placing, kind_of, make_tuning
-from scheduler.policy import Policy, SchedulingPolicy, make_policy, policy_label, policy_types
+from scheduler.policy import Policy, SchedulingPolicy, changed_options, make_policy, policy_label, policy_types
 from scheduler.stages import make_plan, make_schedule
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "ScheduleError",
     "SchedulingPolicy",
     "TensorSlice",
+    "changed_options",
     "kind_of",
     "make_plan",
     "make_policy",

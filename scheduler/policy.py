@@ -87,12 +87,14 @@ def make_policy(name: str, options: Mapping[str, object] | None = None) -> Polic
 
 def policy_label(policy: Policy) -> str:
     """Return the policy's name, with the options that differ from their defaults: ``graphturbo(order=bfs)``."""
-    changed = []
-    for field in dataclasses.fields(policy):  # type: ignore[arg-type]
-        value = getattr(policy, field.name)
-        if value != field.default:
-            changed.append(f"{field.name}={_shown(value)}")
+    changed = [f"{name}={value}" for name, value in changed_options(policy).items()]
     return f"{policy.name}({','.join(changed)})" if changed else policy.name
+
+
+def changed_options(policy: Policy) -> dict[str, str]:
+    """Return the options that differ from their defaults, as they are written on the command line."""
+    options = {field.name: (getattr(policy, field.name), field.default) for field in dataclasses.fields(policy)}  # type: ignore[arg-type]
+    return {name: _shown(value) for name, (value, default) in options.items() if value != default}
 
 
 def _shown(value: object) -> str:

@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from math import isfinite
 from typing import Literal
 
+import pandas as pd
 from markupsafe import Markup
 from matplotlib import style
 from matplotlib.artist import Artist
@@ -26,6 +28,8 @@ ON_SERIES = tuple(f"#fe02{number:02x}" for number in range(8))
 
 WIDTH = 1060
 """Pixels across a full figure."""
+BAR_PX = 16
+"""Pixels across a bar that stands for one design point."""
 
 _VARIABLES = {
     INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)", PAPER: "var(--paper)",
@@ -34,6 +38,8 @@ _VARIABLES = {
     **{colour: f"var(--on{number})" for number, colour in enumerate(ON_SERIES)},
 }  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKS = len(_MARKERS)
+"""How many markers there are; hatches and dashes are no more."""
 _GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖")
 _HATCHES = ("", "///", "\\\\\\", "|||", "xxx", "---", "+++")
 _DASHES: tuple[tuple[float, tuple[float, ...]] | Literal["-"], ...] = (
@@ -66,15 +72,28 @@ house_style = style.context([
 class Look:
     """How one policy or one category is told apart, by more than its colour."""
 
+    hue: int
+    """Which of the series colours."""
     number: int
+    """Which marker, hatch and dash."""
 
     @property
     def colour(self) -> str:
-        return SERIES[self.number % len(SERIES)]
+        return SERIES[self.hue % len(SERIES)]
+
+    @property
+    def css(self) -> str:
+        """The colour as the page names it."""
+        return _VARIABLES[self.colour]
+
+    @property
+    def css_on(self) -> str:
+        """The colour of text upon it, as the page names it."""
+        return _VARIABLES[self.on_colour]
 
     @property
     def on_colour(self) -> str:
-        return ON_SERIES[self.number % len(ON_SERIES)]
+        return ON_SERIES[self.hue % len(ON_SERIES)]
 
     @property
     def marker(self) -> str:
@@ -99,7 +118,7 @@ Looks = Mapping[str, Look]
 
 def looks_for(names: Iterable[str]) -> dict[str, Look]:
     """Give each name a look, in order."""
-    return {name: Look(number) for number, name in enumerate(names)}
+    return {name: Look(number, number) for number, name in enumerate(names)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +221,30 @@ def slant_room(names: Sequence[str]) -> float:
     return 0.5 * max((text_width(clipped(name, 26)) for name in names), default=0)
 
 
-def to_svg(figure: Figure, figure_id: str, alternative: str) -> Markup:
-    """Return the figure as an SVG element, coloured by the page, with ids that begin with ``figure_id``."""
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a design point is drawn: at a place, or from there to another one across."""
+
+    axes: Axes
+    x: float
+    y: float
+    point: int
+    """Its number among all points of the study."""
+    x_end: float | None = None
+    """Of a bar that begins at ``x``."""
+
+
+def spots_along(axes: Axes, x: pd.Series, y: pd.Series) -> list[Spot]:
+    """Return the spots of points drawn at ``x`` and ``y``, whose index has the points' numbers."""
+    places = zip(x.astype(float), y.astype(float), x.index, strict=True)
+    return [Spot(axes, across, up, int(number)) for across, up, number in places if isfinite(across + up)]
+
+
+def to_svg(figure: Figure, figure_id: str, alternative: str, spots: Sequence[Spot] = ()) -> Markup:
+    """Return the figure as an SVG element, coloured by the page, with ids that begin with ``figure_id``.
+
+    Over each of the ``spots`` lies an invisible mark, by which the page's script finds the point.
+    """
     buffer = StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with warnings.catch_warnings():
@@ -220,7 +261,19 @@ def to_svg(figure: Figure, figure_id: str, alternative: str) -> Markup:
     opening = Markup('<svg viewBox="0 0 {w} {h}" role="img" aria-label="{label}" style="--w:{w}px">').format(
         w=width, h=height, label=" ".join(alternative.split())
     )
-    return opening + Markup(re.sub(r"\s*\n\s*", "\n", body[body.index(">") + 1 :]))
+    inside = body[body.index(">") + 1 : body.rindex("</svg>")]
+    marks = Markup("").join(_spot_mark(spot, height) for spot in spots)
+    return opening + Markup(re.sub(r"\s*\n\s*", "\n", inside)) + marks + Markup("</svg>")
+
+
+def _spot_mark(spot: Spot, height: float) -> Markup:
+    x, up = (round(float(each), 1) for each in spot.axes.transData.transform((spot.x, spot.y)))
+    y = round(height - up, 1)
+    if spot.x_end is None:
+        return Markup('<circle class="spot" data-point="{n}" cx="{x}" cy="{y}" r="9"/>').format(n=spot.point, x=x, y=y)
+    end = round(float(spot.axes.transData.transform((spot.x_end, spot.y))[0]), 1)
+    form = '<rect class="spot" data-point="{n}" x="{x}" y="{y}" width="{w}" height="{h}"/>'
+    return Markup(form).format(n=spot.point, x=x, y=y - BAR_PX / 2, w=max(4.0, end - x), h=BAR_PX)
 
 
 def _page_tag(tag: str, referred: set[str], figure_id: str) -> str:

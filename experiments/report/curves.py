@@ -22,6 +22,7 @@ from experiments.report.canvas import (
     panels,
     slant_room,
     slanted,
+    spots_along,
     to_svg,
 )
 from experiments.report.frames import pareto_front
@@ -53,15 +54,19 @@ def latency_curves(
         [(line_entry if joined else marker_entry)(looks[name], name) for name in policies],
     )
     place = {value: number for number, value in enumerate(values)}
+    spots = []
+    logarithmic = any(spread(own["latency_s"]) > _LOG_FROM_RATIO for _, own in points.groupby("network"))
     for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
         own = points.loc[points["network"] == network]
         divisor, unit = scale_of(own["latency_s"], "s")
         for policy in policies:
             line = own.loc[own["policy"] == policy].sort_values(axis, key=lambda column: column.map(place))
             look = looks[policy]
+            x, y = line[axis].map(place), line["latency_s"] / divisor
+            spots += spots_along(axes, x, y)
             axes.plot(
-                line[axis].map(place).to_numpy(),
-                (line["latency_s"] / divisor).to_numpy(),
+                x.to_numpy(),
+                y.to_numpy(),
                 color=look.colour,
                 marker=look.marker,
                 linestyle=look.dash if joined else "none",
@@ -70,14 +75,14 @@ def latency_curves(
                 markeredgecolor=PAPER,
                 clip_on=False,
             )
-        _value_scale(axes, "y", own["latency_s"] / divisor, from_zero=True)
+        value_scale(axes, "y", own["latency_s"] / divisor, logarithmic=logarithmic, from_zero=True)
         name_ticks(axes, values, room)
         axes.set_xlim(-0.35, len(values) - 0.65)
         axes.set_title(clipped(network, 40))
         axes.set_ylabel(f"latency [{unit}]")
         if index + columns >= len(networks):
             axes.set_xlabel(clipped(axis, 44))
-    return to_svg(figure, figure_id, f"Latency over {axis} for each network and policy")
+    return to_svg(figure, figure_id, f"Latency over {axis} for each network and policy", spots)
 
 
 @house_style
@@ -88,6 +93,9 @@ def trade_offs(points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, 
     size, columns = _panel_size(len(networks))
     entries = [marker_entry(looks[name], name) for name in policies]
     figure, all_axes = panels(len(networks), columns, (size, 280), Margins(left=66, bottom=50), entries)
+    groups = [own for _, own in points.groupby("network")]
+    logarithmic = [any(spread(own[name]) > _LOG_FROM_RATIO for own in groups) for name in objectives]
+    spots = []
     for axes, network in zip(all_axes, networks, strict=True):
         own = points.loc[points["network"] == network]
         front = pareto_front(own, objectives)
@@ -118,15 +126,16 @@ def trade_offs(points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, 
                     markeredgewidth=1.4 if in_front else 0.5,
                     zorder=3 if in_front else 2,
                 )
-        _value_scale(axes, "x", x, from_zero=False)
-        _value_scale(axes, "y", y, from_zero=False)
+        value_scale(axes, "x", x, logarithmic=logarithmic[0])
+        value_scale(axes, "y", y, logarithmic=logarithmic[1])
+        spots += spots_along(axes, x, y)
         axes.grid(visible=True, axis="both")
         axes.set_title(clipped(network, 40))
         for place, name, (_, unit) in zip("xy", objectives, scales, strict=True):
             words = clipped(meaning(name)[0], 30)
             axes.set(**{f"{place}label": f"{words} [{unit}]" if unit else words})
     words = " against ".join(meaning(name)[0] for name in objectives)
-    return to_svg(figure, figure_id, f"{words} for each network")
+    return to_svg(figure, figure_id, f"{words} for each network", spots)
 
 
 def _panel_size(networks: int) -> tuple[float, int]:
@@ -135,21 +144,30 @@ def _panel_size(networks: int) -> tuple[float, int]:
     return (WIDTH / columns if columns > 1 else WIDTH * 0.6), columns
 
 
-def _value_scale(axes: Axes, direction: str, values: pd.Series, *, from_zero: bool) -> None:
-    """Plain labels; logarithmic where values differ greatly, else from zero or around the values."""
-    known = values[np.isfinite(values) & (values > 0)]
+def spread(values: pd.Series) -> float:
+    """Return the largest of the values by the smallest, as far as they can be on a logarithmic axis."""
+    known = _positive(values)
+    return 1.0 if known.empty else float(known.max() / known.min())
+
+
+def value_scale(axes: Axes, direction: str, values: pd.Series, *, logarithmic: bool, from_zero: bool = False) -> None:
+    """Give an axis plain labels: logarithmic, else from zero or around the values."""
+    known = _positive(values)
     if known.empty:
         return
     low, high = float(known.min()), float(known.max())
     axis = axes.xaxis if direction == "x" else axes.yaxis
-    if high / low > _LOG_FROM_RATIO:
+    if logarithmic:
         axes.set(**{f"{direction}scale": "log", f"{direction}lim": (low / 1.5, high * 1.5)})
-        axis.set_major_locator(
-            LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 10 * _LOG_FROM_RATIO else (1.0,))
-        )
+        steps = (1.0, 2.0, 5.0) if high / low < 10 * _LOG_FROM_RATIO else (1.0,)
+        axis.set_major_locator(LogLocator(subs=steps))
         axis.set_minor_locator(NullLocator())
     else:
         room = 0.1 * (high - low) or 0.1 * high
         axes.set(**{f"{direction}lim": (0, high * 1.1) if from_zero else (max(0, low - room), high + room)})
         axis.set_major_locator(MaxNLocator(5))
     axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+
+
+def _positive(values: pd.Series) -> pd.Series:
+    return values.loc[(values > 0) & (values < np.inf)]

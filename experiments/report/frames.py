@@ -5,14 +5,19 @@ A *case* is everything that describes a design point except its policy; policies
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import isnan, prod
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "error")
-FIGURES = ("latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "simulated_events", "wall_s")
+from experiments.files import for_terminal
+
+NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "command", "error")
+FIGURES = (
+    "latency_s", "throughput_per_s", "energy_j", "area_mm2", "kernels", "macs", "peak_macs_per_s",
+    "off_chip_bytes_per_s", "is_base", "simulated_events", "wall_s",
+)  # fmt: skip
 DICTIONARIES = ("traffic_bytes.", "utilisation.", "peak_occupancy_bytes.", "tensor_scopes.", "critical.")
 MAXIMISED = frozenset({"throughput_per_s"})
 USUAL_BASELINE = "fixed-pattern"
@@ -74,6 +79,12 @@ def names_in(points: pd.DataFrame, column: str) -> tuple[str, ...]:
     return tuple(str(name) for name in points[column].unique())
 
 
+def ranked(table: pd.DataFrame, column: str, figure: str) -> list[str]:
+    """Return the distinct texts of a column, that with the largest figure first."""
+    largest = table.groupby(column, sort=False)[figure].max().sort_values(ascending=False, kind="stable")
+    return [str(name) for name in largest.index]
+
+
 def texts(frame: pd.DataFrame, column: str) -> list[str]:
     """Texts of a column, row by row."""
     return [str(value) for value in frame[column]]
@@ -128,12 +139,37 @@ def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:
     """
     signs = [-1.0 if name in MAXIMISED else 1.0 for name in objectives]
     costs: npt.NDArray[np.float64] = points[list(objectives)].to_numpy(dtype=float) * np.array(signs)
-    complete = [not any(isnan(cost) for cost in each) for each in costs.tolist()]
-    in_front = [
-        known and not bool(((costs <= cost).all(axis=1) & (costs < cost).any(axis=1)).any())
-        for cost, known in zip(costs, complete, strict=True)
-    ]
+    complete = ~np.isnan(costs).any(axis=1)
+    distinct, which = np.unique(costs[complete], axis=0, return_inverse=True)
+    front: list[npt.NDArray[np.float64]] = []
+    kept = np.zeros(len(distinct), dtype=bool)
+    # In order of the first objective, then of the next: none beats one before it.
+    for place, cost in enumerate(distinct):
+        if not front or not bool((np.array(front) <= cost).all(axis=1).any()):
+            front.append(cost)
+            kept[place] = True
+    in_front = np.zeros(len(costs), dtype=bool)
+    in_front[complete] = kept[which.reshape(-1)]
     return pd.Series(in_front, index=points.index, dtype=bool)
+
+
+def against_base(points: pd.DataFrame) -> pd.Series:
+    """Return for each usable point the latency of the same network and policy on the base machine, over its own.
+
+    Missing where the base machine was not tried with them. A network is the same at the same batch and sequence.
+    """
+    same = [name for name in ("network", "batch", "sequence", "dtype", "hardware", "policy") if name in points]
+    ran = usable(points)
+    base = ran.loc[ran["is_base"] == 1].drop_duplicates(same, keep="last").set_index(same)["latency_s"]
+    reference = ran[same].merge(base.rename("base_s").reset_index(), on=same, how="left")["base_s"]
+    return pd.Series(reference.to_numpy(), index=ran.index) / ran["latency_s"]
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """Return at most so many positions of ``count``, evenly spread, the first and the last among them."""
+    if count <= most or most <= 1:
+        return list(range(min(count, most)))
+    return sorted({round(step * (count - 1) / (most - 1)) for step in range(most)})
 
 
 def bound_by(points: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -220,12 +256,12 @@ def figures(column: pd.Series) -> pd.Series:
 
 
 def _text(value: object) -> str:
-    """One line of text; nothing for what is missing, and 8.0 as 8."""
+    """One line of text that can be seen; nothing for what is missing, and 8.0 as 8."""
     if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return " ".join(str(value).split())
+    return for_terminal(" ".join(str(value).split()))
 
 
 def _in_order(column: pd.Series, stated: Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Timelines: which unit did what when, on one scale of time. From spans to SVG."""
+"""Timelines: which unit did what when, and what set the pace. From spans to SVG, and to lanes that can be zoomed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 from markupsafe import Markup
@@ -19,78 +19,98 @@ from experiments.report.canvas import (
     Margins,
     clipped,
     house_style,
-    looks_for,
     panels,
     patch_entry,
     text_width,
     to_svg,
 )
+from experiments.report.looks import kind_looks, kind_of_pace
 from experiments.report.study import Span, Timeline
+
+Lanes = tuple[tuple[str, tuple[Span, ...]], ...]
+CRITICAL = "critical path"
+"""The lane of what set the pace."""
 
 RECTANGLES = 2000
 """At most so many are drawn for one timeline."""
+DETAILS = 6000
+"""At most so many are there for whoever zooms into one timeline."""
 READABLE = 500
 """As many are drawn of a timeline that has to be cut off."""
 
 _MOST_IDLE_HIDDEN = 0.1
 """Merging may make units look busier by this share of their busy time."""
-_USUAL = ("matrix", "vector", "load", "store", "launch")
+_FINEST = 100_000
+"""Spans that lie nearer than this part of the makespan are the first to be joined for whoever zooms."""
 _LANE_PX = 30
 _PS_PER_UNIT = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What is drawn of timelines: lanes thinned out to what can be seen, up to a time."""
+class Drawn:
+    """A timeline as it is shown: thinned out to what can be seen of it at once, and with more for whoever zooms."""
 
-    timelines: tuple[Timeline, ...]
+    timeline: Timeline
+    lanes: Lanes
+    """Thinned out to what can be seen, up to a time."""
     until_ps: int
+    detailed: Lanes
     merged: bool
     """Neighbours of one category were drawn as one rectangle."""
     zoomed: bool
     """Only the first part is drawn."""
+    detail_until_ps: int
+    """Where the detailed lanes end; the makespan unless there are too many spans."""
 
 
-def thinned(timelines: Sequence[Timeline]) -> Shown:
-    """Timelines with at most ``RECTANGLES`` spans each.
+def drawn(timeline: Timeline) -> Drawn:
+    """Return the timeline with at most ``RECTANGLES`` spans, and with at most ``DETAILS`` for whoever zooms.
 
     Beyond that, neighbours of one category that lie less than a pixel apart become one, unless that would
-    hide much idle time. Where this does not do, all end where the first has shown ``READABLE`` spans.
+    hide much idle time. Where this does not do, only the time until ``READABLE`` spans have begun is drawn.
     """
-    until_ps = max((timeline.makespan_ps for timeline in timelines), default=0)
-    merged = tuple(
-        _merged(timeline, until_ps / WIDTH) if _span_count(timeline) > RECTANGLES else timeline
-        for timeline in timelines
+    lanes = timeline.lanes
+    if timeline.critical:
+        paced = tuple(replace(span, category=kind_of_pace(span.category)) for span in timeline.critical)
+        lanes = ((CRITICAL, paced), *lanes)
+    makespan_ps = timeline.makespan_ps
+    detailed, detail_until_ps = _detailed(lanes, makespan_ps)
+    merged = _merged(lanes, makespan_ps / WIDTH) if _span_count(lanes) > RECTANGLES else lanes
+    if _span_count(merged) <= RECTANGLES and _busy_ps(merged) <= (1 + _MOST_IDLE_HIDDEN) * _busy_ps(lanes):
+        return Drawn(
+            timeline, merged, makespan_ps, detailed,
+            merged=merged != lanes, zoomed=False, detail_until_ps=detail_until_ps,
+        )  # fmt: skip
+    end_ps = max(1, _start_of_span(lanes, READABLE))
+    return Drawn(
+        timeline, _before(end_ps, lanes), end_ps, detailed, merged=False, zoomed=True, detail_until_ps=detail_until_ps
     )
-    if all(
-        _span_count(after) <= RECTANGLES and _busy_ps(after) <= (1 + _MOST_IDLE_HIDDEN) * _busy_ps(before)
-        for before, after in zip(timelines, merged, strict=True)
-    ):
-        return Shown(merged, until_ps, merged=merged != tuple(timelines), zoomed=False)
-    end_ps = max(1, min(_start_of_span(one, READABLE) for one in timelines if _span_count(one) > RECTANGLES))
-    first = tuple(
-        Timeline(
-            one.title, tuple((lane, _before(end_ps, spans)) for lane, spans in one.lanes), one.makespan_ps
-        )
-        for one in timelines
-    )
-    return Shown(first, end_ps, merged=False, zoomed=True)
 
 
-def categories_in(timelines: Iterable[Timeline]) -> dict[str, Look]:
-    """Give each category a look: always the same to the usual ones, then the others by the alphabet."""
-    found = {span.category for timeline in timelines for _, spans in timeline.lanes for span in spans}
-    looks = looks_for([*_USUAL, *sorted(found.difference(_USUAL))])
-    return {category: look for category, look in looks.items() if category in found}
+def _detailed(lanes: Lanes, makespan_ps: int) -> tuple[Lanes, int]:
+    """Return at most ``DETAILS`` spans, joined as finely as that allows, and the time that they reach to."""
+    found, gap_ps = lanes, makespan_ps / _FINEST
+    while _span_count(found) > DETAILS and gap_ps < makespan_ps / WIDTH:
+        found, gap_ps = _merged(lanes, gap_ps), gap_ps * 2
+    if _span_count(found) <= DETAILS:
+        return found, makespan_ps
+    end_ps = max(1, _start_of_span(lanes, DETAILS))
+    return _before(end_ps, lanes), end_ps
+
+
+def categories_in(lanes: Iterable[Lanes]) -> dict[str, Look]:
+    """Give each category its look: the same in every report."""
+    return kind_looks({span.category for each in lanes for _, spans in each for span in spans})
 
 
 def busy_shares(timelines: Iterable[Timeline]) -> pd.DataFrame:
     """Return for each timeline and unit the share of the makespan it spent on each category."""
     kept = list(timelines)
+    categories = categories_in(timeline.lanes for timeline in kept)
     rows = []
     for timeline in kept:
         for lane, spans in timeline.lanes:
-            busy_ps = dict.fromkeys(categories_in(kept), 0)
+            busy_ps = dict.fromkeys(categories, 0)
             for span in spans:
                 busy_ps[span.category] += span.end_ps - span.start_ps
             shares = {category: each / max(1, timeline.makespan_ps) for category, each in busy_ps.items()}
@@ -99,41 +119,33 @@ def busy_shares(timelines: Iterable[Timeline]) -> pd.DataFrame:
 
 
 @house_style
-def gantt_chart(shown: Shown, looks: Looks, figure_id: str) -> Markup:
-    """One panel per timeline, one above the other; lanes are units."""
-    lanes = [lane for timeline in shown.timelines for lane, _ in timeline.lanes]
-    most = max(1, *(len(timeline.lanes) for timeline in shown.timelines))
-    margins = Margins(left=min(200, 24 + max(map(text_width, lanes), default=0)), right=92, top=34, bottom=44)
-    figure, all_axes = panels(
-        len(shown.timelines),
-        1,
-        (WIDTH, most * _LANE_PX + margins.top + margins.bottom),
-        margins,
-        [patch_entry(look, category) for category, look in looks.items()],
-    )
+def gantt_chart(shown: Drawn, looks: Looks, figure_id: str) -> Markup:
+    """Draw one timeline on its own scale of time; lanes are units, the critical path above them."""
+    timeline = shown.timeline
+    names = [lane for lane, _ in shown.lanes]
+    margins = Margins(left=min(200, 24 + max(map(text_width, names), default=0)), right=92, top=34, bottom=44)
+    height = max(1, len(names)) * _LANE_PX + margins.top + margins.bottom
+    legend = [patch_entry(look, category) for category, look in looks.items()]
+    figure, (axes,) = panels(1, 1, (WIDTH, height), margins, legend)
     divisor, unit = next((pair for pair in _PS_PER_UNIT if shown.until_ps >= pair[0]), _PS_PER_UNIT[-1])
     px_per_unit = (WIDTH - margins.left - margins.right) * divisor / max(1, shown.until_ps)
-    for axes, timeline in zip(all_axes, shown.timelines, strict=True):
-        for row, (_, spans) in enumerate(timeline.lanes):
-            _draw_lane(axes, row, spans, divisor, px_per_unit, looks)
-        whole = f"{timeline.makespan_ps / divisor:,.4g} {unit}"
-        if timeline.makespan_ps <= shown.until_ps:
-            axes.axvline(timeline.makespan_ps / divisor, color=INK, linewidth=1.2)
-        else:
-            whole = f"of {whole}"
-        end = min(timeline.makespan_ps, shown.until_ps) / divisor
-        axes.annotate(whole, (end, -0.5), (6, 0), textcoords="offset points", va="top", fontweight="bold")
-        axes.set(xlim=(0, max(1, shown.until_ps) / divisor), ylim=(most - 0.4, -0.6))
-        axes.set_yticks(
-            range(len(timeline.lanes)), [clipped(lane, 26) for lane, _ in timeline.lanes], color=INK
-        )
-        axes.grid(visible=False, axis="y")
-        axes.set_title(clipped(timeline.title, 110))
-        axes.set_xlabel(f"simulated time [{unit}]", color=MUTED)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    return to_svg(
-        figure, figure_id, "Timeline of the units: " + "; ".join(one.title for one in shown.timelines)
+    for row, (_, spans) in enumerate(shown.lanes):
+        _draw_lane(axes, row, spans, divisor, px_per_unit, looks)
+    whole = f"{timeline.makespan_ps / divisor:,.4g} {unit}"
+    if shown.zoomed:
+        whole = f"of {whole}"
+    else:
+        axes.axvline(timeline.makespan_ps / divisor, color=INK, linewidth=1.2)
+    axes.annotate(
+        whole, (shown.until_ps / divisor, -0.5), (6, 0), textcoords="offset points", va="top", fontweight="bold"
     )
+    axes.set(xlim=(0, max(1, shown.until_ps) / divisor), ylim=(max(1, len(names)) - 0.4, -0.6))
+    axes.set_yticks(range(len(names)), [clipped(lane, 26) for lane in names], color=INK)
+    axes.grid(visible=False, axis="y")
+    axes.set_title(clipped(timeline.title, 110))
+    axes.set_xlabel(f"simulated time [{unit}]", color=MUTED)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    return to_svg(figure, figure_id, f"Timeline of the units: {timeline.title}")
 
 
 def _draw_lane(
@@ -186,32 +198,33 @@ def _draw_lane(
                 )
 
 
-def _merged(timeline: Timeline, gap_ps: float) -> Timeline:
+def _merged(lanes: Lanes, gap_ps: float) -> Lanes:
     """Join neighbours of one category where less than ``gap_ps`` lies between them."""
-    lanes = []
-    for lane, spans in timeline.lanes:
+    found = []
+    for lane, spans in lanes:
         joined: list[Span] = []
         for span in spans:
             last = joined[-1] if joined else None
             if last and last.category == span.category and span.start_ps - last.end_ps < gap_ps:
-                joined[-1] = Span(last.start_ps, max(last.end_ps, span.end_ps), "", span.category)
+                label = last.label if last.label == span.label else ""
+                joined[-1] = Span(last.start_ps, max(last.end_ps, span.end_ps), label, span.category)
             else:
                 joined.append(span)
-        lanes.append((lane, tuple(joined)))
-    return Timeline(timeline.title, tuple(lanes), timeline.makespan_ps)
+        found.append((lane, tuple(joined)))
+    return tuple(found)
 
 
-def _before(end_ps: int, spans: Sequence[Span]) -> tuple[Span, ...]:
-    return tuple(span for span in spans if span.start_ps < end_ps)
+def _before(end_ps: int, lanes: Lanes) -> Lanes:
+    return tuple((lane, tuple(span for span in spans if span.start_ps < end_ps)) for lane, spans in lanes)
 
 
-def _busy_ps(timeline: Timeline) -> int:
-    return sum(span.end_ps - span.start_ps for _, spans in timeline.lanes for span in spans)
+def _busy_ps(lanes: Lanes) -> int:
+    return sum(span.end_ps - span.start_ps for _, spans in lanes for span in spans)
 
 
-def _span_count(timeline: Timeline) -> int:
-    return sum(len(spans) for _, spans in timeline.lanes)
+def _span_count(lanes: Lanes) -> int:
+    return sum(len(spans) for _, spans in lanes)
 
 
-def _start_of_span(timeline: Timeline, number: int) -> int:
-    return sorted(span.start_ps for _, spans in timeline.lanes for span in spans)[number]
+def _start_of_span(lanes: Lanes, number: int) -> int:
+    return sorted(span.start_ps for _, spans in lanes for span in spans)[number]

@@ -17,10 +17,16 @@ class Evaluation:
 
     study: Study
     points: pd.DataFrame
-    """Prepared, failed ones included."""
+    """Prepared, failed ones included; of so many networks, policies and swept values as can be told apart."""
     axes: Axes
     looks: Looks
     """Of the policies, the baseline first."""
+    every: pd.DataFrame
+    """All points, prepared, by their numbers."""
+    embedded: pd.DataFrame
+    """The points that the page has one by one: all of them, or a sample."""
+    against_base: pd.Series
+    """Of each usable point: latency on the base machine over its own."""
 
     @property
     def baseline(self) -> str:
@@ -36,6 +42,12 @@ class Figure:
     tables: tuple[Table, ...] = ()
     numbers: Table | None = None
     legend: Looks | None = None
+    links: tuple[tuple[str, str], ...] = ()
+    """Files beside the report, each with what it is."""
+    timeline: int | None = None
+    """Which timeline the page's script draws in place of the drawing."""
+    still: str = ""
+    """What is to be said of the drawing only."""
 
 
 @dataclass(frozen=True, slots=True)

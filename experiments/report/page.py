@@ -1,40 +1,84 @@
 """The page: a study's figures, tables and sentences put into the HTML template."""
 
+import re
 from base64 import b64encode
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from experiments.report.canvas import looks_for
-from experiments.report.frames import axes_of, failed, policies_in, prepared
+from experiments.report.explorer import explorer_data, timeline_data
+from experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared
+from experiments.report.gantt import categories_in
+from experiments.report.headline import front_found, verdict
 from experiments.report.layout import Evaluation
-from experiments.report.sections import sections_of
+from experiments.report.looks import policy_looks
+from experiments.report.run_sections import timelines_drawn
+from experiments.report.sample import MOST_POINTS, listed, told_apart
+from experiments.report.sections import GRID, sections_of
 from experiments.report.study import Study
 from experiments.report.words import answer, count, setting
-from experiments.results import csv_text
+from experiments.results import CSV, csv_text
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+SCRIPTS = ("points.js", "timeline.js")
+_MOST_FAILURES = 200
 
 
 def render_report(study: Study) -> str:
-    """Return the report as one HTML page that needs nothing beside it; the same study gives the same text."""
+    """Return the report as one HTML page that needs nothing beside it; the same study gives the same text.
+
+    Of more than ``MOST_POINTS`` points it has a sample, and refers to the CSV file beside it for the rest.
+    """
     points = prepared(study.frame, study.swept)
     axes = axes_of(points, study.swept)
-    evaluation = Evaluation(study, points, axes, looks_for(policies_in(points)))
+    drawn, drawn_axes, left_out = told_apart(points, axes)
+    embedded = listed(points, drawn, drawn_axes, study.objectives)
+    looks = policy_looks(policies_in(drawn))
+    evaluation = Evaluation(study, drawn, drawn_axes, looks, points, embedded, against_base(points))
     missing = failed(points)
+    headline, told = _headline(study, points, axes)
+    timelines = timelines_drawn(study.timelines)
+    scripts = [_script(name) for name in SCRIPTS]
     return _template().render(
         study=study,
-        headline=study.question.strip() or study.name,
-        facts=_facts(evaluation),
-        answer=answer(points, axes),
+        headline=headline,
+        facts=_facts(points, axes, study.planned),
+        answer=told,
+        remarks=[*study.remarks, *([left_out] if left_out else [])],
         machine=_machine(study),
         sections=sections_of(evaluation),
-        failures=[(row, setting(row, axes)) for _, row in missing.iterrows()],
+        failures=[(row, setting(row, axes)) for _, row in missing.head(_MOST_FAILURES).iterrows()],
+        failed=len(missing),
         tried=len(points),
-        csv=_csv_link(study),
+        embedded=len(embedded),
+        csv=_csv_link(study) if len(points) <= MOST_POINTS else CSV,
+        explorer=explorer_data(evaluation) if len(points) else None,
+        timelines=timeline_data(timelines, categories_in([each.detailed for each in timelines])),
+        scripts=scripts,
+        script_hashes=[b64encode(sha256(text.encode()).digest()).decode("ascii") for text in scripts],
     )
+
+
+def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:
+    """Return the answer to the question in one sentence, and the sentences that follow."""
+    told = answer(points, axes)
+    found = "" if study.search == GRID else front_found(points, study.objectives, axes)
+    found = found or verdict(study.question, points, axes)
+    if found and study.planned > len(points):
+        found = f"So far: {found}"
+    return (found, told) if found else (told[0], told[1:])
+
+
+@cache
+def _script(name: str) -> Markup:
+    """Return one of the page's own scripts, which no element may end early."""
+    text = (TEMPLATES / name).read_text(encoding="utf-8")
+    assert "</script" not in text
+    return Markup(text)
 
 
 @cache
@@ -46,17 +90,24 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = _breakable
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.get_template("report.html.j2")
 
 
-def _facts(evaluation: Evaluation) -> list[str]:
+def _breakable(text: str, longest: int = 22) -> Markup:
+    """Return text that may be broken behind the dots and underscores of words beyond a length."""
+    parts = [re.split(r"(?<=[._])(?=\w)", word) if len(word) > longest else [word] for word in re.split(r"(\s)", text)]
+    return Markup("").join(Markup("<wbr>").join(map(escape, word)) for word in parts)
+
+
+def _facts(points: pd.DataFrame, axes: Axes, planned: int) -> list[str]:
     """Return the size of the study, for the line under the headline."""
-    points = evaluation.points
     return [
-        _tried(len(points), evaluation.study.planned),
+        _tried(len(points), planned),
         count(points["model"].nunique(), "network"),
         count(points["policy"].nunique(), "policy"),
-        *([count(len(evaluation.axes), "swept quantity")] if evaluation.axes else []),
+        *([count(len(axes), "swept quantity")] if axes else []),
     ]
 
 

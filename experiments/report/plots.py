@@ -11,6 +11,7 @@ from experiments.report.canvas import (
     GRID,
     HATCH,
     INK,
+    PAPER,
     WIDTH,
     Looks,
     Margins,
@@ -64,7 +65,9 @@ def speedup_bars(
         margins,
         [patch_entry(looks[policy], policy) for policy in policies],
     )
-    _grouped_bars(axes, networks, policies, heights, looks, width - margins.left - margins.right)
+    _grouped_bars(
+        axes, (networks, policies), heights, looks, width - margins.left - margins.right, logarithmic=_is_wide(heights)
+    )
     axes.axhline(1, color=INK, linewidth=1.2)
     axes.set_ylabel(f"speed-up over {clipped(baseline, 30)}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}{TIMES}")
@@ -92,12 +95,15 @@ def traffic_bars(
         margins,
         [patch_entry(looks[policy], policy) for policy in policies],
     )
+    every = {memory: _heights(traffic, (memory, memory, memory)) for memory in memories}
+    logarithmic = any(map(_is_wide, every.values()))
     for axes, memory in zip(all_axes, memories, strict=True):
         divisor, unit = scale_of(traffic[memory], "B")
         heights = _heights(traffic.assign(**{memory: traffic[memory] / divisor}), (memory, memory, memory))
         axes.set_title(clipped(memory, 40))
         axes.set_ylabel(f"traffic [{unit}]")
-        _grouped_bars(axes, networks, policies, heights, looks, width - margins.left - margins.right)
+        room = width - margins.left - margins.right
+        _grouped_bars(axes, (networks, policies), heights, looks, room, logarithmic=logarithmic)
     return to_svg(figure, figure_id, "Bytes moved at each memory, by network and policy")
 
 
@@ -157,15 +163,28 @@ def _heights(frame: pd.DataFrame, columns: tuple[str, str, str]) -> Heights:
     return {key: (height, low, high) for key, (height, low, high) in zip(keys, ends, strict=True) if isfinite(height)}
 
 
+def _is_wide(heights: Heights) -> bool:
+    """Whether bars differ so much that only a logarithmic axis shows the small ones."""
+    shown = [end for _, *ends in heights.values() for end in ends if end > 0]
+    return bool(shown) and max(shown) / min(shown) > _LOG_FROM_RATIO
+
+
 def _grouped_bars(
-    axes: Axes, networks: Sequence[str], policies: Sequence[str], heights: Heights, looks: Looks, width: float
+    axes: Axes,
+    groups: tuple[Sequence[str], Sequence[str]],
+    heights: Heights,
+    looks: Looks,
+    width: float,
+    *,
+    logarithmic: bool,
 ) -> None:
-    """Draw bars side by side in each group, whiskers where they have a length, values where they fit."""
+    """Draw bars of policies side by side for each network, whiskers where they have a length, values where they fit."""
+    networks, policies = groups
     thick = 0.82 / len(policies)
     thick = min(thick, 70 * len(networks) / width)
     tops = [high for _, _, high in heights.values()]
     shown = [end for _, *ends in heights.values() for end in ends if end > 0]
-    logarithmic = bool(shown) and max(shown) / min(shown) > _LOG_FROM_RATIO
+    logarithmic = logarithmic and bool(shown)
     floor = 10 ** _floor_exponent(min(shown)) if logarithmic else 0.0
     for place, policy in enumerate(policies):
         look = looks[policy]
@@ -188,11 +207,13 @@ def _grouped_bars(
                 axes.errorbar(
                     x, height, [[height - low], [high - height]], color=INK, capsize=3, linewidth=1.1
                 )
-            _value_label(axes, x, high, significant(height), thick / len(networks) * width)
+            beside = high > low and thick / len(networks) * width >= 1.5 * _LEVEL_LABEL_PX
+            top = height if beside else high
+            _value_label(axes, x, top, significant(height), thick / len(networks) * width, beside=beside)
     if logarithmic:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.set_ylim(floor, max(tops) * 3)
+        axes.set_ylim(floor, floor * (max(tops) / floor) ** 1.35)
     else:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         upright = _UPRIGHT_LABEL_PX <= thick / len(networks) * width < _LEVEL_LABEL_PX
@@ -202,17 +223,20 @@ def _grouped_bars(
     axes.grid(visible=True, axis="y", color=GRID)
 
 
-def _value_label(axes: Axes, x: float, top: float, text: str, room: float) -> None:
+def _value_label(axes: Axes, x: float, top: float, text: str, room: float, *, beside: bool) -> None:
+    """Write a bar's value above it, or beside its whisker, on paper where a line passes."""
     if room >= _UPRIGHT_LABEL_PX:
         axes.annotate(
             text,
             (x, top),
-            (0, 4),
+            (5 if beside else 0, 4),
             textcoords="offset points",
-            ha="center",
+            ha="left" if beside else "center",
             va="bottom",
             fontsize=11,
             rotation=0 if room >= _LEVEL_LABEL_PX else 90,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 0.5},
+            zorder=3,
         )
 
 

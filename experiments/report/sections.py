@@ -5,57 +5,100 @@ from itertools import combinations
 
 import pandas as pd
 
-from experiments.report.canvas import looks_for
 from experiments.report.curves import latency_curves, trade_offs
 from experiments.report.frames import (
     best_points,
-    bound_by,
     cut,
-    figures,
+    evenly,
     influence,
-    means,
     names_in,
     pareto_front,
+    ranked,
     ratio_summary,
     shared_values,
     speedups,
     usable,
 )
-from experiments.report.gantt import busy_shares, categories_in, gantt_chart, thinned
 from experiments.report.layout import Evaluation, Figure, Section
-from experiments.report.plots import bound_bars, speedup_bars, traffic_bars
-from experiments.report.study import Timeline
+from experiments.report.plots import speedup_bars
+from experiments.report.run_sections import (
+    bounds_section,
+    critical_sections,
+    layers_section,
+    roofline_section,
+    timelines_section,
+    traffic_section,
+    utilisation_section,
+)
 from experiments.report.tables import (
     RATIO_FORMATS,
     count_formats,
     figure_formats,
     quantity_formats,
-    share_heat,
     table_of,
     winner_heats,
 )
-from experiments.report.words import count, meaning, percent
+from experiments.report.words import TIMES, count, enumeration, meaning, times
 
 EVERYWHERE = "all networks"
-_LONGEST_LAYERS = 12
-"""That are shown at once."""
+GRID = "grid"
+"""The search that chooses everything."""
+_OF_WORKLOADS = ("batch", "sequence")
+"""Axes that do not change the machine."""
+_MOST_OF_FRONT = 200
+_NO_BASE = (
+    "The unmodified base machine is not among the points that ran, so nothing is compared with it; a sweep over values"
+    " that include those of the base compares."
+)
+_BASE_UNKNOWN = (
+    "These results do not say which points are on the unmodified base machine, so nothing is compared with it; run the"
+    " experiment again for that."
+)
 
 
 def sections_of(evaluation: Evaluation) -> list[Section]:
     """Return the sections that the study has something to say in."""
     ran = not usable(evaluation.points).empty
+    search = evaluation.study.search != GRID
+    front = tuple(_front(evaluation)) if ran else ()
     made = [
+        Section("front", "The front", front if search else ()),
         Section("fastest", "Fastest points", _fastest(evaluation) if ran else ()),
         Section("speedup", "Policies compared", _speedups(evaluation) if ran else ()),
         Section("sweep", "Over the sweep", (*_curves(evaluation), *_winners(evaluation)) if ran else ()),
-        Section("traffic", "Traffic", tuple(_traffic(evaluation)) if ran else ()),
-        Section("utilisation", "Utilisation", tuple(_utilisation(evaluation)) if ran else ()),
-        Section("bounds", "What the points were bound by", tuple(_bounds(evaluation)) if ran else ()),
-        Section("layers", "Layer by layer", tuple(_layers(evaluation.study.layers))),
-        Section("tradeoffs", "Trade-offs", tuple(_trade_offs(evaluation)) if ran else ()),
-        Section("timeline", "Timeline", tuple(_timelines(evaluation.study.timelines))),
+        Section("base", "Against the base machine", tuple(_against_base(evaluation)) if ran else ()),
+        Section("critical", "Where the latency goes", tuple(critical_sections(evaluation)) if ran else ()),
+        Section("roofline", "Roofline", tuple(roofline_section(evaluation)) if ran else ()),
+        Section("bounds", "What the points were bound by", tuple(bounds_section(evaluation)) if ran else ()),
+        Section("traffic", "Traffic", tuple(traffic_section(evaluation)) if ran else ()),
+        Section("utilisation", "Utilisation", tuple(utilisation_section(evaluation)) if ran else ()),
+        Section("layers", "Layer by layer", tuple(layers_section(evaluation.study.layers))),
+        Section("tradeoffs", "Trade-offs", (*(() if search else front), *_trade_offs(evaluation)) if ran else ()),
+        Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines))),
     ]
     return [section for section in made if section.figures]
+
+
+def _front(evaluation: Evaluation) -> Iterator[Figure]:
+    """Show the points that none beats in all objectives together."""
+    every = usable(evaluation.points)
+    objectives = [name for name in evaluation.study.objectives if name in every]
+    numeric = [name for name in objectives if pd.api.types.is_numeric_dtype(every[name])]
+    ran = every.dropna(subset=numeric)
+    if ran.empty or not numeric or (len(numeric) == 1 and evaluation.study.search == GRID):
+        return
+    parts = [own.loc[pareto_front(own, numeric)] for _, own in ran.groupby("network", sort=False)]
+    front = pd.concat([own.sort_values(numeric[0], kind="stable") for own in parts])
+    shown = front.iloc[evenly(len(front), _MOST_OF_FRONT)]
+    table = shown[["network", "policy", *evaluation.axes, *numeric, "bottleneck"]]
+    words = enumeration([meaning(name)[0] for name in numeric])
+    some = f" {len(shown)} of them are listed." if len(shown) < len(front) else ""
+    caption = (
+        f"No other point of the network that was tried is as good in {words} and better in one of them"
+        f" ({len(front):,} of {count(len(ran), 'point')}).{some}"
+    )
+    shown_table = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, numeric))
+    yield Figure(caption, tables=(shown_table,))
 
 
 def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
@@ -75,17 +118,52 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
     if ratios.empty:
         return ()
     summary = ratio_summary(ratios, ["network", "policy"])
-    networks = list(names_in(summary, "network"))
+    networks = ranked(summary, "network", "geomean")
+    overall = ratio_summary(ratios.assign(network=EVERYWHERE), ["network", "policy"])
+    policies = ranked(overall, "policy", "geomean")
     if len(networks) > 1:
-        summary = pd.concat(
-            [summary, ratio_summary(ratios.assign(network=EVERYWHERE), ["network", "policy"])]
-        )
+        summary = pd.concat([summary, overall])
         networks.append(EVERYWHERE)
-    drawing = speedup_bars(summary, networks, others, evaluation.baseline, evaluation.looks, "speedup")
+    drawing = speedup_bars(summary, networks, policies, evaluation.baseline, evaluation.looks, "speedups")
     whiskers = " Whiskers reach from the least to the greatest." if (summary["points"] > 1).any() else ""
     mean = f": geometric mean over the sweep.{whiskers}" if whiskers else "."
-    caption = f"How many times as fast each policy is as {evaluation.baseline}{mean}"
+    caption = f"How many times as fast each policy is as {evaluation.baseline}{mean} The largest gain comes first."
     return (Figure(caption, svg=drawing, numbers=table_of(summary, RATIO_FORMATS)),)
+
+
+def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
+    """Compare points with the same network and policy on the machine that the sweep starts from."""
+    swept = [axis for axis in evaluation.axes if axis not in (*_OF_WORKLOADS, "hardware")]
+    if not swept:
+        return
+    ratio = evaluation.against_base.reindex(usable(evaluation.points).index).dropna()
+    if ratio.empty:
+        yield Figure(_NO_BASE if evaluation.every["is_base"].notna().any() else _BASE_UNKNOWN)
+        return
+    compared = evaluation.points.loc[ratio.index].assign(speedup=ratio)
+    compared = compared.assign(
+        base_s=compared["latency_s"] * ratio,
+        at=[", ".join(values) for values in compared[swept].itertuples(index=False, name=None)],
+    )
+    ends = compared.sort_values("speedup", kind="stable").groupby(["network", "policy"], sort=False)
+    table = ends.agg(
+        points=("speedup", "size"), base=("base_s", "first"),
+        most=("speedup", "last"), most_at=("at", "last"), least=("speedup", "first"), least_at=("at", "first"),
+    ).reset_index()  # fmt: skip
+    order = [*evaluation.looks, *names_in(evaluation.points, "network")]
+    for column in ("policy", "network"):
+        table = table.sort_values(column, key=lambda names: names.map(order.index), kind="stable")
+    table = table.rename(columns={"base": "base latency", "most_at": "most at", "least_at": "least at"})
+    formats = {
+        **count_formats(["points"]), **quantity_formats(table, ["base latency"], "s"),
+        "most": ("speed-up, most", times), "least": ("speed-up, least", times),
+    }  # fmt: skip
+    yield Figure(
+        "Latency on the unmodified base machine over the latency of the point, with the same network and policy:"
+        f" above 1{TIMES} the change pays. Values are those of {enumeration(swept)}; the table of all points has the"
+        " figure of each.",
+        tables=(table_of(table, formats),),
+    )
 
 
 def _curves(evaluation: Evaluation) -> Iterator[Figure]:
@@ -127,90 +205,6 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
         )
 
 
-def _traffic(evaluation: Evaluation) -> Iterator[Figure]:
-    """Bytes moved, and where tensors were kept."""
-    policies = list(evaluation.looks)
-    traffic = means(evaluation.points, "traffic_bytes.")
-    memories = [name for name in map(str, traffic) if name not in ("network", "policy")]
-    if memories:
-        yield Figure(
-            f"Bytes moved at each memory{_mean(evaluation)}.",
-            svg=traffic_bars(traffic, names_in(traffic, "network"), policies, evaluation.looks, "traffic"),
-            numbers=table_of(traffic, quantity_formats(traffic, memories, "B")),
-        )
-    scopes = means(evaluation.points, "tensor_scopes.").set_index(["network", "policy"])
-    if scopes.size:
-        shares = scopes.div(scopes.sum(axis="columns"), axis="index").reset_index()
-        yield Figure(
-            f"Where outputs of kernels were kept: share of their number{_mean(evaluation)}.",
-            tables=(share_heat(shares, ["network", "policy"]),),
-        )
-    peaks = means(evaluation.points, "peak_occupancy_bytes.")
-    held = [name for name in map(str, peaks) if name not in ("network", "policy")]
-    if held:
-        table = table_of(peaks, quantity_formats(peaks, held, "B"))
-        yield Figure(f"Most bytes held at once in each memory{_mean(evaluation)}.", numbers=table)
-
-
-def _utilisation(evaluation: Evaluation) -> Iterator[Figure]:
-    shares = means(evaluation.points, "utilisation.")
-    if shares.shape[1] > len(("network", "policy")):
-        caption = f"Share of the time that each unit is busy{_mean(evaluation)}."
-        yield Figure(caption, tables=(share_heat(shares, ["network", "policy"]),))
-
-
-def _bounds(evaluation: Evaluation) -> Iterator[Figure]:
-    waits = means(evaluation.points, "critical.")
-    if waits.shape[1] > len(("network", "policy")):
-        caption = f"What the critical path waited for: share of the latency{_mean(evaluation)}."
-        yield Figure(caption, tables=(share_heat(waits, ["network", "policy"]),))
-    grouped = ["policy", "network", *evaluation.axes]
-    counts = [(f"by {name}", bound_by(evaluation.points, name)) for name in grouped]
-    counts = [
-        (title, table)
-        for number, (title, table) in enumerate(counts)
-        if table.size and (not number or len(table) > 1)
-    ]
-    if counts:
-        kinds = [str(kind) for kind in counts[0][1]]
-        told = pd.concat(
-            [
-                table.rename_axis(index="value", columns=None).reset_index().assign(group=title)
-                for title, table in counts
-            ]
-        )
-        yield Figure(
-            "The bottleneck of each point: numbers of points, and their share.",
-            svg=bound_bars(counts, looks_for(kinds), "bounds"),
-            numbers=table_of(told[["group", "value", *kinds]], count_formats(kinds)),
-        )
-
-
-def _layers(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figure]:
-    """Show where the time of a point goes: its longest layers, and all of them in order."""
-    for title, layers in points:
-        memories = [str(name) for name in layers if str(name).startswith("traffic_bytes.")]
-        table = layers.assign(**{name: figures(layers[name]) for name in ("runs", "critical_s", *memories)})
-        memories = [name for name in memories if table[name].notna().any()]
-        table = table.assign(share=table["critical_s"] / table["critical_s"].sum())
-        named = {name: name.removeprefix("traffic_bytes.") for name in memories}
-        table = table[["layer", "runs", "critical_s", "share", "limited_by", *memories]].rename(
-            columns={**named, "critical_s": "critical time", "limited_by": "limited by"}
-        )
-        formats = {
-            **count_formats(["runs"]), **quantity_formats(table, ["critical time"], "s"),
-            "share": ("share", percent), **quantity_formats(table, named.values(), "B"),
-        }  # fmt: skip
-        longest = table.sort_values("critical time", ascending=False, kind="stable").head(_LONGEST_LAYERS)
-        some = "the layers that take most of the critical path" if len(longest) < len(table) else "its layers"
-        yield Figure(
-            f"{title}: {some}. A layer's critical time is that in which something of it was on the critical path; all"
-            " of them make the latency. What it moves at each memory, and what it is limited by.",
-            tables=(table_of(longest, formats),),
-            numbers=table_of(table, formats),
-        )
-
-
 def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
     ran = usable(evaluation.points)
     known = [name for name in evaluation.study.objectives if name in ran and ran[name].nunique() > 1]
@@ -220,34 +214,15 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
         complete = ran.dropna(subset=list(pair))
         fronts = [pareto_front(own, pair) for _, own in complete.groupby("network", sort=False)]
         front = complete.loc[pd.concat(fronts).reindex(complete.index)] if fronts else complete
-        table = front[["network", "policy", *evaluation.axes, *pair]]
+        table = front.iloc[evenly(len(front), _MOST_OF_FRONT)][["network", "policy", *evaluation.axes, *pair]]
+        drawn_points = complete.loc[complete.index.isin(evaluation.embedded.index)]
+        some = f" {len(drawn_points):,} points are drawn." if len(drawn_points) < len(complete) else ""
         words = [meaning(name)[0] for name in pair]
         yield Figure(
             f"{words[0].capitalize()} against {words[1]}. Ringed and joined: no other point of the network is"
-            f" as good in both and better in one ({len(front):,} of {count(len(complete), 'point')}).",
-            svg=trade_offs(complete, pair, evaluation.looks, f"tradeoff{number}"),
+            f" as good in both and better in one ({len(front):,} of {count(len(complete), 'point')}).{some}",
+            svg=trade_offs(drawn_points, pair, evaluation.looks, f"tradeoff{number}"),
             numbers=table_of(table, figure_formats(table, pair)),
-        )
-
-
-def _timelines(timelines: Sequence[Timeline]) -> Iterator[Figure]:
-    drawn = [timeline for timeline in timelines if timeline.lanes]
-    if drawn:
-        shown = thinned(drawn)
-        notes = [
-            "All on one scale of time." if len(drawn) > 1 else "",
-            "Neighbours of one kind that lie less than a pixel apart are drawn as one."
-            if shown.merged
-            else "",
-            "Only the first part is drawn; the whole has too many pieces to be told apart."
-            if shown.zoomed
-            else "",
-        ]
-        shares = busy_shares(drawn)
-        yield Figure(
-            " ".join(["What each unit did when.", *(note for note in notes if note)]),
-            svg=gantt_chart(shown, categories_in(drawn), "timeline"),
-            numbers=share_heat(shares, ["timeline", "unit"]),
         )
 
 
@@ -259,9 +234,3 @@ def _held(rows: pd.DataFrame, evaluation: Evaluation, shown: Sequence[str]) -> s
     return "Held: " + ", ".join(f"{axis} = {value}" for axis, value in held.items()) + "." if held else ""
 
 
-def _mean(evaluation: Evaluation) -> str:
-    """Say in a caption how points became one figure for each network and policy."""
-    ran = usable(evaluation.points)
-    if not ran.duplicated(["network", "policy"]).any():
-        return ""
-    return ", mean over the sweep" if len(ran) == len(evaluation.points) else ", mean over the points that ran"

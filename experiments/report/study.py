@@ -25,6 +25,10 @@ class Timeline:
     lanes: tuple[tuple[str, tuple[Span, ...]], ...]
     """Each unit with its spans in order of time."""
     makespan_ps: int
+    critical: tuple[Span, ...] = ()
+    """What set the pace when, from zero to the makespan; the categories are the resources that did."""
+    trace: str = ""
+    """File beside the report that has the same run as Perfetto takes it; none if empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Study:
     timelines: tuple[Timeline, ...]
     """Runs of one telling point under different policies, drawn on one scale of time. May be empty."""
     provenance: Mapping[str, str]
+    search: str = "grid"
+    """How points were chosen: ``grid``, or the name of a search."""
     planned: int = 0
     """Points that the run was to compute: more than there are if it has not ended."""
     remarks: tuple[str, ...] = ()

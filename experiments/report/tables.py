@@ -86,8 +86,9 @@ def count_formats(names: Iterable[str]) -> dict[str, tuple[str, Format]]:
 
 
 def share_heat(frame: pd.DataFrame, labels: Sequence[str]) -> Table:
-    """Write label columns first, then each other column, a share of one, as a tinted percentage."""
+    """Write label columns first, then each other column, a share of one, as a tinted percentage; the largest first."""
     shares = [str(name) for name in frame if name not in labels]
+    shares.sort(key=lambda name: -sum(share for share in numbers(frame, name) if isfinite(share)))
     columns = [[Cell(text) for text in texts(frame, name)] for name in labels] + [
         [Cell(percent(share), _tint(share), numeric=True) for share in numbers(frame, name)]
         for name in shares
@@ -134,7 +135,7 @@ def _plane(title: str, pair: tuple[str, str], cells: Mapping[tuple[str, str], Ce
     """Lay cells out over two axes; a dash stands where nothing was tried."""
     down, across = pair
     gap = Cell(MISSING, numeric=True)
-    corner = Cell(f"{down}\N{NO-BREAK SPACE}↓ {across}\N{NO-BREAK SPACE}→")
+    corner = Cell(f"{down} ↓\n{across} →")
     rows = [(Cell(name), *(cells.get((name, other), gap) for other in axes[across])) for name in axes[down]]
     return Table((corner, *(Cell(name, numeric=True) for name in axes[across])), tuple(rows), title)
 

@@ -42,7 +42,7 @@ _LONGEST_REASON = 300
 _MOST_NAMED = 3
 """As many swept quantities are named in a sentence."""
 _PLAIN_MAGNITUDES = range(-6, 10)
-_NOTEWORTHY = 1.05
+NOTEWORTHY = 1.05
 """Ratios nearer to one than this are called equal."""
 
 
@@ -156,7 +156,7 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
 def _trend_text(axis: str, values: Sequence[str], ends: tuple[float, float]) -> str:
     """Say how the lead of the best policy changes along an axis."""
     change = ends[1] / ends[0]
-    verb = "grows" if change > _NOTEWORTHY else "shrinks" if change < 1 / _NOTEWORTHY else "hardly moves"
+    verb = "grows" if change > NOTEWORTHY else "shrinks" if change < 1 / NOTEWORTHY else "hardly moves"
     return (
         f"As {axis} goes from {values[0]} to {values[-1]}, its lead {verb}"
         f" ({times(ends[0])} to {times(ends[1])})."
@@ -177,7 +177,7 @@ def _latencies(ran: pd.DataFrame, axes: Axes) -> list[str]:
 
 def _sensitivity(points: pd.DataFrame, axes: Axes) -> list[str]:
     factors = sorted(influence(points, axes).items(), key=lambda item: -item[1])
-    named = [f"{axis} ({times(factor)})" for axis, factor in factors if factor > _NOTEWORTHY][:_MOST_NAMED]
+    named = [f"{axis} ({times(factor)})" for axis, factor in factors if factor > NOTEWORTHY][:_MOST_NAMED]
     if not factors:
         return []
     if not named:

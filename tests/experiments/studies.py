@@ -1,9 +1,11 @@
 """Small studies made by hand for the tests of reports, and a reader of the pages made of them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,6 +39,12 @@ def point(policy: str, latency_s: float, model: str = "resnet50", **more: object
         "peak_occupancy_bytes.local_buffer": 6e4,
         "tensor_scopes.ddr": 12,
         "tensor_scopes.local_buffer": 4,
+        "critical.ddr": 0.7,
+        "critical.matrix": 0.2,
+        "critical.dma_load-startup": 0.1,
+        "macs": 10**9,
+        "peak_macs_per_s": 1e13,
+        "off_chip_bytes_per_s": 1e11,
     }
     return row | more
 
@@ -107,10 +115,22 @@ class Reader(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.scripts: list[str] = []
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self.elements and self.elements[-1][0] == "script" and self.cdata_elem == "script":
+            self.scripts[-1] += data
+        else:
+            self.text += data
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's script knows of the points."""
+        known: dict[str, Any] = json.loads(self.scripts[0])
+        return known

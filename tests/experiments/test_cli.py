@@ -23,7 +23,8 @@ MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
     "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j", "kernels",
     "traffic_bytes", "utilisation", "peak_occupancy_bytes", "tensor_scopes", "bottleneck", "critical",
-    "parts", "parts_at_work", "padded", "batch_at_once", "iterations", "simulated_events", "wall_s", "layers",
+    "parts", "parts_at_work", "padded", "batch_at_once", "iterations", "macs", "peak_macs_per_s",
+    "off_chip_bytes_per_s", "simulated_events", "wall_s", "layers",
 ]  # fmt: skip
 FUSE_KEYS = {
     "model", "policy", "operators", "kernels", "intermediate_bytes_before", "intermediate_bytes_after",

@@ -142,13 +142,22 @@ class TestDamage:
         assert "experiment.json: is damaged at " in terminal.out("report", str(folder), code=1)
         assert "local_buffer.capacity" in page(folder)
 
-    def test_of_a_timeline_is_no_timeline(self, folder: Path, terminal: Terminal) -> None:
+    def test_of_a_timeline_is_no_timeline(self, folder: Path, finished: Path, terminal: Terminal) -> None:
         timelines = json.loads((folder / "timelines.json").read_text())
         timelines[0]["lanes"][0][1][0]["end_ps"] = 10**400
         (folder / "timelines.json").write_text(json.dumps(timelines))
 
         assert "timelines.json: is damaged" in terminal.out("report", str(folder), code=1)
-        assert 'id="timeline"' not in page(folder)
+        assert 'id="timelines"' in page(finished)
+        assert 'id="timelines"' not in page(folder)
+
+    def test_of_the_name_of_a_trace_is_no_link(self, folder: Path, terminal: Terminal) -> None:
+        timelines = json.loads((folder / "timelines.json").read_text())
+        timelines[0]["trace"] = "javascript:alert(1)"
+        (folder / "timelines.json").write_text(json.dumps(timelines))
+
+        assert "a trace has another name than perfetto-1.json" in terminal.out("report", str(folder), code=1)
+        assert "javascript:alert" not in page(folder)
 
     @pytest.mark.parametrize("value", ["'abc'", "x'00ff'", "9e999", "-9e999", "''", "'1.5'"])
     @pytest.mark.parametrize("column", ["latency_s", "energy_j", "kernels", '"traffic_bytes.ddr"', "batch"])
@@ -262,10 +271,44 @@ class TestFiles:
         assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
         assert (tmp_path / "open").stat().st_mode & 0o777 == 0o604
 
+    def test_for_perfetto_are_linked_and_have_the_run_of_the_timeline(
+        self, finished: Path, folder: Path, terminal: Terminal
+    ) -> None:
+        trace = json.loads((finished / "perfetto-1.json").read_text())
+        (timeline,) = json.loads((finished / "timelines.json").read_text())
+
+        assert trace["otherData"]["makespan_ps"] == timeline["makespan_ps"]
+        assert 'href="perfetto-1.json"' in page(finished)
+        terminal.out("report", str(folder))
+        assert 'href="perfetto-1.json"' not in page(folder)
+
+    def test_of_timelines_have_the_critical_path_from_zero_to_the_end(self, finished: Path) -> None:
+        (timeline,) = json.loads((finished / "timelines.json").read_text())
+        ends = [0, *(span["end_ps"] for span in timeline["critical"])]
+
+        assert [span["start_ps"] for span in timeline["critical"]] == ends[:-1]
+        assert ends[-1] == timeline["makespan_ps"]
+
+    def test_of_an_earlier_version_still_make_a_report(self, folder: Path, terminal: Terminal) -> None:
+        """Rows without command, base and roofline; a timeline without critical path."""
+        later = ("command", "is_base", "macs", "peak_macs_per_s", "off_chip_bytes_per_s")
+        changed(folder, *(f"ALTER TABLE runs DROP COLUMN {column}" for column in later))
+        timelines = json.loads((folder / "timelines.json").read_text())
+        for timeline in timelines:
+            del timeline["critical"], timeline["trace"]
+        (folder / "timelines.json").write_text(json.dumps(timelines))
+
+        assert terminal.out("report", str(folder)).strip() == str(folder / "report.html")
+        assert "do not say which points are on the unmodified base machine" in page(folder)
+        assert 'id="timelines"' in page(folder)
+        assert "Where the latency goes" in page(folder)
+
     def test_of_a_run_leave_nothing_beside_them(self, finished: Path) -> None:
         left = {entry.name for entry in finished.iterdir() if not entry.name.startswith("results.sqlite")}
 
-        assert left == {".lock", "experiment.json", "layers.csv", "report.html", "results.csv", "timelines.json"}
+        assert left == {
+            ".lock", "experiment.json", "layers.csv", "perfetto-1.json", "report.html", "results.csv", "timelines.json",
+        }  # fmt: skip
 
 
 class TestSpreadsheets:

@@ -1,0 +1,80 @@
+"""Where the latency of points goes: a bar for each, its length the latency, its parts what set the pace."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from markupsafe import Markup
+
+from experiments.report.canvas import (
+    BAR_PX,
+    HATCH,
+    INK,
+    WIDTH,
+    Looks,
+    Margins,
+    Spot,
+    clipped,
+    house_style,
+    panels,
+    patch_entry,
+    text_width,
+    to_svg,
+)
+from experiments.report.frames import evenly
+from experiments.report.looks import kind_of_pace
+from experiments.report.words import quantity, scale_of
+
+_ROW_PX = 22
+_LONGEST_LABEL = 52
+PREFIX = "critical."
+
+
+def pace_shares(points: pd.DataFrame) -> pd.DataFrame:
+    """Return for each point the shares of its latency by what set the pace, a column for each kind of resource."""
+    columns = [str(name) for name in points if str(name).startswith(PREFIX)]
+    shares = points[columns].fillna(0.0).T.groupby(lambda name: kind_of_pace(str(name).removeprefix(PREFIX))).sum().T
+    return shares.loc[:, (shares > 0).any()]
+
+
+@house_style
+def critical_bars(
+    points: pd.DataFrame, shares: pd.DataFrame, labels: Mapping[int, str], looks: Looks, figure_id: str
+) -> Markup:
+    """Draw a stacked bar for each point, the shortest first; ``shares`` and ``labels`` go by the points' index."""
+    by_latency = points.sort_values("latency_s", kind="stable")
+    divisor, unit = scale_of(by_latency["latency_s"], "s")
+    drawn = [clipped(labels[int(number)], _LONGEST_LABEL) for number in by_latency.index]
+    margins = Margins(left=24 + min(400, max(map(text_width, drawn))), right=80, top=8, bottom=44)
+    height = len(by_latency) * _ROW_PX + margins.top + margins.bottom
+    legend = [patch_entry(look, name) for name, look in looks.items()]
+    figure, (axes,) = panels(1, 1, (WIDTH, height), margins, legend)
+    spots = []
+    for row, (number, latency_s) in enumerate(zip(by_latency.index, by_latency["latency_s"], strict=True)):
+        start = 0.0
+        for kind, look in looks.items():
+            length = float(shares.loc[number, kind]) * latency_s / divisor
+            axes.barh(
+                row, length, BAR_PX / _ROW_PX, start, color=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0
+            )
+            start += length
+        axes.annotate(
+            quantity(latency_s, "s"), (latency_s / divisor, row), (6, 0),
+            textcoords="offset points", va="center_baseline",
+        )  # fmt: skip
+        spots.append(Spot(axes, 0.0, row, int(number), latency_s / divisor))
+    axes.set_yticks(range(len(drawn)), drawn)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set(xlim=(0, float(by_latency["latency_s"].max()) / divisor), ylim=(len(drawn) - 0.4, -0.6))
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(f"latency [{unit}]")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    return to_svg(figure, figure_id, "Where the latency of each point goes", spots)
+
+
+def telling(points: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return at most so many points: the fastest of each policy, the rest evenly from the fastest to the slowest."""
+    by_latency = points.sort_values("latency_s", kind="stable")
+    first = by_latency.drop_duplicates("policy").head(most)
+    rest = by_latency.drop(first.index)
+    room = most - len(first)
+    return pd.concat([first, rest.iloc[evenly(len(rest), room)]])

@@ -1,0 +1,105 @@
+"""The roofline: operations per second over operations per byte of off-chip traffic, below what the machine can do."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.ticker import LogLocator, NullLocator
+
+from experiments.report.canvas import (
+    INK,
+    MUTED,
+    PAPER,
+    WIDTH,
+    Looks,
+    Margins,
+    clipped,
+    house_style,
+    marker_entry,
+    panels,
+    spots_along,
+    to_svg,
+)
+from experiments.report.frames import usable
+from experiments.report.words import scale_of
+
+OPERATIONS_PER_MAC = 2
+_OFF_CHIP = ("traffic_bytes.ddr", "traffic_bytes.dram")
+_COLUMNS = 3
+MOST_ROOFS = 6
+"""That are drawn for one network."""
+
+
+def rooflines(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the points that have one, with ``intensity`` (operations a byte), ``operations_per_s`` and their bound.
+
+    ``bound_per_s`` is the lesser of the machine's peak and what its off-chip bandwidth allows at this intensity;
+    ``share`` is how much of it is reached, ``limit`` which of the two it is. A multiply-accumulate is two operations.
+    """
+    ran = usable(points)
+    traffic = next((ran[name] for name in _OFF_CHIP if name in ran), pd.Series(np.nan, index=ran.index))
+    known = (ran["macs"] > 0) & (traffic > 0) & (ran["peak_macs_per_s"] > 0) & (ran["off_chip_bytes_per_s"] > 0)
+    own, moved = ran.loc[known], traffic.loc[known]
+    operations = own["macs"] * OPERATIONS_PER_MAC
+    intensity = operations / moved
+    by_memory = intensity * own["off_chip_bytes_per_s"]
+    peak = own["peak_macs_per_s"] * OPERATIONS_PER_MAC
+    reached = operations / own["latency_s"]
+    return own.assign(
+        intensity=intensity,
+        operations_per_s=reached,
+        bound_per_s=np.minimum(by_memory, peak),
+        share=reached / np.minimum(by_memory, peak),
+        limit=np.where(by_memory < peak, "off-chip bandwidth", "arithmetic"),
+        peak_per_s=peak,
+    )
+
+
+@house_style
+def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup:
+    """Draw the points of `rooflines`, a panel per network, all on the same axes, under the roofs of their machines."""
+    networks = [str(name) for name in points["network"].unique()]
+    policies = [policy for policy in looks if (points["policy"] == policy).any()]
+    columns = min(_COLUMNS, len(networks))
+    size = WIDTH / columns if columns > 1 else WIDTH * 0.6
+    figure, all_axes = panels(
+        len(networks), columns, (size, 290), Margins(left=66, bottom=50), [marker_entry(looks[p], p) for p in policies]
+    )
+    divisor, unit = scale_of(points["peak_per_s"], "op/s")
+    ridge = points["peak_per_s"] / points["off_chip_bytes_per_s"]
+    x_ends = min(points["intensity"].min(), ridge.min()) / 2, max(points["intensity"].max(), ridge.max()) * 2
+    y_ends = points["operations_per_s"].min() / divisor / 2, points["peak_per_s"].max() / divisor * 2
+    spots = []
+    for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
+        own = points.loc[points["network"] == network]
+        for peak, bandwidth in roofs_of(own):
+            intensity = np.array([x_ends[0], peak / bandwidth, x_ends[1]])
+            bound = np.minimum(intensity * bandwidth, peak) / divisor
+            axes.plot(intensity, bound, color=MUTED, linewidth=1.2, zorder=1)
+        for policy in policies:
+            chosen = own.loc[own["policy"] == policy]
+            axes.plot(
+                chosen["intensity"].to_numpy(), (chosen["operations_per_s"] / divisor).to_numpy(), linestyle="none",
+                color=looks[policy].colour, marker=looks[policy].marker, markersize=8, markeredgecolor=PAPER, zorder=2,
+            )  # fmt: skip
+        spots += spots_along(axes, own["intensity"], own["operations_per_s"] / divisor)
+        axes.set(xscale="log", yscale="log", xlim=x_ends, ylim=y_ends)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(numticks=7))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+        axes.tick_params(axis="x", labelcolor=INK)
+        axes.set_title(clipped(network, 40))
+        axes.set_ylabel(f"operations per second [{unit}]")
+        if index + columns >= len(networks):
+            axes.set_xlabel("operations per byte of off-chip traffic [op/B]")
+    return to_svg(figure, figure_id, "Operations per second over operations per byte, for each network", spots)
+
+
+def roofs_of(points: pd.DataFrame) -> Sequence[tuple[float, float]]:
+    """Return the pairs of peak and bandwidth that machines have; of many the least and the greatest."""
+    roofs = ["peak_per_s", "off_chip_bytes_per_s"]
+    pairs = points[roofs].drop_duplicates().sort_values(roofs).itertuples(index=False, name=None)
+    found = [(float(peak), float(bandwidth)) for peak, bandwidth in pairs]
+    return found if len(found) <= MOST_ROOFS else [found[0], found[-1]]

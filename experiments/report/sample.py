@@ -1,0 +1,77 @@
+"""How much of a large study is drawn and listed point by point, so that its page stays one that a browser opens."""
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from experiments.report.frames import (
+    Axes,
+    best_points,
+    cut,
+    evenly,
+    failed,
+    names_in,
+    pareto_front,
+    policies_in,
+    usable,
+)
+from experiments.report.words import count, enumeration
+
+MOST_POINTS = 2000
+"""That a page has one by one."""
+MOST_NETWORKS = 12
+MOST_POLICIES = 20
+MOST_VALUES = 24
+"""Of one swept quantity."""
+_SHARE_OF_FRONT = 0.25
+
+
+def told_apart(points: pd.DataFrame, axes: Axes) -> tuple[pd.DataFrame, Axes, str]:
+    """Return the points of as many networks, policies and swept values as charts can show, and what is left out."""
+    networks, policies = names_in(points, "network"), policies_in(points)
+    left_out = []
+    if len(networks) > MOST_NETWORKS:
+        points = points.loc[points["network"].isin(networks[:MOST_NETWORKS])]
+        left_out.append(f"the first {MOST_NETWORKS} of {count(len(networks), 'network')}")
+    if len(policies) > MOST_POLICIES:
+        points = points.loc[points["policy"].isin(policies[:MOST_POLICIES])]
+        left_out.append(f"the first {MOST_POLICIES} of {count(len(policies), 'policy')}")
+    kept = {axis: tuple(values[place] for place in evenly(len(values), MOST_VALUES)) for axis, values in axes.items()}
+    for axis, values in kept.items():
+        if len(values) < len(axes[axis]):
+            points = points.loc[points[axis].isin((*values, ""))]
+            left_out.append(f"{len(values)} of {len(axes[axis])} values of {axis}")
+    if not left_out:
+        return points, axes, ""
+    return points, kept, f"Charts show {enumeration(left_out)}; the sentences above are about all."
+
+
+def listed(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Sequence[str]) -> pd.DataFrame:
+    """Return at most ``MOST_POINTS`` of the points, by their numbers.
+
+    Beyond that: first what the page speaks of, the fastest of each network and policy, fronts, points of the base
+    machine, what curves are drawn through; then evenly spread ones.
+    """
+    if len(points) <= MOST_POINTS:
+        return points
+    chosen: dict[object, None] = {}
+    for several in _spoken_of(points, drawn, axes, objectives):
+        room = min(int(MOST_POINTS * _SHARE_OF_FRONT), MOST_POINTS - len(chosen))
+        chosen |= dict.fromkeys(several[place] for place in evenly(len(several), room))
+    rest = points.index.difference(pd.Index(list(chosen)))
+    chosen |= dict.fromkeys(rest[place] for place in evenly(len(rest), MOST_POINTS - len(chosen)))
+    return points.loc[sorted(chosen)]  # type: ignore[type-var]
+
+
+def _spoken_of(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Sequence[str]) -> Iterator[pd.Index]:
+    ran = usable(points)
+    yield best_points(points).index
+    known = [name for name in objectives if name in ran]
+    for together in dict.fromkeys([tuple(known), *((known[0], other) for other in known[1:])] if known else []):
+        for _, own in ran.groupby("network", sort=False):
+            yield own.index[pareto_front(own, together)]
+    yield ran.sort_values("latency_s", kind="stable").drop_duplicates(["network", "policy"]).index
+    yield ran.index[ran["is_base"] == 1]
+    for axis in axes:
+        yield cut(drawn, axes, [axis]).index
+    yield failed(points).index

@@ -1,0 +1,39 @@
+"""How one layer is computed on the cores of a CPU: the tiled loops that are simulated, and that generated code has."""
+
+from dataclasses import dataclass
+
+from workloads.loopnest import Extents
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTiles:
+    """The loops around a layer's sink, the last output of its fused operators; its dimensions are numbered as stored.
+
+    From outside: loops over tiles, the first ``parallel`` of them fused and split over threads in equal contiguous
+    chunks; inside one tile the loop over steps of the anchor's depth; inside that the loops over register tiles; inside
+    these the depth loop of one step, and in it the register tile, unrolled and vectorised. What the layer computes
+    before its anchor (padding, a producer) is computed per tile, what follows (bias, activation) per register tile.
+    A layer without an anchor (no multiply-accumulate) has no depth: its register tile is one vector.
+    """
+
+    tile: Extents
+    """Elements of each dimension of the sink that are computed at once; the last tiles may be smaller."""
+    order: tuple[int, ...]
+    """The dimensions, outermost loop over tiles first."""
+    parallel: int
+    """How many of the loops over tiles, from the outermost, are fused into the one that is split over threads."""
+    register: Extents
+    """Elements of each dimension that are held in registers: accumulators of the anchor."""
+    vector_dim: int
+    """The dimension along which register tiles are vectors; -1 where nothing is vectorised."""
+    depth_step: int | None
+    """Iterations of the anchor's longest reduction loop before the next register tile; None: all of them."""
+
+    def __post_init__(self) -> None:
+        dims = len(self.tile)
+        if sorted(self.order) != list(range(dims)) or len(self.register) != dims:
+            raise ValueError(f"tiles of {dims} dimensions have order {self.order}, register tile {self.register}")
+        if not 0 <= self.parallel <= dims or not -1 <= self.vector_dim < dims:
+            raise ValueError(f"{self.parallel} parallel loops, vectors along {self.vector_dim}, of {dims} dimensions")
+        if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
+            raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
