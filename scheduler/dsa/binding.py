@@ -1,7 +1,7 @@
 """Binding a tile of a tensor to cores: into how many parts each dimension is cut, one part per core."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.parts import cuts_well, divisors
@@ -84,23 +84,19 @@ def sample_cores(binding: Binding) -> tuple[int, ...]:
     return tuple(dict.fromkeys((0, *seconds, inside, binding.cores - 1)))
 
 
-def held_elsewhere(needs: Mapping[int, Box | None], slices: Sequence[tuple[Box, Binding]]) -> int:
-    """Return the most elements that one core needs but other cores hold.
+def needed_and_held(core: int, need: Box | None, slices: Sequence[tuple[Box, Binding]]) -> tuple[int, int] | None:
+    """Return how many of the stored elements one core needs, and how many of these it holds; None if it needs none.
 
-    ``needs``: the box that each core reads; ``slices``: the stored boxes of the tensor and how each is bound.
+    ``need``: the box that it reads; ``slices``: the stored boxes of the tensor and how each is bound.
     """
-    worst = 0
-    for core, need in needs.items():
-        if need is None:
+    if need is None:
+        return None
+    needed = own = 0
+    for box, binding in slices:
+        wanted = intersect(need, box)
+        if wanted is None:
             continue
-        own = total = 0
-        for box, binding in slices:
-            wanted = intersect(need, box)
-            if wanted is None:
-                continue
-            total += box_volume(wanted)
-            if core < binding.cores:
-                mine = intersect(need, binding.part(box, core))
-                own += box_volume(mine) if mine is not None else 0
-        worst = max(worst, total - own)
-    return worst
+        needed += box_volume(wanted)
+        mine = intersect(wanted, binding.part(box, core)) if core < binding.cores else None
+        own += box_volume(mine) if mine is not None else 0
+    return (needed, own) if needed else None

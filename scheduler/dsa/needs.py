@@ -1,8 +1,10 @@
 """Needs of layer runs: boxes of tensors, as a whole and by core, and which share of them lies where."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from scheduler.dsa.binding import Binding, held_elsewhere, sample_cores
+from scheduler.dsa.binding import Binding, needed_and_held, sample_cores
 from scheduler.dsa.schedule import HaloExchange, LayerRun, TensorSlice
 from scheduler.dsa.tiling.tiling import Route
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL
@@ -17,14 +19,41 @@ def whole_needs(run: LayerRun) -> Mapping[str, Box]:
     return layer_needs(run.layer, run.box)
 
 
-def core_needs(run: LayerRun, slices: Sequence[TensorSlice]) -> Mapping[int, Mapping[str, Box]]:
-    """Return by core the box of every tensor that the core's part of ``run`` needs.
+def looked_at(run: LayerRun, slices: Sequence[TensorSlice]) -> tuple[int, ...]:
+    """Return the cores whose needs are looked at: a few that stand for all where parts are alike, else every one."""
+    binding = run.binding
+    return sample_cores(binding) if _are_alike(run, slices, whole_needs(run)) else tuple(range(binding.cores))
 
-    A few cores stand for all where parts are alike. Else every core is looked at.
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What cores need of a stored tensor but do not hold themselves."""
+
+    elements: int
+    """Of the core that lacks most."""
+    share: float
+    """Of all that a core needs of it, where that is largest."""
+
+
+def lacking(run: LayerRun, name: str, held: Sequence[TensorSlice], cores: tuple[int, ...]) -> Lacking:
+    """Return what ``cores`` lack of the slices ``held`` of a tensor when they do their parts of ``run``.
+
+    Runs of equal layers whose slices lie alike lack as much.
     """
-    layer, binding, needs = run.layer, run.binding, whole_needs(run)
-    cores = sample_cores(binding) if _are_alike(run, slices, needs) else tuple(range(binding.cores))
-    return layer.analysis.of(_needs_by_core, layer.ops, layer.sink.name, run.box, binding, cores)
+    layer, stored = run.layer, tuple((each.box, each.binding) for each in held)
+    key = layer.signature, layer.inputs.index(name), run.box, run.binding, cores, stored
+    return layer.analysis.table(_lacking).get(key, partial(_lacking, run, name, stored, cores))
+
+
+def _lacking(run: LayerRun, name: str, stored: Sequence[tuple[Box, Binding]], cores: tuple[int, ...]) -> Lacking:
+    layer, most, share = run.layer, 0, 0.0
+    needs = layer.analysis.of(_needs_by_core, layer.ops, layer.sink.name, run.box, run.binding, cores)
+    for core, need in needs.items():
+        found = needed_and_held(core, need.get(name), stored)
+        if found is not None:
+            needed, own = found
+            most, share = max(most, needed - own), max(share, (needed - own) / needed)
+    return Lacking(most, share)
 
 
 def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str, Box]) -> bool:
@@ -49,13 +78,9 @@ def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
     resident = {name: held for name, held in resident.items() if held}
     if not resident:
         return 0
-    needs = core_needs(run, slices)
-    total = 0
-    for name, held in resident.items():
-        by_core = {core: need.get(name) for core, need in needs.items()}
-        elements = held_elsewhere(by_core, [(each.box, each.binding) for each in held])
-        total += elements * run.layer.graph.tensors[name].element_bytes
-    return total
+    cores, tensors = looked_at(run, slices), run.layer.graph.tensors
+    fetched = ((tensors[name].element_bytes, lacking(run, name, held, cores)) for name, held in resident.items())
+    return sum(element_bytes * missing.elements for element_bytes, missing in fetched)
 
 
 def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) -> dict[str, Route]:

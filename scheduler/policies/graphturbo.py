@@ -195,6 +195,6 @@ class GraphTurbo:
         return Capacity(
             local.outputs_bytes - tile_bytes, further[0].outputs_bytes if further else 0,
             uses_local=self.outputs == "local", spills_longest=self.spill == "longest",
-            most_exchanged=tuning.most_exchanged,
+            most_exchanged=tuning.most_exchanged if further else 1.0,
             apart_steps=tuning.most_layers_at_work if self.instruction_scheduling else 0,
         )  # fmt: skip

@@ -8,7 +8,7 @@ not a load and a store more.
 
 The local buffers' weight window stays free for weights and tiles passing through. A slice that the cores would have to
 exchange for the most part, because its readers are bound to them differently, goes to the global buffer, as Algorithm 4
-does with mismatches.
+does with mismatches. On a machine without one, whose cores reach each other directly, it is exchanged: DDR is slower.
 """
 
 import functools
@@ -16,10 +16,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.dsa.allocation import LiveBuffer, addresses, without_spilled
-from scheduler.dsa.binding import held_elsewhere
-from scheduler.dsa.needs import core_needs
+from scheduler.dsa.needs import lacking, looked_at
 from scheduler.dsa.schedule import LayerRun, TensorSlice, live_ranges
-from workloads.loopnest import Box, box_volume, intersect
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,8 @@ class Capacity:
     spills_longest: bool = True
     """False spills the slice that comes last, not the one that lives longest."""
     most_exchanged: float = 0.5
-    """Share of what a core needs of a slice that may come from other cores' local buffers."""
+    """Share of what a core needs of a slice that may come from other cores' local buffers; 1 where there is no global
+    buffer that it could come from instead."""
     apart_steps: int = 0
     """Layers that may be at work when the next one begins: slices avoid their addresses, where there is room."""
 
@@ -43,7 +42,7 @@ def place_slices(
 ) -> tuple[TensorSlice, ...]:
     """Return the slices with their memories and addresses. ``runs`` in the order in which they will run.
 
-    ``mismatched`` slices go to the global buffer if they fit there (Algorithm 4, l. 12).
+    ``mismatched`` slices go to the global buffer if they fit there (Algorithm 4, l. 12), where there is one.
 
     A slice in the local buffers takes its part of each core's, and at its readers also room for what cores fetch from
     each other.
@@ -57,11 +56,11 @@ def place_slices(
     results = {run.layer.graph.storage[name] for run in runs[:1] for name in run.layer.graph.outputs}
     staying = [p for p in lives if p in readers and slices[p].tensor not in results]  # results leave, even if read
     near = []
-    by_core = functools.cache(lambda step: core_needs(runs[step], slices))
+    by_step = functools.cache(lambda step: looked_at(runs[step], slices))
     for number in staying if capacity.uses_local else ():
         halos = None
-        if number not in mismatched:
-            halos = _exchanged(slices[number], readers[number], by_core, capacity.most_exchanged)
+        if number not in mismatched or not capacity.global_bytes:
+            halos = _exchanged(slices[number], readers[number], by_step, capacity.most_exchanged)
         if halos is not None:
             near.append(LiveBuffer(number, slices[number].core_bytes, lives[number], halos))
     near = without_spilled(near, capacity.local_bytes, longest=capacity.spills_longest)
@@ -83,26 +82,19 @@ def _placed(each: TensorSlice, local: int | None, further: int | None) -> Tensor
 def _exchanged(
     each: TensorSlice,
     readers: Sequence[tuple[LayerRun, int, str]],
-    by_core: Callable[[int], Mapping[int, Mapping[str, Box]]],
+    cores: Callable[[int], tuple[int, ...]],
     most_exchanged: float,
 ) -> Mapping[int, int] | None:
     """Return by step the bytes of a slice that cores fetch from each other; None where a core lacks too much of it.
 
-    ``by_core``: what each core needs at a step.
+    ``cores``: which are looked at, by step.
     """
     found: dict[int, int] = {}
     for run, step, name in readers:
-        element_bytes = run.layer.graph.tensors[name].element_bytes
-        most = 0
-        for core, needs in by_core(step).items():
-            need = needs.get(name)
-            box = None if need is None else intersect(need, each.box)
-            if box is None:
-                continue
-            missing = held_elsewhere({core: box}, [(each.box, each.binding)])
-            if missing > most_exchanged * box_volume(box):
-                return None
-            most = max(most, missing * element_bytes)
-        if most:
-            found[step] = found.get(step, 0) + most
+        missing = lacking(run, name, (each,), cores(step))
+        if missing.share > most_exchanged:
+            return None
+        if missing.elements:
+            size_bytes = missing.elements * run.layer.graph.tensors[name].element_bytes
+            found[step] = found.get(step, 0) + size_bytes
     return found

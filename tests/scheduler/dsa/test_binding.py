@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.dsa.binding import Binding, held_elsewhere, plain_binding, sample_cores
+from scheduler.dsa.binding import Binding, needed_and_held, plain_binding, sample_cores
 from workloads import Box
 from workloads.loopnest import intersect
 
@@ -97,18 +97,23 @@ class TestPart:
         assert (len(sizes) == 1) == divides
 
 
-class TestHeldElsewhere:
-    def test_a_halo_of_one_row_on_each_side_comes_from_the_neighbours(self) -> None:
-        stored = ((0, 8), (0, 5))
-        needs: dict[int, Box | None] = {0: ((0, 3), (0, 5)), 1: ((1, 5), (0, 5)), 3: ((5, 8), (0, 5))}
+class TestNeededAndHeld:
+    @pytest.mark.parametrize(
+        ("core", "rows", "found"), [(0, (0, 3), (15, 10)), (1, (1, 5), (20, 10)), (3, (5, 8), (15, 10))]
+    )
+    def test_a_halo_of_one_row_on_each_side_comes_from_the_neighbours(
+        self, core: int, rows: tuple[int, int], found: tuple[int, int]
+    ) -> None:
+        stored = ((0, 8), (0, 5)), Binding((4, 1), (0, 1))
 
-        assert held_elsewhere(needs, [(stored, Binding((4, 1), (0, 1)))]) == 2 * 5
+        assert needed_and_held(core, (rows, (0, 5)), [stored]) == found
 
-    def test_a_core_without_a_part_fetches_all_that_it_needs(self) -> None:
-        assert held_elsewhere({1: ((0, 2), (0, 3))}, [(((0, 2), (0, 3)), Binding((1, 1), (0, 1)))]) == 6
+    def test_a_core_without_a_part_holds_nothing_of_what_it_needs(self) -> None:
+        assert needed_and_held(1, ((0, 2), (0, 3)), [(((0, 2), (0, 3)), Binding((1, 1), (0, 1)))]) == (6, 0)
 
-    def test_what_nobody_needs_is_not_fetched(self) -> None:
-        assert held_elsewhere({0: None}, [(((0, 4),), Binding((2,), (0,)))]) == 0
+    def test_of_what_nobody_needs_nothing_is_said(self) -> None:
+        assert needed_and_held(0, None, [(((0, 4),), Binding((2,), (0,)))]) is None
+        assert needed_and_held(0, ((4, 6),), [(((0, 4),), Binding((2,), (0,)))]) is None
 
     @settings(max_examples=100)
     @given(data=st.data(), rank=st.integers(1, 3))
@@ -117,17 +122,15 @@ class TestHeldElsewhere:
         lo, hi = whole[0]
         cuts = sorted({lo, hi, *data.draw(st.lists(st.integers(lo, hi), max_size=2))})
         slices = [(((a, b), *whole[1:]), data.draw(bindings(rank))) for a, b in itertools.pairwise(cuts)]
-        needs = {core: data.draw(st.none() | boxes(rank)) for core in range(data.draw(st.integers(1, 4)))}
-        worst = 0
-        for core, need in needs.items():
-            missing: set[Element] = set()
-            for box, binding in slices:
-                wanted = None if need is None else intersect(need, box)
-                mine = elements(binding.part(box, core)) if core < binding.cores else set()
-                missing |= (elements(wanted) if wanted else set()) - mine
-            worst = max(worst, len(missing))
+        core, need = data.draw(st.integers(0, 3)), data.draw(st.none() | boxes(rank))
+        needed: set[Element] = set()
+        held: set[Element] = set()
+        for box, binding in slices:
+            wanted = None if need is None else intersect(need, box)
+            needed |= elements(wanted) if wanted else set()
+            held |= elements(binding.part(box, core)) if core < binding.cores else set()
 
-        assert held_elsewhere(needs, slices) == worst
+        assert needed_and_held(core, need, slices) == ((len(needed), len(needed & held)) if needed else None)
 
 
 @pytest.mark.parametrize(

@@ -41,3 +41,17 @@ def test_however_long_the_start_up_half_of_the_room_is_for_what_stays() -> None:
     schedule = schedule_of(make_policy("graphturbo", {"instances": False}), small, spec)
 
     assert "local_buffer" in {each.memory for each in schedule.slices}
+
+
+@pytest.mark.parametrize(("shared", "memory"), [("1 MiB", "global_buffer"), (None, "local_buffer")])
+def test_what_other_cores_need_is_exchanged_where_there_is_no_global_buffer(shared: str | None, memory: str) -> None:
+    """Columns of a product are on the cores, each of which needs all rows of what comes before."""
+    net = Net("columns")
+    x = net.relu(net.dense(net.relu(net.input(64, 64)), 64))
+    graph = net.graph(net.softmax(net.transpose(x, 1, 0)))
+    further = None if shared is None else {"capacity": shared, "bandwidth": "64 GB/s"}
+    spec = machine(cores_per_cluster=8, global_buffer=further)
+
+    schedule = schedule_of(make_policy("graphturbo"), graph, spec)
+
+    assert {each.tensor: each.memory for each in schedule.slices}["relu1"] == memory
