@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from experiments.config import (
     MOST_POINTS,
@@ -26,7 +26,7 @@ from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
 from workloads import WorkloadError, zoo_entry
 
-_MOST_MACHINES_KEPT = 10_000
+_MOST_MACHINES_KEPT = 1_000
 _LONGEST_MACHINE_NAME = 80
 
 
@@ -127,17 +127,37 @@ class Grid:
         swept = {**sizes, **{path: str(value) for path, value in settings.items()}}
         return DesignPoint(workload, machine, policy, swept, file, tuning, machines.origin(digits))
 
-    def chosen(self, search: Search) -> list[DesignPoint]:
+    def chosen(self, search: Search) -> "Points":
         """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
         if search.budget is None or search.budget >= self.size:
-            return [self.point(number) for number in range(self.size)]
+            return Points(self, range(self.size))
         drawn = random.Random(search.seed)
         numbers: set[int] = set()
         if self.size <= MOST_POINTS**2:
             numbers.update(drawn.sample(range(self.size), search.budget))
         while len(numbers) < search.budget:
             numbers.add(drawn.randrange(self.size))
-        return [self.point(number) for number in sorted(numbers)]
+        return Points(self, sorted(numbers))
+
+
+@dataclass(frozen=True)
+class Points(Sequence[DesignPoint]):
+    """Points of a grid, each made when it is asked for: a hundred thousand take no more room than their numbers."""
+
+    grid: Grid
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> DesignPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Points": ...
+    def __getitem__(self, index: int | slice) -> "DesignPoint | Points":
+        if isinstance(index, slice):
+            return Points(self.grid, self.numbers[index])
+        return self.grid.point(self.numbers[index])
 
 
 def read_experiment(path: Path) -> tuple[Experiment, Grid]:

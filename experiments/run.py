@@ -1,7 +1,7 @@
 """Running many design points: resumable, figures on disk as soon as they are known, none twice."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -82,8 +82,12 @@ class Runner:
 
     def rows(self, points: Sequence[DesignPoint]) -> list[Row]:
         """Return the points' rows; each is on disk before the next one is waited for."""
-        missing = {point.key: point for point in points if point.key not in self._known}
-        for point, found in self._engine.results(computed, missing.values()):
+        self.run(points)
+        return self._store.rows([point.key for point in points])
+
+    def run(self, points: Iterable[DesignPoint]) -> None:
+        """Compute the points that the store does not have, taking one after the other as workers are free."""
+        for point, found in self._engine.results(computed, self._missing(points)):
             result = found if isinstance(found, Computed) else Computed(_failed(point, found))
             row = result.row
             self._store.add(point.key, row, result.layers)
@@ -91,7 +95,14 @@ class Runner:
             self.computed += 1
             if self._on_point is not None:
                 self._on_point(point, row)
-        return self._store.rows([point.key for point in points])
+
+    def _missing(self, points: Iterable[DesignPoint]) -> Iterator[DesignPoint]:
+        """Yield what the store does not have, nothing twice."""
+        begun: set[str] = set()
+        for point in points:
+            if point.key not in self._known and point.key not in begun:
+                begun.add(point.key)
+                yield point
 
 
 def _failed(point: DesignPoint, failure: Failure) -> Row:
@@ -109,5 +120,5 @@ def run_points(points: Sequence[DesignPoint], folder: Path, workers: int = 0, on
     """
     with open_engine(min(workers, len(points)) if workers else 0) as engine, ResultStore(folder) as store:
         runner = Runner(store, engine, on_point)
-        runner.rows(points)
+        runner.run(points)
         return runner.computed

@@ -1,7 +1,7 @@
 """The commands that run an experiment file and write its report."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,19 +62,21 @@ def run(arguments: argparse.Namespace) -> Answer:
     return Answer(data, lambda: say(*lines), POINTS_FAILED if failed else 0)
 
 
-def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> list[DesignPoint]:
+def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> Sequence[DesignPoint]:
     """Return the points that the experiment's search chooses, all of them computed."""
     search = experiment.search
     if search.method == "nsga2" and search.budget is not None:
         return nsga2(grid, experiment.objectives, search.budget, search.seed, runner.rows)
     points = grid.chosen(search)
-    runner.rows(points)
+    runner.run(points)
     return points
 
 
 def _failed(points: Iterable[DesignPoint], store: ResultStore) -> dict[str, tuple[DesignPoint, Row]]:
     """Return the points without figures, by key, each with its row."""
     without = store.keys() - store.keys(failed=False)
+    if not without:
+        return {}
     found = {point.key: point for point in points if point.key in without}
     return {key: (found[key], row) for key, row in zip(found, store.rows(list(found)), strict=True)}
 

@@ -38,6 +38,8 @@ from scheduler import policy_label
 
 REPORT = "report.html"
 BASELINE = "fixed-pattern"
+_MOST_KEYS_AT_START = 10_000
+"""Points that are all made before a run begins: that takes two seconds."""
 _CATEGORIES = {
     "dma_load": "load", "path_load": "load", "broadcast": "load", "dma_store": "store", "path_store": "store",
     "launch": "launch",
@@ -59,10 +61,14 @@ class Written:
 
 
 def begin_study(experiment: Experiment, grid: Grid, folder: Path) -> None:
-    """Note in ``folder`` what the run that begins is about, so that a report can be written before its end."""
-    chosen = experiment.search.method != "nsga2"
-    keys = [point.key for point in grid.chosen(experiment.search)] if chosen else None
+    """Note in ``folder`` what the run that begins is about, so that a report can be written before its end.
+
+    For a large run its points are noted at the end only, as making them all takes a while: until then the report has
+    every point of the folder.
+    """
     planned = grid.size if experiment.search.budget is None else min(experiment.search.budget, grid.size)
+    is_known = experiment.search.method != "nsga2" and planned <= _MOST_KEYS_AT_START
+    keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
     rows = _hardware_rows(grid.machines[0].base)
     forget_timelines(folder)
     write_note(Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False), folder)
@@ -202,19 +208,20 @@ def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
 def _telling_points(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[DesignPoint]:
     """Return the point where the best policy gains most: under the baseline and under that policy."""
     latency = {} if "latency_s" not in frame else dict(zip(frame["key"], frame["latency_s"], strict=True))
-    places: dict[tuple[Any, ...], dict[str, DesignPoint]] = {}
-    for point in points:
+    places: dict[tuple[Any, ...], dict[str, tuple[float, int]]] = {}
+    for number, point in enumerate(points):
         if latency.get(point.key, 0) > 0:
             place = (point.workload, point.hardware.name, *sorted(point.swept.items()))
-            places.setdefault(place, {})[policy_label(point.policy)] = point
-    best: tuple[float, list[DesignPoint]] = (0.0, [])
+            places.setdefault(place, {})[policy_label(point.policy)] = latency[point.key], number
+    best_gain = 0.0
+    best: list[int] = []
     for policies in places.values():
-        base = policies.get(BASELINE) or next(iter(policies.values()))
-        fastest = min(policies.values(), key=lambda p: (latency[p.key], policy_label(p.policy)))
-        gain = latency[base.key] / latency[fastest.key]
-        if gain > best[0]:
-            best = gain, [base] if base is fastest else [base, fastest]
-    return best[1]
+        base = BASELINE if BASELINE in policies else next(iter(policies))
+        fastest = min(policies, key=lambda policy: (policies[policy][0], policy))
+        gain = policies[base][0] / policies[fastest][0]
+        if gain > best_gain:
+            best_gain, best = gain, list(dict.fromkeys((policies[base][1], policies[fastest][1])))
+    return [points[number] for number in best]
 
 
 @dataclass(frozen=True, slots=True)

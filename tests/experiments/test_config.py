@@ -7,8 +7,10 @@ import pytest
 
 from experiments.cli import main
 from experiments.config import MOST_POINTS, ExperimentError
+from experiments.folder import read_note
 from experiments.grid import Grid, read_experiment
 from experiments.points import DesignPoint
+from experiments.study import begin_study
 from hw_models import load_hardware
 from scheduler import policy_label
 from workloads import zoo_entry
@@ -33,7 +35,7 @@ def written(folder: Path, text: str, name: str = "study.yaml") -> Path:
 
 def points_of(folder: Path, text: str) -> list[DesignPoint]:
     experiment, grid = read_experiment(written(folder, text))
-    return grid.chosen(experiment.search)
+    return list(grid.chosen(experiment.search))
 
 
 def sweeping(path: str, values: str) -> str:
@@ -331,3 +333,21 @@ def test_a_hostile_file_is_refused_in_one_message(
     assert len(captured.err) < 2000
     assert [entry.name for entry in results.iterdir()] == ["results.sqlite"]
     assert (results / "results.sqlite").read_bytes() == b"years of work"
+
+
+def test_points_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
+    sizes = ", ".join(f"{size} KiB" for size in range(64, 364))
+    rates = ", ".join(f"{rate} GB/s" for rate in range(30, 330))
+    text = (
+        "workloads: [bert-tiny]\npolicies: [unfused]\nhardware: {base: stcp920, sweep: {"
+        f"local_buffer.capacity: [{sizes}], ddr.bandwidth: [{rates}]}}}}\n"
+    )
+    experiment, grid = read_experiment(written(tmp_path, text))
+    points = grid.chosen(experiment.search)
+
+    assert len(points) == 90_000
+    assert points[89_999].swept == {"local_buffer.capacity": "363 KiB", "ddr.bandwidth": "329 GB/s"}
+    assert [point.key for point in points[300:302]] == [points[300].key, points[301].key]
+    assert points[-1].key == points[89_999].key
+    begin_study(experiment, grid, tmp_path)
+    assert read_note(tmp_path).keys is None
