@@ -80,6 +80,8 @@ class DsaTuning:
     """The same, steps along the depth of a tile included: they cost no more loads."""
     most_climbs: Few = 12
     """Steps of the search once a tile fits."""
+    plateau_steps: Annotated[int, Field(ge=0, le=64)] = 2
+    """Of these, how many in a row may bring nothing before the search ends: some pay only together."""
     worthwhile: Factor = 0.99
     """A step has to bring the estimated time down to this share."""
     around_prefetch: Factor = 0.8

@@ -103,19 +103,24 @@ class _Search:
             before = best
             current = min(options, key=lambda h: (self._price(self._tiling(h), before), h))
             best = self._tiling(current)
-        tight = any(current)
+        tight, idle, seen = any(current), 0, {current}
         for _ in range(self._tuning.most_climbs):
             most_tiles = max(self._tuning.most_tiles, best.passes // best.depth_steps)
             most_passes = max(self._tuning.most_passes, best.passes)
             near = self._neighbours(current, trades=tight)
             few = (h for h in near if self._tiles(h) <= most_tiles and self._passes(h) <= most_passes)
-            options = [h for h in few if self._fits(self._tiling(h))]
+            options = [h for h in few if h not in seen and self._fits(self._tiling(h))]
             if not options:
                 break
-            candidate = min(options, key=lambda h: (self._tiling(h).estimate_ps, h))
-            if self._tiling(candidate).estimate_ps >= best.estimate_ps * self._tuning.worthwhile:
-                break
-            current, best = candidate, self._tiling(candidate)
+            current = min(options, key=lambda h: (self._tiling(h).estimate_ps, h))
+            here = self._tiling(current)
+            seen.add(current)
+            if here.estimate_ps < best.estimate_ps * self._tuning.worthwhile:
+                best, idle = here, 0
+            else:
+                idle += 1
+                if idle > self._tuning.plateau_steps:
+                    break
         return best
 
     def _in_memory_order(self) -> Iterator[Tiling]:

@@ -105,6 +105,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "most_gaps": ("astitch", attention, machine, 1),
     "most_tiles": ("fixed-pattern", residual, machine, 2),
     "most_passes": ("fixed-pattern", residual, stcp920, 1),
+    "plateau_steps": ("graphturbo", attention, machine, 0),
     "most_climbs": ("fixed-pattern", residual, machine, 1),
     "worthwhile": ("fixed-pattern", residual, machine, 0.5),
     "around_prefetch": ("graphturbo", residual, cramped, 0.01),
