@@ -6,12 +6,20 @@ maps, so halos, broadcasts and recomputation are in the figures without being me
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from scheduler.kernels.compiled import CompiledNest, LoopRole
-from scheduler.kernels.pieces_read import Piece, elements_of, first_iterations, first_read, joined, reads_apart
+from scheduler.kernels.pieces_read import (
+    Piece,
+    elements_of,
+    first_iterations,
+    first_read,
+    joined,
+    reads_apart,
+    stacked,
+)
 from workloads.analysis import Analysis
 from workloads.loopnest import Box, Extents, LoopNest, Operations, widest
 from workloads.regions import placed_regions
@@ -152,22 +160,27 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     held_bytes: list[int] = []
 
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
-        """Return those of each loop that write so much, and note the work."""
+        """Return those of each loop that write so much."""
         extents = compiled.loop_extents(written)
         if depth is not None and compiled.nest is anchor:
             assert layer.depth_loop is not None
             extents[layer.depth_loop] = min(extents[layer.depth_loop], depth)
+        return extents
+
+    def note_work(compiled: CompiledNest, written: Extents, extents: Sequence[int]) -> None:
         if compiled.internal:
             held_bytes.append(math.prod(written) * layer.internal_bytes[compiled.target])
         if not compiled.is_view:  # which only renames elements
             works.append(NestWork(compiled.nest, tuple(extents), compiled.roles, compiled.operations(extents)))
-        return extents
 
     def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
         extents = iterations(compiled, written)
+        note_work(compiled, written, extents)
         return [(read.tensor, read.extents(extents)) for read in compiled.reads]
 
     def operands_apart(compiled: CompiledNest, written: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+        all_of_them = stacked(written)
+        note_work(compiled, all_of_them, iterations(compiled, all_of_them))
         for piece in written:
             extents = iterations(compiled, piece.extents)
             first = first_iterations(compiled.nest, piece.first, extents)

@@ -52,6 +52,16 @@ def _around(one: Piece, other: Piece) -> Piece:
     return Piece(first, tuple([end - begin for begin, end in zip(first, ends, strict=True)]))
 
 
+def stacked(pieces: Sequence[Piece]) -> Extents:
+    """Return the elements per dimension of all pieces put beside each other, along the dimension they lie apart in."""
+    dims = range(len(pieces[0].first))
+    extents = [max(piece.extents[dim] for piece in pieces) for dim in dims]
+    if len(pieces) > 1:
+        apart = max(dims, key=lambda dim: len({piece.first[dim] for piece in pieces}))
+        extents[apart] = sum(piece.extents[apart] for piece in pieces)
+    return tuple(extents)
+
+
 def elements_of(pieces: Sequence[Piece], shape: Sequence[int]) -> int:
     """Return how many elements of a tensor of ``shape`` the pieces are, none of them larger than the tensor."""
     total = sum(math.prod(map(min, piece.extents, shape)) for piece in pieces)

@@ -78,3 +78,43 @@ def test_the_check_notices_what_is_missing() -> None:
         kept.append(replace(instruction, allocates=(), frees=()) if again else replace(instruction, frees=()))
     with pytest.raises(AssertionError, match="lacks"):
         check(replace(run, program=replace(run.program, instructions=InstructionTable.of(kept))))
+
+
+def gated(channels: int, length: int) -> Graph:
+    """Return a gated linear unit: one half of the channels times what the other half lets through."""
+    net = Net("gated")
+    x = net.relu(net.input(1, 2 * channels, length))
+    halves = [net.part(x, 1, begin, begin + channels) for begin in (0, channels)]
+    return net.graph(net.binary("Mul", halves[0], net.unary("Sigmoid", halves[1])))
+
+
+def neighbours(length: int, width: int) -> Graph:
+    """Return every token beside the one before and the one behind it, as MobileBERT puts its embeddings together."""
+    net = Net("neighbours")
+    x = net.relu(net.input(1, length, width))
+    before, here, behind = (net.part(x, 1, begin, begin + length - 2) for begin in range(3))
+    return net.graph(net.concat(before, here, behind, axis=2))
+
+
+def columns(rows: int, count: int) -> Graph:
+    """Return columns of one operand that are taken out one by one and put together the other way round."""
+    net = Net("columns")
+    x = net.relu(net.input(rows, count))
+    return net.graph(net.concat(*(net.part(x, 1, begin, begin + 1) for begin in reversed(range(count)))))
+
+
+@EVERY_POLICY
+@pytest.mark.parametrize("graph", [gated(8, 24), neighbours(26, 8), columns(16, 5)], ids=lambda graph: graph.name)
+def test_where_one_operand_is_read_at_several_places(name: str, graph: Graph) -> None:
+    for spec in (machine(), machine(local_buffer={"capacity": "1 KiB", "bandwidth": "1 GB/s", "weight_window": 0.2})):
+        check(run_of(make_policy(name), graph, spec))
+
+
+@EVERY_POLICY
+@pytest.mark.parametrize("channels", [(24, 24, 8, 8), (8, 56)])
+def test_where_cores_hold_parts_of_one_operand_of_a_concatenation_each(name: str, channels: tuple[int, ...]) -> None:
+    """Eight cores have eight channels each: some core alone may need an operand that lies spread over all of them."""
+    net = Net("branches")
+    x = net.input(1, 8, 1, 1)
+    graph = net.graph(net.concat(*(net.relu(net.conv(x, count, 1)) for count in channels)))
+    check(run_of(make_policy(name), graph, machine(cores_per_cluster=8)))

@@ -33,7 +33,7 @@ def needs() -> Needs:
     return Needs()
 
 
-@pytest.mark.parametrize(("number", "network"), enumerate(zoo_names()), ids=zoo_names())
+@pytest.mark.parametrize(("number", "network"), list(enumerate(zoo_names())), ids=zoo_names())
 def test_every_network_gets_what_it_computes_with(number: int, network: str, needs: Needs) -> None:
     graph = load_network(network)
     for policy, changes in cases(number, network):
