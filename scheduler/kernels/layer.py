@@ -192,7 +192,9 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
         wanted[name] = layer.share(name, tile)
     tensors = layer.graph.tensors
     if layer.reads_apart:
-        pieces = {name: (Piece((0,) * len(extents), extents),) for name, extents in wanted.items()}
+        pieces: dict[str, tuple[Piece, ...]] = {
+            name: (Piece((0,) * len(extents), extents),) for name, extents in wanted.items()
+        }
         found = follow_back(layer.nests, pieces, operands_apart, joined)
         elements = {name: elements_of(found[name], tensors[name].shape) for name in layer.inputs if name in found}
         written = {name: elements_of(found[name], tensors[name].shape) for name in layer.outputs}

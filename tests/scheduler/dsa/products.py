@@ -3,7 +3,8 @@
 Shares nothing with the scheduler. A set of elements is kept as a product: each dimension of the tensor, or the few that
 depend on each other, has a mask of its own. Loops that occur together in one index make a group (output row and kernel
 row); whether an iteration is wanted, and what it touches, is decided in each group by itself, so that the iterations of
-every group are walked and those of the nest are not. `tests.scheduler.dsa.every_iteration` walks them all and finds the same.
+every group are walked and those of the nest are not. `tests.scheduler.dsa.every_iteration` walks those of the nest, and
+finds the same.
 """
 
 import itertools
@@ -156,8 +157,8 @@ def _factors(cluster: Cluster) -> list[Cluster]:
     dims, mask = cluster
     for dim in cluster.dims:
         axis = dims.index(dim)
-        alone = mask.any(axis=tuple(other for other in range(mask.ndim) if other != axis))
-        rest = mask.any(axis=axis)
+        alone = _over(mask, [other for other in range(mask.ndim) if other != axis])
+        rest = _over(mask, [axis])
         if len(dims) > 1 and int(alone.sum()) * int(rest.sum()) == int(mask.sum()):
             found.append(Cluster((dim,), alone))
             dims, mask = tuple(other for other in dims if other != dim), rest
@@ -191,10 +192,15 @@ def projection(product: Product, dims: Sequence[int]) -> Mask:
     for cluster in product:
         kept = [dim for dim in cluster.dims if dim in dims]
         if kept:
-            gone = tuple(axis for axis, dim in enumerate(cluster.dims) if dim not in dims)
-            result = np.multiply.outer(result, cluster.mask.any(axis=gone) if gone else cluster.mask)
+            gone = [axis for axis, dim in enumerate(cluster.dims) if dim not in dims]
+            result = np.multiply.outer(result, _over(cluster.mask, gone))
             axes += kept
     return result.transpose([axes.index(dim) for dim in dims])
+
+
+def _over(mask: Mask, axes: Sequence[int]) -> Mask:
+    """Return where ``mask`` has anything along ``axes``."""
+    return np.asarray(mask.any(axis=tuple(axes)))
 
 
 def marked(products: Iterable[Product], shape: Sequence[int]) -> Mask:

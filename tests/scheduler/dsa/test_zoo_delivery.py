@@ -10,7 +10,10 @@ from tests.scheduler.dsa.delivery import Needs, check_delivery
 from tests.scheduler.runs import schedule_of
 from workloads import load_network, zoo_names
 
-PRESET, SMALL = {}, {"local_buffer.capacity": "100 KiB"}
+Changes = dict[str, str]
+"""Values of a machine file."""
+PRESET: Changes = {}
+SMALL: Changes = {"local_buffer.capacity": "100 KiB"}
 """What is changed of the stcp920."""
 BOTH_SIMPLE = (("unfused", PRESET), ("fixed-pattern", SMALL))
 IN_TURN = ((("unfused", SMALL), ("astitch", PRESET)), (("fixed-pattern", SMALL), ("graphturbo", PRESET)))
@@ -21,7 +24,7 @@ LONG = {
 """Networks for which astitch and graphturbo simulate more candidate schedules than a test has time for."""
 
 
-def cases(number: int, network: str) -> tuple[tuple[str, dict[str, str]], ...]:
+def cases(number: int, network: str) -> tuple[tuple[str, Changes], ...]:
     """Return under which policies, and on which machines, a network is looked at."""
     is_long = network in LONG or network.endswith("-raw")
     return BOTH_SIMPLE if is_long else IN_TURN[number % len(IN_TURN)]
