@@ -18,8 +18,9 @@ SMALL: Changes = {"local_buffer.capacity": "100 KiB"}
 BOTH_SIMPLE = (("unfused", PRESET), ("fixed-pattern", SMALL))
 IN_TURN = ((("unfused", SMALL), ("astitch", PRESET)), (("fixed-pattern", SMALL), ("graphturbo", PRESET)))
 LONG = {
-    "bert-large-384", "c3d", "conformer", "densenet121", "faster-rcnn", "inception-resnet-v2-1d", "mask-rcnn",
-    "r2plus1d-18", "resnet3d-18", "s3d",
+    "bert-base", "bert-base-128", "bert-base-256", "bert-large-384", "c3d", "conformer", "densenet121",
+    "distilbert", "faster-rcnn", "inception-resnet-v2-1d", "mask-rcnn", "mobilebert", "mobilevit", "r2plus1d-18",
+    "resnet3d-18", "s3d", "vgg16", "vit-b16",
 }  # fmt: skip
 """Networks for which astitch and graphturbo simulate more candidate schedules than a test has time for."""
 
