@@ -142,6 +142,12 @@ class Net:
         shape[axis] = sum(self.shape[x][axis] for x in xs)
         return self.op("Concat", list(xs), tuple(shape), axis=axis)
 
+    def part(self, x: str, axis: int, begin: int, end: int) -> str:
+        """Take elements ``begin`` to ``end`` of a dimension."""
+        shape = list(self.shape[x])
+        shape[axis] = end - begin
+        return self.op("Slice", [x, *map(self.integers, (begin, end, axis))], tuple(shape))
+
     def graph(self, *outputs: str, dtype: str = "fp16") -> Graph:
         """Return the network with those outputs."""
         results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shape[name]) for name in outputs]

@@ -49,12 +49,18 @@ class FreeSpace:
     def free_gaps(self, memory: str, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
         """Return the bytes of the largest gaps when ``beside_bytes`` have taken the smallest that holds them.
 
-        They are rounded down to multiples of ``step_bytes`` if they are more than two of them.
+        Where none holds them they take as many as they need, the largest first: what they take is not for others. Gaps
+        are rounded down to multiples of ``step_bytes`` if they are more than two of them.
         """
         free = sorted(gap.size_bytes for gap in self._gaps(memory, ())) or [0]
         if beside_bytes:
-            taken = next((n for n, size in enumerate(free) if size >= beside_bytes), -1)
-            free[taken] -= beside_bytes
+            held_by = [n for n, size in enumerate(free) if size >= beside_bytes][:1]
+            left = beside_bytes
+            for n in held_by or reversed(range(len(free))):
+                taken = min(free[n], left)
+                free[n] -= taken
+                left -= taken
+            free[-1] -= left
         free = [size // step_bytes * step_bytes if size > 2 * step_bytes else size for size in free]
         return tuple(sorted(free, reverse=True)[: self._most_gaps])
 

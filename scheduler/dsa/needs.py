@@ -57,10 +57,17 @@ def _lacking(run: LayerRun, name: str, stored: Sequence[tuple[Box, Binding]], co
 
 
 def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str, Box]) -> bool:
-    """Return whether all cores have as much to do, and of every operand one slice that is just what the run needs."""
-    return run.binding.divides(run.extents) and all(
-        len(held) == 1 and slices[held[0]].box == needs.get(name) and slices[held[0]].is_even
-        for name, held in run.reads.items()
+    """Return whether all cores have as much to do, and of every operand one slice that is just what the run needs.
+
+    Not where outputs are put together of several parts: each core may need another operand.
+    """
+    return (
+        run.binding.divides(run.extents)
+        and all(
+            len(held) == 1 and slices[held[0]].box == needs.get(name) and slices[held[0]].is_even
+            for name, held in run.reads.items()
+        )
+        and not run.layer.puts_together
     )
 
 

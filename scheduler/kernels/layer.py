@@ -6,11 +6,20 @@ maps, so halos, broadcasts and recomputation are in the figures without being me
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from scheduler.kernels.compiled import CompiledNest, LoopRole
+from scheduler.kernels.pieces_read import (
+    Piece,
+    elements_of,
+    first_iterations,
+    first_read,
+    joined,
+    reads_apart,
+    stacked,
+)
 from workloads.analysis import Analysis
 from workloads.loopnest import Box, Extents, LoopNest, Operations, widest
 from workloads.regions import placed_regions
@@ -80,6 +89,17 @@ class Layer(Subgraph):
         )
 
     @cached_property
+    def reads_apart(self) -> bool:
+        """Whether one tensor may be read at several places for one tile."""
+        return reads_apart([compiled.nest for compiled in self.nests])
+
+    @cached_property
+    def puts_together(self) -> bool:
+        """Whether some tensor is written part by part, as a concatenation is."""
+        written = [compiled.target for compiled in self.nests]
+        return len(set(written)) < len(written)
+
+    @cached_property
     def internal_bytes(self) -> Mapping[str, int]:
         return {t.name: t.element_bytes for position in self.ops for t in self.graph.ops[position].internals}
 
@@ -139,26 +159,51 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     works: list[NestWork] = []
     held_bytes: list[int] = []
 
-    def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
+    def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
+        """Return those of each loop that write so much."""
         extents = compiled.loop_extents(written)
         if depth is not None and compiled.nest is anchor:
             assert layer.depth_loop is not None
             extents[layer.depth_loop] = min(extents[layer.depth_loop], depth)
+        return extents
+
+    def note_work(compiled: CompiledNest, written: Extents, extents: Sequence[int]) -> None:
         if compiled.internal:
             held_bytes.append(math.prod(written) * layer.internal_bytes[compiled.target])
         if not compiled.is_view:  # which only renames elements
             works.append(NestWork(compiled.nest, tuple(extents), compiled.roles, compiled.operations(extents)))
+
+    def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
+        extents = iterations(compiled, written)
+        note_work(compiled, written, extents)
         return [(read.tensor, read.extents(extents)) for read in compiled.reads]
+
+    def operands_apart(compiled: CompiledNest, written: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+        all_of_them = stacked(written)
+        note_work(compiled, all_of_them, iterations(compiled, all_of_them))
+        for piece in written:
+            extents = iterations(compiled, piece.extents)
+            first = first_iterations(compiled.nest, piece.first, extents)
+            for read, access in zip(compiled.reads, compiled.nest.reads, strict=True):
+                yield read.tensor, (Piece(first_read(access, first, extents), read.extents(extents)),)
 
     wanted = {layer.sink.name: tile}
     for name in layer.outputs[1:]:
         wanted[name] = layer.share(name, tile)
-    need = follow_back(layer.nests, wanted, operands, widest)
     tensors = layer.graph.tensors
-    operand_bytes = {
-        name: math.prod(need[name]) * tensors[name].element_bytes for name in layer.inputs if name in need
-    }
-    output_bytes = sum([math.prod(need[name]) * tensors[name].element_bytes for name in layer.outputs])
+    if layer.reads_apart:
+        pieces: dict[str, tuple[Piece, ...]] = {
+            name: (Piece((0,) * len(extents), extents),) for name, extents in wanted.items()
+        }
+        found = follow_back(layer.nests, pieces, operands_apart, joined)
+        elements = {name: elements_of(found[name], tensors[name].shape) for name in layer.inputs if name in found}
+        written = {name: elements_of(found[name], tensors[name].shape) for name in layer.outputs}
+    else:
+        need = follow_back(layer.nests, wanted, operands, widest)
+        elements = {name: math.prod(need[name]) for name in layer.inputs if name in need}
+        written = {name: math.prod(need[name]) for name in layer.outputs}
+    operand_bytes = {name: count * tensors[name].element_bytes for name, count in elements.items()}
+    output_bytes = sum([count * tensors[name].element_bytes for name, count in written.items()])
     return TileWork(operand_bytes, output_bytes, sum(held_bytes), tuple(reversed(works)))
 
 

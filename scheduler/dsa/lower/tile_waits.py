@@ -93,6 +93,7 @@ class TileWaits:
             reads.append(_Read(layer.inputs.index(name), numbers.index(number), held.box, writer, len(one.done)))
         cores: Sequence[int] = range(run.binding.cores)
         alike = run.binding.divides(run.extents) and all(slices[number].is_even for number in numbers)
+        alike = alike and not layer.puts_together
         if alike and all(len(held) == 1 for held in run.reads.values()):  # needs move evenly from core to core
             cores = tuple(dict.fromkeys((0, run.binding.cores - 1)))
         own, wanted = _Tiles.of(run, tiling), tuple(reads)

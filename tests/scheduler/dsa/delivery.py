@@ -1,90 +1,130 @@
-"""Elements traced back one by one: which of each operand a core's part of a layer really reads.
+"""Whether every byte that a core computes with has come to it: streamed, held where it was written, or exchanged.
 
-Shares nothing with the scheduler: it walks all iterations of every loop nest and marks the elements that they touch.
+What is needed is traced back by `tests.scheduler.dsa.products`, which shares nothing with the scheduler; what comes is
+read off the schedule's slices and the program.
 """
 
-import itertools
-import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
+from hw_models import Program
+from scheduler import LayerRun, Schedule
+from tests.scheduler.dsa.products import Traced, count_outside, trace
+from workloads.loopnest import Access, Box, LoopNest
 
-from workloads import Graph
-from workloads.loopnest import Access, Box, Index, LoopNest
-
-Mask = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-MOST_ITERATIONS = 300_000
-"""Of one nest; larger ones are not walked."""
+LOCAL = "local_buffer"
 
 
-def iterations(graph: Graph, ops: Sequence[int]) -> int:
-    """Return the iterations of the longest nest."""
-    return max(math.prod(nest.extents) for op in ops for nest in graph.ops[op].nests)
+@dataclass
+class Needs:
+    """What layers need of their operands, traced once for all that have the same loop nests, and how much was skipped.
+
+    Layers share an answer if their nests are equal but for the names of tensors: these are all that tracing reads. What
+    the scheduler takes for equal plays no part, and what has come to a core is looked at in every layer run.
+    """
+
+    nests: int = 0
+    """That were to be followed back, once for every part that differs."""
+    skipped: int = 0
+    """Those of them that were not, since they have too long a group of loops: less is asked for than is needed."""
+    _layers: dict[tuple[LoopNest, ...], int] = field(default_factory=dict)
+    _traced: dict[tuple[int, str, Box], Traced] = field(default_factory=dict)
+    _counted: dict[tuple[int, str, Box, str, tuple[Box, ...]], int] = field(default_factory=dict)
+
+    def layer(self, nests: Sequence[LoopNest], sink: str) -> "LayerNeeds":
+        """Return the needs of a layer that computes ``nests`` in this order and whose output is ``sink``."""
+        names: dict[str, str] = {}
+
+        def renamed(access: Access) -> Access:
+            return replace(access, tensor=names.setdefault(access.tensor, str(len(names))))
+
+        anonymous = tuple(
+            LoopNest("", nest.loops, tuple(map(renamed, nest.reads)), renamed(nest.write), nest.per_iteration)
+            for nest in nests
+        )
+        return LayerNeeds(self, self._layers.setdefault(anonymous, len(self._layers)), anonymous, names, sink)
+
+    def count(self, layer: "LayerNeeds", part: Box, name: str, held: tuple[Box, ...]) -> int:
+        """Return how many elements of tensor ``name`` outside the boxes ``held`` it takes to compute ``part``."""
+        sink, known = layer.names[layer.sink], layer.names.get(name)
+        if known is None:
+            return 0
+        tracing = layer.number, sink, part
+        if tracing not in self._traced:
+            self._traced[tracing] = traced = trace(layer.nests, sink, part)
+            self.nests += len(layer.nests)
+            self.skipped += traced.skipped
+        counting = *tracing, known, held
+        if counting not in self._counted:
+            traced = self._traced[tracing]
+            products, shape = traced.products.get(known, ()), traced.shapes[known]
+            self._counted[counting] = count_outside(products, held, shape)
+        return self._counted[counting]
 
 
-def elements_read(graph: Graph, ops: Sequence[int], sink: str, part: Box) -> Mapping[str, Mask]:
-    """Return which elements of every tensor are read, at whatever remove, to compute ``part`` of ``sink``."""
-    shapes = {access.tensor: access.shape for op in ops for nest in graph.ops[op].nests for access in _accesses(nest)}
-    marks = {name: np.zeros(shape, bool) for name, shape in shapes.items()}
-    marks[sink][tuple(slice(lo, hi) for lo, hi in part)] = True
-    for op in reversed(ops):
-        for nest in reversed(graph.ops[op].nests):
-            _mark(nest, marks)
-    return marks
+@dataclass(frozen=True)
+class LayerNeeds:
+    """One layer among the `Needs` of all."""
+
+    known: Needs
+    number: int
+    """Of its nests among those that differ."""
+    nests: tuple[LoopNest, ...]
+    """With other names for their tensors."""
+    names: Mapping[str, str]
+    """Those other names."""
+    sink: str
+
+    def count(self, part: Box, name: str, held: Sequence[Box] = ()) -> int:
+        """Return how many elements of tensor ``name`` outside the boxes ``held`` it takes to compute ``part``."""
+        return self.known.count(self, part, name, tuple(held))
 
 
-def _accesses(nest: LoopNest) -> tuple[Access, ...]:
-    return (*nest.reads, nest.write)
+def streamed_bytes(program: Program) -> Mapping[tuple[int, str], int]:
+    """Return by layer run and operand the bytes that came into each core's local buffer, from the program alone."""
+    total: Counter[tuple[int, str]] = Counter()
+    for layer_run, places in zip(program.instructions.layer_runs, program.instructions.allocates, strict=True):
+        for buffer in (program.buffers[place] for place in places):
+            if buffer.memory == LOCAL:
+                total[layer_run, buffer.label] += buffer.size_bytes
+    return total
 
 
-def _mark(nest: LoopNest, marks: Mapping[str, Mask]) -> None:
-    """Mark what ``nest`` reads in the iterations that write marked elements."""
-    loops = [grid.ravel() for grid in np.meshgrid(*(np.arange(e) for e in nest.extents), indexing="ij")]
-    count = loops[0].size if loops else 1
-    written = _touched(nest.write, loops, count)
-    live = np.zeros(count, bool)
-    for places, there in written:
-        live |= there & marks[nest.write.tensor][places]
-    reads = [(read, _touched(read, loops, count)) for read in nest.reads]
-    if nest.per_iteration:  # a product of which one factor is padding is skipped, and reads neither
-        for _, touched in reads:
-            live &= np.logical_or.reduce([there for _, there in touched])
-    for read, touched in reads:
-        for places, there in touched:
-            chosen = there & live
-            marks[read.tensor][tuple(axis[chosen] for axis in places)] = True
+def check_delivery(schedule: Schedule, program: Program, needs: Needs, *, all_cores: bool = False) -> None:
+    """Fail for a core that needs more of its operands than it holds, gets streamed and fetches from other cores.
+
+    Where cores have equal parts, a few stand for all unless ``all_cores``.
+    """
+    streamed = streamed_bytes(program)
+    for number, run in enumerate(schedule.runs):
+        nests = [nest for op in run.layer.ops for nest in schedule.graph.ops[op].nests]
+        layer = needs.layer(nests, run.layer.sink.name)
+        fetched = schedule.executions[number].exchange.core_bytes
+        for core in range(run.binding.cores) if all_cores else _cores(run):
+            part = run.binding.part(run.box, core)
+            if all(lo < hi for lo, hi in part):
+                lacking = {}
+                for name in run.layer.inputs:
+                    elements = layer.count(part, name, _held(schedule, run, name, core))
+                    needed = elements * schedule.graph.tensors[name].element_bytes
+                    if needed > streamed[number, name]:
+                        lacking[name] = needed - streamed[number, name]
+                assert sum(lacking.values()) <= fetched, (
+                    f"{run.layer.sink.name}: core {core} lacks {lacking} bytes and fetches {fetched}"
+                )
 
 
-def _touched(access: Access, loops: Sequence[Ints], count: int) -> list[tuple[tuple[Ints, ...], Mask]]:
-    """Return by way of touching (windows have several) the element of every iteration, and whether it is there."""
-    ways = [_values(index, size, loops, count) for index, size in zip(access.indices, access.shape, strict=True)]
-    found = []
-    for chosen in itertools.product(*ways):
-        there = np.ones(count, bool)
-        for _, valid in chosen:
-            there &= valid
-        found.append((tuple(np.where(there, values, 0) for values, _ in chosen), there))
-    return found
+def _cores(run: LayerRun) -> Iterable[int]:
+    """Return the first two cores, one in the middle and the last; all where their parts are not equal."""
+    count = run.binding.cores
+    if any(size % factor for size, factor in zip(run.extents, run.binding.factors, strict=True)):
+        return range(count)
+    return sorted({0, min(1, count - 1), count // 2, count - 1})
 
 
-def _values(index: Index, size: int, loops: Sequence[Ints], count: int) -> list[tuple[Ints, Mask]]:
-    value = np.full(count, index.offset, np.int64)
-    for loop, stride in index.terms:
-        value = value + stride * loops[loop]
-    if index.opaque:
-        if index.table:
-            value = np.array(index.table, np.int64)[np.clip(value, 0, len(index.table) - 1)]
-            return [(value, np.ones(count, bool))]
-        return [(np.full(count, place, np.int64), np.ones(count, bool)) for place in range(size)]
-    divides = value % index.divisor == 0 if index.rounding == "exact" else np.ones(count, bool)
-    value = value // index.divisor
-    ways = []
-    for step in range(index.window):
-        place = value + step
-        if index.clamp:
-            ways.append((np.clip(place, 0, size - 1), divides))
-        else:
-            ways.append((place, divides & (place >= 0) & (place < size)))
-    return ways
+def _held(schedule: Schedule, run: LayerRun, name: str, core: int) -> list[Box]:
+    """Return the boxes of an operand that lie in the local buffer of ``core``."""
+    slices = [schedule.slices[place] for place in run.reads.get(name, ())]
+    assert all(held.tensor == name for held in slices)
+    return [held.binding.part(held.box, core) for held in slices if held.memory == LOCAL and core < held.binding.cores]

@@ -1,6 +1,8 @@
 """No layer lies on what others still use: what is put into a memory goes beside what is there."""
 
+from scheduler import TensorSlice
 from scheduler.dsa.allocation import Block
+from scheduler.dsa.binding import Binding
 from scheduler.dsa.free_space import FreeSpace, RunAtWork
 from scheduler.policies.unfused import Unfused
 from tests.graphs import Net, machine
@@ -34,3 +36,25 @@ class TestOccupancy:
 
         assert space.beside([at_work(Block(0, 40))], own, none) is not None
         assert space.beside([at_work(Block(0, 41))], own, none) is None
+
+
+class TestGaps:
+    """Three slices leave gaps of 30, 20 and 10 bytes of 100."""
+
+    def gaps(self, beside_bytes: int) -> tuple[int, ...]:
+        space = FreeSpace({"local_buffer": 100, "global_buffer": 0}, most_gaps=3)
+        binding = Binding((1,), (0,))
+        for number, (begin, end) in enumerate([(30, 50), (70, 80), (90, 100)]):
+            box = ((0, end - begin),)
+            space.hold(number, TensorSlice("x", box, "local_buffer", binding, end - begin, address=begin))
+        return space.free_gaps("local_buffer", beside_bytes, step_bytes=1)
+
+    def test_what_tiles_lie_beside_takes_the_smallest_gap_that_holds_it(self) -> None:
+        assert self.gaps(0) == (30, 20, 10)
+        assert self.gaps(15) == (30, 10, 5)
+
+    def test_what_no_gap_holds_takes_the_largest_ones_and_leaves_the_rest(self) -> None:
+        """Or tiles would fill what it needs, and the machine would wait for space for ever."""
+        assert self.gaps(45) == (10, 5, 0)
+        assert self.gaps(60) == (0, 0, 0)
+        assert min(self.gaps(61)) < 0
