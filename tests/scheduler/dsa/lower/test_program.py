@@ -248,7 +248,7 @@ def test_a_layer_split_along_its_depth_waits_for_what_its_views_rename() -> None
     net = Net("views")
     x = net.relu(net.conv(net.input(1, 8, 6, 6), 48, 1))
     graph = net.graph(net.softmax(net.gemm(net.flatten(net.global_pool(x)), 64)))
-    local = {"capacity": "8 KiB", "bandwidth": "128 GB/s", "weight_window": 0.4}
+    local = {"capacity": "6 KiB", "bandwidth": "128 GB/s", "weight_window": 0.4}
     spec = machine(cores_per_cluster=1, local_buffer=local)
     schedule = scheduled("graphturbo", graph, spec)
     program = lower(schedule, DsaView(spec, 1))
