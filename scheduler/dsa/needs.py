@@ -13,6 +13,9 @@ from workloads.analysis import Analysis
 from workloads.loopnest import Box, box_volume, intersect
 from workloads.regions import placed_regions
 
+_MOST_NEEDS = 64
+"""Runs whose needs are kept by core: a thousand cores take a megabyte, and operand after operand is asked for."""
+
 
 def whole_needs(run: LayerRun) -> Mapping[str, Box]:
     """Return the box of every tensor that ``run`` needs on all cores together."""
@@ -47,7 +50,8 @@ def lacking(run: LayerRun, name: str, held: Sequence[TensorSlice], cores: tuple[
 
 def _lacking(run: LayerRun, name: str, stored: Sequence[tuple[Box, Binding]], cores: tuple[int, ...]) -> Lacking:
     layer, most, share = run.layer, 0, 0.0
-    needs = layer.analysis.of(_needs_by_core, layer.ops, layer.sink.name, run.box, run.binding, cores)
+    args = layer.ops, layer.sink.name, run.box, run.binding, cores
+    needs = layer.analysis.table(_needs_by_core, _MOST_NEEDS).get(args, partial(_needs_by_core, layer.analysis, *args))
     for core, need in needs.items():
         found = needed_and_held(core, need.get(name), stored)
         if found is not None:
