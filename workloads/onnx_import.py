@@ -13,7 +13,7 @@ from onnx import helper
 
 from workloads.graph import Graph, WorkloadError
 from workloads.index import is_count
-from workloads.known import DTYPES, Typed, typed
+from workloads.known import DTYPES, Typed, Walk, typed
 from workloads.lowering import build_graph
 from workloads.onnx_file import LARGEST_FILE_BYTES, OnnxFile, parse_onnx, read_onnx
 from workloads.rescale import Change
@@ -51,13 +51,16 @@ class Reimport:
     options: ImportOptions
 
     def __call__(self, batch: int) -> Graph:
-        unpacking = zlib.decompressobj()
-        try:
-            content = unpacking.decompress(self.packed, LARGEST_FILE_BYTES)
-        except zlib.error as error:
-            raise WorkloadError(f"{self.where}: what was kept of it is damaged ({error})") from error
+        content = self.content()
         with naming(self.where):
             return graph_from_file(parse_onnx(content, self.where), self.name, replace(self.options, batch=batch))
+
+    def content(self) -> bytes:
+        """Return the stripped file; raise ``WorkloadError`` if what was kept of it is damaged."""
+        try:
+            return zlib.decompressobj().decompress(self.packed, LARGEST_FILE_BYTES)
+        except zlib.error as error:
+            raise WorkloadError(f"{self.where}: what was kept of it is damaged ({error})") from error
 
 
 def import_onnx(
@@ -106,17 +109,30 @@ def naming(where: str) -> Iterator[None]:
 
 def graph_from_file(file: OnnxFile, name: str, options: ImportOptions) -> Graph:
     """Return the network of a parsed file, rescaled where the file's sizes are not the ones asked for."""
-    batch, sequence = options.batch, options.sequence
     own = _input_shapes(file, options)
-    walk = walk_file(file, own)
     own_batch = next((typed.shape[0] for typed in own.values() if typed.shape), 1)
-    wanted, change = _wanted_shapes(file, own, own_batch, batch, sequence)
+    walk = _walked(file, own, own_batch, options)
+    rebuild = Reimport(zlib.compress(_stripped(file), 1), file.where, name, options)
+    return build_graph(file, name, walk, tuple(own), options.batch or own_batch, rebuild)
+
+
+def walk_again(source: Reimport) -> tuple[Walk, int]:
+    """Return the nodes that a network's operators were made of, with types and known values, and their opset."""
+    with naming(source.where):
+        file = parse_onnx(source.content(), source.where)
+        own = _input_shapes(file, source.options)
+        own_batch = next((typed.shape[0] for typed in own.values() if typed.shape), 1)
+        return _walked(file, own, own_batch, source.options), file.opset
+
+
+def _walked(file: OnnxFile, own: dict[str, Typed], own_batch: int, options: ImportOptions) -> Walk:
+    walk = walk_file(file, own)
+    wanted, change = _wanted_shapes(file, own, own_batch, options.batch, options.sequence)
     if wanted != own:
         walk = walk_file(file, wanted, before=walk, change=change)
     if options.simplify:
         walk = simplified(walk, [entry.name for entry in file.model.graph.output])
-    rebuild = Reimport(zlib.compress(_stripped(file), 1), file.where, name, options)
-    return build_graph(file, name, walk, tuple(own), batch or own_batch, rebuild)
+    return walk
 
 
 def _input_shapes(file: OnnxFile, options: ImportOptions) -> dict[str, Typed]:

@@ -1,0 +1,318 @@
+"""What operators compute for one element: the arithmetic that their loop nests leave open.
+
+Expressions are TVM's. Values that the nest reads come in the order of its reads.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from workloads.loopnest import LoopNest
+from workloads.operators.registry import Array
+
+
+class UnsupportedKernelError(ValueError):
+    """An operator, or a use of one, that no code is generated for; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator as its arithmetic sees it."""
+
+    kind: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    """As the node lists them; empty text for one that is left out."""
+    constants: Mapping[int, Array]
+    """Values of the inputs that are known, by place."""
+    dtype: str
+    """Of the output, as TVM writes it."""
+
+    def scalar(self, place: int) -> float | None:
+        """Return a constant of one element, None if the input is not there or not known."""
+        value = self.constants.get(place)
+        return None if value is None or value.size != 1 else float(value.reshape(-1)[0])
+
+
+Values = Sequence[Any]
+Elementwise = Callable[[Operator, Values], Any]
+
+
+def dtype_of(value: Any) -> str:
+    """Return the dtype of an expression."""
+    return str(value.dtype if hasattr(value, "dtype") else value.ty.dtype)
+
+
+def _const(like: Any, value: float) -> Any:
+    return tirx.const(value, dtype_of(like))
+
+
+def exponential(x: Any) -> Any:
+    """Return e to the power of ``x`` (fp32), vectorisable: 2^n times a polynomial of the rest, to 2 units in the last place."""
+    if dtype_of(x) != "float32":
+        return tirx.exp(x)
+    c = lambda v: tirx.const(v, "float32")  # noqa: E731
+    bounded = te.max(te.min(x, c(88.3)), c(-87.3))
+    n = tirx.floor(bounded * c(1.44269504088896341) + c(0.5))
+    r = bounded - n * c(0.693359375) - n * c(-2.12194440e-4)
+    p = c(1.9875691500e-4)
+    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = p * r + c(factor)
+    p = p * r * r + r + c(1.0)
+    power = tirx.reinterpret("float32", (n.astype("int32") + tirx.const(127, "int32")) << tirx.const(23, "int32"))
+    return p * power
+
+
+def _sigmoid(x: Any) -> Any:
+    return _const(x, 1) / (_const(x, 1) + exponential(_const(x, 0) - x))
+
+
+def _tanh(x: Any) -> Any:
+    """Return 1 - 2 / (e^2x + 1), by its series where that would cancel."""
+    if dtype_of(x) != "float32":
+        return tirx.tanh(x)
+    square = x * x
+    series = x * (_const(x, 1) + square * (_const(x, -1 / 3) + square * (_const(x, 2 / 15) + square * _const(x, -17 / 315))))
+    far = _const(x, 1) - _const(x, 2) / (exponential(x * _const(x, 2)) + _const(x, 1))
+    return tirx.Select(square < _const(x, 0.02), series, far)
+
+
+def _erf(x: Any) -> Any:
+    """Return the error function: Abramowitz and Stegun 7.1.26 is too coarse, so Eigen's rational approximation."""
+    if dtype_of(x) != "float32":
+        return tirx.erf(x)
+    z = te.max(te.min(x, _const(x, 4)), _const(x, -4))
+    s = z * z
+    top = _const(x, -2.72614225801306e-10)
+    for factor in (
+        2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
+        -2.95459980854025e-03, -1.60960333262415e-02,
+    ):  # fmt: skip
+        top = top * s + _const(x, factor)
+    low = _const(x, -1.45660718464996e-05)
+    for factor in (-2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02):
+        low = low * s + _const(x, factor)
+    return z * top / low
+
+
+def _logarithm_of_one_plus(x: Any) -> Any:
+    return tirx.log(_const(x, 1) + x)
+
+
+def _clip(op: Operator, values: Values) -> Any:
+    x = values[0]
+    low = op.attributes.get("min", op.scalar(1))
+    high = op.attributes.get("max", op.scalar(2))
+    if len([name for name in op.inputs[1:] if name]) > len(op.constants):
+        raise UnsupportedKernelError("its limits are not known before the network runs")
+    x = x if low is None else te.max(x, _const(x, low))
+    return x if high is None else te.min(x, _const(x, high))
+
+
+def _power(op: Operator, values: Values) -> Any:
+    x, exponent = values[0], op.scalar(1)
+    if exponent is None:
+        return tirx.power(x, values[1])
+    if exponent == int(exponent) and 1 <= exponent <= 8:  # noqa: PLR2004
+        return math.prod([x] * (int(exponent) - 1), start=x)
+    if exponent == 0.5:  # noqa: PLR2004
+        return tirx.sqrt(x)
+    return tirx.power(x, _const(x, exponent))
+
+
+def _gelu(op: Operator, values: Values) -> Any:
+    x = values[0]
+    if op.attributes.get("approximate", b"none") == b"tanh":
+        inner = (x + x * x * x * _const(x, 0.044715)) * _const(x, math.sqrt(2 / math.pi))
+        return x * _const(x, 0.5) * (_const(x, 1) + _tanh(inner))
+    return x * _const(x, 0.5) * (_const(x, 1) + _erf(x * _const(x, math.sqrt(0.5))))
+
+
+def _softplus(x: Any) -> Any:
+    """Return log(1 + e^x) without overflow."""
+    magnitude = te.max(x, _const(x, 0) - x)
+    return te.max(x, _const(x, 0)) + _logarithm_of_one_plus(exponential(_const(x, 0) - magnitude))
+
+
+def _mish(x: Any) -> Any:
+    """Return x tanh(softplus(x)) = x u (u + 2) / (u (u + 2) + 2) with u = e^x; x itself where u is large."""
+    u = exponential(te.min(x, _const(x, 20)))
+    n = u * (u + _const(x, 2))
+    return x * n / (n + _const(x, 2))
+
+
+def _unary(compute: Callable[[Any], Any]) -> Elementwise:
+    return lambda _, values: compute(values[0])
+
+
+def _leaky(op: Operator, values: Values) -> Any:
+    x = values[0]
+    return tirx.Select(x < _const(x, 0), x * _const(x, op.attributes.get("alpha", 0.01)), x)
+
+
+def _hard_sigmoid(op: Operator, values: Values) -> Any:
+    x = values[0]
+    line = x * _const(x, op.attributes.get("alpha", 0.2)) + _const(x, op.attributes.get("beta", 0.5))
+    return te.max(te.min(line, _const(x, 1)), _const(x, 0))
+
+
+def _hard_swish(x: Any) -> Any:
+    return x * te.max(te.min(x * _const(x, 1 / 6) + _const(x, 0.5), _const(x, 1)), _const(x, 0))
+
+
+def _divide(_: Operator, values: Values) -> Any:
+    x, y = values
+    return tirx.truncdiv(x, y) if np.issubdtype(np.dtype(dtype_of(x)), np.integer) else x / y
+
+
+def _folded(combine: Callable[[Any, Any], Any]) -> Elementwise:
+    def run(_: Operator, values: Values) -> Any:
+        total = values[0]
+        for value in values[1:]:
+            total = combine(total, value)
+        return total
+
+    return run
+
+
+def _batch_norm(op: Operator, values: Values) -> Any:
+    x, scale, shift, mean, variance = values
+    return (x - mean) * (scale / tirx.sqrt(variance + _const(x, op.attributes.get("epsilon", 1e-5)))) + shift
+
+
+def _cast(op: Operator, values: Values) -> Any:
+    x = values[0]
+    return x != tirx.const(0, dtype_of(x)) if op.dtype == "bool" else x.astype(op.dtype)
+
+
+ELEMENTWISE: Mapping[str, Elementwise] = {
+    "Identity": _unary(lambda x: x), "Dropout": _unary(lambda x: x), "Cast": _cast,
+    "Relu": _unary(lambda x: te.max(x, _const(x, 0))), "Clip": _clip, "LeakyRelu": _leaky,
+    "PRelu": lambda _, v: tirx.Select(v[0] < _const(v[0], 0), v[0] * v[1], v[0]),
+    "Neg": _unary(lambda x: _const(x, 0) - x), "Abs": _unary(tirx.abs),
+    "Floor": _unary(tirx.floor), "Ceil": _unary(tirx.ceil), "Not": _unary(tirx.Not),
+    "Exp": _unary(exponential), "Log": _unary(tirx.log), "Sqrt": _unary(tirx.sqrt),
+    "Reciprocal": _unary(lambda x: _const(x, 1) / x), "Erf": _unary(_erf), "Sin": _unary(tirx.sin),
+    "Cos": _unary(tirx.cos), "Tanh": _unary(_tanh), "Sigmoid": _unary(_sigmoid), "Softplus": _unary(_softplus),
+    "HardSigmoid": _hard_sigmoid, "HardSwish": _unary(_hard_swish), "Mish": _unary(_mish), "Gelu": _gelu,
+    "Softsign": _unary(lambda x: x / (_const(x, 1) + tirx.abs(x))),
+    "Swish": lambda op, v: v[0] * _sigmoid(v[0] * _const(v[0], op.attributes.get("alpha", 1.0))),
+    "Elu": lambda op, v: tirx.Select(
+        v[0] < _const(v[0], 0),
+        (exponential(v[0]) - _const(v[0], 1)) * _const(v[0], op.attributes.get("alpha", 1.0)),
+        v[0],
+    ),
+    "Add": lambda _, v: v[0] + v[1], "Sub": lambda _, v: v[0] - v[1], "Mul": lambda _, v: v[0] * v[1],
+    "Div": _divide, "Pow": _power, "And": lambda _, v: tirx.all(*v), "Or": lambda _, v: tirx.any(*v),
+    "Equal": lambda _, v: v[0] == v[1], "Greater": lambda _, v: v[0] > v[1], "Less": lambda _, v: v[0] < v[1],
+    "GreaterOrEqual": lambda _, v: v[0] >= v[1], "LessOrEqual": lambda _, v: v[0] <= v[1],
+    "Where": lambda _, v: tirx.if_then_else(v[0], v[1], v[2]),
+    "Sum": _folded(lambda a, b: a + b), "Max": _folded(te.max), "Min": _folded(te.min),
+    "Mean": lambda op, v: _folded(lambda a, b: a + b)(op, v) / _const(v[0], len(v)),
+    "BatchNormalization": _batch_norm, "Expand": _unary(lambda x: x),
+}  # fmt: skip
+"""The value of one output element from the inputs' values at its place."""
+
+MOVES = frozenset(
+    {
+        "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Concat", "Split", "Slice", "Pad", "Tile",
+        "DepthToSpace", "SpaceToDepth", "Gather", "Resize", "Upsample",
+    }
+)  # fmt: skip
+"""Operators whose output elements are input elements."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How a nest with reduction loops accumulates, and what becomes of the sum."""
+
+    combine: str
+    """``sum`` or ``max`` or ``min``."""
+    term: Callable[[Values], Any]
+    """What one iteration adds, from the values read."""
+    finish: Callable[[Any, Values, int], Any] | None = None
+    """The output from what was accumulated, the values that do not move with the reduction, the iterations."""
+    late: tuple[int, ...] = ()
+    """Places of the reads that ``finish`` is given."""
+    fill: float = 0.0
+    """What padding reads as."""
+
+
+_LOWEST = -3.4028234663852886e38
+
+
+def _product(op: Operator, nest: LoopNest) -> Reduction:
+    alpha, beta = op.attributes.get("alpha", 1.0), op.attributes.get("beta", 1.0)
+    late = tuple(range(2, len(nest.reads)))
+    if not late and alpha == 1:
+        return Reduction("sum", lambda v: v[0] * v[1])
+
+    def finish(total: Any, values: Values, _: int) -> Any:
+        total = total if alpha == 1 else total * _const(total, alpha)
+        for value in values:
+            total = total + (value if beta == 1 else value * _const(total, beta))
+        return total
+
+    return Reduction("sum", lambda v: v[0] * v[1], finish, late)
+
+
+def _mean(total: Any, _: Values, count: int) -> Any:
+    return total * _const(total, 1 / count)
+
+
+def reduction_of(op: Operator, nest: LoopNest) -> Reduction:
+    """Return how ``nest``, which has reduction loops, accumulates; raise ``UnsupportedKernelError`` if unknown."""
+    label = f"{op.kind}/{nest.name}"
+    if op.kind in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
+        return _product(op, nest)
+    if op.kind in ("MaxPool", "GlobalMaxPool", "ReduceMax") or label.endswith("Softmax/max"):
+        return Reduction("max", lambda v: v[0], fill=_LOWEST)
+    if op.kind == "ReduceMin":
+        return Reduction("min", lambda v: v[0], fill=-_LOWEST)
+    if op.kind in ("ReduceSum",):
+        return Reduction("sum", lambda v: v[0])
+    if op.kind in ("ReduceMean", "GlobalAveragePool", "AveragePool") or label.endswith("Normalization/mean"):
+        return Reduction("sum", lambda v: v[0], _mean)
+    if label.endswith("oftmax/sum"):
+        return Reduction("sum", lambda v: v[0], lambda total, _, __: _const(total, 1) / total)
+    if label in ("LayerNormalization/rstd", "InstanceNormalization/rstd", "GroupNormalization/rstd"):
+        epsilon = op.attributes.get("epsilon", 1e-5)
+
+        def root(total: Any, _: Values, count: int) -> Any:
+            return _const(total, 1) / tirx.sqrt(total * _const(total, 1 / count) + _const(total, epsilon))
+
+        return Reduction("sum", lambda v: (v[0] - v[1]) * (v[0] - v[1]), root)
+    raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r} of {op.kind}")
+
+
+def pointwise_of(op: Operator, nest: LoopNest) -> Callable[[Values], Any]:
+    """Return what ``nest``, which has no reduction, computes; raise ``UnsupportedKernelError`` if unknown."""
+    label = f"{op.kind}/{nest.name}"
+    if op.kind in MOVES:
+        return lambda v: v[0]
+    if op.kind in ELEMENTWISE:
+        compute = ELEMENTWISE[op.kind]
+        return lambda v: compute(op, v)
+    if label == "Softmax/exp":
+        return lambda v: exponential(v[0] - v[1])
+    if label == "Softmax/scale":
+        return lambda v: v[0] * v[1]
+    if label.endswith("Normalization/normalise") and op.kind.startswith(("Layer", "Instance", "Group")):
+        return _normalised
+    raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r} of {op.kind}")
+
+
+def _normalised(values: Values) -> Any:
+    x, mean, deviation, *affine = values
+    result = (x - mean) * deviation
+    if affine:
+        result = result * affine[0]
+    for shift in affine[1:]:
+        result = result + shift
+    return result
+
+

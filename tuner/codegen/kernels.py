@@ -1,0 +1,128 @@
+"""A fusion plan as kernels: one function of TVM for each group that computes something."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fusion.plan import FusionPlan
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.cut import layer_of
+from scheduler.kernels.layer import Layer
+from tuner.codegen.arithmetic import UnsupportedKernelError
+from tuner.codegen.default_tiles import CoreShape, default_tiles
+from tuner.codegen.packing import Packing
+from tuner.codegen.schedules import kernel_function
+from tuner.codegen.stages import stages_of
+from workloads.analysis import Analysis
+from workloads.executable import Executable
+from workloads.graph import Graph
+from workloads.operators.registry import Array
+
+TileChoice = Callable[[Layer], LoopTiles | None]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The code of one group: a function of its inputs, then its outputs, all as they lie in memory."""
+
+    name: str
+    group: int
+    """Position of the group in the plan."""
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    """Stored tensors and weights, in the order of the parameters."""
+    outputs: tuple[str, ...]
+    packings: Mapping[str, Packing]
+    tiles: LoopTiles | None
+    function: Any
+    """The PrimFunc."""
+
+
+@dataclass(frozen=True)
+class Uncompiled:
+    """A group that no code is generated for, and why."""
+
+    name: str
+    group: int
+    operators: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class GeneratedCode:
+    """All kernels of a plan, in the order in which they run."""
+
+    plan: FusionPlan
+    kernels: tuple[Kernel, ...]
+    missing: tuple[Uncompiled, ...]
+
+    @cached_property
+    def module(self) -> Any:
+        """One module with exactly one function for each group that has code."""
+        import tvm  # noqa: PLC0415 - heavy, and not needed to look at the kernels
+
+        return tvm.IRModule({kernel.name: kernel.function for kernel in self.kernels})
+
+
+def generate(
+    plan: FusionPlan,
+    executable: Executable,
+    core: CoreShape = CoreShape(),
+    tiles: TileChoice | None = None,
+) -> GeneratedCode:
+    """Return the code of every kernel of ``plan`` with the tiles that ``tiles`` chooses for its layer."""
+    analysis = Analysis(plan.graph)
+    choose = tiles or (lambda layer: default_tiles(layer, core))
+    kernels: list[Kernel] = []
+    missing: list[Uncompiled] = []
+    for position, group in enumerate(plan.groups):
+        layer = layer_of(analysis, group.ops)
+        if layer is None:
+            continue
+        name = kernel_name(plan, position)
+        operators = tuple(plan.graph.ops[op].name for op in group.ops)
+        try:
+            kernels.append(_kernel(layer, executable, choose, core, (name, position, operators)))
+        except UnsupportedKernelError as error:
+            missing.append(Uncompiled(name, position, operators, str(error)))
+    return GeneratedCode(plan, tuple(kernels), tuple(missing))
+
+
+def kernel_name(plan: FusionPlan, position: int) -> str:
+    """Return a name for the group's function: its place, and what its operators are."""
+    kinds = [plan.graph.ops[op].kind for op in plan.groups[position].ops if not plan.graph.ops[op].is_view]
+    shown = "_".join(kinds[:4]).lower() + ("_more" if len(kinds) > 4 else "")  # noqa: PLR2004
+    return f"kernel{position}_" + "".join(c if c.isalnum() else "_" for c in shown)
+
+
+def _kernel(
+    layer: Layer, executable: Executable, choose: TileChoice, core: CoreShape, named: tuple[str, int, tuple[str, ...]]
+) -> Kernel:
+    tiles = choose(layer)
+    stages = stages_of(layer, executable, tiles)
+    name, position, operators = named
+    lanes = core.lanes
+    if tiles is not None and tiles.vector_dim >= 0 and tiles.register[tiles.vector_dim] % lanes:
+        lanes = next((n for n in (8, 4) if tiles.register[tiles.vector_dim] % n == 0 and n < core.lanes), 1)
+    function = kernel_function(stages, tiles, name, lanes)
+    return Kernel(name, position, operators, stages.inputs, stages.outputs, stages.packings, tiles, function)
+
+
+def stored_array(graph: Graph, name: str, value: Array) -> Array:
+    """Return ``value`` of a tensor as it lies in memory."""
+    return np.ascontiguousarray(value.transpose(graph.tensors[name].order))
+
+
+def network_array(graph: Graph, name: str, value: Array) -> Array:
+    """Return a stored value with its dimensions in the network's order."""
+    order = graph.tensors[name].order
+    return value.transpose(np.argsort(order)) if order else value
+
+
+def argument(executable: Executable, kernel: Kernel, name: str, value: Array) -> Array:
+    """Return what the kernel is given for the tensor ``name``: packed, or as it lies in memory."""
+    packing = kernel.packings.get(name)
+    return packing(value) if packing is not None else stored_array(executable.graph, name, value)

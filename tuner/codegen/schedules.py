@@ -1,0 +1,262 @@
+"""Loops of a kernel as its tiles say: TVM schedules made of a kernel's stages."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import te, tirx
+
+from scheduler.cpu.tiles import LoopTiles
+from tuner.codegen.stages import LANES, Stages
+
+_WORK_PER_THREAD = 4096
+"""Elements below which a kernel without an anchor is not worth a second thread."""
+
+
+def kernel_function(stages: Stages, tiles: LoopTiles | None, name: str, lanes: int) -> Any:
+    """Return the PrimFunc ``name`` with the loops of ``tiles``; parameters are inputs, then outputs."""
+    function = te.create_prim_func([*stages.placeholders, *stages.results])
+    schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": function}))
+    if stages.anchor is not None and tiles is not None:
+        _Tiled(schedule, stages, tiles, lanes).apply()
+    else:
+        _untiled(schedule, stages, lanes)
+    return schedule.mod["main"].with_attr("global_symbol", name)
+
+
+class _Tiled:
+    """The schedule of a kernel around its anchor."""
+
+    def __init__(self, schedule: Any, stages: Stages, tiles: LoopTiles, lanes: int) -> None:
+        assert stages.anchor is not None
+        self.sch, self.stages, self.tiles, self.anchor = schedule, stages, tiles, stages.anchor
+        self.lanes = lanes
+        sink = stages.results[0].op
+        self.order = stages.order
+        self.sum = schedule.get_sblock(stages.anchor_stage)
+        self.out = schedule.get_sblock(sink.name)
+
+    def apply(self) -> None:
+        sch = self.sch
+        padded = self._inline()
+        tiles, register = self._split()
+        inside = register[0]
+        sch.set_scope(self.sum, 0, "local" if self.tiles.depth_step is None else "global")
+        at = self._tile_loop if self.tiles.depth_step is not None else self._register_loop
+        sch.reverse_compute_at(self.out, at, preserve_unit_loops=True)
+        for block in reversed(padded):
+            sch.compute_at(block, self._tile_loop, preserve_unit_loops=True)
+            self._vectorise_copy(block)
+        self._store()
+        del inside, tiles
+        first = sch.decompose_reduction(self.sum, self._first_reduction)
+        self._unroll(first)
+
+    def _inline(self) -> list[Any]:
+        """Inline what is computed element by element; return the blocks of padding, in order."""
+        sch, kept = self.sch, []
+        for block in _blocks(sch):
+            name = sch.get(block).name_hint
+            if name in (self.stages.anchor_stage, self.stages.results[0].op.name):
+                continue
+            if name.startswith("padded"):
+                kept.append(block)
+            elif _before(sch, block, self.sum):
+                sch.compute_inline(block)
+        for block in _blocks(sch):
+            name = sch.get(block).name_hint
+            if name not in (self.stages.anchor_stage, self.stages.results[0].op.name) and not name.startswith("padded"):
+                sch.compute_inline(block)
+        return kept
+
+    def _split(self) -> tuple[list[Any], list[Any]]:
+        sch, tiles, order = self.sch, self.tiles, self.order
+        loops = sch.get_loops(self.sum)
+        space, depth = loops[: len(order)], loops[len(order) :]
+        outer: dict[int, Any] = {}
+        middle: dict[int, Any] = {}
+        register: list[Any] = []
+        for loop, dim in zip(space, order, strict=True):
+            small = tiles.register[dim]
+            steps = -(-tiles.tile[dim] // small)
+            outer[dim], middle[dim], inner = sch.split(loop, [None, steps, small])
+            if dim == tiles.vector_dim and small > self.lanes and small % self.lanes == 0:
+                register += sch.split(inner, [None, self.lanes])
+            else:
+                register.append(inner)
+        # vectors innermost: the vector dimension is the last in memory
+        steps_loop = None
+        if tiles.depth_step is not None:
+            steps_loop, inside = sch.split(depth[-1], [None, tiles.depth_step])
+            depth = [*depth[:-1], inside]
+        outers, middles = [outer[d] for d in tiles.order], [middle[d] for d in tiles.order]
+        sch.reorder(*outers, *([] if steps_loop is None else [steps_loop]), *middles, *depth, *register)
+        self._register_loop = middles[-1]
+        self._first_reduction = depth[0] if steps_loop is None else steps_loop
+        self._tile_loop = outers[-1]
+        if tiles.parallel:
+            fused = sch.fuse(*outers[: tiles.parallel]) if tiles.parallel > 1 else outers[0]
+            sch.parallel(fused)
+            if tiles.parallel == len(outers):
+                self._tile_loop = fused
+        for loop in register[:-1]:
+            sch.unroll(loop)
+        self._count = len(register)
+        sch.vectorize(register[-1])
+        return outers, register
+
+    def _store(self) -> None:
+        """Vectorise and unroll the loops in which results leave the registers."""
+        sch = self.sch
+        loops = sch.get_loops(self.out)[-len(self.order) :]
+        extent = int(sch.get(loops[-1]).extent)
+        if extent > self.lanes and extent % self.lanes == 0:
+            outer, inner = sch.split(loops[-1], [None, self.lanes])
+            sch.unroll(outer)
+            sch.vectorize(inner)
+        elif extent > 1:
+            sch.vectorize(loops[-1])
+        if self.tiles.depth_step is None:
+            for loop in loops[:-1]:
+                if 1 < int(sch.get(loop).extent) <= 16:  # noqa: PLR2004
+                    sch.unroll(loop)
+
+    def _vectorise_copy(self, block: Any) -> None:
+        sch = self.sch
+        last = sch.get_loops(block)[-1]
+        if not isinstance(sch.get(last).extent, tirx.IntImm):
+            return
+        extent = int(sch.get(last).extent)
+        lanes = next((n for n in (self.lanes, 8, 4) if extent % n == 0), 1)
+        if lanes > 1:
+            sch.vectorize(sch.split(last, [None, lanes])[1])
+
+    def _unroll(self, first: Any) -> None:
+        """Unroll the register tile's start values like its sums."""
+        sch = self.sch
+        if self.tiles.depth_step is None:
+            for loop in sch.get_loops(first)[-self._count : -1]:
+                sch.unroll(loop)
+
+
+def _order(stages: Stages) -> tuple[int, ...]:
+    assert stages.anchor is not None
+    return stages.order
+
+
+def _blocks(sch: Any) -> list[Any]:
+    return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def _before(sch: Any, block: Any, other: Any) -> bool:
+    """Whether ``other`` reads, directly or not, what ``block`` writes."""
+    names = {sch.get(other).name_hint}
+    waiting = list(sch.get_consumers(block))
+    while waiting:
+        reader = waiting.pop()
+        if sch.get(reader).name_hint in names:
+            return True
+        waiting += sch.get_consumers(reader)
+    return False
+
+
+def _untiled(sch: Any, stages: Stages, lanes: int) -> None:
+    """Split the outer loops over threads, vectorise the innermost; rows of a reduction are finished one by one."""
+    keep = {stage.op.name for stage in stages.results}
+    kept = keep | set(stages.reductions)
+    for block in _blocks(sch):
+        name = sch.get(block).name_hint
+        if name not in kept and not _feeds_reduction_twice(sch, block, stages):
+            sch.compute_inline(block)
+    blocks = _blocks(sch)
+    sink = sch.get_sblock(stages.results[0].op.name)
+    if len(blocks) == 1 or not stages.reductions or len(keep) > 1:
+        for block in blocks:
+            _flat(sch, block, lanes)
+        return
+    rows = _row_loops(sch, sink, blocks)
+    loops = sch.get_loops(sink)
+    if not rows:
+        for block in blocks:
+            _flat(sch, block, lanes)
+        return
+    row = sch.fuse(*loops[:rows]) if rows > 1 else loops[0]
+    name = sch.get(sink).name_hint
+    for block in reversed(blocks):
+        if sch.get(block).name_hint != name:
+            sch.compute_at(block, row, preserve_unit_loops=True)
+    for block in blocks:
+        _vectorise_last(sch, block, lanes, after=1)
+    sch.parallel(row)
+
+
+def _feeds_reduction_twice(sch: Any, block: Any, stages: Stages) -> bool:
+    """Whether a costly stage is read by a reduction and by something else: it is computed once."""
+    consumers = {sch.get(reader).name_hint for reader in sch.get_consumers(block)}
+    return len(consumers) > 1 and bool(consumers & set(stages.reductions)) and sch.get(block).name_hint.startswith("Softmax")
+
+
+def _row_loops(sch: Any, sink: Any, blocks: Sequence[Any]) -> int:
+    """Return how many of the sink's outer loops all stages share: those before the first reduced dimension."""
+    del sink
+    rows = []
+    for block in blocks:
+        shape = [int(size) for size in sch.get(block).writes[0].source.shape]
+        rows.append(shape)
+    longest = max(rows, key=len)
+    full = rows[-1]
+    shared = len(full) - 1
+    for shape in rows:
+        for place, size in enumerate(full[: len(full) - 1]):
+            if place >= len(shape) or shape[place] != size:
+                shared = min(shared, place)
+                break
+    del longest
+    return shared
+
+
+def _flat(sch: Any, block: Any, lanes: int) -> None:
+    """Fuse the space loops, vectorise the innermost elements, split the rest over threads."""
+    loops = sch.get_loops(block)
+    reduce_count = _reduction_loops(sch, block)
+    space = loops[: len(loops) - reduce_count]
+    if not space:
+        return
+    last = int(sch.get(space[-1]).extent)
+    total = 1
+    for loop in space:
+        total *= int(sch.get(loop).extent)
+    width = next((n for n in (lanes, 8, 4) if last % n == 0), 0)
+    if reduce_count:
+        if total >= _WORK_PER_THREAD // LANES:
+            sch.parallel(sch.fuse(*space) if len(space) > 1 else space[0])
+        return
+    if width:
+        outer, inner = sch.split(space[-1], [None, width])
+        sch.vectorize(inner)
+        rest = [*space[:-1], outer]
+    else:
+        rest = list(space)
+    if total >= _WORK_PER_THREAD:
+        sch.parallel(sch.fuse(*rest) if len(rest) > 1 else rest[0])
+
+
+def _reduction_loops(sch: Any, block: Any) -> int:
+    return sum(int(iterator.iter_type) == tirx.IterVar.CommReduce for iterator in sch.get(block).iter_vars)
+
+
+def _vectorise_last(sch: Any, block: Any, lanes: int, after: int) -> None:
+    loops = sch.get_loops(block)[after:]
+    count = _reduction_loops(sch, block)
+    space = loops[: len(loops) - count] if count else loops
+    if not space:
+        return
+    extent = int(sch.get(space[-1]).extent)
+    width = next((n for n in (lanes, 8, 4) if extent % n == 0), 0)
+    if not width or (count and extent > lanes):
+        return
+    if count:
+        sch.reorder(*loops[len(space) :], space[-1])
+        sch.vectorize(space[-1])
+        return
+    sch.vectorize(sch.split(space[-1], [None, width])[1] if extent > width else space[-1])

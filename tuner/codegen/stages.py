@@ -1,0 +1,500 @@
+"""From loop nests to tensor expressions: every nest of a kernel becomes a stage of the same loops and accesses.
+
+Tensors are addressed as the network numbers their dimensions and stored in the order that the graph gives them. A
+kernel's anchor is computed over its register tiles: dimensions that they do not divide are rounded up, and what is
+computed beyond the border is dropped when the result is stored.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import te, tirx
+
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.layer import Layer
+from tuner.codegen.anchors import Anchor, anchor_of
+from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError, dtype_of, pointwise_of, reduction_of
+from tuner.codegen.packing import Packing, packing_of
+from workloads.executable import Executable
+from workloads.graph import Op, Tensor
+from workloads.index import Index, by_stride
+from workloads.loopnest import Access, LoopNest
+
+TVM_DTYPES: Mapping[str, str] = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32", "int16": "int16",
+    "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16", "uint8": "uint8", "bool": "bool",
+}  # fmt: skip
+LANES = 16
+"""Partial sums of a reduction along the innermost dimension, combined at its end."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor of the kernel in the making."""
+
+    stage: Any
+    order: tuple[int, ...]
+    """The dimensions as they lie in memory, outermost first."""
+    starts: tuple[int, ...] = ()
+    """The element of each dimension that is stored first: below zero where there is padding."""
+
+    def at(self, element: Sequence[Any]) -> Any:
+        """Return the element at the indices of the unstored tensor's dimensions."""
+        moved = element if not self.starts else [e - s for e, s in zip(element, self.starts, strict=True)]
+        return self.stage(*[moved[dim] for dim in self.order]) if self.order else self.stage()
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A kernel as tensor expressions."""
+
+    inputs: tuple[str, ...]
+    """Tensors that it reads, in the order of its parameters."""
+    packings: Mapping[str, Packing]
+    """How the weights among them lie, where it is not as the network has them."""
+    outputs: tuple[str, ...]
+    placeholders: tuple[Any, ...]
+    results: tuple[Any, ...]
+    order: tuple[int, ...]
+    """The dimensions of the last operator's output as they lie in memory."""
+    anchor: Anchor | None
+    anchor_stage: str
+    """Name of the stage that accumulates, empty where there is no anchor."""
+    reductions: tuple[str, ...]
+    """Names of all stages with reduction loops."""
+
+
+@dataclass
+class _Builder:
+    """Stages as they are added, operator by operator."""
+
+    layer: Layer
+    executable: Executable
+    tiles: LoopTiles | None
+    anchor: Anchor | None
+    stored: dict[str, Stored] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    packings: dict[str, Packing] = field(default_factory=dict)
+    anchor_stage: str = ""
+    reductions: list[str] = field(default_factory=list)
+    _count: int = 0
+
+    def add(self, position: int) -> None:
+        """Add the stages of one operator."""
+        op = self.layer.graph.ops[position]
+        described = self._operator(position, op)
+        own = {tensor.name: tensor for tensor in op.internals}
+        written: dict[str, list[LoopNest]] = {}
+        for nest in op.nests:
+            written.setdefault(nest.write.tensor, []).append(nest)
+        for name, nests in written.items():
+            tensor = own.get(name) or self.layer.graph.tensors[name]
+            self._stage(described, nests, tensor)
+
+    def _operator(self, position: int, op: Op) -> Operator:
+        node = self.executable.nodes[position]
+        values = self.executable.values
+        constants = {place: values[name] for place, name in enumerate(node.input) if name in values}
+        dtype = self.dtype(self.layer.graph.tensors[op.outputs[0]])
+        if node.domain not in ("", "ai.onnx"):
+            raise UnsupportedKernelError(f"operator {op.name!r} is of the custom domain {node.domain!r}")
+        return Operator(op.kind, self.executable.attributes(position), tuple(node.input), constants, dtype)
+
+    @staticmethod
+    def dtype(tensor: Tensor) -> str:
+        """Return the dtype as TVM writes it."""
+        try:
+            return TVM_DTYPES[tensor.dtype]
+        except KeyError:
+            raise UnsupportedKernelError(f"tensor {tensor.name!r} is of dtype {tensor.dtype}") from None
+
+    def _name(self, text: str) -> str:
+        self._count += 1
+        clean = "".join(c if c.isalnum() else "_" for c in text)
+        return f"{clean}_{self._count}"
+
+    def _stage(self, op: Operator, nests: Sequence[LoopNest], tensor: Tensor) -> None:
+        nest = nests[0]
+        if self.anchor is not None and nest is self.anchor.nest:
+            stage = self._anchored(op, nest, tensor)
+        elif any(loop.reduction for loop in nest.loops):
+            if len(nests) > 1:
+                raise UnsupportedKernelError(f"{op.kind} reduces into parts of a tensor")
+            stage = self._reduced(op, nest, tensor)
+        elif len(nests) == 1 and op.kind != "Pad":
+            compute = self._pointwise(op, nest)
+            stage = self._compute(op.kind, tensor, lambda *element: compute(element))
+        else:
+            stage = self._joined(op, nests, tensor)
+        self.stored[tensor.name] = Stored(stage, tensor.order)
+
+    def _compute(self, label: str, tensor: Tensor, element: Callable[..., Any]) -> Any:
+        """Return the stage of ``tensor`` in its memory order."""
+        shape = [tensor.shape[dim] for dim in tensor.order]
+        place = {dim: p for p, dim in enumerate(tensor.order)}
+
+        def body(*stored: Any) -> Any:
+            value = element(*[stored[place[dim]] for dim in range(len(stored))])
+            return value if dtype_of(value) == self.dtype(tensor) else value.astype(self.dtype(tensor))
+
+        return te.compute(shape, body, name=self._name(label))
+
+    def _pointwise(self, op: Operator, nest: LoopNest) -> Callable[[Sequence[Any]], Any]:
+        compute = pointwise_of(op, nest)
+
+        def value(element: Sequence[Any]) -> Any:
+            loops = _loops_of(nest, element)
+            if op.kind == "Gather" and nest.reads[0].indices and any(i.opaque for i in nest.reads[0].indices):
+                return self._gathered(nest, loops)
+            reads = [read for read in nest.reads if not _is_whole(read)]
+            return compute([self._read(nest, read, loops) for read in reads])
+
+        return value
+
+    def _gathered(self, nest: LoopNest, loops: Mapping[int, Any]) -> Any:
+        """Return the element that an index read at run time chooses."""
+        data = nest.reads[0]
+        if len(nest.reads) < 2:  # noqa: PLR2004 - data and indices
+            raise UnsupportedKernelError("Gather by a long list of known indices")
+        chosen = self._read(nest, nest.reads[1], loops).astype("int32")
+        dim = next(d for d, index in enumerate(data.indices) if index.opaque)
+        size = data.shape[dim]
+        chosen = tirx.Select(chosen < 0, chosen + size, chosen)
+        chosen = te.max(te.min(chosen, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+        element = [
+            chosen if d == dim else _affine(index, loops) for d, index in enumerate(data.indices)
+        ]  # fmt: skip
+        return self._tensor(data.tensor).at(element)
+
+    def _joined(self, op: Operator, nests: Sequence[LoopNest], tensor: Tensor) -> Any:
+        """Return the stage that several nests write a part of each; what none writes is padding."""
+        parts = [(nest, self._pointwise(op, nest)) for nest in nests]
+        filler = tirx.const(op.attributes.get("value", op.scalar(2) or 0.0), self.dtype(tensor))
+
+        def element(*place: Any) -> Any:
+            value = filler
+            for nest, compute in reversed(parts):
+                inside = _inside(nest, place, tensor.shape)
+                own = compute(place)
+                value = own if not inside and op.kind != "Pad" else _guarded(inside, own, value)
+            return value
+
+        if op.kind == "Pad" and len(nests) == 1:
+            return self._compute(op.kind, tensor, lambda *place: self._padded_read(op, nests[0], place, filler))
+        return self._compute(op.kind, tensor, element)
+
+    def _padded_read(self, op: Operator, nest: LoopNest, place: Sequence[Any], filler: Any) -> Any:
+        if any(index.opaque for index in nest.reads[0].indices):
+            raise UnsupportedKernelError(f"{op.kind} by amounts that are not known before the network runs")
+        return self._read(nest, nest.reads[0], _loops_of(nest, place), filler)
+
+    def _read(
+        self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: bool = False
+    ) -> Any:
+        """Return the element of ``read`` at the values ``loops``; ``fill``, or zero, beyond the border."""
+        source = self._tensor(read.tensor)
+        element, conditions = [], []
+        for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True)):
+            if index.table or index.window != 1 or index.opaque:
+                raise UnsupportedKernelError(f"reads {read.tensor!r} at places that depend on data or mixes several")
+            value, exact = _divided(index, loops)
+            conditions += exact
+            lo, hi = _reach(nest, index)
+            first, end = (source.starts[dim], source.starts[dim] + _extent(source, dim)) if source.starts else (0, size)
+            if index.clamp:
+                value = te.max(te.min(value, size - 1), 0)
+            elif lo < first or hi > end:
+                if exact or not clamped:
+                    conditions += [c for c, needed in ((value >= first, lo < first), (value < end, hi > end)) if needed]
+            if clamped:
+                value = te.min(value, end - 1)
+            element.append(value)
+        found = source.at(element)
+        if not conditions:
+            return found
+        return tirx.if_then_else(tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if fill is None else fill)
+
+    def _tensor(self, name: str) -> Stored:
+        """Return a tensor, which becomes a parameter where it comes from outside."""
+        found = self.stored.get(name)
+        if found is not None:
+            return found
+        tensor = self.layer.graph.tensors[name]
+        value = self.executable.values.get(name)
+        if value is not None and value.size == 1 and tensor.role == "weight":
+            constant = tirx.const(value.reshape(-1)[0].item(), self.dtype(tensor))
+            found = Stored(lambda *_: constant, tensor.order)
+        else:
+            shape = [tensor.shape[dim] for dim in tensor.order]
+            holder = te.placeholder(shape, self.dtype(tensor), self._name("in"))
+            self.inputs[name] = holder
+            found = Stored(holder, tensor.order)
+        self.stored[name] = found
+        return found
+
+    def _reduced(self, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
+        """Return a reduction that is not tiled; along the innermost dimension in partial sums of a vector."""
+        rule = reduction_of(op, nest)
+        depth = [p for p, loop in enumerate(nest.loops) if loop.reduction]
+        lanes = self._lanes(nest, depth)
+        data = nest.reads[0]
+        shape = [tensor.shape[dim] for dim in tensor.order]
+        axes = {p: te.reduce_axis((0, nest.loops[p].extent), f"k{p}") for p in depth}
+
+        def term(element: Sequence[Any], values: Mapping[int, Any]) -> Any:
+            loops = {**_loops_of(nest, element), **values}
+            fill = tirx.const(rule.fill, self.dtype(self._described(data.tensor)))
+            late = set(rule.late)
+            return rule.term([self._read(nest, r, loops, fill) for n, r in enumerate(nest.reads) if n not in late])
+
+        if lanes > 1:
+            last = depth[-1]
+            axes[last] = te.reduce_axis((0, nest.loops[last].extent // lanes), f"k{last}")
+
+            def partial(*indices: Any) -> Any:
+                *stored, lane = indices
+                values = {**axes, last: axes[last] * lanes + lane}
+                return _COMBINE[rule.combine](term(_logical(tensor, stored), values), axis=list(axes.values()))
+
+            parts = te.compute([*shape, lanes], partial, name=self._reduction_name(f"{op.kind}_lanes"))
+            axis = te.reduce_axis((0, lanes), "lane")
+            total = te.compute(
+                shape, lambda *i: _COMBINE[rule.combine](parts(*i, axis), axis=axis), name=self._reduction_name(op.kind)
+            )
+        else:
+            total = te.compute(
+                shape,
+                lambda *i: _COMBINE[rule.combine](term(_logical(tensor, i), axes), axis=list(axes.values())),
+                name=self._reduction_name(op.kind),
+            )
+        return self._finished(op, nest, tensor, rule, total)
+
+    def _reduction_name(self, label: str) -> str:
+        name = self._name(label)
+        self.reductions.append(name)
+        return name
+
+    def _described(self, name: str) -> Tensor:
+        for op in (self.layer.graph.ops[p] for p in self.layer.ops):
+            for tensor in op.internals:
+                if tensor.name == name:
+                    return tensor
+        return self.layer.graph.tensors[name]
+
+    def _lanes(self, nest: LoopNest, depth: Sequence[int]) -> int:
+        """Return the partial sums: as many as a vector has where the reduction runs along what lies together."""
+        data = nest.reads[0]
+        order = self._tensor(data.tensor).order
+        if not order or not depth:
+            return 1
+        index = data.indices[order[-1]]
+        extent = nest.loops[depth[-1]].extent
+        along = index.terms == ((depth[-1], 1),) and not index.offset
+        return next((lanes for lanes in (LANES, 8, 4) if along and extent % lanes == 0 and extent > lanes), 1)
+
+    def _finished(self, op: Operator, nest: LoopNest, tensor: Tensor, rule: Reduction, total: Any) -> Any:
+        """Return what becomes of the sums of ``nest`` in ``total``, which may be larger than the tensor."""
+        finish = rule.finish
+        count = math.prod(loop.extent for loop in nest.loops if loop.reduction)
+        exact = [total.shape[p] == tensor.shape[dim] for p, dim in enumerate(tensor.order)]
+        if finish is None and self.anchor is None and all(exact):
+            return total
+        place = {dim: p for p, dim in enumerate(tensor.order)}
+
+        def element(*indices: Any) -> Any:
+            value = total(*[indices[dim] for dim in tensor.order])
+            if finish is None:
+                return value
+            loops = _loops_of(nest, indices)
+            late = [self._read(nest, nest.reads[n], loops) for n in rule.late]
+            taps = self._taps(op, nest, loops, count)
+            return finish(value, late, count) if taps is None else value / taps.astype(dtype_of(value))
+
+        del place
+        return self._compute(f"{op.kind}_out", tensor, element)
+
+    def _taps(self, op: Operator, nest: LoopNest, loops: Mapping[int, Any], count: int) -> Any:
+        """Return by how many elements an average is divided where padding does not count; None for all."""
+        if op.kind != "AveragePool" or op.attributes.get("count_include_pad", 0):
+            if op.kind == "AveragePool" and op.attributes.get("ceil_mode", 0):
+                raise UnsupportedKernelError("AveragePool that counts padding, with sizes rounded up")
+            return None
+        taps, inside = tirx.const(1, "int32"), 1
+        for index, size in zip(nest.reads[0].indices, nest.reads[0].shape, strict=True):
+            lo, hi = _reach(nest, index)
+            moving = [(loop, stride) for loop, stride in index.terms if nest.loops[loop].reduction]
+            if not moving:
+                continue
+            loop, stride = moving[0]
+            extent = nest.loops[loop].extent
+            if 0 <= lo and hi <= size:
+                inside *= extent
+                continue
+            first = _affine(index, {**loops, loop: 0})
+            before = te.max(tirx.floordiv(-first + (stride - 1), stride), 0)
+            after = te.min(tirx.floordiv(size - 1 - first, stride) + 1, extent)
+            taps = taps * (after - before)
+        return None if inside == count else taps * inside
+
+    def _anchored(self, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
+        """Return the anchor over its register tiles, and the stage that stores what lies inside the tensor."""
+        assert self.anchor is not None
+        assert self.tiles is not None
+        rule = reduction_of(op, nest)
+        axes = {p: te.reduce_axis((0, nest.loops[p].extent), f"k{p}") for p in self.anchor.reductions}
+        shape = [self.anchor.padded[dim] for dim in tensor.order]
+        clamped = self.anchor.padded != tensor.shape
+        terms = [(n, read) for n, read in enumerate(nest.reads) if n not in set(rule.late)]
+        operands = [self._operand(nest, read, rule) for _, read in terms]
+
+        def body(*stored: Any) -> Any:
+            element = _logical(tensor, stored)
+            loops = {**_loops_of(nest, element), **axes}
+            values = [
+                operand(element, loops) if operand is not None else self._read(nest, read, loops, clamped=clamped)
+                for operand, (_, read) in zip(operands, terms, strict=True)
+            ]
+            return _COMBINE[rule.combine](rule.term(values), axis=list(axes.values()))
+
+        self.anchor_stage = self._reduction_name(f"{op.kind}_sum")
+        total = te.compute(shape, body, name=self.anchor_stage)
+        return self._finished(op, nest, tensor, rule, total)
+
+    def _operand(self, nest: LoopNest, read: Access, rule: Reduction) -> Callable[..., Any] | None:
+        """Return how the anchor reads a packed weight or a padded image; None for what it reads as it is."""
+        assert self.anchor is not None
+        assert self.tiles is not None
+        tensor = self._described(read.tensor)
+        packing = None
+        if tensor.role == "weight" and read.tensor not in self.stored:
+            packing = packing_of(nest, read, self.anchor, self.tiles)
+        if packing is not None:
+            holder = te.placeholder(packing.shape(tensor.shape), self.dtype(tensor), self._name("weight"))
+            self.inputs[read.tensor] = holder
+            self.packings[read.tensor] = packing
+
+            def packed(element: Sequence[Any], loops: Mapping[int, Any]) -> Any:
+                block = packing.block
+                along = element[self.anchor.vector_dim] if self.anchor is not None else 0
+                rest = [_affine(read.indices[dim], loops) for dim in packing.order]
+                return holder(tirx.floordiv(along, block), *rest, tirx.floormod(along, block))
+
+            return packed
+        reach = [_reach(nest, index) for index in read.indices]
+        plain = all(i.divisor == i.window == 1 and not i.opaque and not i.clamp for i in read.indices)
+        if not plain or all(0 <= lo and hi <= size for (lo, hi), size in zip(reach, read.shape, strict=True)):
+            return None
+        self._pad(read.tensor, reach, rule.fill)
+        return None
+
+    def _pad(self, name: str, reach: Sequence[tuple[int, int]], fill: float) -> None:
+        """Replace a tensor by its copy with padding."""
+        source, tensor = self._tensor(name), self._described(name)
+        starts = tuple(min(lo, 0) for lo, _ in reach)
+        ends = tuple(max(hi, size) for (_, hi), size in zip(reach, tensor.shape, strict=True))
+
+        def element(*stored: Any) -> Any:
+            place = [None] * len(stored)
+            for p, dim in enumerate(source.order):
+                place[dim] = stored[p] + starts[dim]
+            inside = [
+                condition
+                for p, size, lo, hi in zip(place, tensor.shape, starts, ends, strict=True)
+                for condition, needed in ((p >= 0, lo < 0), (p < size, hi > size))
+                if needed
+            ]
+            value = source.at(place)
+            return tirx.if_then_else(tirx.all(*inside), value, tirx.const(fill, dtype_of(value)))
+
+        shape = [ends[dim] - starts[dim] for dim in source.order]
+        self.stored[name] = Stored(te.compute(shape, element, name=self._name("padded")), source.order, starts)
+
+
+def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles | None) -> Stages:
+    """Return the tensor expressions of ``layer``; raise ``UnsupportedKernelError`` naming what has no code."""
+    builder = _Builder(layer, executable, tiles, anchor_of(layer, tiles))
+    for position in layer.ops:
+        try:
+            builder.add(position)
+        except UnsupportedKernelError as error:
+            raise UnsupportedKernelError(f"{layer.graph.ops[position].name} ({layer.graph.ops[position].kind}): {error}") from None
+    outputs = layer.outputs
+    results = []
+    for name in outputs:
+        stage = builder.stored[name].stage
+        results.append(stage)
+    return Stages(
+        tuple(builder.inputs), builder.packings, outputs, tuple(builder.inputs.values()), tuple(results),
+        layer.sink.order,
+        builder.anchor if builder.anchor_stage else None, builder.anchor_stage, tuple(builder.reductions),
+    )  # fmt: skip
+
+
+_COMBINE: Mapping[str, Callable[..., Any]] = {"sum": te.sum, "max": te.max, "min": te.min}
+
+
+def _logical(tensor: Tensor, stored: Sequence[Any]) -> list[Any]:
+    place = {dim: p for p, dim in enumerate(tensor.order)}
+    return [stored[place[dim]] for dim in range(len(tensor.order))]
+
+
+def _loops_of(nest: LoopNest, element: Sequence[Any]) -> dict[int, Any]:
+    """Return the values of the loops that write ``element``."""
+    loops: dict[int, Any] = {p: 0 for p, loop in enumerate(nest.loops) if loop.extent == 1}
+    for index, coordinate in zip(nest.write.indices, element, strict=True):
+        rest = coordinate - index.offset if index.offset else coordinate
+        moving = [t for t in sorted(index.terms, key=by_stride) if nest.loops[t[0]].extent > 1]
+        for number, (loop, stride) in enumerate(moving):
+            value = rest if stride == 1 else tirx.floordiv(rest, stride)
+            loops[loop] = tirx.floormod(value, nest.loops[loop].extent) if number else value
+    return loops
+
+
+def _inside(nest: LoopNest, place: Sequence[Any], shape: Sequence[int]) -> list[Any]:
+    """Return the conditions under which ``nest`` writes the element at ``place``."""
+    conditions = []
+    ranges = [(0, loop.extent) for loop in nest.loops]
+    for index, coordinate, size in zip(nest.write.indices, place, shape, strict=True):
+        lo, hi = index.span(ranges)
+        conditions += [coordinate >= lo] if lo > 0 else []
+        conditions += [coordinate < hi] if hi < size else []
+    return conditions
+
+
+def _guarded(conditions: Sequence[Any], value: Any, other: Any) -> Any:
+    return tirx.if_then_else(tirx.all(*conditions), value, other) if conditions else value
+
+
+def _is_whole(read: Access) -> bool:
+    """Whether a read takes a parameter in full in every iteration: its value is in the arithmetic."""
+    return bool(read.indices) and all(not i.terms and i.window == s for i, s in zip(read.indices, read.shape, strict=True)) and any(
+        i.window > 1 for i in read.indices
+    )
+
+
+def _affine(index: Index, loops: Mapping[int, Any]) -> Any:
+    value: Any = tirx.const(index.offset, "int32")
+    for loop, stride in index.terms:
+        value = value + loops[loop] * stride
+    return value
+
+
+def _divided(index: Index, loops: Mapping[int, Any]) -> tuple[Any, list[Any]]:
+    """Return the element and, where it has to divide, that it does."""
+    value = _affine(index, loops)
+    if index.divisor == 1:
+        return value, []
+    exact = [tirx.floormod(value, index.divisor) == 0] if index.rounding == "exact" else []
+    return tirx.floordiv(value, index.divisor), exact
+
+
+def _reach(nest: LoopNest, index: Index) -> tuple[int, int]:
+    return index.span([(0, loop.extent) for loop in nest.loops])
+
+
+def _extent(source: Stored, dim: int) -> int:
+    return int(source.stage.shape[source.order.index(dim)])
+
+

@@ -1,0 +1,132 @@
+"""A network that can be run: its operators as an ONNX model, with a value for every weight.
+
+The graph itself has shapes and loop nests only. Its operators are found again in the file it was made of, at the same
+sizes and after the same simplification, so that every one of them is one node. Weights without a value in the file, and
+all large ones, are drawn: reproducible from a seed and their name, and of such a size that activations stay finite.
+"""
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from workloads.graph import Graph, Tensor, WorkloadError
+from workloads.known import ELEMENTS, attributes_of
+from workloads.onnx_import import Reimport, walk_again
+from workloads.operators.registry import Array
+
+_NEWEST_IR_VERSION = 10
+"""That every onnxruntime in use reads."""
+_WEIGHT_PLACES: Mapping[str, tuple[int, ...]] = {
+    "Conv": (1,), "ConvTranspose": (1,), "Gemm": (0, 1), "MatMul": (0, 1),
+}  # fmt: skip
+"""Inputs that are multiplied with and summed up over."""
+_SHIFT_PLACES: Mapping[str, tuple[int, ...]] = {
+    "Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "LayerNormalization": (2,), "BatchNormalization": (2, 3),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A graph's operators as nodes, and what its weights hold."""
+
+    graph: Graph
+    nodes: tuple[onnx.NodeProto, ...]
+    """One for each operator of the graph, in its order."""
+    values: Mapping[str, Array]
+    """Of every tensor that the nodes read and none writes, the network's inputs aside."""
+    opset: int
+
+    def attributes(self, position: int) -> dict[str, Any]:
+        """Return the attributes of the operator at ``position``."""
+        return attributes_of(self.nodes[position])
+
+    def model(self, outputs: Iterable[str] = ()) -> onnx.ModelProto:
+        """Return the model with its weights; ``outputs`` are tensors that it gives besides the network's results."""
+        graph = self.graph
+        named = dict.fromkeys((*graph.outputs, *outputs))
+        body = helper.make_graph(
+            self.nodes,
+            "network",
+            [_described(graph.tensors[name]) for name in graph.inputs],
+            [_described(graph.tensors[name]) for name in named],
+            [numpy_helper.from_array(value, name) for name, value in self.values.items()],
+        )
+        opsets = [helper.make_opsetid("", self.opset)]
+        return helper.make_model(body, opset_imports=opsets, ir_version=_NEWEST_IR_VERSION)
+
+
+def executable(graph: Graph, seed: int = 0) -> Executable:
+    """Return ``graph`` with values for its weights, drawn from ``seed``.
+
+    Raises ``WorkloadError`` for a graph that was not imported: it says nothing about what its operators compute.
+    """
+    if not isinstance(graph.rebuild, Reimport):
+        raise WorkloadError(f"{graph.name}: was not read from an ONNX file as it is, so it cannot be run")
+    walk, opset = walk_again(graph.rebuild)
+    by_output = {name: node for node in walk.nodes for name in node.output if name}
+    nodes = tuple(by_output[op.outputs[0]] for op in graph.ops)
+    written = {name for node in nodes for name in node.output}
+    values: dict[str, Array] = {}
+    for node in nodes:
+        for place, name in enumerate(node.input):
+            if name and name not in written and name not in graph.inputs and name not in values:
+                known = walk.values.get(name)
+                kind = walk.types[name]
+                dtype = helper.tensor_dtype_to_np_dtype(kind.element)
+                if known is None:
+                    known = _drawn(node, place, kind.shape, dtype, _generator(name, seed))
+                values[name] = np.ascontiguousarray(known).reshape(kind.shape)
+    return Executable(graph, nodes, values, opset)
+
+
+def drawn_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """Return values for the network's inputs: normal numbers, and zeros and ones where they are whole numbers."""
+    found: dict[str, Array] = {}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        dtype = helper.tensor_dtype_to_np_dtype(ELEMENTS[tensor.dtype])
+        generator = _generator(name, seed)
+        if np.issubdtype(dtype, np.floating):
+            found[name] = generator.standard_normal(tensor.shape).astype(dtype)
+        else:
+            found[name] = generator.integers(0, 2, tensor.shape).astype(dtype)
+    return found
+
+
+def _described(tensor: Tensor) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(tensor.name, ELEMENTS[tensor.dtype], tensor.shape)
+
+
+def _generator(name: str, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def _drawn(
+    node: onnx.NodeProto, place: int, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator
+) -> Array:
+    """Return values for an input of ``node``: products keep the size of what goes in, factors are near one."""
+    if not np.issubdtype(dtype, np.floating):
+        return generator.integers(0, 2, shape).astype(dtype)
+    if place in _WEIGHT_PLACES.get(node.op_type, ()):
+        summed = _summed_over(node, shape)
+        return (generator.standard_normal(shape) / math.sqrt(max(summed, 1))).astype(dtype)
+    if place in _SHIFT_PLACES.get(node.op_type, ()) or node.op_type in ("Add", "Gather", "Sub"):
+        return (0.1 * generator.standard_normal(shape)).astype(dtype)
+    return generator.uniform(0.5, 1.5, shape).astype(dtype)
+
+
+def _summed_over(node: onnx.NodeProto, shape: tuple[int, ...]) -> int:
+    """Return how many products make up one output."""
+    if node.op_type == "Conv":
+        return math.prod(shape[1:])
+    if node.op_type == "ConvTranspose":
+        return shape[0]
+    if node.op_type == "Gemm" and attributes_of(node).get("transB", 0):
+        return shape[-1]
+    return shape[-2] if len(shape) > 1 else shape[0]
