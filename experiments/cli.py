@@ -23,7 +23,7 @@ _USER_ERRORS = (
     "experiments.limits:LimitError",
     "experiments.store:StoreError",
     "workloads:WorkloadError", "hw_models:HardwareError", "scheduler:ScheduleError", "hw_models:SimulationError",
-    "fusion:FusionError",
+    "fusion:FusionError", "tuner.measure:MeasureError", "tuner.measure:TargetError",
 )  # fmt: skip
 """Mistakes of the user, by module and name: nothing is imported before a command needs it."""
 
@@ -50,7 +50,7 @@ def _command(module: str, name: str) -> Command:
 
 
 EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 done, but points of a run have no figures, or files of a folder are damaged;"
+    "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, or files of a folder are damaged;"
     " 2 a mistake, with one message; 130 stopped from the keyboard."
 )
 
@@ -113,6 +113,17 @@ def parser() -> argparse.ArgumentParser:
     fuse.add_argument("--policy", required=True, metavar="P")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
     fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
+
+    measure = add("measure", _command("measuring", "measure"), "generate real code for a policy's plan and measure it")
+    _network_options(measure)
+    measure.add_argument("--policy", required=True, metavar="P", help="fixed-pattern, unfused, or a path to a .py file")
+    measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    measure.add_argument("--device", default="local", metavar="D", help="what runs it (default: %(default)s)")
+    measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
+    slow = "seconds after which a kernel is given up (default: %(default)s)"
+    measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
+    measure.add_argument("--out", type=Path, metavar="DIR", help="write the measurement there as JSON")
 
     run = add("run", _command("runs", "run"), "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")

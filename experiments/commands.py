@@ -24,7 +24,8 @@ _MOST_LAYERS = 10
 """That a person is shown."""
 
 
-def _policy(arguments: argparse.Namespace) -> Policy:
+def policy_asked_for(arguments: argparse.Namespace) -> Policy:
+    """Return the policy of ``--policy`` with the options of ``--option``."""
     return policy_of(arguments.policy, _assignments(arguments.option, "--option"))
 
 
@@ -57,7 +58,8 @@ def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, obje
     return with_values(spec, settings) if settings else spec, tuning
 
 
-def _workload(arguments: argparse.Namespace) -> Workload:
+def workload_asked_for(arguments: argparse.Namespace) -> Workload:
+    """Return the network at the sizes that the arguments ask for."""
     dims = named_dims(arguments.dim)
     return Workload(
         arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items())
@@ -69,9 +71,9 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
     spec, tuning = _machine(arguments)
-    workload = _workload(arguments)
+    workload = workload_asked_for(arguments)
     if arguments.schedule is None:
-        outcome = evaluate(DesignPoint(workload, spec, _policy(arguments), tuning=tuning))
+        outcome = evaluate(DesignPoint(workload, spec, policy_asked_for(arguments), tuning=tuning))
     elif arguments.option:
         raise ScheduleError("--option is about a policy; --schedule takes the place of one")
     else:
@@ -83,7 +85,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
             write_perfetto(outcome.result, beside, spec.name)
     layers = layers_of(outcome, spec)
     data = outcome.record.as_json() | {"layers": [asdict(layer) for layer in layers]}
-    tries_fewer = arguments.schedule is None and leaves_batches_open(_policy(arguments))
+    tries_fewer = arguments.schedule is None and leaves_batches_open(policy_asked_for(arguments))
     return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))
 
 
@@ -143,8 +145,8 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
 
 def fuse(arguments: argparse.Namespace) -> Answer:
     """Show the plan of one part of the machine, as ``simulate`` makes it for the same options."""
-    policy = _policy(arguments)
-    analysis, job = job_of(_workload(arguments), load_hardware(arguments.hardware), {})
+    policy = policy_asked_for(arguments)
+    analysis, job = job_of(workload_asked_for(arguments), load_hardware(arguments.hardware), {})
     graph = analysis.graph
     plan = plan_of(analysis, policy, job.placing)
     after = operations_of(split_into_instances(analysis, plan).instances)

@@ -186,7 +186,7 @@ def _batch_norm(op: Operator, values: Values) -> Any:
 
 def _cast(op: Operator, values: Values) -> Any:
     x = values[0]
-    return x != tirx.const(0, dtype_of(x)) if op.dtype == "bool" else x.astype(op.dtype)
+    return tirx.NE(x, tirx.const(0, dtype_of(x))) if op.dtype == "bool" else x.astype(op.dtype)
 
 
 ELEMENTWISE: Mapping[str, Elementwise] = {
@@ -208,7 +208,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     ),
     "Add": lambda _, v: v[0] + v[1], "Sub": lambda _, v: v[0] - v[1], "Mul": lambda _, v: v[0] * v[1],
     "Div": _divide, "Pow": _power, "And": lambda _, v: tirx.all(*v), "Or": lambda _, v: tirx.any(*v),
-    "Equal": lambda _, v: v[0] == v[1], "Greater": lambda _, v: v[0] > v[1], "Less": lambda _, v: v[0] < v[1],
+    "Equal": lambda _, v: tirx.EQ(v[0], v[1]), "Greater": lambda _, v: v[0] > v[1], "Less": lambda _, v: v[0] < v[1],
     "GreaterOrEqual": lambda _, v: v[0] >= v[1], "LessOrEqual": lambda _, v: v[0] <= v[1],
     "Where": lambda _, v: tirx.if_then_else(v[0], v[1], v[2]),
     "Sum": _folded(lambda a, b: a + b), "Max": _folded(te.max), "Min": _folded(te.min),

@@ -146,26 +146,23 @@ class _Builder:
 
         def value(element: Sequence[Any]) -> Any:
             loops = _loops_of(nest, element)
-            if op.kind == "Gather" and nest.reads[0].indices and any(i.opaque for i in nest.reads[0].indices):
-                return self._gathered(nest, loops)
+            if op.kind == "Gather" and any(index.opaque for index in nest.reads[0].indices):
+                return self._gathered(op, nest, loops)
             reads = [read for read in nest.reads if not _is_whole(read)]
             return compute([self._read(nest, read, loops) for read in reads])
 
         return value
 
-    def _gathered(self, nest: LoopNest, loops: Mapping[int, Any]) -> Any:
-        """Return the element that an index read at run time chooses."""
+    def _gathered(self, op: Operator, nest: LoopNest, loops: Mapping[int, Any]) -> Any:
+        """Return the element that an index in memory chooses, one of the network's or one that a file lists."""
         data = nest.reads[0]
-        if len(nest.reads) < 2:  # noqa: PLR2004 - data and indices
-            raise UnsupportedKernelError("Gather by a long list of known indices")
-        chosen = self._read(nest, nest.reads[1], loops).astype("int32")
         dim = next(d for d, index in enumerate(data.indices) if index.opaque)
+        listed = self._tensor(op.inputs[1])
+        chosen = listed.at([loops[loop] for loop, _ in data.indices[dim].terms]).astype("int32")
         size = data.shape[dim]
         chosen = tirx.Select(chosen < 0, chosen + size, chosen)
         chosen = te.max(te.min(chosen, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
-        element = [
-            chosen if d == dim else _affine(index, loops) for d, index in enumerate(data.indices)
-        ]  # fmt: skip
+        element = [chosen if d == dim else _affine(index, loops) for d, index in enumerate(data.indices)]
         return self._tensor(data.tensor).at(element)
 
     def _joined(self, op: Operator, nests: Sequence[LoopNest], tensor: Tensor) -> Any:

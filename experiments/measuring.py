@@ -1,0 +1,96 @@
+"""The command that generates real code for a plan and measures it."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.answers import POINTS_FAILED, Answer, Console, shown_text, table
+from experiments.commands import policy_asked_for, workload_asked_for
+from experiments.evaluate import load
+from experiments.files import FileError, write_whole
+from experiments.plain_plans import plan_without_machine
+from experiments.report.words import count
+from hw_models.quantities import PS_PER_S, format_bytes, format_ps
+from scheduler import policy_label
+from tuner.measure import Budget, Measurement, MeasureError, check_installed, measure_plan
+
+_MOST_KERNELS = 20
+"""That a person is shown."""
+
+
+def measure(arguments: argparse.Namespace) -> Answer:
+    """Measure one network under one policy on this machine."""
+    if arguments.device != "local":
+        raise MeasureError(f"device has {arguments.device!r}; needs local: other machines are not reached yet")
+    check_installed()
+    _check_folder(arguments.out)
+    workload = workload_asked_for(arguments)
+    if workload.dtype not in (None, "fp32"):
+        raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
+    policy = policy_asked_for(arguments)
+    plan = plan_without_machine(policy, load(workload, workload.batch))
+    budget = Budget(limit_s=arguments.kernel_timeout)
+    found = measure_plan(
+        plan, policy_label(policy), target=arguments.target, threads=arguments.threads, budget=budget
+    )
+    data = found.as_json() | {"model": workload.label}
+    if arguments.out is not None:
+        data |= {"file": str(_write(arguments.out, workload.label, data))}
+    return Answer(data, lambda: _show(found, data), 0 if found.correct else POINTS_FAILED)
+
+
+def _check_folder(folder: Path | None) -> None:
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
+
+
+def _write(folder: Path, label: str, data: dict[str, Any]) -> Path:
+    name = "".join(c if c.isalnum() or c in "-." else "_" for c in f"{label}-{data['policy']}-{data['threads']}")
+    path = folder / f"measured-{name}.json"
+    write_whole(path, json.dumps(data, indent=1) + "\n")
+    return path
+
+
+def _show(found: Measurement, data: dict[str, Any]) -> None:
+    console = Console()
+    device = found.device
+    caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
+    console.print(
+        f"[bold]{shown_text(data['model'])}[/bold] under {shown_text(found.policy)} for {shown_text(found.target)}"
+        f" on {shown_text(device.processor)} ({caches}), {count(found.threads, 'thread')}"
+    )
+    whole = found.network
+    if whole.timing is None:
+        console.print(f"  no time: {shown_text(whole.error or '')}")
+    else:
+        console.print(
+            f"  {_time(whole.timing.seconds)} for {count(len(found.kernels), 'kernel')} in a row, spread"
+            f" {whole.timing.spread:.1%}; outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
+        )
+    for warning in found.warnings:
+        console.print(f"  {shown_text(warning)}")
+    failed = [kernel for kernel in found.kernels if not kernel.correct]
+    if failed:
+        rows: Sequence[Sequence[object]] = [(k.name, ", ".join(k.operators), k.error or "") for k in failed]
+        table("Kernels that failed", ("kernel", "operators", "why"), rows)()
+    timed = sorted(
+        ((kernel.timing, kernel.name) for kernel in found.kernels if kernel.timing is not None),
+        key=lambda pair: -pair[0].seconds,
+    )
+    total = sum(timing.seconds for timing, _ in timed) or 1.0
+    rows = [
+        (name, _time(timing.seconds), f"{timing.seconds / total:.1%}", f"{timing.spread:.1%}")
+        for timing, name in timed[:_MOST_KERNELS]
+    ]
+    some = f", the {_MOST_KERNELS} longest of {len(timed)} (--json has all)" if len(timed) > _MOST_KERNELS else ""
+    table(f"Kernels by themselves{some}", ("kernel", "time", "share", "spread"), rows)()
+
+
+def _time(seconds: float) -> str:
+    return format_ps(round(seconds * PS_PER_S))

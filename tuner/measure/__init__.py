@@ -1,0 +1,10 @@
+"""Measured times of real code: kernels in a process of their own, checked, repeated, described."""
+
+from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement, Timing
+from tuner.measure.run import MeasureError, check_installed, measure_plan
+from tuner.measure.targets import TargetError
+
+__all__ = [
+    "Budget", "Device", "KernelMeasurement", "MeasureError", "Measurement",
+    "TargetError", "Timing", "check_installed", "measure_plan",
+]  # fmt: skip

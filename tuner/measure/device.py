@@ -1,0 +1,81 @@
+"""What the system says of the machine that runs the code."""
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tuner.measure.records import Device
+
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy")
+
+
+def local_device() -> Device:
+    """Return the description of this machine."""
+    information = _fields(Path("/proc/cpuinfo"))
+    memory = _fields(Path("/proc/meminfo")).get("MemTotal", "").split()
+    clock = information.get("cpu MHz")
+    return Device(
+        name="local",
+        processor=information.get("model name") or platform.processor() or platform.machine(),
+        architecture=platform.machine(),
+        cores=usable_cores(),
+        clock_hz=float(clock) * 1e6 if clock else None,
+        caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
+        memory_bytes=int(memory[0]) * 1024 if memory else None,
+        load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        versions=_versions(),
+    )
+
+
+def usable_cores() -> int:
+    """Return the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def processor_flags() -> frozenset[str]:
+    """Return the instruction sets that the system lists for the processor."""
+    information = _fields(Path("/proc/cpuinfo"))
+    return frozenset((information.get("flags") or information.get("Features") or "").split())
+
+
+def _fields(path: Path) -> dict[str, str]:
+    """Return the first value of every ``name: value`` line."""
+    found: dict[str, str] = {}
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        name, sign, value = line.partition(":")
+        if sign:
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _caches(folder: Path) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for cache in sorted(folder.glob("index*")):
+        try:
+            level, kind, size = (
+                (cache / name).read_text(encoding="ascii").strip() for name in ("level", "type", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction" and size[:-1].isdigit() and size[-1] in _UNITS:
+            found[f"l{level}{'d' if kind == 'Data' else ''}"] = int(size[:-1]) * _UNITS[size[-1]]
+    return found
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

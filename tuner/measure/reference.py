@@ -1,0 +1,47 @@
+"""What onnxruntime computes for the same network, weights and inputs, and how far from it a result may be."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from workloads.executable import Executable
+from workloads.operators.registry import Array
+
+KERNEL_TOLERANCE = 2e-4
+"""Largest difference of one kernel's output, by the largest value of the reference: sums in another order."""
+NETWORK_TOLERANCE = 2e-3
+"""The same of the network's outputs, to which differences of all kernels add up."""
+
+
+def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
+    """Return the values of the tensors ``names`` of the network, unoptimised, operator by operator."""
+    import onnxruntime  # noqa: PLC0415 - heavy, and not needed to plan
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    model = executable.model(names).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    outputs = [entry.name for entry in session.get_outputs()]
+    found: dict[str, Array] = dict(zip(outputs, session.run(outputs, dict(inputs)), strict=True))
+    return found
+
+
+def deviation(got: Array, wanted: Array) -> float:
+    """Return the largest difference by the largest value wanted; infinite where it cannot be compared.
+
+    What is not floating point has to be the same: any difference is infinite.
+    """
+    if got.shape != wanted.shape:
+        return float("inf")
+    if not np.issubdtype(wanted.dtype, np.floating):
+        return 0.0 if np.array_equal(got, wanted) else float("inf")
+    if not wanted.size:
+        return 0.0
+    if not np.isfinite(wanted).all():
+        return 0.0 if np.array_equal(got, wanted, equal_nan=True) else float("inf")
+    largest = float(np.abs(wanted).max())
+    difference = float(np.abs(got.astype(np.float64) - wanted).max())
+    if not np.isfinite(difference):
+        return float("inf")
+    return difference / largest if largest else difference

@@ -1,0 +1,154 @@
+"""Measuring a plan: a process does the work, this one waits for it no longer than it may take.
+
+A kernel that crashes its process, or never ends, is recorded with the reason; a fresh process goes on behind it.
+"""
+
+import importlib.util
+import multiprocessing
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+
+from fusion.plan import FusionPlan
+from tuner.measure.device import local_device, usable_cores
+from tuner.measure.job import Job
+from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement
+from tuner.measure.targets import check_target
+from tuner.measure.worker import NETWORK, work
+
+_MOST_LOAD = 0.5
+"""Processes beside ours for each core, on average, from which on figures are said to be disturbed."""
+_MOST_DISTURBED = 0.2
+_PREPARING = "preparation"
+_END_S = 5.0
+
+Work = Callable[[Connection, Job], None]
+
+
+class MeasureError(ValueError):
+    """Code that cannot be measured here; the message says what is missing."""
+
+
+def check_installed() -> None:
+    """Raise ``MeasureError`` where what generates and checks code is not installed."""
+    lacking = [name for name in ("tvm", "onnxruntime") if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise MeasureError(f"measuring needs {' and '.join(lacking)}: pip install 'dsascape[tvm]'")
+
+
+def measure_plan(
+    plan: FusionPlan,
+    policy: str,
+    *,
+    target: str = "llvm",
+    threads: int | None = None,
+    budget: Budget = Budget(),
+    on_kernel: Callable[[KernelMeasurement], None] | None = None,
+    work: Work = work,
+) -> Measurement:
+    """Return the measurement of ``plan`` on this machine; ``on_kernel`` hears of each kernel as it is done.
+
+    Raises ``MeasureError`` for what is not installed, and for more threads than there are cores.
+    """
+    check_installed()
+    check_target(target)
+    cores = usable_cores()
+    threads = cores if threads is None else threads
+    if not 1 <= threads <= cores:
+        raise MeasureError(f"threads has {threads}; this process may use {cores} cores")
+    device = local_device()
+    waiting = _Waiting(Job(plan, target, threads, budget), on_kernel or (lambda _: None))
+    while waiting.open:
+        waiting.run(work)
+    found = waiting.found
+    network = found.pop(NETWORK)
+    kernels = tuple(found.values())
+    warnings = tuple(_warnings(device, (*kernels, network), budget))
+    return Measurement(plan.graph.name, policy, target, device, threads, kernels, network, warnings)
+
+
+@dataclass
+class _Waiting:
+    """What is still to come from processes that may end at any time."""
+
+    job: Job
+    on_kernel: Callable[[KernelMeasurement], None]
+    found: dict[str, KernelMeasurement] = field(default_factory=dict)
+    open: bool = True
+    crashes_at_start: int = 0
+
+    def run(self, work: Work) -> None:
+        """Start a process and take what it sends until it is done, or one kernel has ended it."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=work, args=(theirs, self._rest()), daemon=True)
+        process.start()
+        theirs.close()
+        under_way = _PREPARING
+        try:
+            while self.open:
+                limit_s = self.job.budget.prepare_s if under_way == _PREPARING else self.job.budget.limit_s
+                if not ours.poll(limit_s):
+                    self._note(under_way, f"took longer than {limit_s:.0f} s")
+                    return
+                try:
+                    message = ours.recv()
+                except EOFError:
+                    process.join(_END_S)
+                    self._note(under_way, _ending(process.exitcode))
+                    return
+                if isinstance(message, KernelMeasurement):
+                    self.found[message.name] = message
+                    self.on_kernel(message)
+                    self.open = message.name != NETWORK
+                elif message is not None:
+                    under_way = message
+        finally:
+            with suppress(OSError):
+                process.kill()
+            process.join(_END_S)
+            ours.close()
+
+    def _rest(self) -> Job:
+        failed = tuple(name for name, kernel in self.found.items() if not kernel.correct)
+        return replace(self.job, done=frozenset(self.found), failed=failed)
+
+    def _note(self, name: str, reason: str) -> None:
+        """Record what ended the process; without code or a network there is nothing to go on with."""
+        if name == _PREPARING:
+            raise MeasureError(f"{self.job.plan.graph.name}: generating code and reference results failed: {reason}")
+        failed = KernelMeasurement(name, self._operators(name), error=reason)
+        self.found[name] = failed
+        self.on_kernel(failed)
+        self.open = name != NETWORK
+
+    def _operators(self, name: str) -> tuple[str, ...]:
+        plan = self.job.plan
+        if name == NETWORK:
+            return tuple(op.name for op in plan.graph.ops)
+        digits = name.removeprefix("kernel").partition("_")[0]
+        return tuple(plan.graph.ops[op].name for op in plan.groups[int(digits)].ops)
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}"
+
+
+def _warnings(device: Device, kernels: tuple[KernelMeasurement, ...], budget: Budget) -> list[str]:
+    """Return what may have disturbed the figures."""
+    found = []
+    if device.load is not None and device.load > _MOST_LOAD * device.cores:
+        found.append(f"the machine was busy before measuring began: load {device.load:.1f} on {device.cores} cores")
+    timings = [kernel.timing for kernel in kernels if kernel.timing is not None]
+    taken = sum(timing.samples + timing.disturbed for timing in timings)
+    disturbed = sum(timing.disturbed for timing in timings)
+    if taken and disturbed > _MOST_DISTURBED * taken:
+        found.append(f"{disturbed} of {taken} runs were disturbed by other processes and left out")
+    wide = sum(timing.interval > budget.width for timing in timings)
+    if wide:
+        found.append(f"{wide} of {len(timings)} medians are known less well than to {budget.width:.1%}")
+    return found

@@ -1,0 +1,200 @@
+"""The process in which kernels are built, checked and run: whatever they do, the process that asked survives it.
+
+It sends one message for everything that it finishes; a kernel's name goes ahead of the work on it.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from tuner.measure.job import Job
+from tuner.measure.records import KernelMeasurement, Timing
+from tuner.measure.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, reference
+from tuner.measure.timing import measured
+from workloads.executable import drawn_inputs, executable
+from workloads.operators.registry import Array
+
+NETWORK = "network"
+"""Stands for all kernels in a row where a kernel's name would."""
+_SHORTEST_SAMPLE_S = 20e-6
+"""What is faster is run several times for one sample."""
+
+
+def work(connection: Connection, job: Job) -> None:
+    """Measure ``job``; send ``("begin", name)`` before and a `KernelMeasurement` after each kernel, None at the end."""
+    os.environ["TVM_NUM_THREADS"] = str(job.threads)
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+    run = _Run(job)
+    connection.send(None)
+    for position in range(len(run.code.kernels)):
+        kernel = run.code.kernels[position]
+        if kernel.name not in job.done:
+            connection.send(kernel.name)
+            connection.send(run.kernel(position))
+    for missing in run.code.missing:
+        if missing.name not in job.done:
+            connection.send(missing.name)
+            connection.send(KernelMeasurement(missing.name, missing.operators, error=f"no code: {missing.reason}"))
+    if NETWORK not in job.done:
+        connection.send(NETWORK)
+        connection.send(run.network(job.failed))
+    connection.close()
+
+
+class _Run:
+    """The code of a job, its data, and what it is compared with."""
+
+    def __init__(self, job: Job) -> None:
+        import tvm  # noqa: PLC0415 - reads the number of threads from the environment, which is set by now
+
+        from tuner.codegen.kernels import generate  # noqa: PLC0415 - imports tvm
+        from tuner.measure.targets import code_target  # noqa: PLC0415
+        from tuner.measure.device import processor_flags  # noqa: PLC0415
+
+        self.tvm, self.job = tvm, job
+        self.graph = job.plan.graph
+        target = code_target(job.target, job.threads, processor_flags())
+        self.target = tvm.target.Target(target.description)
+        self.device = tvm.cpu()
+        self.executable = executable(self.graph, job.seed)
+        self.code = generate(job.plan, self.executable, target.core)
+        inputs = drawn_inputs(self.graph, job.seed)
+        stored = {name for kernel in self.code.kernels for name in (*kernel.inputs, *kernel.outputs)}
+        wanted = [name for name in self.graph.producer if name in stored]
+        self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
+        self.built: dict[int, list[tuple[Any, Any]]] = {}
+        self.tensors: dict[str, Any] = {}
+        self.calls: list[tuple[Any, list[Any]]] = []
+        self.failed: list[str] = []
+
+    def kernel(self, position: int) -> KernelMeasurement:
+        """Return the measurement of one kernel: built, compared, repeated."""
+        kernel = self.code.kernels[position]
+        try:
+            module = self._built(kernel.function)
+            arguments = self._arguments(position)
+        except Exception as error:  # noqa: BLE001 - whatever stops a kernel is a record, not the end of the others
+            return self._failed(position, f"{type(error).__name__}: {_first_line(error)}")
+        self._load_inputs(position)
+        function = module["main"]
+        function(*arguments)
+        found = max((self._deviation(name, self.values[name]) for name in kernel.outputs), default=0.0)
+        if found > KERNEL_TOLERANCE:
+            names = ", ".join(kernel.operators)
+            text = f"computes another result than onnxruntime: {found:.2g} of the largest value ({names})"
+            return self._failed(position, text, correct=False, deviation=found)
+        self.calls.append((function, arguments))
+        timing = self._timing(module, arguments)
+        return KernelMeasurement(kernel.name, kernel.operators, timing, True, found)
+
+    def _failed(self, position: int, text: str, **known: Any) -> KernelMeasurement:
+        kernel = self.code.kernels[position]
+        self.failed.append(kernel.name)
+        return KernelMeasurement(kernel.name, kernel.operators, error=text, **known)
+
+    def _built(self, function: Any) -> Any:
+        """Return the compiled function; equal ones are compiled once."""
+        import tvm_ffi  # noqa: PLC0415
+
+        plain = function.with_attr("global_symbol", "main")
+        known = self.built.setdefault(tvm_ffi.structural_hash(plain), [])
+        for other, module in known:
+            if tvm_ffi.structural_equal(other, plain):
+                return module
+        module = self.tvm.tirx.build(self.tvm.IRModule({"main": plain}), target=self.target)
+        known.append((plain, module))
+        return module
+
+    def _arguments(self, position: int) -> list[Any]:
+        from tuner.codegen.kernels import argument  # noqa: PLC0415
+
+        kernel = self.code.kernels[position]
+        found = []
+        for name in (*kernel.inputs, *kernel.outputs):
+            if name in self.executable.values:
+                packed = argument(self.executable, kernel, name, self.values[name])
+                found.append(self.tvm.runtime.tensor(packed, self.device))
+                continue
+            if name not in self.tensors:
+                tensor = self.graph.tensors[name]
+                shape = [tensor.shape[dim] for dim in tensor.order]
+                self.tensors[name] = self.tvm.runtime.empty(shape, str(self.values[name].dtype), self.device)
+            found.append(self.tensors[name])
+        return found
+
+    def _load_inputs(self, position: int) -> None:
+        from tuner.codegen.kernels import stored_array  # noqa: PLC0415
+
+        for name in self.code.kernels[position].inputs:
+            if name in self.tensors:
+                self.tensors[name].copyfrom(stored_array(self.graph, name, self.values[name]))
+
+    def _deviation(self, name: str, wanted: Array) -> float:
+        from tuner.codegen.kernels import network_array  # noqa: PLC0415
+
+        return deviation(network_array(self.graph, name, self.tensors[name].numpy()), wanted)
+
+    def _timing(self, module: Any, arguments: list[Any]) -> Timing:
+        once = module.time_evaluator("main", self.device, number=1, repeat=1)
+        first = min(once(*arguments).results[0] for _ in range(2))
+        number = max(1, int(_SHORTEST_SAMPLE_S / max(first, 1e-9)))
+        evaluator = module.time_evaluator("main", self.device, number=number, repeat=1)
+        run: Callable[[], float] = lambda: float(evaluator(*arguments).results[0])  # noqa: E731
+        return measured(run, self.job.budget.kernel_s, self.job.budget.width)
+
+    def network(self, failed: tuple[str, ...]) -> KernelMeasurement:
+        """Return the measurement of all kernels in a row."""
+        operators = tuple(op.name for op in self.graph.ops)
+        lacking = [*failed, *self.failed, *(missing.name for missing in self.code.missing)]
+        if lacking:
+            shown = ", ".join(dict.fromkeys(lacking))
+            return KernelMeasurement(NETWORK, operators, error=f"does not run without: {shown}")
+        calls = self._all_calls()
+        for name in self.graph.inputs:
+            if name in self.tensors:
+                self.tensors[name].copyfrom(np.ascontiguousarray(self.values[name]))
+
+        def run() -> float:
+            begin = time.perf_counter()
+            for function, arguments in calls:
+                function(*arguments)
+            return time.perf_counter() - begin
+
+        run()
+        found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
+        if found > NETWORK_TOLERANCE:
+            text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
+            return KernelMeasurement(NETWORK, operators, None, False, found, text)
+        timing = measured(run, self.job.budget.network_s, self.job.budget.width)
+        return KernelMeasurement(NETWORK, operators, timing, True, found)
+
+    def _all_calls(self) -> list[tuple[Any, list[Any]]]:
+        """Return the calls in order; what an earlier process measured is built again."""
+        if len(self.calls) == len(self.code.kernels):
+            return self.calls
+        return [
+            (self._built(kernel.function)["main"], self._arguments(position))
+            for position, kernel in enumerate(self.code.kernels)
+        ]
+
+    def _result(self, name: str) -> Array:
+        """Return an output of the network: a tensor, or a view of its first elements under another shape."""
+        from tuner.codegen.kernels import network_array  # noqa: PLC0415
+
+        root = self.graph.storage[name]
+        value = network_array(self.graph, root, self.tensors[root].numpy())
+        tensor = self.graph.tensors[name]
+        return value.reshape(-1)[: tensor.elements].reshape(tensor.shape)
+
+    def _wanted(self, name: str) -> Array:
+        root, tensor = self.graph.storage[name], self.graph.tensors[name]
+        return self.values[root].reshape(-1)[: tensor.elements].reshape(tensor.shape)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else "")[:300]
