@@ -1,10 +1,11 @@
 """A kernel's anchor: the reduction whose outputs are held in registers, and over how many elements it is computed."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
+from workloads.index import Index
 from workloads.loopnest import Extents, LoopNest
 
 
@@ -19,6 +20,13 @@ class Anchor:
     """The dimension along which vectors lie."""
     reductions: tuple[int, ...]
     """Its reduction loops, outermost first: the longest, the depth, is innermost."""
+
+
+def moving(nest: LoopNest, index: Index) -> Index:
+    """Return ``index`` without loops of a single iteration: two that move alike are equal."""
+    if all(nest.loops[loop].extent > 1 for loop, _ in index.terms):
+        return index
+    return replace(index, terms=tuple(term for term in index.terms if nest.loops[term[0]].extent > 1))
 
 
 def anchored_nest(layer: Layer) -> LoopNest | None:
@@ -51,15 +59,15 @@ def anchored_nest(layer: Layer) -> LoopNest | None:
 
 def _has_vectors(layer: Layer, nest: LoopNest, dim: int) -> bool:
     """Whether outputs along ``dim`` come from what lies together: of data, or of a weight that can be packed."""
-    along = nest.write.indices[dim]
+    along = moving(nest, nest.write.indices[dim])
     if nest.write.shape[dim] == 1 or not along.terms:
         return False
     tensors = {t.name: t for p in layer.ops for t in layer.graph.ops[p].internals} | dict(layer.graph.tensors)
-    moving = [read for read in nest.reads if any(nest.loops[p].reduction and read.uses(p) for p in range(len(nest.loops)))]
+    reduced = [p for p, loop in enumerate(nest.loops) if loop.reduction]
     return any(
-        tensors[read.tensor].role == "weight" or read.indices[tensors[read.tensor].order[-1]] == along
-        for read in moving
-        if any(index == along for index in read.indices)
+        tensors[read.tensor].role == "weight" or moving(nest, read.indices[tensors[read.tensor].order[-1]]) == along
+        for read in nest.reads
+        if any(map(read.uses, reduced)) and along in [moving(nest, index) for index in read.indices]
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.cpu.tiles import LoopTiles
-from tuner.codegen.anchors import Anchor
+from tuner.codegen.anchors import Anchor, moving
 from workloads.loopnest import Access, LoopNest
 from workloads.operators.registry import Array
 
@@ -34,8 +34,8 @@ class Packing:
 
 def packing_of(nest: LoopNest, read: Access, anchor: Anchor, tiles: LoopTiles) -> Packing | None:
     """Return how the anchor's weight lies; None if vectors do not run along one of its dimensions."""
-    along = nest.write.indices[anchor.vector_dim]
-    dims = [dim for dim, index in enumerate(read.indices) if index == along and index.terms]
+    along = moving(nest, nest.write.indices[anchor.vector_dim])
+    dims = [dim for dim, index in enumerate(read.indices) if moving(nest, index) == along]
     if len(dims) != 1:
         return None
     rest = [dim for dim in range(len(read.indices)) if dim != dims[0]]

@@ -31,6 +31,8 @@ class _Tiled:
         assert stages.anchor is not None
         self.sch, self.stages, self.tiles, self.anchor = schedule, stages, tiles, stages.anchor
         self.lanes = lanes
+        dim = stages.anchor.vector_dim
+        self.cut = stages.anchor.padded[dim] != stages.anchor.nest.write.shape[dim]
         sink = stages.results[0].op
         self.order = stages.order
         self.sum = schedule.get_sblock(stages.anchor_stage)
@@ -110,6 +112,8 @@ class _Tiled:
         sch = self.sch
         loops = sch.get_loops(self.out)[-len(self.order) :]
         extent = int(sch.get(loops[-1]).extent)
+        if self.cut:
+            return  # vectors that stick out of the tensor are stored under a mask, which the compiler makes
         if extent > self.lanes and extent % self.lanes == 0:
             outer, inner = sch.split(loops[-1], [None, self.lanes])
             sch.unroll(outer)
@@ -124,7 +128,7 @@ class _Tiled:
     def _vectorise_copy(self, block: Any) -> None:
         sch = self.sch
         last = sch.get_loops(block)[-1]
-        if not isinstance(sch.get(last).extent, tirx.IntImm):
+        if self.cut or not isinstance(sch.get(last).extent, tirx.IntImm):
             return
         extent = int(sch.get(last).extent)
         lanes = next((n for n in (self.lanes, 8, 4) if extent % n == 0), 1)

@@ -6,7 +6,7 @@ computed beyond the border is dropped when the result is stored.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from tvm import te, tirx
 
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
-from tuner.codegen.anchors import Anchor, anchor_of
+from tuner.codegen.anchors import Anchor, anchor_of, moving
 from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError, dtype_of, pointwise_of, reduction_of
 from tuner.codegen.packing import Packing, packing_of
 from workloads.executable import Executable
@@ -188,9 +188,12 @@ class _Builder:
         return self._read(nest, nest.reads[0], _loops_of(nest, place), filler)
 
     def _read(
-        self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: bool = False
+        self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: Collection[int] = ()
     ) -> Any:
-        """Return the element of ``read`` at the values ``loops``; ``fill``, or zero, beyond the border."""
+        """Return the element of ``read`` at the values ``loops``; ``fill``, or zero, beyond the border.
+
+        What the loops ``clamped`` reach beyond it is not used: any element will do.
+        """
         source = self._tensor(read.tensor)
         element, conditions = [], []
         for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True)):
@@ -202,16 +205,19 @@ class _Builder:
             first, end = (source.starts[dim], source.starts[dim] + _extent(source, dim)) if source.starts else (0, size)
             if index.clamp:
                 value = te.max(te.min(value, size - 1), 0)
-            elif lo < first or hi > end:
-                if exact or not clamped:
-                    conditions += [c for c, needed in ((value >= first, lo < first), (value < end, hi > end)) if needed]
-            if clamped:
-                value = te.min(value, end - 1)
+            else:
+                conditions += [c for c, needed in ((value >= first, lo < first), (value < end, hi > end)) if needed]
+                if any(loop in clamped for loop, _ in index.terms) and not self._is_wide(source, dim, read.shape):
+                    value = te.min(value, end - 1)
             element.append(value)
         found = source.at(element)
         if not conditions:
             return found
         return tirx.if_then_else(tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if fill is None else fill)
+
+    def _is_wide(self, source: Stored, dim: int, shape: Sequence[int]) -> bool:
+        """Whether a padded copy reaches as far as register tiles do."""
+        return bool(source.starts) and _extent(source, dim) + source.starts[dim] > shape[dim]
 
     def _tensor(self, name: str) -> Stored:
         """Return a tensor, which becomes a parameter where it comes from outside."""
@@ -342,7 +348,12 @@ class _Builder:
         rule = reduction_of(op, nest)
         axes = {p: te.reduce_axis((0, nest.loops[p].extent), f"k{p}") for p in self.anchor.reductions}
         shape = [self.anchor.padded[dim] for dim in tensor.order]
-        clamped = self.anchor.padded != tensor.shape
+        clamped = frozenset(
+            loop
+            for index, size, wider in zip(nest.write.indices, tensor.shape, self.anchor.padded, strict=True)
+            for loop, _ in index.terms
+            if wider != size
+        )
         terms = [(n, read) for n, read in enumerate(nest.reads) if n not in set(rule.late)]
         operands = [self._operand(nest, read, rule) for _, read in terms]
 
@@ -379,12 +390,22 @@ class _Builder:
                 return holder(tirx.floordiv(along, block), *rest, tirx.floormod(along, block))
 
             return packed
-        reach = [_reach(nest, index) for index in read.indices]
+        reach = self._needed(nest, read)
         plain = all(i.divisor == i.window == 1 and not i.opaque and not i.clamp for i in read.indices)
         if not plain or all(0 <= lo and hi <= size for (lo, hi), size in zip(reach, read.shape, strict=True)):
             return None
         self._pad(read.tensor, reach, rule.fill)
         return None
+
+    def _needed(self, nest: LoopNest, read: Access) -> list[tuple[int, int]]:
+        """Return what the anchor reads of each dimension; vectors that stick out of the tensor are read whole."""
+        assert self.anchor is not None
+        along = moving(nest, nest.write.indices[self.anchor.vector_dim])
+        end = self.anchor.padded[self.anchor.vector_dim]
+        return [
+            (0, max(end, size)) if moving(nest, index) == along else _reach(nest, index)
+            for index, size in zip(read.indices, read.shape, strict=True)
+        ]
 
     def _pad(self, name: str, reach: Sequence[tuple[int, int]], fill: float) -> None:
         """Replace a tensor by its copy with padding."""
