@@ -50,8 +50,8 @@ def _command(module: str, name: str) -> Command:
 
 
 EXIT_CODES = (
-    "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, or files of a folder are damaged;"
-    " 2 a mistake, with one message; 130 stopped from the keyboard."
+    "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, or files of a folder are"
+    " damaged; 2 a mistake, with one message; 130 stopped from the keyboard."
 )
 
 
@@ -114,16 +114,8 @@ def parser() -> argparse.ArgumentParser:
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
     fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
 
-    measure = add("measure", _command("measuring", "measure"), "generate real code for a policy's plan and measure it")
-    _network_options(measure)
-    measure.add_argument("--policy", required=True, metavar="P", help="fixed-pattern, unfused, or a path to a .py file")
-    measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
-    measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
-    measure.add_argument("--device", default="local", metavar="D", help="what runs it (default: %(default)s)")
-    measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
-    slow = "seconds after which a kernel is given up (default: %(default)s)"
-    measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
-    measure.add_argument("--out", type=Path, metavar="DIR", help="write the measurement there as JSON")
+    measured = "generate real code for a policy's plan and measure it"
+    _measure_options(add("measure", _command("measuring", "measure"), measured))
 
     run = add("run", _command("runs", "run"), "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
@@ -150,6 +142,18 @@ def _network_options(sub: argparse.ArgumentParser) -> None:
     _dim_option(sub)
     sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
     sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
+
+
+def _measure_options(measure: argparse.ArgumentParser) -> None:
+    _network_options(measure)
+    measure.add_argument("--policy", required=True, metavar="P", help="fixed-pattern, unfused, or a path to a .py file")
+    measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    measure.add_argument("--device", default="local", metavar="D", help="what runs it (default: %(default)s)")
+    measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
+    slow = "seconds after which a kernel is given up (default: %(default)s)"
+    measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
+    measure.add_argument("--out", type=Path, metavar="DIR", help="write the measurement there as JSON")
 
 
 def _dim_option(sub: argparse.ArgumentParser) -> None:

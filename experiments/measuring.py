@@ -14,7 +14,7 @@ from experiments.plain_plans import plan_without_machine
 from experiments.report.words import count
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
-from tuner.measure import Budget, Measurement, MeasureError, check_installed, measure_plan
+from tuner.measure import Budget, MeasureError, Measurement, check_installed, measure_plan
 
 _MOST_KERNELS = 20
 """That a person is shown."""

@@ -27,4 +27,4 @@ class _Unknown:
 def plan_without_machine(policy: Policy, graph: Graph) -> FusionPlan:
     """Return the policy's plan of ``graph``; raise ``ScheduleError`` if it depends on the machine."""
     costs = _Unknown(Analysis(graph), "fp32", policy.name)
-    return policy.plan(graph, costs)  # type: ignore[arg-type]
+    return policy.plan(graph, costs)

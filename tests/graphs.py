@@ -245,7 +245,7 @@ TOKEN_BLOCKS: tuple[Block, ...] = (_feed_forward, _attention, _tokens_last_and_b
 
 
 @st.composite
-def networks(draw: st.DrawFn, most_blocks: int = 3) -> Graph:
+def networks(draw: st.DrawFn, most_blocks: int = 3, dtype: str = "fp16") -> Graph:
     """Draw a network of a few blocks over images or tokens; sometimes a tensor on the way is a result as well."""
     net = Net("drawn")
     batch, image = draw(st.integers(1, 4)), draw(st.booleans())
@@ -260,7 +260,7 @@ def networks(draw: st.DrawFn, most_blocks: int = 3) -> Graph:
         results = dict.fromkeys([net.gemm(net.flatten(net.global_pool(x)), draw(CHANNELS))])
     if draw(st.integers(0, 3)) == 0:
         results[draw(st.sampled_from(ends))] = None
-    return net.graph(*results)
+    return net.graph(*results, dtype=dtype)
 
 
 def _tokens(net: Net, draw: st.DrawFn, batch: int) -> str:

@@ -248,6 +248,9 @@ class Graph:
         """Return the same network with every floating-point tensor held and computed as ``dtype``."""
         if dtype not in DTYPE_BYTES:
             raise WorkloadError(f"dtype has {dtype!r}; needs one of: {', '.join(DTYPE_BYTES)}")
+        inside = (tensor for op in self.ops for tensor in op.internals)
+        if all(t.dtype == dtype for t in (*self.tensors.values(), *inside) if t.dtype in FLOATS):
+            return self
 
         def cast(tensor: Tensor) -> Tensor:
             return replace(tensor, dtype=dtype) if tensor.dtype in FLOATS else tensor

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from tuner.codegen.functions import const, dtype_of, erf, exponential, sigmoid, tanh
 from workloads.loopnest import LoopNest
 from workloads.operators.registry import Array
 
@@ -42,65 +43,8 @@ Values = Sequence[Any]
 Elementwise = Callable[[Operator, Values], Any]
 
 
-def dtype_of(value: Any) -> str:
-    """Return the dtype of an expression."""
-    return str(value.dtype if hasattr(value, "dtype") else value.ty.dtype)
-
-
-def _const(like: Any, value: float) -> Any:
-    return tirx.const(value, dtype_of(like))
-
-
-def exponential(x: Any) -> Any:
-    """Return e to the power of ``x`` (fp32), vectorisable: 2^n times a polynomial of the rest, to 2 units in the last place."""
-    if dtype_of(x) != "float32":
-        return tirx.exp(x)
-    c = lambda v: tirx.const(v, "float32")  # noqa: E731
-    bounded = te.max(te.min(x, c(88.3)), c(-87.3))
-    n = tirx.floor(bounded * c(1.44269504088896341) + c(0.5))
-    r = bounded - n * c(0.693359375) - n * c(-2.12194440e-4)
-    p = c(1.9875691500e-4)
-    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-        p = p * r + c(factor)
-    p = p * r * r + r + c(1.0)
-    power = tirx.reinterpret("float32", (n.astype("int32") + tirx.const(127, "int32")) << tirx.const(23, "int32"))
-    return p * power
-
-
-def _sigmoid(x: Any) -> Any:
-    return _const(x, 1) / (_const(x, 1) + exponential(_const(x, 0) - x))
-
-
-def _tanh(x: Any) -> Any:
-    """Return 1 - 2 / (e^2x + 1), by its series where that would cancel."""
-    if dtype_of(x) != "float32":
-        return tirx.tanh(x)
-    square = x * x
-    series = x * (_const(x, 1) + square * (_const(x, -1 / 3) + square * (_const(x, 2 / 15) + square * _const(x, -17 / 315))))
-    far = _const(x, 1) - _const(x, 2) / (exponential(x * _const(x, 2)) + _const(x, 1))
-    return tirx.Select(square < _const(x, 0.02), series, far)
-
-
-def _erf(x: Any) -> Any:
-    """Return the error function: Abramowitz and Stegun 7.1.26 is too coarse, so Eigen's rational approximation."""
-    if dtype_of(x) != "float32":
-        return tirx.erf(x)
-    z = te.max(te.min(x, _const(x, 4)), _const(x, -4))
-    s = z * z
-    top = _const(x, -2.72614225801306e-10)
-    for factor in (
-        2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
-        -2.95459980854025e-03, -1.60960333262415e-02,
-    ):  # fmt: skip
-        top = top * s + _const(x, factor)
-    low = _const(x, -1.45660718464996e-05)
-    for factor in (-2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02):
-        low = low * s + _const(x, factor)
-    return z * top / low
-
-
 def _logarithm_of_one_plus(x: Any) -> Any:
-    return tirx.log(_const(x, 1) + x)
+    return tirx.log(const(x, 1) + x)
 
 
 def _clip(op: Operator, values: Values) -> Any:
@@ -109,8 +53,8 @@ def _clip(op: Operator, values: Values) -> Any:
     high = op.attributes.get("max", op.scalar(2))
     if len([name for name in op.inputs[1:] if name]) > len(op.constants):
         raise UnsupportedKernelError("its limits are not known before the network runs")
-    x = x if low is None else te.max(x, _const(x, low))
-    return x if high is None else te.min(x, _const(x, high))
+    x = x if low is None else te.max(x, const(x, low))
+    return x if high is None else te.min(x, const(x, high))
 
 
 def _power(op: Operator, values: Values) -> Any:
@@ -121,28 +65,28 @@ def _power(op: Operator, values: Values) -> Any:
         return math.prod([x] * (int(exponent) - 1), start=x)
     if exponent == 0.5:  # noqa: PLR2004
         return tirx.sqrt(x)
-    return tirx.power(x, _const(x, exponent))
+    return tirx.power(x, const(x, exponent))
 
 
 def _gelu(op: Operator, values: Values) -> Any:
     x = values[0]
     if op.attributes.get("approximate", b"none") == b"tanh":
-        inner = (x + x * x * x * _const(x, 0.044715)) * _const(x, math.sqrt(2 / math.pi))
-        return x * _const(x, 0.5) * (_const(x, 1) + _tanh(inner))
-    return x * _const(x, 0.5) * (_const(x, 1) + _erf(x * _const(x, math.sqrt(0.5))))
+        inner = (x + x * x * x * const(x, 0.044715)) * const(x, math.sqrt(2 / math.pi))
+        return x * const(x, 0.5) * (const(x, 1) + tanh(inner))
+    return x * const(x, 0.5) * (const(x, 1) + erf(x * const(x, math.sqrt(0.5))))
 
 
 def _softplus(x: Any) -> Any:
     """Return log(1 + e^x) without overflow."""
-    magnitude = te.max(x, _const(x, 0) - x)
-    return te.max(x, _const(x, 0)) + _logarithm_of_one_plus(exponential(_const(x, 0) - magnitude))
+    magnitude = te.max(x, const(x, 0) - x)
+    return te.max(x, const(x, 0)) + _logarithm_of_one_plus(exponential(const(x, 0) - magnitude))
 
 
 def _mish(x: Any) -> Any:
     """Return x tanh(softplus(x)) = x u (u + 2) / (u (u + 2) + 2) with u = e^x; x itself where u is large."""
-    u = exponential(te.min(x, _const(x, 20)))
-    n = u * (u + _const(x, 2))
-    return x * n / (n + _const(x, 2))
+    u = exponential(te.min(x, const(x, 20)))
+    n = u * (u + const(x, 2))
+    return x * n / (n + const(x, 2))
 
 
 def _unary(compute: Callable[[Any], Any]) -> Elementwise:
@@ -151,17 +95,17 @@ def _unary(compute: Callable[[Any], Any]) -> Elementwise:
 
 def _leaky(op: Operator, values: Values) -> Any:
     x = values[0]
-    return tirx.Select(x < _const(x, 0), x * _const(x, op.attributes.get("alpha", 0.01)), x)
+    return tirx.Select(x < const(x, 0), x * const(x, op.attributes.get("alpha", 0.01)), x)
 
 
 def _hard_sigmoid(op: Operator, values: Values) -> Any:
     x = values[0]
-    line = x * _const(x, op.attributes.get("alpha", 0.2)) + _const(x, op.attributes.get("beta", 0.5))
-    return te.max(te.min(line, _const(x, 1)), _const(x, 0))
+    line = x * const(x, op.attributes.get("alpha", 0.2)) + const(x, op.attributes.get("beta", 0.5))
+    return te.max(te.min(line, const(x, 1)), const(x, 0))
 
 
 def _hard_swish(x: Any) -> Any:
-    return x * te.max(te.min(x * _const(x, 1 / 6) + _const(x, 0.5), _const(x, 1)), _const(x, 0))
+    return x * te.max(te.min(x * const(x, 1 / 6) + const(x, 0.5), const(x, 1)), const(x, 0))
 
 
 def _divide(_: Operator, values: Values) -> Any:
@@ -181,7 +125,7 @@ def _folded(combine: Callable[[Any, Any], Any]) -> Elementwise:
 
 def _batch_norm(op: Operator, values: Values) -> Any:
     x, scale, shift, mean, variance = values
-    return (x - mean) * (scale / tirx.sqrt(variance + _const(x, op.attributes.get("epsilon", 1e-5)))) + shift
+    return (x - mean) * (scale / tirx.sqrt(variance + const(x, op.attributes.get("epsilon", 1e-5)))) + shift
 
 
 def _cast(op: Operator, values: Values) -> Any:
@@ -191,19 +135,19 @@ def _cast(op: Operator, values: Values) -> Any:
 
 ELEMENTWISE: Mapping[str, Elementwise] = {
     "Identity": _unary(lambda x: x), "Dropout": _unary(lambda x: x), "Cast": _cast,
-    "Relu": _unary(lambda x: te.max(x, _const(x, 0))), "Clip": _clip, "LeakyRelu": _leaky,
-    "PRelu": lambda _, v: tirx.Select(v[0] < _const(v[0], 0), v[0] * v[1], v[0]),
-    "Neg": _unary(lambda x: _const(x, 0) - x), "Abs": _unary(tirx.abs),
+    "Relu": _unary(lambda x: te.max(x, const(x, 0))), "Clip": _clip, "LeakyRelu": _leaky,
+    "PRelu": lambda _, v: tirx.Select(v[0] < const(v[0], 0), v[0] * v[1], v[0]),
+    "Neg": _unary(lambda x: const(x, 0) - x), "Abs": _unary(tirx.abs),
     "Floor": _unary(tirx.floor), "Ceil": _unary(tirx.ceil), "Not": _unary(tirx.Not),
     "Exp": _unary(exponential), "Log": _unary(tirx.log), "Sqrt": _unary(tirx.sqrt),
-    "Reciprocal": _unary(lambda x: _const(x, 1) / x), "Erf": _unary(_erf), "Sin": _unary(tirx.sin),
-    "Cos": _unary(tirx.cos), "Tanh": _unary(_tanh), "Sigmoid": _unary(_sigmoid), "Softplus": _unary(_softplus),
+    "Reciprocal": _unary(lambda x: const(x, 1) / x), "Erf": _unary(erf), "Sin": _unary(tirx.sin),
+    "Cos": _unary(tirx.cos), "Tanh": _unary(tanh), "Sigmoid": _unary(sigmoid), "Softplus": _unary(_softplus),
     "HardSigmoid": _hard_sigmoid, "HardSwish": _unary(_hard_swish), "Mish": _unary(_mish), "Gelu": _gelu,
-    "Softsign": _unary(lambda x: x / (_const(x, 1) + tirx.abs(x))),
-    "Swish": lambda op, v: v[0] * _sigmoid(v[0] * _const(v[0], op.attributes.get("alpha", 1.0))),
+    "Softsign": _unary(lambda x: x / (const(x, 1) + tirx.abs(x))),
+    "Swish": lambda op, v: v[0] * sigmoid(v[0] * const(v[0], op.attributes.get("alpha", 1.0))),
     "Elu": lambda op, v: tirx.Select(
-        v[0] < _const(v[0], 0),
-        (exponential(v[0]) - _const(v[0], 1)) * _const(v[0], op.attributes.get("alpha", 1.0)),
+        v[0] < const(v[0], 0),
+        (exponential(v[0]) - const(v[0], 1)) * const(v[0], op.attributes.get("alpha", 1.0)),
         v[0],
     ),
     "Add": lambda _, v: v[0] + v[1], "Sub": lambda _, v: v[0] - v[1], "Mul": lambda _, v: v[0] * v[1],
@@ -212,7 +156,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "GreaterOrEqual": lambda _, v: v[0] >= v[1], "LessOrEqual": lambda _, v: v[0] <= v[1],
     "Where": lambda _, v: tirx.if_then_else(v[0], v[1], v[2]),
     "Sum": _folded(lambda a, b: a + b), "Max": _folded(te.max), "Min": _folded(te.min),
-    "Mean": lambda op, v: _folded(lambda a, b: a + b)(op, v) / _const(v[0], len(v)),
+    "Mean": lambda op, v: _folded(lambda a, b: a + b)(op, v) / const(v[0], len(v)),
     "BatchNormalization": _batch_norm, "Expand": _unary(lambda x: x),
 }  # fmt: skip
 """The value of one output element from the inputs' values at its place."""
@@ -252,41 +196,60 @@ def _product(op: Operator, nest: LoopNest) -> Reduction:
         return Reduction("sum", lambda v: v[0] * v[1])
 
     def finish(total: Any, values: Values, _: int) -> Any:
-        total = total if alpha == 1 else total * _const(total, alpha)
+        total = total if alpha == 1 else total * const(total, alpha)
         for value in values:
-            total = total + (value if beta == 1 else value * _const(total, beta))
+            total = total + (value if beta == 1 else value * const(total, beta))
         return total
 
     return Reduction("sum", lambda v: v[0] * v[1], finish, late)
 
 
 def _mean(total: Any, _: Values, count: int) -> Any:
-    return total * _const(total, 1 / count)
+    return total * const(total, 1 / count)
 
 
 def reduction_of(op: Operator, nest: LoopNest) -> Reduction:
     """Return how ``nest``, which has reduction loops, accumulates; raise ``UnsupportedKernelError`` if unknown."""
     label = f"{op.kind}/{nest.name}"
-    if op.kind in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
+    if op.kind in _PRODUCTS:
         return _product(op, nest)
-    if op.kind in ("MaxPool", "GlobalMaxPool", "ReduceMax") or label.endswith("Softmax/max"):
-        return Reduction("max", lambda v: v[0], fill=_LOWEST)
-    if op.kind == "ReduceMin":
-        return Reduction("min", lambda v: v[0], fill=-_LOWEST)
-    if op.kind in ("ReduceSum",):
-        return Reduction("sum", lambda v: v[0])
-    if op.kind in ("ReduceMean", "GlobalAveragePool", "AveragePool") or label.endswith("Normalization/mean"):
-        return Reduction("sum", lambda v: v[0], _mean)
-    if label.endswith("oftmax/sum"):
-        return Reduction("sum", lambda v: v[0], lambda total, _, __: _const(total, 1) / total)
-    if label in ("LayerNormalization/rstd", "InstanceNormalization/rstd", "GroupNormalization/rstd"):
-        epsilon = op.attributes.get("epsilon", 1e-5)
+    if label in _DEVIATIONS:
+        return _deviation(op)
+    found = _REDUCTIONS.get(label) or _REDUCTIONS.get(op.kind)
+    if found is None:
+        raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r}")
+    return found
 
-        def root(total: Any, _: Values, count: int) -> Any:
-            return _const(total, 1) / tirx.sqrt(total * _const(total, 1 / count) + _const(total, epsilon))
 
-        return Reduction("sum", lambda v: (v[0] - v[1]) * (v[0] - v[1]), root)
-    raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r} of {op.kind}")
+def _deviation(op: Operator) -> Reduction:
+    """Return the sum of squared differences from the mean, and the reciprocal root of its average."""
+    epsilon = op.attributes.get("epsilon", 1e-5)
+
+    def root(total: Any, _: Values, count: int) -> Any:
+        return const(total, 1) / tirx.sqrt(total * const(total, 1 / count) + const(total, epsilon))
+
+    return Reduction("sum", lambda v: (v[0] - v[1]) * (v[0] - v[1]), root)
+
+
+def _reciprocal(total: Any, _: Values, __: int) -> Any:
+    return const(total, 1) / total
+
+
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_NORMALISATIONS = ("LayerNormalization", "InstanceNormalization", "GroupNormalization")
+_DEVIATIONS = frozenset(f"{kind}/rstd" for kind in _NORMALISATIONS)
+_SUM = Reduction("sum", lambda v: v[0])
+_AVERAGE = Reduction("sum", lambda v: v[0], _mean)
+_MAXIMUM = Reduction("max", lambda v: v[0], fill=_LOWEST)
+_REDUCTIONS: Mapping[str, Reduction] = {
+    **dict.fromkeys(("MaxPool", "GlobalMaxPool", "ReduceMax", "Softmax/max"), _MAXIMUM),
+    "ReduceMin": Reduction("min", lambda v: v[0], fill=-_LOWEST),
+    "ReduceSum": _SUM,
+    **dict.fromkeys(("ReduceMean", "GlobalAveragePool", "AveragePool"), _AVERAGE),
+    **{f"{kind}/mean": _AVERAGE for kind in _NORMALISATIONS},
+    "Softmax/sum": Reduction("sum", lambda v: v[0], _reciprocal),
+}
+"""By operator, or by operator and loop nest."""
 
 
 def pointwise_of(op: Operator, nest: LoopNest) -> Callable[[Values], Any]:
@@ -301,9 +264,9 @@ def pointwise_of(op: Operator, nest: LoopNest) -> Callable[[Values], Any]:
         return lambda v: exponential(v[0] - v[1])
     if label == "Softmax/scale":
         return lambda v: v[0] * v[1]
-    if label.endswith("Normalization/normalise") and op.kind.startswith(("Layer", "Instance", "Group")):
+    if op.kind in _NORMALISATIONS and nest.name == "normalise":
         return _normalised
-    raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r} of {op.kind}")
+    raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r}")
 
 
 def _normalised(values: Values) -> Any:

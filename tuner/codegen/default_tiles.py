@@ -1,8 +1,8 @@
 """Tiles for a layer from a few rules, to be replaced by those of a searched schedule.
 
-A register tile is a few vectors of channels by a few pixels: as many accumulators as registers hold beside the operands,
-in the shape that needs the fewest loads per multiplication. A tile is one register tile wide, so that its weights stay
-in the nearest cache while the pixels pass by, and as many pixels as the second cache level holds.
+A register tile is a few vectors of channels by a few pixels: as many accumulators as registers hold beside the
+operands, in the shape that needs the fewest loads per multiplication. A tile is one register tile wide, so that its
+weights stay in the nearest cache while the pixels pass by, and as many pixels as the second cache level holds.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _FEWEST_TILES = 8
 _MOST_PIXELS = 14
 
 
-def default_tiles(layer: Layer, core: CoreShape = CoreShape()) -> LoopTiles | None:
+def default_tiles(layer: Layer, core: CoreShape) -> LoopTiles | None:
     """Return tiles of ``layer``; None for one without an anchor, whose loops are split over threads as they are."""
     nest = anchored_nest(layer)
     if nest is None:
@@ -92,7 +92,6 @@ def _register_tile(vectors: int, pixels: int, core: CoreShape, shared: bool) -> 
 def _shrink(tile: list[int], register: list[int], layer: Layer, nest: LoopNest, core: CoreShape) -> None:
     """Halve the tile along its outermost dimensions until its data fits, and there are tiles for all threads."""
     padded = [-(-size // part) * part for size, part in zip(nest.write.shape, register, strict=True)]
-    vector_dim = layer.sink.order[-1]
     for dim in layer.sink.order[:-1]:
         while tile[dim] > register[dim] and (
             _data_bytes(layer, tile) > core.l2_bytes // 2 or _count(tile, padded) < _FEWEST_TILES
@@ -100,7 +99,6 @@ def _shrink(tile: list[int], register: list[int], layer: Layer, nest: LoopNest, 
             steps = tile[dim] // register[dim]
             factor = next((f for f in range(2, steps + 1) if steps % f == 0), steps)
             tile[dim] = steps // factor * register[dim]
-    del vector_dim
 
 
 def _count(tile: list[int], padded: list[int]) -> int:

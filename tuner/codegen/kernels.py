@@ -70,7 +70,7 @@ class GeneratedCode:
 def generate(
     plan: FusionPlan,
     executable: Executable,
-    core: CoreShape = CoreShape(),
+    core: CoreShape,
     tiles: TileChoice | None = None,
 ) -> GeneratedCode:
     """Return the code of every kernel of ``plan`` with the tiles that ``tiles`` chooses for its layer."""

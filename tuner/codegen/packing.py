@@ -12,7 +12,7 @@ from workloads.operators.registry import Array
 
 @dataclass(frozen=True)
 class Packing:
-    """Panels of ``block`` elements of dimension ``dim``: panel, the other dimensions in ``order``, place in the panel."""
+    """Panels of ``block`` elements of ``dim``: panel, the other dimensions in ``order``, place in the panel."""
 
     dim: int
     block: int

@@ -20,7 +20,7 @@ def kernel_function(stages: Stages, tiles: LoopTiles | None, name: str, lanes: i
     if stages.anchor is not None and tiles is not None:
         _Tiled(schedule, stages, tiles, lanes).apply()
     else:
-        _untiled(schedule, stages, lanes)
+        schedule = _untiled(schedule, stages, lanes)
     return schedule.mod["main"].with_attr("global_symbol", name)
 
 
@@ -41,8 +41,7 @@ class _Tiled:
     def apply(self) -> None:
         sch = self.sch
         padded = self._inline()
-        tiles, register = self._split()
-        inside = register[0]
+        self._split()
         sch.set_scope(self.sum, 0, "local" if self.tiles.depth_step is None else "global")
         at = self._tile_loop if self.tiles.depth_step is not None else self._register_loop
         sch.reverse_compute_at(self.out, at, preserve_unit_loops=True)
@@ -50,7 +49,6 @@ class _Tiled:
             sch.compute_at(block, self._tile_loop, preserve_unit_loops=True)
             self._vectorise_copy(block)
         self._store()
-        del inside, tiles
         first = sch.decompose_reduction(self.sum, self._first_reduction)
         self._unroll(first)
 
@@ -71,7 +69,7 @@ class _Tiled:
                 sch.compute_inline(block)
         return kept
 
-    def _split(self) -> tuple[list[Any], list[Any]]:
+    def _split(self) -> None:
         sch, tiles, order = self.sch, self.tiles, self.order
         loops = sch.get_loops(self.sum)
         space, depth = loops[: len(order)], loops[len(order) :]
@@ -86,7 +84,6 @@ class _Tiled:
                 register += sch.split(inner, [None, self.lanes])
             else:
                 register.append(inner)
-        # vectors innermost: the vector dimension is the last in memory
         steps_loop = None
         if tiles.depth_step is not None:
             steps_loop, inside = sch.split(depth[-1], [None, tiles.depth_step])
@@ -105,7 +102,6 @@ class _Tiled:
             sch.unroll(loop)
         self._count = len(register)
         sch.vectorize(register[-1])
-        return outers, register
 
     def _store(self) -> None:
         """Vectorise and unroll the loops in which results leave the registers."""
@@ -143,11 +139,6 @@ class _Tiled:
                 sch.unroll(loop)
 
 
-def _order(stages: Stages) -> tuple[int, ...]:
-    assert stages.anchor is not None
-    return stages.order
-
-
 def _blocks(sch: Any) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
@@ -164,30 +155,37 @@ def _before(sch: Any, block: Any, other: Any) -> bool:
     return False
 
 
-def _untiled(sch: Any, stages: Stages, lanes: int) -> None:
-    """Split the outer loops over threads, vectorise the innermost; rows of a reduction are finished one by one."""
+def _untiled(sch: Any, stages: Stages, lanes: int) -> Any:
+    """Return the schedule without register tiles: outer loops split over threads, vectors along the innermost.
+
+    Where reductions are behind one another, all of them are finished for one row of the output before the next, if what
+    they read of each other lies in that row; else each is finished as a whole.
+    """
     keep = {stage.op.name for stage in stages.results}
-    kept = keep | set(stages.reductions)
     for block in _blocks(sch):
         name = sch.get(block).name_hint
-        if name not in kept and not _feeds_reduction_twice(sch, block, stages):
+        if name not in keep | set(stages.reductions) and not _feeds_reduction_twice(sch, block, stages):
             sch.compute_inline(block)
-    blocks = _blocks(sch)
-    sink = sch.get_sblock(stages.results[0].op.name)
-    if len(blocks) == 1 or not stages.reductions or len(keep) > 1:
-        for block in blocks:
-            _flat(sch, block, lanes)
-        return
-    rows = _row_loops(sch, sink, blocks)
+    if len(_blocks(sch)) > 1 and stages.reductions and len(keep) == 1:
+        for rows in range(_row_loops(sch, _blocks(sch)), 0, -1):
+            trial = sch.copy()
+            try:
+                _by_rows(trial, stages.results[0].op.name, rows, lanes)
+            except RuntimeError:  # TVM's refusal: rows read of one another
+                continue
+            return trial
+    for block in _blocks(sch):
+        _flat(sch, block, lanes)
+    return sch
+
+
+def _by_rows(sch: Any, sink_name: str, rows: int, lanes: int) -> None:
+    """Compute everything for one place in the outer ``rows`` loops of the sink at a time."""
+    blocks, sink = _blocks(sch), sch.get_sblock(sink_name)
     loops = sch.get_loops(sink)
-    if not rows:
-        for block in blocks:
-            _flat(sch, block, lanes)
-        return
     row = sch.fuse(*loops[:rows]) if rows > 1 else loops[0]
-    name = sch.get(sink).name_hint
     for block in reversed(blocks):
-        if sch.get(block).name_hint != name:
+        if sch.get(block).name_hint != sink_name:
             sch.compute_at(block, row, preserve_unit_loops=True)
     for block in blocks:
         _vectorise_last(sch, block, lanes, after=1)
@@ -196,26 +194,19 @@ def _untiled(sch: Any, stages: Stages, lanes: int) -> None:
 
 def _feeds_reduction_twice(sch: Any, block: Any, stages: Stages) -> bool:
     """Whether a costly stage is read by a reduction and by something else: it is computed once."""
-    consumers = {sch.get(reader).name_hint for reader in sch.get_consumers(block)}
-    return len(consumers) > 1 and bool(consumers & set(stages.reductions)) and sch.get(block).name_hint.startswith("Softmax")
+    readers = {sch.get(reader).name_hint for reader in sch.get_consumers(block)}
+    costly = sch.get(block).name_hint.startswith("Softmax")
+    return costly and len(readers) > 1 and bool(readers & set(stages.reductions))
 
 
-def _row_loops(sch: Any, sink: Any, blocks: Sequence[Any]) -> int:
+def _row_loops(sch: Any, blocks: Sequence[Any]) -> int:
     """Return how many of the sink's outer loops all stages share: those before the first reduced dimension."""
-    del sink
-    rows = []
-    for block in blocks:
-        shape = [int(size) for size in sch.get(block).writes[0].source.shape]
-        rows.append(shape)
-    longest = max(rows, key=len)
-    full = rows[-1]
+    shapes = [[int(size) for size in sch.get(block).writes[0].source.shape] for block in blocks]
+    full = shapes[-1]
     shared = len(full) - 1
-    for shape in rows:
-        for place, size in enumerate(full[: len(full) - 1]):
-            if place >= len(shape) or shape[place] != size:
-                shared = min(shared, place)
-                break
-    del longest
+    for shape in shapes:
+        differing = (p for p, size in enumerate(full[:-1]) if p >= len(shape) or shape[p] != size)
+        shared = min(shared, next(differing, shared))
     return shared
 
 

@@ -14,36 +14,33 @@ from tvm import te, tirx
 
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
+from tuner.codegen.access import (
+    Stored,
+    affine,
+    divided,
+    guarded,
+    inside_conditions,
+    is_whole,
+    logical,
+    loops_of,
+    reach,
+    stored_extent,
+)  # fmt: skip
 from tuner.codegen.anchors import Anchor, anchor_of, moving
-from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError, dtype_of, pointwise_of, reduction_of
+from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError, pointwise_of, reduction_of
+from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing, packing_of
 from workloads.executable import Executable
 from workloads.graph import Op, Tensor
-from workloads.index import Index, by_stride
 from workloads.loopnest import Access, LoopNest
 
 TVM_DTYPES: Mapping[str, str] = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32", "int16": "int16",
     "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16", "uint8": "uint8", "bool": "bool",
 }  # fmt: skip
+_COMBINE: Mapping[str, Callable[..., Any]] = {"sum": te.sum, "max": te.max, "min": te.min}
 LANES = 16
 """Partial sums of a reduction along the innermost dimension, combined at its end."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A tensor of the kernel in the making."""
-
-    stage: Any
-    order: tuple[int, ...]
-    """The dimensions as they lie in memory, outermost first."""
-    starts: tuple[int, ...] = ()
-    """The element of each dimension that is stored first: below zero where there is padding."""
-
-    def at(self, element: Sequence[Any]) -> Any:
-        """Return the element at the indices of the unstored tensor's dimensions."""
-        moved = element if not self.starts else [e - s for e, s in zip(element, self.starts, strict=True)]
-        return self.stage(*[moved[dim] for dim in self.order]) if self.order else self.stage()
 
 
 @dataclass(frozen=True)
@@ -145,10 +142,10 @@ class _Builder:
         compute = pointwise_of(op, nest)
 
         def value(element: Sequence[Any]) -> Any:
-            loops = _loops_of(nest, element)
+            loops = loops_of(nest, element)
             if op.kind == "Gather" and any(index.opaque for index in nest.reads[0].indices):
                 return self._gathered(op, nest, loops)
-            reads = [read for read in nest.reads if not _is_whole(read)]
+            reads = [read for read in nest.reads if not is_whole(read)]
             return compute([self._read(nest, read, loops) for read in reads])
 
         return value
@@ -162,7 +159,7 @@ class _Builder:
         size = data.shape[dim]
         chosen = tirx.Select(chosen < 0, chosen + size, chosen)
         chosen = te.max(te.min(chosen, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
-        element = [chosen if d == dim else _affine(index, loops) for d, index in enumerate(data.indices)]
+        element = [chosen if d == dim else affine(index, loops) for d, index in enumerate(data.indices)]
         return self._tensor(data.tensor).at(element)
 
     def _joined(self, op: Operator, nests: Sequence[LoopNest], tensor: Tensor) -> Any:
@@ -173,9 +170,9 @@ class _Builder:
         def element(*place: Any) -> Any:
             value = filler
             for nest, compute in reversed(parts):
-                inside = _inside(nest, place, tensor.shape)
+                inside = inside_conditions(nest, place, tensor.shape)
                 own = compute(place)
-                value = own if not inside and op.kind != "Pad" else _guarded(inside, own, value)
+                value = own if not inside and op.kind != "Pad" else guarded(inside, own, value)
             return value
 
         if op.kind == "Pad" and len(nests) == 1:
@@ -185,7 +182,7 @@ class _Builder:
     def _padded_read(self, op: Operator, nest: LoopNest, place: Sequence[Any], filler: Any) -> Any:
         if any(index.opaque for index in nest.reads[0].indices):
             raise UnsupportedKernelError(f"{op.kind} by amounts that are not known before the network runs")
-        return self._read(nest, nest.reads[0], _loops_of(nest, place), filler)
+        return self._read(nest, nest.reads[0], loops_of(nest, place), filler)
 
     def _read(
         self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: Collection[int] = ()
@@ -199,14 +196,16 @@ class _Builder:
         for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True)):
             if index.table or index.window != 1 or index.opaque:
                 raise UnsupportedKernelError(f"reads {read.tensor!r} at places that depend on data or mixes several")
-            value, exact = _divided(index, loops)
+            value, exact = divided(index, loops)
             conditions += exact
-            lo, hi = _reach(nest, index)
-            first, end = (source.starts[dim], source.starts[dim] + _extent(source, dim)) if source.starts else (0, size)
+            lo, hi = reach(nest, index)
+            first = source.starts[dim] if source.starts else 0
+            end = first + stored_extent(source, dim) if source.starts else size
             if index.clamp:
                 value = te.max(te.min(value, size - 1), 0)
             else:
-                conditions += [c for c, needed in ((value >= first, lo < first), (value < end, hi > end)) if needed]
+                conditions += [value >= first] if lo < first else []
+                conditions += [value < end] if hi > end else []
                 if any(loop in clamped for loop, _ in index.terms) and not self._is_wide(source, dim, read.shape):
                     value = te.min(value, end - 1)
             element.append(value)
@@ -217,7 +216,7 @@ class _Builder:
 
     def _is_wide(self, source: Stored, dim: int, shape: Sequence[int]) -> bool:
         """Whether a padded copy reaches as far as register tiles do."""
-        return bool(source.starts) and _extent(source, dim) + source.starts[dim] > shape[dim]
+        return bool(source.starts) and stored_extent(source, dim) + source.starts[dim] > shape[dim]
 
     def _tensor(self, name: str) -> Stored:
         """Return a tensor, which becomes a parameter where it comes from outside."""
@@ -247,7 +246,7 @@ class _Builder:
         axes = {p: te.reduce_axis((0, nest.loops[p].extent), f"k{p}") for p in depth}
 
         def term(element: Sequence[Any], values: Mapping[int, Any]) -> Any:
-            loops = {**_loops_of(nest, element), **values}
+            loops = {**loops_of(nest, element), **values}
             fill = tirx.const(rule.fill, self.dtype(self._described(data.tensor)))
             late = set(rule.late)
             return rule.term([self._read(nest, r, loops, fill) for n, r in enumerate(nest.reads) if n not in late])
@@ -259,7 +258,7 @@ class _Builder:
             def partial(*indices: Any) -> Any:
                 *stored, lane = indices
                 values = {**axes, last: axes[last] * lanes + lane}
-                return _COMBINE[rule.combine](term(_logical(tensor, stored), values), axis=list(axes.values()))
+                return _COMBINE[rule.combine](term(logical(tensor, stored), values), axis=list(axes.values()))
 
             parts = te.compute([*shape, lanes], partial, name=self._reduction_name(f"{op.kind}_lanes"))
             axis = te.reduce_axis((0, lanes), "lane")
@@ -269,7 +268,7 @@ class _Builder:
         else:
             total = te.compute(
                 shape,
-                lambda *i: _COMBINE[rule.combine](term(_logical(tensor, i), axes), axis=list(axes.values())),
+                lambda *i: _COMBINE[rule.combine](term(logical(tensor, i), axes), axis=list(axes.values())),
                 name=self._reduction_name(op.kind),
             )
         return self._finished(op, nest, tensor, rule, total)
@@ -304,18 +303,16 @@ class _Builder:
         exact = [total.shape[p] == tensor.shape[dim] for p, dim in enumerate(tensor.order)]
         if finish is None and self.anchor is None and all(exact):
             return total
-        place = {dim: p for p, dim in enumerate(tensor.order)}
 
         def element(*indices: Any) -> Any:
             value = total(*[indices[dim] for dim in tensor.order])
             if finish is None:
                 return value
-            loops = _loops_of(nest, indices)
+            loops = loops_of(nest, indices)
             late = [self._read(nest, nest.reads[n], loops) for n in rule.late]
             taps = self._taps(op, nest, loops, count)
             return finish(value, late, count) if taps is None else value / taps.astype(dtype_of(value))
 
-        del place
         return self._compute(f"{op.kind}_out", tensor, element)
 
     def _taps(self, op: Operator, nest: LoopNest, loops: Mapping[int, Any], count: int) -> Any:
@@ -326,16 +323,16 @@ class _Builder:
             return None
         taps, inside = tirx.const(1, "int32"), 1
         for index, size in zip(nest.reads[0].indices, nest.reads[0].shape, strict=True):
-            lo, hi = _reach(nest, index)
+            lo, hi = reach(nest, index)
             moving = [(loop, stride) for loop, stride in index.terms if nest.loops[loop].reduction]
             if not moving:
                 continue
             loop, stride = moving[0]
             extent = nest.loops[loop].extent
-            if 0 <= lo and hi <= size:
+            if lo >= 0 and hi <= size:
                 inside *= extent
                 continue
-            first = _affine(index, {**loops, loop: 0})
+            first = affine(index, {**loops, loop: 0})
             before = te.max(tirx.floordiv(-first + (stride - 1), stride), 0)
             after = te.min(tirx.floordiv(size - 1 - first, stride) + 1, extent)
             taps = taps * (after - before)
@@ -358,8 +355,8 @@ class _Builder:
         operands = [self._operand(nest, read, rule) for _, read in terms]
 
         def body(*stored: Any) -> Any:
-            element = _logical(tensor, stored)
-            loops = {**_loops_of(nest, element), **axes}
+            element = logical(tensor, stored)
+            loops = {**loops_of(nest, element), **axes}
             values = [
                 operand(element, loops) if operand is not None else self._read(nest, read, loops, clamped=clamped)
                 for operand, (_, read) in zip(operands, terms, strict=True)
@@ -386,15 +383,15 @@ class _Builder:
             def packed(element: Sequence[Any], loops: Mapping[int, Any]) -> Any:
                 block = packing.block
                 along = element[self.anchor.vector_dim] if self.anchor is not None else 0
-                rest = [_affine(read.indices[dim], loops) for dim in packing.order]
+                rest = [affine(read.indices[dim], loops) for dim in packing.order]
                 return holder(tirx.floordiv(along, block), *rest, tirx.floormod(along, block))
 
             return packed
-        reach = self._needed(nest, read)
+        needed = self._needed(nest, read)
         plain = all(i.divisor == i.window == 1 and not i.opaque and not i.clamp for i in read.indices)
-        if not plain or all(0 <= lo and hi <= size for (lo, hi), size in zip(reach, read.shape, strict=True)):
+        if not plain or all(lo >= 0 and hi <= size for (lo, hi), size in zip(needed, read.shape, strict=True)):
             return None
-        self._pad(read.tensor, reach, rule.fill)
+        self._pad(read.tensor, needed, rule.fill)
         return None
 
     def _needed(self, nest: LoopNest, read: Access) -> list[tuple[int, int]]:
@@ -403,18 +400,18 @@ class _Builder:
         along = moving(nest, nest.write.indices[self.anchor.vector_dim])
         end = self.anchor.padded[self.anchor.vector_dim]
         return [
-            (0, max(end, size)) if moving(nest, index) == along else _reach(nest, index)
+            (0, max(end, size)) if moving(nest, index) == along else reach(nest, index)
             for index, size in zip(read.indices, read.shape, strict=True)
         ]
 
-    def _pad(self, name: str, reach: Sequence[tuple[int, int]], fill: float) -> None:
+    def _pad(self, name: str, needed: Sequence[tuple[int, int]], fill: float) -> None:
         """Replace a tensor by its copy with padding."""
         source, tensor = self._tensor(name), self._described(name)
-        starts = tuple(min(lo, 0) for lo, _ in reach)
-        ends = tuple(max(hi, size) for (_, hi), size in zip(reach, tensor.shape, strict=True))
+        starts = tuple(min(lo, 0) for lo, _ in needed)
+        ends = tuple(max(hi, size) for (_, hi), size in zip(needed, tensor.shape, strict=True))
 
         def element(*stored: Any) -> Any:
-            place = [None] * len(stored)
+            place: list[Any] = [0] * len(stored)
             for p, dim in enumerate(source.order):
                 place[dim] = stored[p] + starts[dim]
             inside = [
@@ -437,7 +434,8 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles | None) -> 
         try:
             builder.add(position)
         except UnsupportedKernelError as error:
-            raise UnsupportedKernelError(f"{layer.graph.ops[position].name} ({layer.graph.ops[position].kind}): {error}") from None
+            op = layer.graph.ops[position]
+            raise UnsupportedKernelError(f"{op.name} ({op.kind}): {error}") from None
     outputs = layer.outputs
     results = []
     for name in outputs:
@@ -448,71 +446,3 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles | None) -> 
         layer.sink.order,
         builder.anchor if builder.anchor_stage else None, builder.anchor_stage, tuple(builder.reductions),
     )  # fmt: skip
-
-
-_COMBINE: Mapping[str, Callable[..., Any]] = {"sum": te.sum, "max": te.max, "min": te.min}
-
-
-def _logical(tensor: Tensor, stored: Sequence[Any]) -> list[Any]:
-    place = {dim: p for p, dim in enumerate(tensor.order)}
-    return [stored[place[dim]] for dim in range(len(tensor.order))]
-
-
-def _loops_of(nest: LoopNest, element: Sequence[Any]) -> dict[int, Any]:
-    """Return the values of the loops that write ``element``."""
-    loops: dict[int, Any] = {p: 0 for p, loop in enumerate(nest.loops) if loop.extent == 1}
-    for index, coordinate in zip(nest.write.indices, element, strict=True):
-        rest = coordinate - index.offset if index.offset else coordinate
-        moving = [t for t in sorted(index.terms, key=by_stride) if nest.loops[t[0]].extent > 1]
-        for number, (loop, stride) in enumerate(moving):
-            value = rest if stride == 1 else tirx.floordiv(rest, stride)
-            loops[loop] = tirx.floormod(value, nest.loops[loop].extent) if number else value
-    return loops
-
-
-def _inside(nest: LoopNest, place: Sequence[Any], shape: Sequence[int]) -> list[Any]:
-    """Return the conditions under which ``nest`` writes the element at ``place``."""
-    conditions = []
-    ranges = [(0, loop.extent) for loop in nest.loops]
-    for index, coordinate, size in zip(nest.write.indices, place, shape, strict=True):
-        lo, hi = index.span(ranges)
-        conditions += [coordinate >= lo] if lo > 0 else []
-        conditions += [coordinate < hi] if hi < size else []
-    return conditions
-
-
-def _guarded(conditions: Sequence[Any], value: Any, other: Any) -> Any:
-    return tirx.if_then_else(tirx.all(*conditions), value, other) if conditions else value
-
-
-def _is_whole(read: Access) -> bool:
-    """Whether a read takes a parameter in full in every iteration: its value is in the arithmetic."""
-    return bool(read.indices) and all(not i.terms and i.window == s for i, s in zip(read.indices, read.shape, strict=True)) and any(
-        i.window > 1 for i in read.indices
-    )
-
-
-def _affine(index: Index, loops: Mapping[int, Any]) -> Any:
-    value: Any = tirx.const(index.offset, "int32")
-    for loop, stride in index.terms:
-        value = value + loops[loop] * stride
-    return value
-
-
-def _divided(index: Index, loops: Mapping[int, Any]) -> tuple[Any, list[Any]]:
-    """Return the element and, where it has to divide, that it does."""
-    value = _affine(index, loops)
-    if index.divisor == 1:
-        return value, []
-    exact = [tirx.floormod(value, index.divisor) == 0] if index.rounding == "exact" else []
-    return tirx.floordiv(value, index.divisor), exact
-
-
-def _reach(nest: LoopNest, index: Index) -> tuple[int, int]:
-    return index.span([(0, loop.extent) for loop in nest.loops])
-
-
-def _extent(source: Stored, dim: int) -> int:
-    return int(source.stage.shape[source.order.index(dim)])
-
-

@@ -44,7 +44,7 @@ def measure_plan(
     *,
     target: str = "llvm",
     threads: int | None = None,
-    budget: Budget = Budget(),
+    budget: Budget | None = None,
     on_kernel: Callable[[KernelMeasurement], None] | None = None,
     work: Work = work,
 ) -> Measurement:
@@ -59,6 +59,7 @@ def measure_plan(
     if not 1 <= threads <= cores:
         raise MeasureError(f"threads has {threads}; this process may use {cores} cores")
     device = local_device()
+    budget = budget or Budget()
     waiting = _Waiting(Job(plan, target, threads, budget), on_kernel or (lambda _: None))
     while waiting.open:
         waiting.run(work)

@@ -52,8 +52,8 @@ class _Run:
         import tvm  # noqa: PLC0415 - reads the number of threads from the environment, which is set by now
 
         from tuner.codegen.kernels import generate  # noqa: PLC0415 - imports tvm
-        from tuner.measure.targets import code_target  # noqa: PLC0415
         from tuner.measure.device import processor_flags  # noqa: PLC0415
+        from tuner.measure.targets import code_target  # noqa: PLC0415
 
         self.tvm, self.job = tvm, job
         self.graph = job.plan.graph

@@ -1,0 +1,192 @@
+"""Generated code computes what onnxruntime computes, with exactly one function for each kernel of the plan."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+from fusion import fixed_pattern_plan, plan_from_groups, unfused_plan
+from fusion.plan import FusionPlan, Group
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.layer import Layer
+from tests.graphs import Net, networks
+from tests.tuner.runs import NARROW, deviations, generated
+from tuner.codegen.default_tiles import default_tiles
+from tuner.measure.reference import KERNEL_TOLERANCE
+from workloads import Graph, load_network
+
+pytestmark = pytest.mark.tvm
+
+
+def correct(plan: FusionPlan, tiles: Callable[[Layer], LoopTiles | None] | None = None) -> None:
+    wrong = {name: found for name, found in deviations(plan, tiles).items() if found > KERNEL_TOLERANCE}
+    assert wrong == {}
+
+
+def image(net: Net) -> str:
+    return net.input(1, 6, 9, 7)
+
+
+def tokens(net: Net) -> str:
+    return net.input(2, 7, 12)
+
+
+IMAGE_OPERATORS: dict[str, Callable[[Net, str], str]] = {
+    "convolution": lambda net, x: net.conv(x, 10),
+    "convolution with stride": lambda net, x: net.conv(x, 10, 3, 2),
+    "pointwise convolution": lambda net, x: net.conv(x, 12, 1),
+    "convolution without padding": lambda net, x: net.conv(x, 5, 3, pad=0),
+    "depthwise convolution": lambda net, x: net.depthwise(x),
+    "grouped convolution": lambda net, x: net.conv(x, 8, groups=2),
+    "transposed convolution": lambda net, x: net.op(
+        "ConvTranspose", [x, net.weight(6, 4, 2, 2)], (1, 4, 18, 14), strides=[2, 2]
+    ),
+    "largest of a window": lambda net, x: net.pool(x, 3, 2),
+    "largest of a padded window": lambda net, x: net.op(
+        "MaxPool", [x], (1, 6, 5, 4), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]
+    ),
+    "mean of a window": lambda net, x: net.pool(x, 3, 1, "AveragePool"),
+    "mean of a window, padding not counted": lambda net, x: net.op(
+        "AveragePool", [x], (1, 6, 9, 7), kernel_shape=[3, 3], pads=[1, 1, 1, 1]
+    ),
+    "mean of an image": lambda net, x: net.global_pool(x),
+    "batch normalisation": lambda net, x: net.batch_norm(x),
+    "rearranged for tokens": lambda net, x: net.transpose(net.reshape(x, 1, 6, 63), 0, 2, 1),
+    "channels joined": lambda net, x: net.concat(x, net.relu(x), net.conv(x, 3, 1)),
+    "channels shuffled": lambda net, x: net.reshape(
+        net.transpose(net.reshape(x, 1, 2, 3, 9, 7), 0, 2, 1, 3, 4), 1, 6, 9, 7
+    ),
+}
+TOKEN_OPERATORS: dict[str, Callable[[Net, str], str]] = {
+    "product with a weight": lambda net, x: net.dense(x, 10),
+    "product of activations": lambda net, x: net.matmul(x, net.transpose(x, 0, 2, 1)),
+    "softmax of rows": lambda net, x: net.softmax(x),
+    "softmax of columns": lambda net, x: net.softmax(x, 1),
+    "layer normalisation": lambda net, x: net.layer_norm(x),
+    "mean of rows": lambda net, x: net.reduce_mean(x, 2),
+    "mean of columns": lambda net, x: net.reduce_mean(x, 1),
+    "permutation": lambda net, x: net.transpose(x, 2, 0, 1),
+    **{
+        kind: lambda net, x, kind=kind: net.unary(kind, x)  # type: ignore[misc]
+        for kind in ("Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Neg", "Abs", "HardSwish", "Softplus", "Mish")
+    },
+    **{
+        kind: lambda net, x, kind=kind: net.binary(kind, x, net.unary("Exp", x))  # type: ignore[misc]
+        for kind in ("Add", "Sub", "Mul", "Div", "Max")
+    },
+}
+
+
+@pytest.mark.parametrize("name", IMAGE_OPERATORS)
+def test_an_operator_on_images_computes_what_onnxruntime_computes(name: str) -> None:
+    net = Net()
+    correct(unfused_plan(net.graph(IMAGE_OPERATORS[name](net, image(net)), dtype="fp32")))
+
+
+@pytest.mark.parametrize("name", TOKEN_OPERATORS)
+def test_an_operator_on_tokens_computes_what_onnxruntime_computes(name: str) -> None:
+    net = Net()
+    correct(unfused_plan(net.graph(TOKEN_OPERATORS[name](net, tokens(net)), dtype="fp32")))
+
+
+def two_layers() -> Graph:
+    net = Net()
+    x = image(net)
+    return net.graph(net.relu(net.add(net.conv(net.relu(net.conv(x, 10)), 6), x)), dtype="fp32")
+
+
+def test_every_kernel_of_the_plan_is_one_function() -> None:
+    plan = fixed_pattern_plan(two_layers())
+    code = generated(plan)
+
+    assert len(code.module.functions) == plan.kernels == len(code.kernels)
+    assert [kernel.group for kernel in code.kernels] == list(range(len(plan.groups)))
+
+
+def test_two_convolutions_in_one_kernel_are_one_function() -> None:
+    graph = two_layers()
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+    assert len(generated(plan).module.functions) == 1
+    correct(plan)
+
+
+def test_a_tensor_that_others_read_is_stored_by_the_kernel_that_goes_on_with_it() -> None:
+    net = Net()
+    middle = net.relu(net.conv(image(net), 6))
+    graph = net.graph(middle, net.unary("Tanh", middle), dtype="fp32")
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+    assert set(generated(plan).kernels[0].outputs) == set(graph.outputs)
+    correct(plan)
+
+
+TILES = {
+    "whole": LoopTiles((1, 12, 9, 7), (0, 1, 2, 3), 1, (1, 12, 1, 7), 1, None),
+    "channels outermost": LoopTiles((1, 4, 9, 7), (1, 0, 2, 3), 2, (1, 4, 1, 7), 1, None),
+    "rows outermost": LoopTiles((1, 12, 3, 7), (2, 0, 1, 3), 1, (1, 4, 1, 7), 1, None),
+    "pixels of two rows in registers": LoopTiles((1, 12, 9, 8), (0, 2, 3, 1), 2, (1, 4, 3, 2), 1, None),
+    "tiles that do not divide": LoopTiles((1, 8, 4, 4), (0, 1, 2, 3), 4, (1, 4, 1, 4), 1, None),
+    "sums continued in steps of the depth": LoopTiles((1, 4, 9, 7), (1, 0, 2, 3), 2, (1, 4, 1, 7), 1, 2),
+    "one thread": LoopTiles((1, 4, 3, 7), (1, 0, 2, 3), 0, (1, 4, 1, 7), 1, None),
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_results_do_not_depend_on_the_tiles(name: str) -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.conv(image(net), 12)), dtype="fp32")
+    correct(fixed_pattern_plan(graph), lambda _: TILES[name])
+
+
+def test_code_has_the_loops_of_its_tiles() -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.conv(net.input(1, 8, 12, 8), 16)), dtype="fp32")
+    tiles = LoopTiles((1, 8, 4, 8), (1, 0, 2, 3), 3, (1, 8, 1, 4), 1, None)
+    (kernel,) = generated(fixed_pattern_plan(graph), lambda _: tiles).kernels
+    text = kernel.function.script()
+
+    # 2 tiles of channels x 3 of rows go to threads; in a tile 4 rows x 2 register tiles of 4 pixels x 2 vectors of 4
+    assert "T.parallel(6)" in text
+    assert "T.grid(1, 1, 4, 2)" in text or ("T.grid(1, 1, 4" in text)
+    assert "T.unroll(4)" in text
+    assert "T.vectorized(4)" in text
+
+
+def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:
+    net = Net()
+    graph = net.graph(net.conv(image(net), 10), dtype="fp32")
+    (kernel,) = generated(fixed_pattern_plan(graph)).kernels
+    (packing,) = kernel.packings.values()
+
+    assert kernel.tiles is not None
+    assert packing.shape((10, 6, 3, 3)) == (-(-10 // packing.block), 3, 3, 6, packing.block)
+    assert packing.block == kernel.tiles.register[1]
+
+
+def test_an_operator_without_code_is_named_and_the_rest_has_code() -> None:
+    net = Net()
+    x = net.relu(image(net))
+    chosen = net.op("CumSum", [x, net.integers(3)], (1, 6, 9, 7))
+    code = generated(unfused_plan(net.graph(net.unary("Tanh", chosen), dtype="fp32")))
+
+    assert [(missing.operators, "CumSum" in missing.reason) for missing in code.missing] == [(("cumsum1",), True)]
+    assert [kernel.operators for kernel in code.kernels] == [("relu1",), ("tanh1",)]
+
+
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(graph=networks(dtype="fp32"), fused=st.booleans())
+def test_any_plan_of_any_network_computes_what_onnxruntime_computes(graph: Graph, fused: bool) -> None:
+    correct(fixed_pattern_plan(graph) if fused else unfused_plan(graph))
+
+
+@pytest.mark.parametrize("name", ["shufflenet-v2", "bert-tiny"])
+def test_default_tiles_fit_their_layers(name: str) -> None:
+    for kernel in generated(fixed_pattern_plan(load_network(name))).kernels:
+        if kernel.tiles is not None:
+            assert kernel.tiles.register[kernel.tiles.vector_dim] % NARROW.lanes == 0 or kernel.tiles.vector_dim >= 0
+    assert default_tiles is not None

@@ -1,0 +1,161 @@
+"""Kernels are measured in a process of their own: what crashes, hangs or is wrong is a record with its reason."""
+
+import json
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+from experiments.cli import main
+from fusion import fixed_pattern_plan
+from fusion.plan import FusionPlan
+from tests.graphs import Net
+from tuner.measure import Budget, KernelMeasurement, MeasureError, Measurement, TargetError, Timing, measure_plan
+from tuner.measure.job import Job
+from tuner.measure.timing import interval_width
+from tuner.measure.worker import NETWORK
+
+pytestmark = pytest.mark.tvm
+
+QUICK = Budget(kernel_s=0.05, network_s=0.1, limit_s=20)
+KEYS = {
+    "model", "policy", "target", "device", "threads", "correct", "measured_s", "predicted_s", "kernels", "mape",
+    "spearman",
+}  # fmt: skip
+KERNEL_KEYS = {"name", "operators", "measured_s", "spread", "predicted_s", "correct", "error"}
+
+
+def plan() -> FusionPlan:
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 4, 8, 8), 8))
+    return fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
+
+
+TIMING = Timing(1e-3, 0.01, 0.01, 11, 0)
+NAMES = ("kernel0_conv_relu", "kernel1_conv_tanh")
+
+
+def send(connection: Connection, name: str) -> None:
+    connection.send(name)
+    connection.send(KernelMeasurement(name, ("a",), TIMING, True, 0.0))
+
+
+def crashing(connection: Connection, job: Job) -> None:
+    """Send the first kernel, crash on the second; the process after it sends the network."""
+    connection.send(None)
+    if NAMES[0] not in job.done:
+        send(connection, NAMES[0])
+        connection.send(NAMES[1])
+        os.kill(os.getpid(), signal.SIGSEGV)
+    connection.send(NETWORK)
+    connection.send(KernelMeasurement(NETWORK, (), error=f"does not run without: {', '.join(job.failed)}"))
+
+
+def hanging(connection: Connection, job: Job) -> None:
+    connection.send(None)
+    if NAMES[0] not in job.done:
+        connection.send(NAMES[0])
+        time.sleep(60)
+    send(connection, NAMES[1])
+    connection.send(NETWORK)
+    connection.send(KernelMeasurement(NETWORK, (), error=f"does not run without: {', '.join(job.failed)}"))
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measurement:
+    return measure_plan(plan(), "fixed-pattern", threads=1, budget=QUICK)
+
+
+def test_a_measurement_has_a_time_for_every_kernel_and_for_all_in_a_row(measured: Measurement) -> None:
+    assert measured.correct
+    assert [kernel.name for kernel in measured.kernels] == list(NAMES)
+    assert all(kernel.timing is not None and kernel.timing.seconds > 0 for kernel in measured.kernels)
+    assert measured.network.timing is not None
+    assert measured.threads == 1
+
+
+def test_a_measurement_says_what_it_was_made_on(measured: Measurement) -> None:
+    device = measured.device
+
+    assert device.processor
+    assert device.cores >= 1
+    assert device.versions["apache-tvm"].startswith("0.27")
+
+
+def test_json_has_the_documented_keys(measured: Measurement) -> None:
+    data = json.loads(json.dumps(measured.as_json()))
+
+    assert set(data) >= KEYS
+    assert all(set(kernel) >= KERNEL_KEYS for kernel in data["kernels"])
+    assert data["predicted_s"] is data["mape"] is data["spearman"] is None
+
+
+def test_a_kernel_that_crashes_is_recorded_and_the_rest_goes_on() -> None:
+    found = measure_plan(plan(), "p", threads=1, budget=QUICK, work=crashing)
+
+    assert [(kernel.name, kernel.error) for kernel in found.kernels] == [
+        (NAMES[0], None),
+        (NAMES[1], "its process was ended by SIGSEGV"),
+    ]
+    assert found.network.error == f"does not run without: {NAMES[1]}"
+    assert not found.correct
+
+
+def test_a_kernel_that_hangs_is_stopped_and_the_rest_goes_on() -> None:
+    found = measure_plan(plan(), "p", threads=1, budget=Budget(limit_s=1, prepare_s=60), work=hanging)
+
+    assert [(kernel.name, kernel.error) for kernel in found.kernels] == [
+        (NAMES[0], "took longer than 1 s"),
+        (NAMES[1], None),
+    ]
+    assert found.kernels[0].operators == ("conv1", "relu1")
+
+
+def test_more_threads_than_cores_are_refused() -> None:
+    with pytest.raises(MeasureError, match="this process may use"):
+        measure_plan(plan(), "p", threads=4096)
+
+
+def test_an_unknown_target_is_refused() -> None:
+    with pytest.raises(TargetError, match="target has 'pdp11'; needs llvm"):
+        measure_plan(plan(), "p", target="pdp11")
+
+
+def test_the_interval_of_a_median_comes_from_the_order_of_the_samples() -> None:
+    # of 16 samples, the median is between the 4th and the 13th from below in 19 of 20 cases
+    assert interval_width(range(100, 116)) == pytest.approx((112 - 103) / 107.5)
+    assert interval_width([2.0] * 20) == 0
+
+
+def test_the_command_prints_one_object_and_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["measure", "bert-tiny", "--policy", "fixed-pattern", "--threads", "1", "--out", str(tmp_path), "--json"])
+    data = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert data["correct"]
+    assert data["model"] == "bert-tiny"
+    assert json.loads(Path(data["file"]).read_text())["kernels"] == data["kernels"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policy", "graphturbo"], "graphturbo"),
+        (["--policy", "fixed-pattern", "--target", "pdp11"], "target has 'pdp11'"),
+        (["--policy", "fixed-pattern", "--device", "rpc://host:1/key"], "device has 'rpc://host:1/key'"),
+        (["--policy", "fixed-pattern", "--dtype", "int8"], "dtype has 'int8'"),
+    ],
+)
+def test_mistakes_end_with_code_2_and_one_message(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["measure", "squeezenet", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1

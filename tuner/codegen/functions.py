@@ -1,0 +1,65 @@
+"""Functions of one number in the form in which vectors of them are computed: single precision, no branches."""
+
+from typing import Any
+
+from tvm import te, tirx
+
+
+def dtype_of(value: Any) -> str:
+    """Return the dtype of an expression."""
+    return str(value.dtype if hasattr(value, "dtype") else value.ty.dtype)
+
+
+def const(like: Any, value: float) -> Any:
+    """Return ``value`` in the dtype of an expression."""
+    return tirx.const(value, dtype_of(like))
+
+
+def exponential(x: Any) -> Any:
+    """Return e to the power of ``x``: 2^n times a polynomial of the rest (Cephes), to 2 units in the last place."""
+    if dtype_of(x) != "float32":
+        return tirx.exp(x)
+    bounded = te.max(te.min(x, const(x, 88.3)), const(x, -87.3))
+    n = tirx.floor(bounded * const(x, 1.44269504088896341) + const(x, 0.5))
+    r = bounded - n * const(x, 0.693359375) - n * const(x, -2.12194440e-4)
+    p = const(x, 1.9875691500e-4)
+    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = p * r + const(x, factor)
+    p = p * r * r + r + const(x, 1.0)
+    power = tirx.reinterpret("float32", (n.astype("int32") + tirx.const(127, "int32")) << tirx.const(23, "int32"))
+    return p * power
+
+
+def sigmoid(x: Any) -> Any:
+    """Return 1 / (1 + e^-x)."""
+    return const(x, 1) / (const(x, 1) + exponential(const(x, 0) - x))
+
+
+def tanh(x: Any) -> Any:
+    """Return 1 - 2 / (e^2x + 1), by its series where that would cancel."""
+    if dtype_of(x) != "float32":
+        return tirx.tanh(x)
+    square = x * x
+    series = const(x, -17 / 315)
+    for factor in (2 / 15, -1 / 3, 1.0):
+        series = series * square + const(x, factor)
+    far = const(x, 1) - const(x, 2) / (exponential(x * const(x, 2)) + const(x, 1))
+    return tirx.Select(square < const(x, 0.02), x * series, far)
+
+
+def erf(x: Any) -> Any:
+    """Return the error function by Eigen's rational approximation."""
+    if dtype_of(x) != "float32":
+        return tirx.erf(x)
+    z = te.max(te.min(x, const(x, 4)), const(x, -4))
+    s = z * z
+    top = const(x, -2.72614225801306e-10)
+    for factor in (
+        2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
+        -2.95459980854025e-03, -1.60960333262415e-02,
+    ):  # fmt: skip
+        top = top * s + const(x, factor)
+    low = const(x, -1.45660718464996e-05)
+    for factor in (-2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02):
+        low = low * s + const(x, factor)
+    return z * top / low
