@@ -86,14 +86,14 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
 
 
 def drawn_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """Return values for the network's inputs: normal numbers, and zeros and ones where they are whole numbers."""
+    """Return values for the network's inputs: from 0 to 1 as images have them, zeros and ones for whole numbers."""
     found: dict[str, Array] = {}
     for name in graph.inputs:
         tensor = graph.tensors[name]
         dtype = helper.tensor_dtype_to_np_dtype(ELEMENTS[tensor.dtype])
         generator = _generator(name, seed)
         if np.issubdtype(dtype, np.floating):
-            found[name] = generator.standard_normal(tensor.shape).astype(dtype)
+            found[name] = generator.uniform(0, 1, tensor.shape).astype(dtype)
         else:
             found[name] = generator.integers(0, 2, tensor.shape).astype(dtype)
     return found

@@ -88,6 +88,10 @@ def generate(
             kernels.append(_kernel(layer, executable, choose, core, (name, position, operators)))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(name, position, operators, str(error)))
+        except RuntimeError as error:  # TVM refuses the expressions or the schedule
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            text = f"TVM refuses it: {(lines or ['no reason given'])[-1][:300]}"
+            missing.append(Uncompiled(name, position, operators, text))
     return GeneratedCode(plan, tuple(kernels), tuple(missing))
 
 

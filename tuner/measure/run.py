@@ -16,12 +16,11 @@ from tuner.measure.device import local_device, usable_cores
 from tuner.measure.job import Job
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement
 from tuner.measure.targets import check_target
-from tuner.measure.worker import NETWORK, work
+from tuner.measure.worker import NETWORK, PREPARATION, work
 
 _MOST_LOAD = 0.5
 """Processes beside ours for each core, on average, from which on figures are said to be disturbed."""
 _MOST_DISTURBED = 0.2
-_PREPARING = "preparation"
 _END_S = 5.0
 
 Work = Callable[[Connection, Job], None]
@@ -78,7 +77,6 @@ class _Waiting:
     on_kernel: Callable[[KernelMeasurement], None]
     found: dict[str, KernelMeasurement] = field(default_factory=dict)
     open: bool = True
-    crashes_at_start: int = 0
 
     def run(self, work: Work) -> None:
         """Start a process and take what it sends until it is done, or one kernel has ended it."""
@@ -87,10 +85,10 @@ class _Waiting:
         process = context.Process(target=work, args=(theirs, self._rest()), daemon=True)
         process.start()
         theirs.close()
-        under_way = _PREPARING
+        under_way = PREPARATION
         try:
             while self.open:
-                limit_s = self.job.budget.prepare_s if under_way == _PREPARING else self.job.budget.limit_s
+                limit_s = self.job.budget.prepare_s if under_way == PREPARATION else self.job.budget.limit_s
                 if not ours.poll(limit_s):
                     self._note(under_way, f"took longer than {limit_s:.0f} s")
                     return
@@ -100,6 +98,8 @@ class _Waiting:
                     process.join(_END_S)
                     self._note(under_way, _ending(process.exitcode))
                     return
+                if isinstance(message, KernelMeasurement) and message.name == PREPARATION:
+                    self._note(PREPARATION, message.error or "")
                 if isinstance(message, KernelMeasurement):
                     self.found[message.name] = message
                     self.on_kernel(message)
@@ -118,7 +118,7 @@ class _Waiting:
 
     def _note(self, name: str, reason: str) -> None:
         """Record what ended the process; without code or a network there is nothing to go on with."""
-        if name == _PREPARING:
+        if name == PREPARATION:
             raise MeasureError(f"{self.job.plan.graph.name}: generating code and reference results failed: {reason}")
         failed = KernelMeasurement(name, self._operators(name), error=reason)
         self.found[name] = failed

@@ -18,6 +18,8 @@ from tuner.measure.timing import measured
 from workloads.executable import drawn_inputs, executable
 from workloads.operators.registry import Array
 
+PREPARATION = "preparation"
+"""Stands for generating code and reference results."""
 NETWORK = "network"
 """Stands for all kernels in a row where a kernel's name would."""
 _SHORTEST_SAMPLE_S = 20e-6
@@ -25,10 +27,14 @@ _SHORTEST_SAMPLE_S = 20e-6
 
 
 def work(connection: Connection, job: Job) -> None:
-    """Measure ``job``; send ``("begin", name)`` before and a `KernelMeasurement` after each kernel, None at the end."""
+    """Measure ``job``: send each kernel's name before the work on it and its `KernelMeasurement` afterwards."""
     os.environ["TVM_NUM_THREADS"] = str(job.threads)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
-    run = _Run(job)
+    try:
+        run = _Run(job)
+    except (ValueError, RuntimeError, TypeError, LookupError, AttributeError, MemoryError) as error:
+        connection.send(KernelMeasurement(PREPARATION, (), error=f"{type(error).__name__}: {_first_line(error)}"))
+        return
     connection.send(None)
     for position in range(len(run.code.kernels)):
         kernel = run.code.kernels[position]
@@ -51,7 +57,8 @@ class _Run:
     def __init__(self, job: Job) -> None:
         import tvm  # noqa: PLC0415 - reads the number of threads from the environment, which is set by now
 
-        from tuner.codegen.kernels import generate  # noqa: PLC0415 - imports tvm
+        from tuner.codegen.buffers import share_buffers  # noqa: PLC0415 - imports tvm
+        from tuner.codegen.kernels import generate  # noqa: PLC0415
         from tuner.measure.device import processor_flags  # noqa: PLC0415
         from tuner.measure.targets import code_target  # noqa: PLC0415
 
@@ -67,6 +74,8 @@ class _Run:
         wanted = [name for name in self.graph.producer if name in stored]
         self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
+        self.shared = share_buffers(self.code)
+        self.buffers: dict[int, Any] = {}
         self.tensors: dict[str, Any] = {}
         self.calls: list[tuple[Any, list[Any]]] = []
         self.failed: list[str] = []
@@ -77,7 +86,7 @@ class _Run:
         try:
             module = self._built(kernel.function)
             arguments = self._arguments(position)
-        except Exception as error:  # noqa: BLE001 - whatever stops a kernel is a record, not the end of the others
+        except (ValueError, RuntimeError, TypeError, LookupError, AttributeError, MemoryError) as error:
             return self._failed(position, f"{type(error).__name__}: {_first_line(error)}")
         self._load_inputs(position)
         function = module["main"]
@@ -100,7 +109,7 @@ class _Run:
         """Return the compiled function; equal ones are compiled once."""
         import tvm_ffi  # noqa: PLC0415
 
-        plain = function.with_attr("global_symbol", "main")
+        plain = function.with_attr("global_symbol", "main")  # a name of its own would make equal kernels differ
         known = self.built.setdefault(tvm_ffi.structural_hash(plain), [])
         for other, module in known:
             if tvm_ffi.structural_equal(other, plain):
@@ -120,11 +129,18 @@ class _Run:
                 found.append(self.tvm.runtime.tensor(packed, self.device))
                 continue
             if name not in self.tensors:
-                tensor = self.graph.tensors[name]
-                shape = [tensor.shape[dim] for dim in tensor.order]
-                self.tensors[name] = self.tvm.runtime.empty(shape, str(self.values[name].dtype), self.device)
+                self.tensors[name] = self._allocated(name)
             found.append(self.tensors[name])
         return found
+
+    def _allocated(self, name: str) -> Any:
+        """Return the tensor ``name`` in the buffer that it shares with others."""
+        tensor, buffer = self.graph.tensors[name], self.shared.buffer_of[name]
+        if buffer not in self.buffers:
+            size_bytes = max(self.shared.sizes_bytes[buffer], 1)
+            self.buffers[buffer] = self.tvm.runtime.empty((size_bytes,), "uint8", self.device)
+        shape = [tensor.shape[dim] for dim in tensor.order]
+        return self.buffers[buffer]._create_view(shape, str(self.values[name].dtype))  # noqa: SLF001 - the only way
 
     def _load_inputs(self, position: int) -> None:
         from tuner.codegen.kernels import stored_array  # noqa: PLC0415

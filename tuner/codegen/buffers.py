@@ -1,0 +1,51 @@
+"""Which tensors share memory: what no kernel will read any more makes room for what is written next."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.codegen.kernels import GeneratedCode
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBuffers:
+    """Buffers of fixed sizes, and the one that each stored tensor lies in, from its first byte."""
+
+    sizes_bytes: tuple[int, ...]
+    buffer_of: dict[str, int]
+
+
+def share_buffers(code: GeneratedCode) -> SharedBuffers:
+    """Return the buffers of all tensors that are no weights; the network's inputs and results keep their own.
+
+    The buffer freed last is taken first, as its bytes are still in the caches, if it is large enough; none is more than
+    twice as large as what it is taken for, as long as there are others.
+    """
+    graph = code.plan.graph
+    last: dict[str, int] = {}
+    for step, kernel in enumerate(code.kernels):
+        last.update(dict.fromkeys((*kernel.inputs, *kernel.outputs), step))
+    ends: dict[int, list[str]] = {}
+    for name, step in last.items():
+        if graph.tensors[name].role == "activation" and name not in graph.stored_outputs:
+            ends.setdefault(step, []).append(name)
+    sizes: list[int] = []
+    free: list[int] = []
+    buffer_of: dict[str, int] = {}
+    for step, kernel in enumerate(code.kernels):
+        for name in (*kernel.inputs, *kernel.outputs):
+            if name in buffer_of or graph.tensors[name].role == "weight":
+                continue
+            needed = graph.tensors[name].size_bytes
+            buffer_of[name] = _taken(free, sizes, needed, name in graph.stored_outputs or name in graph.inputs)
+        free += [buffer_of[name] for name in ends.get(step, ())]
+    return SharedBuffers(tuple(sizes), buffer_of)
+
+
+def _taken(free: list[int], sizes: list[int], needed: int, own: bool) -> int:
+    """Return a buffer of at least ``needed`` bytes: one that is free, or a new one."""
+    fitting: Sequence[int] = [] if own else [b for b in reversed(free) if needed <= sizes[b] <= 2 * needed]
+    if fitting:
+        free.remove(fitting[0])
+        return fitting[0]
+    sizes.append(needed)
+    return len(sizes) - 1
