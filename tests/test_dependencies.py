@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("workloads", "fusion", "hw_models", "scheduler", "tuner", "experiments")
-TREES = {"zoo": "workloads/export"}
+TREES = {"zoo": "workloads/export", "tvm": "tuner/codegen"}
 """Extras that a part of the tree cannot do without; there, they are imported at the top of a module."""
 BY_HAND = frozenset({"torchvision", "timm"})
 """Installed without their own dependencies where the zoo is made, which an extra cannot say."""

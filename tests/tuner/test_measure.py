@@ -18,7 +18,7 @@ from fusion.plan import FusionPlan
 from tests.graphs import Net
 from tuner.measure import Budget, KernelMeasurement, MeasureError, Measurement, TargetError, Timing, measure_plan
 from tuner.measure.job import Job
-from tuner.measure.timing import interval_width
+from tuner.measure.timing import interval_width, measured_in_parts
 from tuner.measure.worker import NETWORK
 
 pytestmark = pytest.mark.tvm
@@ -133,8 +133,18 @@ def test_the_interval_of_a_median_comes_from_the_order_of_the_samples() -> None:
     assert interval_width([2.0] * 20) == 0
 
 
+def test_all_parts_run_in_order_and_equally_often() -> None:
+    ran: list[int] = []
+    timing = measured_in_parts([lambda: ran.append(0), lambda: ran.append(1)], budget_s=0.01, width=0.01)
+
+    assert ran == [0, 1] * (len(ran) // 2)
+    assert len(ran) // 2 == 1 + timing.samples + timing.disturbed  # one row to warm up
+    assert timing.seconds > 0
+
+
 def test_the_command_prints_one_object_and_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["measure", "bert-tiny", "--policy", "fixed-pattern", "--threads", "1", "--out", str(tmp_path), "--json"])
+    asked = ["measure", "bert-tiny", "--policy", "fixed-pattern", "--threads", "1", "--out", str(tmp_path)]
+    code = main([*asked, "--json"])
     data = json.loads(capsys.readouterr().out)
 
     assert code == 0

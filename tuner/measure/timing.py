@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from tuner.measure.records import Timing
 
 _FEWEST = 11
+_FEWEST_ROWS = 3
 _MOST = 2000
 _WARM_UPS = 2
 _CONFIDENCE = 1.96
@@ -29,14 +30,54 @@ def measured(run: Callable[[], float], budget_s: float, width: float) -> Timing:
         seconds = run()
         (kept if _preemptions() == before else left_out).append(seconds)
         known_well = len(kept) >= _FEWEST and interval_width(kept) <= width
-        if known_well or (time.monotonic() > end and len(kept) + len(left_out) >= min(_FEWEST, 3)):
+        if known_well or (time.monotonic() > end and len(kept) + len(left_out) >= _FEWEST_ROWS):
             break
     if len(kept) < min(_FEWEST, len(kept) + len(left_out)) // 2:
         everything = sorted(kept + left_out)
         kept = everything[: max(len(everything) // 4, 1)]
-    return Timing(
-        statistics.median(kept), _spread(kept), interval_width(kept), len(kept), len(left_out)
-    )  # fmt: skip
+    return Timing(statistics.median(kept), _spread(kept), interval_width(kept), len(kept), len(left_out))
+
+
+def measured_in_parts(parts: Sequence[Callable[[], object]], budget_s: float, width: float) -> Timing:
+    """Return the timing of all ``parts`` in a row, as they are run again and again.
+
+    Where hardly any row is undisturbed, its time is the sum of what each part takes in the row when it is undisturbed.
+    """
+    for part in parts:
+        part()
+    rows: list[float] = []
+    each: list[list[float]] = [[] for _ in parts]
+    fastest = [math.inf] * len(parts)
+    taken = 0
+    end = time.monotonic() + budget_s
+    while taken < _MOST:
+        total, quiet = 0.0, True
+        for place, part in enumerate(parts):
+            before, begin = _preemptions(), time.perf_counter()
+            part()
+            seconds = time.perf_counter() - begin
+            total += seconds
+            fastest[place] = min(fastest[place], seconds)
+            if _preemptions() == before:
+                each[place].append(seconds)
+            else:
+                quiet = False
+        taken += 1
+        rows += [total] if quiet else []
+        known_well = len(rows) >= _FEWEST and interval_width(rows) <= width
+        if known_well or (time.monotonic() > end and taken >= _FEWEST_ROWS):
+            break
+    if len(rows) >= min(_FEWEST, taken) // 2 + 1:
+        return Timing(statistics.median(rows), _spread(rows), interval_width(rows), len(rows), taken - len(rows))
+    known = [samples or [least] for samples, least in zip(each, fastest, strict=True)]
+    medians = [statistics.median(samples) for samples in known]
+    total = sum(medians)
+    spread, interval = (
+        sum(share(samples) * median for samples, median in zip(known, medians, strict=True)) / total
+        for share in (_spread, interval_width)
+    )
+    fewest = min(len(samples) for samples in each)
+    return Timing(total, spread, interval, fewest, taken - fewest)
 
 
 def interval_width(samples: Sequence[float]) -> float:

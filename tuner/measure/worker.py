@@ -4,17 +4,18 @@ It sends one message for everything that it finishes; a kernel's name goes ahead
 """
 
 import os
-import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
+from tuner.measure.arrays import aligned_bytes
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Timing
 from tuner.measure.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, reference
-from tuner.measure.timing import measured
+from tuner.measure.timing import measured, measured_in_parts
 from workloads.executable import drawn_inputs, executable
 from workloads.operators.registry import Array
 
@@ -75,8 +76,10 @@ class _Run:
         self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
         self.shared = share_buffers(self.code)
-        self.buffers: dict[int, Any] = {}
+        self.buffers: dict[int, Array] = {}
+        self.arrays: dict[str, Array] = {}
         self.tensors: dict[str, Any] = {}
+        """The arrays as arguments of kernels."""
         self.calls: list[tuple[Any, list[Any]]] = []
         self.failed: list[str] = []
 
@@ -119,6 +122,8 @@ class _Run:
         return module
 
     def _arguments(self, position: int) -> list[Any]:
+        import tvm_ffi  # noqa: PLC0415
+
         from tuner.codegen.kernels import argument  # noqa: PLC0415
 
         kernel = self.code.kernels[position]
@@ -126,33 +131,33 @@ class _Run:
         for name in (*kernel.inputs, *kernel.outputs):
             if name in self.executable.values:
                 packed = argument(self.executable, kernel, name, self.values[name])
-                found.append(self.tvm.runtime.tensor(packed, self.device))
+                found.append(self.tvm.runtime.tensor(packed, self.device))  # a copy at an aligned address
                 continue
-            if name not in self.tensors:
-                self.tensors[name] = self._allocated(name)
+            if name not in self.arrays:
+                self.arrays[name] = self._allocated(name)
+                self.tensors[name] = tvm_ffi.from_dlpack(self.arrays[name])
             found.append(self.tensors[name])
         return found
 
-    def _allocated(self, name: str) -> Any:
-        """Return the tensor ``name`` in the buffer that it shares with others."""
+    def _allocated(self, name: str) -> Array:
+        """Return the array ``name`` in the buffer that it shares with others."""
         tensor, buffer = self.graph.tensors[name], self.shared.buffer_of[name]
         if buffer not in self.buffers:
-            size_bytes = max(self.shared.sizes_bytes[buffer], 1)
-            self.buffers[buffer] = self.tvm.runtime.empty((size_bytes,), "uint8", self.device)
-        shape = [tensor.shape[dim] for dim in tensor.order]
-        return self.buffers[buffer]._create_view(shape, str(self.values[name].dtype))  # noqa: SLF001 - the only way
+            self.buffers[buffer] = aligned_bytes(self.shared.sizes_bytes[buffer])
+        raw = self.buffers[buffer][: tensor.size_bytes].view(self.values[name].dtype)
+        return raw.reshape([tensor.shape[dim] for dim in tensor.order])
 
     def _load_inputs(self, position: int) -> None:
         from tuner.codegen.kernels import stored_array  # noqa: PLC0415
 
         for name in self.code.kernels[position].inputs:
-            if name in self.tensors:
-                self.tensors[name].copyfrom(stored_array(self.graph, name, self.values[name]))
+            if name in self.arrays:
+                np.copyto(self.arrays[name], stored_array(self.graph, name, self.values[name]))
 
     def _deviation(self, name: str, wanted: Array) -> float:
         from tuner.codegen.kernels import network_array  # noqa: PLC0415
 
-        return deviation(network_array(self.graph, name, self.tensors[name].numpy()), wanted)
+        return deviation(network_array(self.graph, name, self.arrays[name]), wanted)
 
     def _timing(self, module: Any, arguments: list[Any]) -> Timing:
         once = module.time_evaluator("main", self.device, number=1, repeat=1)
@@ -169,23 +174,17 @@ class _Run:
         if lacking:
             shown = ", ".join(dict.fromkeys(lacking))
             return KernelMeasurement(NETWORK, operators, error=f"does not run without: {shown}")
-        calls = self._all_calls()
+        parts = [partial(function, *arguments) for function, arguments in self._all_calls()]
         for name in self.graph.inputs:
-            if name in self.tensors:
-                self.tensors[name].copyfrom(np.ascontiguousarray(self.values[name]))
-
-        def run() -> float:
-            begin = time.perf_counter()
-            for function, arguments in calls:
-                function(*arguments)
-            return time.perf_counter() - begin
-
-        run()
+            if name in self.arrays:
+                np.copyto(self.arrays[name], self.values[name])
+        for part in parts:
+            part()
         found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
         if found > NETWORK_TOLERANCE:
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
             return KernelMeasurement(NETWORK, operators, None, False, found, text)
-        timing = measured(run, self.job.budget.network_s, self.job.budget.width)
+        timing = measured_in_parts(parts, self.job.budget.network_s, self.job.budget.width)
         return KernelMeasurement(NETWORK, operators, timing, True, found)
 
     def _all_calls(self) -> list[tuple[Any, list[Any]]]:
@@ -202,7 +201,7 @@ class _Run:
         from tuner.codegen.kernels import network_array  # noqa: PLC0415
 
         root = self.graph.storage[name]
-        value = network_array(self.graph, root, self.tensors[root].numpy())
+        value = network_array(self.graph, root, self.arrays[root])
         tensor = self.graph.tensors[name]
         return value.reshape(-1)[: tensor.elements].reshape(tensor.shape)
 
