@@ -14,7 +14,15 @@ from experiments.plain_plans import plan_without_machine
 from experiments.report.words import count
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
-from tuner.measure import Budget, MeasureError, Measurement, check_installed, measure_plan
+from tuner.measure import (
+    Budget,
+    MeasureError,
+    Measurement,
+    check_installed,
+    compile_plan,
+    measure_plan,
+    runs_here,
+)
 
 _MOST_KERNELS = 20
 """That a person is shown."""
@@ -31,14 +39,25 @@ def measure(arguments: argparse.Namespace) -> Answer:
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
     policy = policy_asked_for(arguments)
     plan = plan_without_machine(policy, load(workload, workload.batch))
-    budget = Budget(limit_s=arguments.kernel_timeout)
-    found = measure_plan(
-        plan, policy_label(policy), target=arguments.target, threads=arguments.threads, budget=budget
-    )
-    data = found.as_json() | {"model": workload.label}
+    label = policy_label(policy)
+    if arguments.out is not None and not runs_here(arguments.target):
+        path = arguments.out / f"{_file_name(workload.label, label, arguments.target)}.o"
+        found = compile_plan(plan, label, arguments.target, arguments.threads or 1, path)
+        data = found.as_json() | {"model": workload.label, "object": str(path)}
+    else:
+        budget = Budget(limit_s=arguments.kernel_timeout)
+        found = measure_plan(plan, label, target=arguments.target, threads=arguments.threads, budget=budget)
+        data = found.as_json() | {"model": workload.label}
     if arguments.out is not None:
-        data |= {"file": str(_write(arguments.out, workload.label, data))}
-    return Answer(data, lambda: _show(found, data), 0 if found.correct else POINTS_FAILED)
+        name = _file_name("measured", workload.label, label, arguments.target, str(found.threads))
+        place = arguments.out / f"{name}.json"
+        write_whole(place, json.dumps(data, indent=1) + "\n")
+        data |= {"file": str(place)}
+    return Answer(data, lambda: _show(found, data), POINTS_FAILED if found.correct is False else 0)
+
+
+def _file_name(*parts: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in "-".join(parts))
 
 
 def _check_folder(folder: Path | None) -> None:
@@ -48,13 +67,6 @@ def _check_folder(folder: Path | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
-
-
-def _write(folder: Path, label: str, data: dict[str, Any]) -> Path:
-    name = "".join(c if c.isalnum() or c in "-." else "_" for c in f"{label}-{data['policy']}-{data['threads']}")
-    path = folder / f"measured-{name}.json"
-    write_whole(path, json.dumps(data, indent=1) + "\n")
-    return path
 
 
 def _show(found: Measurement, data: dict[str, Any]) -> None:
@@ -67,7 +79,7 @@ def _show(found: Measurement, data: dict[str, Any]) -> None:
     )
     whole = found.network
     if whole.timing is None:
-        console.print(f"  no time: {shown_text(whole.error or '')}")
+        console.print(f"  no time: {shown_text(whole.error or 'not run')}")
     else:
         console.print(
             f"  {_time(whole.timing.seconds)} for {count(len(found.kernels), 'kernel')} in a row, spread"
@@ -75,7 +87,7 @@ def _show(found: Measurement, data: dict[str, Any]) -> None:
         )
     for warning in found.warnings:
         console.print(f"  {shown_text(warning)}")
-    failed = [kernel for kernel in found.kernels if not kernel.correct]
+    failed = [kernel for kernel in found.kernels if kernel.error]
     if failed:
         rows: Sequence[Sequence[object]] = [(k.name, ", ".join(k.operators), k.error or "") for k in failed]
         table("Kernels that failed", ("kernel", "operators", "why"), rows)()

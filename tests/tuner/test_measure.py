@@ -37,6 +37,8 @@ def plan() -> FusionPlan:
     return fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
 
 
+EM_AARCH64 = 183
+"""In the header of an ELF file: what its code is for."""
 TIMING = Timing(1e-3, 0.01, 0.01, 11, 0)
 NAMES = ("kernel0_conv_relu", "kernel1_conv_tanh")
 
@@ -153,11 +155,25 @@ def test_the_command_prints_one_object_and_writes_it(tmp_path: Path, capsys: pyt
     assert json.loads(Path(data["file"]).read_text())["kernels"] == data["kernels"]
 
 
+def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["measure", "bert-tiny", "--policy", "fixed-pattern", "--target", "aarch64-cortex-a53"]
+    assert main([*asked, "--out", str(tmp_path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    header = Path(data["object"]).read_bytes()[:20]
+
+    assert header[:5] == b"\x7fELF\x02"
+    assert int.from_bytes(header[18:20], "little") == EM_AARCH64
+    assert data["measured_s"] is data["correct"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--policy", "graphturbo"], "graphturbo"),
         (["--policy", "fixed-pattern", "--target", "pdp11"], "target has 'pdp11'"),
+        (["--policy", "fixed-pattern", "--target", "aarch64"], "--out DIR writes it as an object file"),
         (["--policy", "fixed-pattern", "--device", "rpc://host:1/key"], "device has 'rpc://host:1/key'"),
         (["--policy", "fixed-pattern", "--dtype", "int8"], "dtype has 'int8'"),
     ],

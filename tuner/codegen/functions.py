@@ -10,16 +10,23 @@ def dtype_of(value: Any) -> str:
     return str(value.dtype if hasattr(value, "dtype") else value.ty.dtype)
 
 
+_LEAST_EXPONENT = -87.3
+"""Of what is no smaller than the smallest normal number of single precision."""
+
+
 def const(like: Any, value: float) -> Any:
     """Return ``value`` in the dtype of an expression."""
     return tirx.const(value, dtype_of(like))
 
 
 def exponential(x: Any) -> Any:
-    """Return e to the power of ``x``: 2^n times a polynomial of the rest (Cephes), to 2 units in the last place."""
+    """Return e to the power of ``x``: 2^n times a polynomial of the rest (Cephes), to 2 units in the last place.
+
+    What is masked out of a softmax becomes zero, not a number so small that processors are slow with it.
+    """
     if dtype_of(x) != "float32":
         return tirx.exp(x)
-    bounded = te.max(te.min(x, const(x, 88.3)), const(x, -87.3))
+    bounded = te.max(te.min(x, const(x, 88.3)), const(x, _LEAST_EXPONENT))
     n = tirx.floor(bounded * const(x, 1.44269504088896341) + const(x, 0.5))
     r = bounded - n * const(x, 0.693359375) - n * const(x, -2.12194440e-4)
     p = const(x, 1.9875691500e-4)
@@ -27,7 +34,7 @@ def exponential(x: Any) -> Any:
         p = p * r + const(x, factor)
     p = p * r * r + r + const(x, 1.0)
     power = tirx.reinterpret("float32", (n.astype("int32") + tirx.const(127, "int32")) << tirx.const(23, "int32"))
-    return p * power
+    return tirx.Select(x < const(x, _LEAST_EXPONENT), const(x, 0), p * power)
 
 
 def sigmoid(x: Any) -> Any:

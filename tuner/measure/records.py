@@ -57,7 +57,7 @@ class KernelMeasurement:
             "name": self.name, "operators": list(self.operators),
             "measured_s": None if timing is None else timing.seconds,
             "spread": None if timing is None else timing.spread,
-            "predicted_s": None, "correct": bool(self.correct), "error": self.error,
+            "predicted_s": None, "correct": False if self.error else self.correct, "error": self.error,
             "samples": 0 if timing is None else timing.samples,
             "disturbed": 0 if timing is None else timing.disturbed,
             "deviation": self.deviation,
@@ -100,9 +100,12 @@ class Measurement:
     """What may have disturbed the figures."""
 
     @property
-    def correct(self) -> bool:
-        """Whether the network and every kernel ran and computed what they should."""
-        return bool(self.network.correct) and all(kernel.correct for kernel in self.kernels)
+    def correct(self) -> bool | None:
+        """Whether the network and every kernel ran and computed what they should; None for code that was not run."""
+        everything = (self.network, *self.kernels)
+        if all(each.correct is None and each.error is None for each in everything):
+            return None
+        return all(each.correct for each in everything)
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``measure --json`` prints."""

@@ -23,7 +23,6 @@ class CodeTarget:
     description: dict[str, Any]
     """As TVM takes it."""
     core: CoreShape
-    runs_here: bool
 
 
 def code_target(name: str, threads: int, flags: Collection[str] = ()) -> CodeTarget:
@@ -32,24 +31,31 @@ def code_target(name: str, threads: int, flags: Collection[str] = ()) -> CodeTar
     ``flags`` are the instruction sets of this machine. Raises ``TargetError`` for any other name.
     """
     if name == "llvm":
-        return CodeTarget(name, {"kind": "llvm", "mcpu": _own_processor(), "num-cores": threads}, _core(flags), True)
-    if name == _AARCH64 or name.startswith(f"{_AARCH64}-"):
-        core = name.removeprefix(_AARCH64).removeprefix("-") or _GENERIC_ARM
-        description = {
-            "kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": core, "mattr": ["+neon"], "num-cores": threads,
-        }  # fmt: skip
-        return CodeTarget(name, description, CoreShape(lanes=4, registers=32), platform.machine() == _AARCH64)
-    raise TargetError(f"target has {name!r}; needs llvm, or aarch64 with a core such as aarch64-cortex-a76")
+        return CodeTarget(name, {"kind": "llvm", "mcpu": _own_processor(), "num-cores": threads}, _core(flags))
+    runs_here(name)
+    core = name.removeprefix(_AARCH64).removeprefix("-") or _GENERIC_ARM
+    description = {
+        "kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": core, "mattr": ["+neon"], "num-cores": threads,
+    }  # fmt: skip
+    return CodeTarget(name, description, CoreShape(lanes=4, registers=32))
+
+
+def runs_here(name: str) -> bool:
+    """Return whether code for the target runs on this machine; raise ``TargetError`` for one that is not known."""
+    if name == "llvm":
+        return True
+    if name != _AARCH64 and not name.startswith(f"{_AARCH64}-"):
+        raise TargetError(f"target has {name!r}; needs llvm, or aarch64 with a core such as aarch64-cortex-a76")
+    return platform.machine() == _AARCH64
 
 
 def check_target(name: str) -> None:
     """Raise ``TargetError`` for a target that is not known, or whose code does not run on this machine."""
-    if name == "llvm":
-        return
-    if name != _AARCH64 and not name.startswith(f"{_AARCH64}-"):
-        raise TargetError(f"target has {name!r}; needs llvm, or aarch64 with a core such as aarch64-cortex-a76")
-    if platform.machine() != _AARCH64:
-        raise TargetError(f"target has {name!r}, whose code does not run on this {platform.machine()}; needs llvm")
+    if not runs_here(name):
+        raise TargetError(
+            f"target has {name!r}, whose code does not run on this {platform.machine()}; --out DIR writes it as an"
+            " object file"
+        )
 
 
 def _own_processor() -> str:
