@@ -19,7 +19,7 @@ TREES = {"zoo": "workloads/export", "tvm": "tuner/codegen"}
 """Extras that a part of the tree cannot do without; there, they are imported at the top of a module."""
 BY_HAND = frozenset({"torchvision", "timm"})
 """Installed without their own dependencies where the zoo is made, which an extra cannot say."""
-NOT_INSTALLED = {"tvm": "apache-tvm"}
+NOT_INSTALLED = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
 """Distributions that may be absent and are called other than their modules."""
 
 

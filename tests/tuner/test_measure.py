@@ -1,12 +1,14 @@
 """Kernels are measured in a process of their own: what crashes, hangs or is wrong is a record with its reason."""
 
 import json
+import math
 import os
 import signal
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
@@ -18,6 +20,7 @@ from fusion.plan import FusionPlan
 from tests.graphs import Net
 from tuner.measure import Budget, KernelMeasurement, MeasureError, Measurement, TargetError, Timing, measure_plan
 from tuner.measure.job import Job
+from tuner.measure.reference import deviation
 from tuner.measure.timing import interval_width, measured_in_parts
 from tuner.measure.worker import NETWORK
 
@@ -185,3 +188,18 @@ def test_mistakes_end_with_code_2_and_one_message(
     told = capsys.readouterr().err
     assert message in told
     assert told.count("\n") == 1
+
+
+class TestDeviation:
+    """How far a result is from the reference, by the reference's largest value."""
+
+    def test_is_the_largest_difference_by_the_largest_value(self) -> None:
+        assert deviation(np.array([1.0, 2.5], np.float32), np.array([1.0, -5.0], np.float32)) == pytest.approx(1.5)
+
+    def test_is_infinite_for_another_shape_for_no_number_and_for_another_whole_number(self) -> None:
+        ones = np.ones(3, np.float32)
+
+        assert deviation(np.ones(4, np.float32), ones) == math.inf
+        assert deviation(np.array([1, 1, np.nan], np.float32), ones) == math.inf
+        assert deviation(np.array([1, 2]), np.array([1, 3])) == math.inf
+        assert deviation(np.array([1, 3]), np.array([1, 3])) == 0

@@ -1,0 +1,175 @@
+"""What the stages of a kernel are made with: its tensors, reads of their elements, what becomes of sums."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import te, tirx
+
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.layer import Layer
+from tuner.codegen.access import Stored, affine, divided, loops_of, reach, stored_extent
+from tuner.codegen.anchors import Anchor
+from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError
+from tuner.codegen.functions import dtype_of
+from tuner.codegen.packing import Packing
+from workloads.executable import Executable
+from workloads.graph import Tensor
+from workloads.loopnest import Access, LoopNest
+
+TVM_DTYPES: Mapping[str, str] = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32", "int16": "int16",
+    "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16", "uint8": "uint8", "bool": "bool",
+}  # fmt: skip
+COMBINE: Mapping[str, Callable[..., Any]] = {"sum": te.sum, "max": te.max, "min": te.min}
+"""Reductions by the name that the arithmetic gives them."""
+
+
+@dataclass
+class Builder:
+    """The stages of a kernel so far, and what all kinds of them are made with."""
+
+    layer: Layer
+    executable: Executable
+    tiles: LoopTiles | None
+    anchor: Anchor | None
+    stored: dict[str, Stored] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
+    packings: dict[str, Packing] = field(default_factory=dict)
+    anchor_stage: str = ""
+    reductions: list[str] = field(default_factory=list)
+    _count: int = 0
+
+    @staticmethod
+    def dtype(tensor: Tensor) -> str:
+        """Return the dtype as TVM writes it."""
+        try:
+            return TVM_DTYPES[tensor.dtype]
+        except KeyError:
+            raise UnsupportedKernelError(f"tensor {tensor.name!r} is of dtype {tensor.dtype}") from None
+
+    def name(self, text: str) -> str:
+        """Return a name that no other stage has."""
+        self._count += 1
+        clean = "".join(c if c.isalnum() else "_" for c in text)
+        return f"{clean}_{self._count}"
+
+    def compute(self, label: str, tensor: Tensor, element: Callable[..., Any]) -> Any:
+        """Return the stage of ``tensor`` in its memory order."""
+        shape = [tensor.shape[dim] for dim in tensor.order]
+        place = {dim: p for p, dim in enumerate(tensor.order)}
+
+        def body(*stored: Any) -> Any:
+            value = element(*[stored[place[dim]] for dim in range(len(stored))])
+            return value if dtype_of(value) == self.dtype(tensor) else value.astype(self.dtype(tensor))
+
+        return te.compute(shape, body, name=self.name(label))
+
+    def read(
+        self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: Collection[int] = ()
+    ) -> Any:
+        """Return the element of ``read`` at the values ``loops``; ``fill``, or zero, beyond the border.
+
+        What the loops ``clamped`` reach beyond it is not used: any element will do.
+        """
+        source = self.tensor(read.tensor)
+        element, conditions = [], []
+        for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True)):
+            if index.table or index.window != 1 or index.opaque:
+                raise UnsupportedKernelError(f"reads {read.tensor!r} at places that depend on data or mixes several")
+            value, exact = divided(index, loops)
+            conditions += exact
+            lo, hi = reach(nest, index)
+            first = source.starts[dim] if source.starts else 0
+            end = first + stored_extent(source, dim) if source.starts else size
+            if index.clamp:
+                value = te.max(te.min(value, size - 1), 0)
+            else:
+                conditions += [value >= first] if lo < first else []
+                conditions += [value < end] if hi > end else []
+                if any(loop in clamped for loop, _ in index.terms) and not self._is_wide(source, dim, read.shape):
+                    value = te.min(value, end - 1)
+            element.append(value)
+        found = source.at(element)
+        if not conditions:
+            return found
+        return tirx.if_then_else(tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if fill is None else fill)
+
+    def _is_wide(self, source: Stored, dim: int, shape: Sequence[int]) -> bool:
+        """Whether a padded copy reaches as far as register tiles do."""
+        return bool(source.starts) and stored_extent(source, dim) + source.starts[dim] > shape[dim]
+
+    def tensor(self, name: str) -> Stored:
+        """Return a tensor, which becomes a parameter where it comes from outside."""
+        found = self.stored.get(name)
+        if found is not None:
+            return found
+        tensor = self.layer.graph.tensors[name]
+        value = self.executable.values.get(name)
+        if value is not None and value.size == 1 and tensor.role == "weight":
+            constant = tirx.const(value.reshape(-1)[0].item(), self.dtype(tensor))
+            found = Stored(lambda *_: constant, tensor.order)
+        else:
+            shape = [tensor.shape[dim] for dim in tensor.order]
+            holder = te.placeholder(shape, self.dtype(tensor), self.name("in"))
+            self.inputs[name] = holder
+            found = Stored(holder, tensor.order)
+        self.stored[name] = found
+        return found
+
+    def reduction_name(self, label: str) -> str:
+        """Return a name for a stage with reduction loops."""
+        name = self.name(label)
+        self.reductions.append(name)
+        return name
+
+    def described(self, name: str) -> Tensor:
+        """Return a tensor of the network or one that an operator keeps to itself."""
+        for op in (self.layer.graph.ops[p] for p in self.layer.ops):
+            for tensor in op.internals:
+                if tensor.name == name:
+                    return tensor
+        return self.layer.graph.tensors[name]
+
+    def finished(self, op: Operator, nest: LoopNest, tensor: Tensor, rule: Reduction, total: Any) -> Any:
+        """Return what becomes of the sums of ``nest`` in ``total``, which may be larger than the tensor."""
+        finish = rule.finish
+        count = math.prod(loop.extent for loop in nest.loops if loop.reduction)
+        exact = [total.shape[p] == tensor.shape[dim] for p, dim in enumerate(tensor.order)]
+        if finish is None and self.anchor is None and all(exact):
+            return total
+
+        def element(*indices: Any) -> Any:
+            value = total(*[indices[dim] for dim in tensor.order])
+            if finish is None:
+                return value
+            loops = loops_of(nest, indices)
+            late = [self.read(nest, nest.reads[n], loops) for n in rule.late]
+            taps = self._taps(op, nest, loops, count)
+            return finish(value, late, count) if taps is None else value / taps.astype(dtype_of(value))
+
+        return self.compute(f"{op.kind}_out", tensor, element)
+
+    def _taps(self, op: Operator, nest: LoopNest, loops: Mapping[int, Any], count: int) -> Any:
+        """Return by how many elements an average is divided where padding does not count; None for all."""
+        if op.kind != "AveragePool" or op.attributes.get("count_include_pad", 0):
+            if op.kind == "AveragePool" and op.attributes.get("ceil_mode", 0):
+                raise UnsupportedKernelError("AveragePool that counts padding, with sizes rounded up")
+            return None
+        taps, inside = tirx.const(1, "int32"), 1
+        for index, size in zip(nest.reads[0].indices, nest.reads[0].shape, strict=True):
+            lo, hi = reach(nest, index)
+            moving = [(loop, stride) for loop, stride in index.terms if nest.loops[loop].reduction]
+            if not moving:
+                continue
+            loop, stride = moving[0]
+            extent = nest.loops[loop].extent
+            if lo >= 0 and hi <= size:
+                inside *= extent
+                continue
+            first = affine(index, {**loops, loop: 0})
+            before = te.max(tirx.floordiv(-first + (stride - 1), stride), 0)
+            after = te.min(tirx.floordiv(size - 1 - first, stride) + 1, extent)
+            taps = taps * (after - before)
+        return None if inside == count else taps * inside
