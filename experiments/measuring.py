@@ -16,12 +16,14 @@ from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
 from tuner.measure import (
     Budget,
+    Job,
     MeasureError,
     Measurement,
     check_installed,
     compile_plan,
     measure_plan,
     runs_here,
+    usable_cores,
 )
 
 _MOST_KERNELS = 20
@@ -46,7 +48,8 @@ def measure(arguments: argparse.Namespace) -> Answer:
         data = found.as_json() | {"model": workload.label, "object": str(path)}
     else:
         budget = Budget(limit_s=arguments.kernel_timeout)
-        found = measure_plan(plan, label, target=arguments.target, threads=arguments.threads, budget=budget)
+        threads = arguments.threads or usable_cores()
+        found = measure_plan(Job(plan, threads, arguments.target, budget), label)
         data = found.as_json() | {"model": workload.label}
     if arguments.out is not None:
         name = _file_name("measured", workload.label, label, arguments.target, str(found.threads))
@@ -95,7 +98,9 @@ def _show(found: Measurement, data: dict[str, Any]) -> None:
         ((kernel.timing, kernel.name) for kernel in found.kernels if kernel.timing is not None),
         key=lambda pair: -pair[0].seconds,
     )
-    total = sum(timing.seconds for timing, _ in timed) or 1.0
+    if not timed:
+        return
+    total = sum(timing.seconds for timing, _ in timed)
     rows = [
         (name, _time(timing.seconds), f"{timing.seconds / total:.1%}", f"{timing.spread:.1%}")
         for timing, name in timed[:_MOST_KERNELS]

@@ -7,7 +7,7 @@ import tvm
 
 from fusion.plan import FusionPlan
 from tuner.codegen.default_tiles import CoreShape
-from tuner.codegen.kernels import GeneratedCode, TileChoice, argument, generate, network_array, stored_array
+from tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
 from tuner.measure.reference import deviation, reference
 from workloads import Graph
 from workloads.executable import Executable, drawn_inputs, executable
@@ -28,7 +28,7 @@ def varied(graph: Graph) -> Executable:
     return replace(found, values=values)
 
 
-def generated(plan: FusionPlan, tiles: TileChoice | None = None) -> GeneratedCode:
+def generated(plan: FusionPlan, tiles: GroupTiles | None = None) -> GeneratedCode:
     return generate(plan, executable(plan.graph), NARROW, tiles)
 
 
@@ -40,7 +40,7 @@ def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
     return {**network.values, **inputs, **reference(network, inputs, wanted)}
 
 
-def deviations(plan: FusionPlan, tiles: TileChoice | None = None) -> dict[str, float]:
+def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, float]:
     """Return by how much each kernel's outputs differ from onnxruntime's, from inputs that are onnxruntime's."""
     network = varied(plan.graph)
     code = generate(plan, network, NARROW, tiles)

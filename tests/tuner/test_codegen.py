@@ -13,17 +13,17 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 from fusion import fixed_pattern_plan, plan_from_groups, unfused_plan
 from fusion.plan import FusionPlan, Group
 from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.layer import Layer
 from tests.graphs import Net, networks
 from tests.tuner.runs import NARROW, deviations, generated
 from tuner.codegen.buffers import share_buffers
+from tuner.codegen.kernels import GroupTiles
 from tuner.measure.reference import KERNEL_TOLERANCE
 from workloads import Graph, load_network
 
 pytestmark = pytest.mark.tvm
 
 
-def correct(plan: FusionPlan, tiles: Callable[[Layer], LoopTiles | None] | None = None) -> None:
+def correct(plan: FusionPlan, tiles: GroupTiles | None = None) -> None:
     wrong = {name: found for name, found in deviations(plan, tiles).items() if found > KERNEL_TOLERANCE}
     assert wrong == {}
 
@@ -141,14 +141,14 @@ TILES = {
 def test_results_do_not_depend_on_the_tiles(name: str) -> None:
     net = Net()
     graph = net.graph(net.relu(net.conv(image(net), 12)), dtype="fp32")
-    correct(fixed_pattern_plan(graph), lambda _: TILES[name])
+    correct(fixed_pattern_plan(graph), {0: TILES[name]})
 
 
 def test_code_has_the_loops_of_its_tiles() -> None:
     net = Net()
     graph = net.graph(net.relu(net.conv(net.input(1, 8, 12, 8), 16)), dtype="fp32")
     tiles = LoopTiles((1, 8, 4, 8), (1, 0, 2, 3), 3, (1, 8, 1, 4), 1, None)
-    (kernel,) = generated(fixed_pattern_plan(graph), lambda _: tiles).kernels
+    (kernel,) = generated(fixed_pattern_plan(graph), {0: tiles}).kernels
     text = kernel.function.script()
 
     # 2 tiles of channels x 3 of rows go to threads; in a tile, 4 rows x 2 register tiles of 4 pixels x 2 vectors of 4

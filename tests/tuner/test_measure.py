@@ -74,7 +74,7 @@ def hanging(connection: Connection, job: Job) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> Measurement:
-    return measure_plan(plan(), "fixed-pattern", threads=1, budget=QUICK)
+    return measure_plan(Job(plan(), 1, budget=QUICK), "fixed-pattern")
 
 
 def test_a_measurement_has_a_time_for_every_kernel_and_for_all_in_a_row(measured: Measurement) -> None:
@@ -102,7 +102,7 @@ def test_json_has_the_documented_keys(measured: Measurement) -> None:
 
 
 def test_a_kernel_that_crashes_is_recorded_and_the_rest_goes_on() -> None:
-    found = measure_plan(plan(), "p", threads=1, budget=QUICK, work=crashing)
+    found = measure_plan(Job(plan(), 1, budget=QUICK), "p", work=crashing)
 
     assert [(kernel.name, kernel.error) for kernel in found.kernels] == [
         (NAMES[0], None),
@@ -113,7 +113,7 @@ def test_a_kernel_that_crashes_is_recorded_and_the_rest_goes_on() -> None:
 
 
 def test_a_kernel_that_hangs_is_stopped_and_the_rest_goes_on() -> None:
-    found = measure_plan(plan(), "p", threads=1, budget=Budget(limit_s=1, prepare_s=60), work=hanging)
+    found = measure_plan(Job(plan(), 1, budget=Budget(limit_s=1, prepare_s=60)), "p", work=hanging)
 
     assert [(kernel.name, kernel.error) for kernel in found.kernels] == [
         (NAMES[0], "took longer than 1 s"),
@@ -124,12 +124,12 @@ def test_a_kernel_that_hangs_is_stopped_and_the_rest_goes_on() -> None:
 
 def test_more_threads_than_cores_are_refused() -> None:
     with pytest.raises(MeasureError, match="this process may use"):
-        measure_plan(plan(), "p", threads=4096)
+        measure_plan(Job(plan(), 4096), "p")
 
 
 def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(TargetError, match="target has 'pdp11'; needs llvm"):
-        measure_plan(plan(), "p", target="pdp11")
+        measure_plan(Job(plan(), 1, "pdp11"), "p")
 
 
 def test_the_interval_of_a_median_comes_from_the_order_of_the_samples() -> None:

@@ -1,6 +1,6 @@
 """A fusion plan as kernels: one function of TVM for each group that computes something."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,8 @@ from workloads.executable import Executable
 from workloads.graph import Graph
 from workloads.operators.registry import Array
 
-TileChoice = Callable[[Layer], LoopTiles | None]
+GroupTiles = Mapping[int, LoopTiles | None]
+"""Tiles by the position of the group in its plan; None for a kernel whose loops are split over threads as they are."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,11 @@ def generate(
     plan: FusionPlan,
     executable: Executable,
     core: CoreShape,
-    tiles: TileChoice | None = None,
+    tiles: GroupTiles | None = None,
 ) -> GeneratedCode:
-    """Return the code of every kernel of ``plan`` with the tiles that ``tiles`` chooses for its layer."""
+    """Return the code of every kernel of ``plan`` with ``tiles``; groups that they leave out get default ones."""
     analysis = Analysis(plan.graph)
-    choose = tiles or (lambda layer: default_tiles(layer, core))
+    decided = tiles or {}
     kernels: list[Kernel] = []
     missing: list[Uncompiled] = []
     for position, group in enumerate(plan.groups):
@@ -85,7 +86,8 @@ def generate(
         name = kernel_name(plan, position)
         operators = tuple(plan.graph.ops[op].name for op in group.ops)
         try:
-            kernels.append(_kernel(layer, executable, choose, core, (name, position, operators)))
+            chosen = decided[position] if position in decided else default_tiles(layer, core)
+            kernels.append(_kernel(layer, executable, chosen, core, (name, position, operators)))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(name, position, operators, str(error)))
         except RuntimeError as error:  # TVM refuses the expressions or the schedule
@@ -103,9 +105,12 @@ def kernel_name(plan: FusionPlan, position: int) -> str:
 
 
 def _kernel(
-    layer: Layer, executable: Executable, choose: TileChoice, core: CoreShape, named: tuple[str, int, tuple[str, ...]]
+    layer: Layer,
+    executable: Executable,
+    tiles: LoopTiles | None,
+    core: CoreShape,
+    named: tuple[str, int, tuple[str, ...]],
 ) -> Kernel:
-    tiles = choose(layer)
     stages = stages_of(layer, executable, tiles)
     name, position, operators = named
     lanes = core.lanes

@@ -1,8 +1,10 @@
 """What is to be measured, as it is handed to the process that does it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fusion.plan import FusionPlan
+from scheduler.cpu.tiles import LoopTiles
 from tuner.measure.records import Budget
 
 
@@ -11,9 +13,11 @@ class Job:
     """A plan, the target it is compiled for, and how well it is to be measured."""
 
     plan: FusionPlan
-    target: str
     threads: int
-    budget: Budget
+    target: str = "llvm"
+    budget: Budget = field(default_factory=Budget)
+    tiles: Mapping[int, LoopTiles | None] | None = None
+    """As a schedule decides them, by group; None: the default ones."""
     seed: int = 0
     """Of weights and inputs."""
     done: frozenset[str] = frozenset()

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 
-from fusion.plan import FusionPlan
 from tuner.measure.device import local_device, usable_cores
 from tuner.measure.job import Job
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement
@@ -38,35 +37,31 @@ def check_installed() -> None:
 
 
 def measure_plan(
-    plan: FusionPlan,
+    job: Job,
     policy: str,
     *,
-    target: str = "llvm",
-    threads: int | None = None,
-    budget: Budget | None = None,
     on_kernel: Callable[[KernelMeasurement], None] | None = None,
     work: Work = work,
 ) -> Measurement:
-    """Return the measurement of ``plan`` on this machine; ``on_kernel`` hears of each kernel as it is done.
+    """Return the measurement of a plan of ``policy`` on this machine; ``on_kernel`` hears of each kernel.
 
-    Raises ``MeasureError`` for what is not installed, and for more threads than there are cores.
+    Raises ``MeasureError`` for what is not installed, and for more threads than there are cores; ``TargetError`` for
+    code that does not run here.
     """
     check_installed()
-    check_target(target)
+    check_target(job.target)
     cores = usable_cores()
-    threads = cores if threads is None else threads
-    if not 1 <= threads <= cores:
-        raise MeasureError(f"threads has {threads}; this process may use {cores} cores")
+    if not 1 <= job.threads <= cores:
+        raise MeasureError(f"threads has {job.threads}; this process may use {cores} cores")
     device = local_device()
-    budget = budget or Budget()
-    waiting = _Waiting(Job(plan, target, threads, budget), on_kernel or (lambda _: None))
+    waiting = _Waiting(job, on_kernel or (lambda _: None))
     while waiting.open:
         waiting.run(work)
     found = waiting.found
     network = found.pop(NETWORK)
     kernels = tuple(found.values())
-    warnings = tuple(_warnings(device, (*kernels, network), budget))
-    return Measurement(plan.graph.name, policy, target, device, threads, kernels, network, warnings)
+    warnings = tuple(_warnings(device, (*kernels, network), job.budget))
+    return Measurement(job.plan.graph.name, policy, job.target, device, job.threads, kernels, network, warnings)
 
 
 @dataclass

@@ -69,7 +69,7 @@ class _Run:
         self.target = tvm.target.Target(target.description)
         self.device = tvm.cpu()
         self.executable = executable(self.graph, job.seed)
-        self.code = generate(job.plan, self.executable, target.core)
+        self.code = generate(job.plan, self.executable, target.core, job.tiles)
         inputs = drawn_inputs(self.graph, job.seed)
         stored = {name for kernel in self.code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self.graph.producer if name in stored]
