@@ -9,7 +9,7 @@ simulates the schedules among which it chooses; that is left out for the largest
 import argparse
 import time
 
-from hw_models import load_hardware
+from hw_models import ClusteredDsa, load_hardware
 from scheduler import Placing, make_plan, make_policy
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.policies.graphturbo import GraphTurbo
@@ -46,7 +46,7 @@ def residual(nodes: int, images: int) -> Graph:
 
 def time_grouping(graph: Graph) -> float:
     """Return the CPU seconds of grouping alone, for the preset's local buffers."""
-    spec = load_hardware("stcp920")
+    spec = load_hardware("stcp920", ClusteredDsa)
     placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16")
     analysis = Analysis(graph)
     local = placing.costs(analysis).on_chip[0]
@@ -57,7 +57,7 @@ def time_grouping(graph: Graph) -> float:
 
 def time_plan(graph: Graph) -> tuple[float, int]:
     """Return the CPU seconds of planning, and the launches planned."""
-    spec = load_hardware("stcp920")
+    spec = load_hardware("stcp920", ClusteredDsa)
     placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16")
     costs = placing.costs(Analysis(graph))
     started = time.process_time()

@@ -9,7 +9,7 @@ import statistics
 import time
 from dataclasses import dataclass
 
-from hw_models import load_hardware, simulate
+from hw_models import ClusteredDsa, load_hardware, simulate
 from scheduler import Placing, make_plan, make_policy, make_schedule
 from workloads import load_network
 from workloads.analysis import Analysis
@@ -41,7 +41,7 @@ class Spent:
 
 def time_point(network: str, images: int, policy_name: str) -> Spent:
     """Return what the stages of a design point take."""
-    spec, policy = load_hardware("stcp920"), make_policy(policy_name)
+    spec, policy = load_hardware("stcp920", ClusteredDsa), make_policy(policy_name)
     placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16")
     machine, energy = placing.kind.machine(spec), placing.kind.energy(spec)
     taken: list[list[float]] = []

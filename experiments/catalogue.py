@@ -100,7 +100,8 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         )
         on_chip = [f"{format_bytes(memory.capacity_bytes)} x {memory.copies}" for memory in summary.on_chip]
         peak, off_chip = f"{tera:.4g} ({summary.dtype})", summary.off_chip_bytes_per_s / 1e9
-        area = f"{spec.area_mm2:.0f} ({spec.area_parts_mm2['other']:.0f} residual)"
+        total = spec.area_mm2
+        area = "" if total is None else f"{total:.0f} ({spec.area_parts_mm2['other']:.0f} residual)"
         rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip, area))
     columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
     about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
@@ -112,8 +113,9 @@ def parameters_page() -> str:
     page = [
         "# Parameters",
         "",
-        "What a machine file states, and what `--set` and `sweep` change, by path. `NAME` is a compute unit's name,",
-        "chosen in the file. `dsascape hardware --reference` prints this page, made of the specs that check the files.",
+        "What a machine file states, and what `--set` and `sweep` change, by path. `NAME` is that of a compute unit",
+        "or of a kind of core, chosen in the file. `dsascape hardware --reference` prints this page, made of the specs",
+        "that check the files.",
     ]
     for kind, spec in hardware_kinds().items():
         tables = [*sections(spec), *sections(KINDS[kind].tuning, TUNING.removesuffix("."))]

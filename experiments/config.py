@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
-from hw_models.dsa.spec import DType
 from hw_models.messages import shown
+from hw_models.spec_types import DType
 from hw_models.yaml_file import YamlError, explain, read_yaml
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)

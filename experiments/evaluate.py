@@ -8,7 +8,7 @@ from experiments.decompose import run_decomposed
 from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload
 from hw_models import AnyHardware, HardwareError
-from hw_models.dsa.spec import DType
+from hw_models.spec_types import DType
 from scheduler import Placing, kind_of, make_tuning
 from workloads import Graph, WorkloadError, load_network
 from workloads.analysis import Analysis
@@ -25,12 +25,10 @@ __all__ = [
     "share_of_cluster",
 ]
 
-_PREFERRED: tuple[DType, ...] = ("fp16", "bf16", "fp32", "int8")
-
-
 def default_dtype(hardware: AnyHardware) -> str:
-    """Return what networks are computed in on this machine unless told otherwise: fp16 where it has it."""
-    return next((dtype for dtype in _PREFERRED if dtype in kind_of(hardware).dtypes(hardware)), "fp32")
+    """Return what networks are computed in on this machine unless told otherwise: fp16 on DSAs, fp32 on CPUs."""
+    kind = kind_of(hardware)
+    return next((dtype for dtype in kind.preferred_dtypes if dtype in kind.dtypes(hardware)), "fp32")
 
 
 def check_dtype(dtype: str, hardware: AnyHardware) -> str:

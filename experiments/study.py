@@ -32,7 +32,7 @@ from experiments.report.frames import axes_of, best_points, prepared
 from experiments.report.words import setting
 from experiments.results import read_results, read_sound, write_csv
 from experiments.version import __version__
-from hw_models import AnyHardware, known_paths, perfetto_json
+from hw_models import AnyHardware, ClusteredDsa, known_paths, perfetto_json
 from hw_models.quantities import readable
 from scheduler import policy_label
 
@@ -243,12 +243,15 @@ def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     """Return who did what when in one run: a lane a unit, and the critical path."""
     trace = outcome.result.trace
     lanes: dict[str, list[Span]] = {}
+    units = point.hardware.units if isinstance(point.hardware, ClusteredDsa) else {}
+    kinds: dict[str, str] = {name: unit.kind for name, unit in units.items()}
     for instruction, start, end in zip(trace.instructions, trace.start_ps, trace.end_ps, strict=True):
         if end > start:
             unit = instruction.unit
-            category = _CATEGORIES.get(unit) or point.hardware.units[unit].kind
+            category = _CATEGORIES.get(unit, kinds.get(unit, unit))
             lanes.setdefault(unit, []).append(Span(start, end, instruction.label, category))
-    order = [*_LANE_ORDER, *point.hardware.units, "path_store", "dma_store"]
+    order = [*_LANE_ORDER, *kinds, "path_store", "dma_store"]
+    order += sorted(lanes.keys() - set(order))
     swept = ", ".join(f"{path} = {value}" for path, value in point.swept.items())
     record = outcome.record
     title = f"{record.policy}: {record.model}, batch {record.batch}" + (f", {swept}" if swept else "")

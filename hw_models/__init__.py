@@ -1,5 +1,7 @@
 """Machines: what they are (specs, presets), what they run (programs), what comes of it (traces, energy)."""
 
+from hw_models.cpu.machine import cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
+from hw_models.cpu.spec import Cpu
 from hw_models.dsa.arrays import operands_read
 from hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
@@ -9,6 +11,7 @@ from hw_models.instructions import (
     Compute,
     Instruction,
     InstructionTable,
+    Issued,
     Launch,
     MatrixShape,
     ProgramError,
@@ -29,10 +32,12 @@ __all__ = [
     "Buffer",
     "ClusteredDsa",
     "Compute",
+    "Cpu",
     "EnergyModel",
     "HardwareError",
     "Instruction",
     "InstructionTable",
+    "Issued",
     "Launch",
     "Level",
     "Machine",
@@ -52,6 +57,10 @@ __all__ = [
     "VectorUnit",
     "Work",
     "compute_ps",
+    "cpu_dtypes",
+    "cpu_energy",
+    "cpu_machine",
+    "cpu_summary",
     "dsa_dtypes",
     "dsa_energy",
     "dsa_machine",

@@ -45,6 +45,29 @@ class MatrixShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """Instructions by class, for units that are programmed with them; vector ones but for those of ``scalar``."""
+
+    fma: int = 0
+    """Multiply-accumulates."""
+    arithmetic: int = 0
+    """Additions, comparisons and the like."""
+    special: int = 0
+    """Divisions, roots, exponentials and the like."""
+    load: int = 0
+    store: int = 0
+    scalar: int = 0
+    """Loop control and addresses."""
+    accumulators: int = 1
+    """Chains of multiply-accumulates that do not wait for each other."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.fma + self.arithmetic + self.special + self.load + self.store + self.scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
     """Arithmetic by class of operation, and the bytes that it reads from and writes to memories."""
 
@@ -59,11 +82,17 @@ class Compute:
     """The products that ``macs`` are, for units with an array that they may not fill."""
     traffic: tuple[tuple[str, int], ...] = ()
     """Memories, and the bytes of each that are read and written."""
+    issued: Issued | None = None
+    """The instructions that it takes, for units that are programmed with them."""
 
     @property
     def problem(self) -> str:
         """What is wrong with it; empty if nothing is."""
         sizes = [self.macs, self.simple, self.special, *(size for _, size in self.traffic)]
+        if self.issued is not None:
+            counts = self.issued
+            sizes += [counts.fma, counts.arithmetic, counts.special, counts.load, counts.store, counts.scalar]
+            sizes.append(counts.accumulators - 1)
         if self.shape is not None:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count]
             if min(sizes) >= 0 and self.shape.macs != self.macs:
@@ -93,10 +122,13 @@ class Transfer:
 class Launch:
     """Starts one kernel."""
 
+    threads: int = 1
+    """Threads that its loop is split over, where launching depends on that."""
+
     @property
     def problem(self) -> str:
-        """Nothing can be wrong with it."""
-        return ""
+        """What is wrong with it; empty if nothing is."""
+        return "has no thread" if self.threads < 1 else ""
 
 
 Payload = Compute | Transfer | Launch

@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, TypeVar, cast, get_args, overload
 
 import pydantic
 
+from hw_models.cpu.spec import Cpu
 from hw_models.dsa.spec import ClusteredDsa
 from hw_models.machine import HardwareError
 from hw_models.messages import listed, nearest, shown, shown_key
@@ -21,8 +22,9 @@ from hw_models.overrides import leaves, merged, put, without_removed
 from hw_models.schema import Schema
 from hw_models.yaml_file import YamlError, explain, parse_yaml, read_yaml
 
-AnyHardware: TypeAlias = ClusteredDsa
+AnyHardware: TypeAlias = ClusteredDsa | Cpu
 """Every kind of machine. A new kind is its file and one ``| Kind`` here; YAML picks it by its ``kind``."""
+_Spec = TypeVar("_Spec", bound=AnyHardware)
 
 _KINDS: dict[str, type[AnyHardware]] = {
     kind: member
@@ -51,12 +53,20 @@ def preset_text(name: str) -> str:
     return (_PRESETS / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
 
 
-def load_hardware(name_or_path: str | Path) -> AnyHardware:
+@overload
+def load_hardware(name_or_path: str | Path) -> AnyHardware: ...
+@overload
+def load_hardware(name_or_path: str | Path, spec: type[_Spec]) -> _Spec: ...
+def load_hardware(name_or_path: str | Path, spec: type[_Spec] | None = None) -> AnyHardware | _Spec:
     """Return the preset of that name, or the machine in the YAML file at that path.
 
-    Text is a path if it ends in .yaml or .yml or has a slash. Raises ``HardwareError``.
+    Text is a path if it ends in .yaml or .yml or has a slash. Raises ``HardwareError``, also for a machine that is not
+    of the type ``spec``, if one is given.
     """
-    return _loaded(name_or_path, ())
+    found = _loaded(name_or_path, ())
+    if spec is not None and not isinstance(found, spec):
+        raise HardwareError(f"{found.name}: kind: has {found.kind}; needs one of type {spec.__name__}")
+    return found
 
 
 def is_path(name_or_path: str | Path) -> bool:
@@ -73,7 +83,7 @@ def known_paths(spec: AnyHardware) -> tuple[str, ...]:
     return tuple(sorted(path for path in leaves(plain(spec)) if path != "kind"))
 
 
-def with_values(spec: AnyHardware, values: Mapping[str, object]) -> AnyHardware:
+def with_values(spec: _Spec, values: Mapping[str, object]) -> _Spec:
     """Return ``spec`` with ``values`` by path in YAML's words: ``{"local_buffer.capacity": "256 KiB"}``.
 
     None, YAML's null, switches off what a machine can be without: ``{"global_buffer": None}``. Raises ``HardwareError``
@@ -84,7 +94,7 @@ def with_values(spec: AnyHardware, values: Mapping[str, object]) -> AnyHardware:
         put(data, path, value, spec.name)
     if None in values.values():
         data = without_removed(data, _schema(spec.kind), _schema(spec.kind))
-    return _checked(data, spec.name)
+    return cast(_Spec, _checked(data, spec.name))
 
 
 def plain(spec: AnyHardware) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusion.plan import FusionPlan
-from hw_models import AnyHardware, EnergyModel, Machine, MachineSummary, Program, SimulationResult
+from hw_models import EnergyModel, Machine, MachineSummary, Program, SimulationResult
 from workloads.analysis import Analysis
 
 
@@ -25,14 +25,16 @@ class MachineKind:
 
     tuning: type[Any]
     """The tuned numbers of its scheduler: a frozen dataclass with a default for each."""
-    parts: Callable[[AnyHardware], int]
+    preferred_dtypes: tuple[str, ...]
+    """What networks are computed in unless told otherwise: the first of these that a machine has."""
+    parts: Callable[[Any], int]
     """Parts of the machine that share out the batch and run the same: clusters, or one."""
-    dtypes: Callable[[AnyHardware], frozenset[str]]
+    dtypes: Callable[[Any], frozenset[str]]
     """What it computes in."""
-    summary: Callable[[AnyHardware], MachineSummary]
+    summary: Callable[[Any], MachineSummary]
     known: Callable[[], Any]
     """What is worth keeping between runs on one machine, whatever the network and the policy; bounded."""
-    costs: Callable[[AnyHardware, int, str, Any, Any, Analysis], Any]
+    costs: Callable[[Any, int, str, Any, Any, Analysis], Any]
     """From machine, parts in use, dtype, tuning, what is known and a network to the costs of the network's kernels:
     `KernelCosts`, and all else that the kind's scheduler needs. Tuning and what is known may be None."""
     schedule: Callable[[FusionPlan, Any, str], Any]
@@ -43,8 +45,8 @@ class MachineKind:
     """From a schedule and the costs to the program."""
     run: Callable[[Any, Any], MachineRun]
     """From a schedule and the costs to its program and what comes of simulating it; worked out once."""
-    machine: Callable[[AnyHardware], Machine]
-    energy: Callable[[AnyHardware], EnergyModel]
+    machine: Callable[[Any], Machine]
+    energy: Callable[[Any], EnergyModel]
     write: Callable[[Any], dict[str, Any]]
     """From a schedule to what is written as JSON."""
     read: Callable[[object, Any], Any]

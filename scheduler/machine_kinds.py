@@ -14,6 +14,7 @@ import pydantic
 from fusion.costs import KernelCosts
 from hw_models import AnyHardware
 from hw_models.messages import option_mistake
+from scheduler.cpu.kind import CPU
 from scheduler.dsa.kind import CLUSTERED_DSA
 from scheduler.errors import ScheduleError
 from scheduler.machine_kind import MachineKind
@@ -21,6 +22,7 @@ from workloads.analysis import Analysis
 
 KINDS: Mapping[str, MachineKind] = {
     "clustered_dsa": CLUSTERED_DSA,
+    "cpu": CPU,
 }
 
 

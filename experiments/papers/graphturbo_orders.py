@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.papers.graphturbo_tables import markdown
 from experiments.pipeline import plan_of, run_stages
-from hw_models import load_hardware
+from hw_models import ClusteredDsa, load_hardware
 from hw_models.quantities import PICOSECONDS
 from scheduler import Placing, ScheduleError
 from scheduler.graphturbo.exact_order import exact_order
@@ -46,7 +46,7 @@ _COLUMNS = (
 def orders(machines: Sequence[str], networks: Sequence[tuple[str, int]]) -> Iterator[tuple[object, ...]]:
     """Yield one row per machine and network."""
     for machine in machines:
-        spec = load_hardware(machine)
+        spec = load_hardware(machine, ClusteredDsa)
         for model, batch in networks:
             analysis = Analysis(load_network(model, batch=batch).with_dtype(_DTYPE))
             placing = Placing(hardware=spec, parts=spec.clusters, dtype=_DTYPE)

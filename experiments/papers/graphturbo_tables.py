@@ -17,7 +17,7 @@ import pandas as pd
 
 from experiments.results import read_results
 from experiments.store import StoreError
-from hw_models import load_hardware
+from hw_models import ClusteredDsa, load_hardware
 from hw_models.quantities import PS_PER_S
 from hw_models.yaml_file import read_yaml
 
@@ -339,7 +339,7 @@ def _sections(paper: Mapping[str, Any], folder: Path, machine: str) -> Iterator[
     if kept:
         yield f"## Table 3: where outputs are kept\n\n{table3(paper, tvm, kept)}"
     if raw:
-        launch_s = load_hardware(machine).launch_ps / PS_PER_S
+        launch_s = load_hardware(machine, ClusteredDsa).launch_ps / PS_PER_S
         yield f"## Raw exports: kernels under TVM's rule\n\n{raw_exports(paper, raw, launch_s)}"
     if fifteen:
         yield f"## Fig. 15: what each step contributes\n\n{figure15(paper, tvm, fifteen)}"

@@ -12,8 +12,9 @@ _POLICIES = {
 """Those that have a look of their own; all others get one by their name."""
 BUFFERS, STARTUP, OTHERS = "on-chip buffers", "start-up of transfers", "other"
 _KINDS = {
-    "ddr": Look(0, 0), "vector": Look(1, 1), "matrix": Look(2, 2), "launch": Look(3, 3), "store": Look(4, 4),
-    BUFFERS: Look(4, 6), "local_buffer": Look(4, 6), "global_buffer": Look(4, 3), "broadcast": Look(5, 0),
+    "ddr": Look(0, 0), "dram": Look(0, 0), "vector": Look(1, 1), "core": Look(1, 1), "matrix": Look(2, 2),
+    "launch": Look(3, 3), "store": Look(4, 4), BUFFERS: Look(4, 6), "l1": Look(4, 6), "l2": Look(4, 3),
+    "l3": Look(5, 0), "local_buffer": Look(4, 6), "global_buffer": Look(4, 3), "broadcast": Look(5, 0),
     "load": Look(5, 5), STARTUP: Look(6, 3), OTHERS: Look(7, 5),
 }  # fmt: skip
 _GROUPS = {"local_buffer": BUFFERS, "global_buffer": BUFFERS, "vector_core": "vector"}

@@ -7,7 +7,7 @@ buffer per core, compute units of different kinds. Numbers of a real part go int
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from hw_models.quantities import (
     PS_PER_S,
@@ -23,24 +23,16 @@ from hw_models.quantities import (
     SquareMillimetresPerMib,
     Watts,
 )
+from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
 from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
-DType = Literal["fp32", "fp16", "bf16", "int8"]
-Efficiency = Annotated[float, Field(ge=0.001, le=1)]
-PerCycle = Annotated[int, Field(gt=0, le=2**24)]
 Extent = Annotated[int, Field(gt=0, le=2**16)]
-Count = Annotated[int, Field(gt=0, le=4096)]
 InFlight = Annotated[int, Field(gt=0, le=256)]
 RESERVED_NAMES = (
     "launch", "dma_load", "dma_store", "path_load", "path_store", "broadcast",
     "local_buffer", "global_buffer", "ddr", "space",
 )  # fmt: skip
 """What figures of a run call the units and memories that every machine has, and the wait for space."""
-STRICT = ConfigDict(
-    frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True,
-    validate_by_name=False, validate_by_alias=True, serialize_by_alias=True,
-)  # fmt: skip
-
 
 def _not_reserved(name: str) -> str:
     if name in RESERVED_NAMES:

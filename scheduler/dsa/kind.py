@@ -40,6 +40,7 @@ def _lower(schedule: Schedule, costs: DsaCosts) -> Program:
 
 CLUSTERED_DSA = MachineKind(
     tuning=DsaTuning,
+    preferred_dtypes=("fp16", "bf16", "fp32", "int8"),
     parts=_clusters,
     dtypes=dsa_dtypes,
     summary=dsa_summary,

@@ -60,9 +60,11 @@ class NestWork:
 
 @dataclass(frozen=True, slots=True)
 class TileWork:
-    """One tile: bytes of each operand read from outside, bytes written, bytes held between nests, the nests."""
+    """One tile: what is read of each operand from outside, bytes written, bytes held between nests, the nests."""
 
     operand_bytes: Mapping[str, int]
+    operand_extents: Mapping[str, Extents]
+    """Elements per dimension of the box that is read."""
     output_bytes: int
     internal_bytes: int
     nests: tuple[NestWork, ...]
@@ -197,14 +199,29 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
         }
         found = follow_back(layer.nests, pieces, operands_apart, joined)
         elements = {name: elements_of(found[name], tensors[name].shape) for name in layer.inputs if name in found}
+        operand_extents = {name: _extents(found[name], tensors[name].shape, count) for name, count in elements.items()}
         written = {name: elements_of(found[name], tensors[name].shape) for name in layer.outputs}
     else:
         need = follow_back(layer.nests, wanted, operands, widest)
-        elements = {name: math.prod(need[name]) for name in layer.inputs if name in need}
+        operand_extents = {name: need[name] for name in layer.inputs if name in need}
+        elements = {name: math.prod(box) for name, box in operand_extents.items()}
         written = {name: math.prod(need[name]) for name in layer.outputs}
     operand_bytes = {name: count * tensors[name].element_bytes for name, count in elements.items()}
     output_bytes = sum([count * tensors[name].element_bytes for name, count in written.items()])
-    return TileWork(operand_bytes, output_bytes, sum(held_bytes), tuple(reversed(works)))
+    return TileWork(operand_bytes, operand_extents, output_bytes, sum(held_bytes), tuple(reversed(works)))
+
+
+def _extents(pieces: Sequence[Piece], shape: Extents, elements: int) -> Extents:
+    """Return a box of ``elements`` or a few more that is like the one around ``pieces``, but without the gaps."""
+    found = []
+    for dim, size in enumerate(shape):
+        begin = min([piece.first[dim] for piece in pieces])
+        found.append(min(max([piece.first[dim] + piece.extents[dim] for piece in pieces]) - begin, size))
+    longest = max(range(len(found)), key=found.__getitem__, default=-1)
+    around = math.prod(found)
+    if longest >= 0 and around > elements:
+        found[longest] = -(-found[longest] * elements // around)
+    return tuple(found)
 
 
 def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:

@@ -8,7 +8,7 @@ import pytest
 
 from dsascape import load_hardware, load_network, simulate, sweep, with_values
 from experiments.cli import main
-from hw_models import HardwareError
+from hw_models import ClusteredDsa, HardwareError
 from scheduler import ScheduleError, make_policy
 from workloads import WorkloadError
 
@@ -16,7 +16,7 @@ BUFFERS = {"local_buffer.capacity": ["512 KiB", "1.25 MiB"]}
 
 
 def test_one_point_takes_one_line() -> None:
-    outcome = simulate(load_network("resnet50"), load_hardware("stcp920"), "graphturbo", batch=16)
+    outcome = simulate(load_network("resnet50"), load_hardware("stcp920", ClusteredDsa), "graphturbo", batch=16)
 
     record = outcome.record
     assert (record.model, record.hardware, record.policy) == ("resnet50", "stcp920", "graphturbo")
@@ -44,7 +44,7 @@ def test_a_sweep_is_a_table() -> None:
 def test_names_and_records_give_the_same_figures() -> None:
     named = simulate("bert-tiny", "stcp920", "unfused", batch=4).record.as_json()
     records = simulate(
-        load_network("bert-tiny"), load_hardware("stcp920"), make_policy("unfused"), batch=4
+        load_network("bert-tiny"), load_hardware("stcp920", ClusteredDsa), make_policy("unfused"), batch=4
     ).record.as_json()
 
     assert {**named, "wall_s": 0} == {**records, "wall_s": 0}
@@ -52,7 +52,7 @@ def test_names_and_records_give_the_same_figures() -> None:
 
 def test_the_sweep_and_the_single_point_agree() -> None:
     frame = sweep("bert-tiny", "stcp920", {"clusters": [2]}, "graphturbo", batch=4, workers=1)
-    machine = with_values(load_hardware("stcp920"), {"clusters": 2})
+    machine = with_values(load_hardware("stcp920", ClusteredDsa), {"clusters": 2})
     record = simulate("bert-tiny", machine, batch=4).record
 
     assert len(frame) == 1
@@ -62,10 +62,10 @@ def test_the_sweep_and_the_single_point_agree() -> None:
 
 
 def test_a_changed_machine_is_a_new_record() -> None:
-    machine = load_hardware("stcp920")
+    machine = load_hardware("stcp920", ClusteredDsa)
     faster = with_values(machine, {"ddr.bandwidth": "1 TB/s"})
 
-    assert machine == load_hardware("stcp920")
+    assert machine == load_hardware("stcp920", ClusteredDsa)
     assert faster.ddr.bandwidth_bytes_per_s == 1e12
 
 

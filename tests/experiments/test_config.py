@@ -11,7 +11,7 @@ from experiments.folder import read_note
 from experiments.grid import Grid, read_experiment
 from experiments.points import DesignPoint
 from experiments.study import begin_study
-from hw_models import load_hardware
+from hw_models import ClusteredDsa, load_hardware
 from scheduler import policy_label
 from workloads import zoo_entry
 
@@ -73,10 +73,15 @@ search: {method: grid}
     }
 
 
+def dsa(point: DesignPoint) -> ClusteredDsa:
+    assert isinstance(point.hardware, ClusteredDsa)
+    return point.hardware
+
+
 def test_swept_values_reach_the_machine(tmp_path: Path) -> None:
     points = points_of(tmp_path, sweeping("local_buffer.capacity", "[64 KiB, 0.5 MiB]"))
 
-    assert [p.hardware.local_buffer.capacity_bytes for p in points] == [2**16, 2**19]
+    assert [dsa(p).local_buffer.capacity_bytes for p in points] == [2**16, 2**19]
     assert [dict(p.swept) for p in points] == [
         {"local_buffer.capacity": "64 KiB"},
         {"local_buffer.capacity": "0.5 MiB"},
@@ -101,9 +106,9 @@ hardware:
   - {base: stcp920, sweep: {clusters: [1, 4]}}
 policies: [unfused]
 """
-    machines = [(p.hardware.name, p.hardware.clusters) for p in points_of(tmp_path, text)]
+    machines = [(p.hardware.name, dsa(p).clusters) for p in points_of(tmp_path, text)]
 
-    ascend = load_hardware("ascend910").clusters
+    ascend = load_hardware("ascend910", ClusteredDsa).clusters
     assert machines == [("ascend910", ascend), ("stcp920 (clusters: 2)", 2), ("stcp920", 1), ("stcp920", 4)]
 
 
@@ -178,7 +183,7 @@ policies: [unfused, graphturbo]
     assert len({grid.point(number).key for number in numbers}) == grid.size
     point = grid.point(grid.number(2, 1, 1, (2, 0)))
     assert (point.workload.model, point.policy.name) == ("dlrm", "graphturbo")
-    assert (point.hardware.clusters, point.hardware.cores_per_cluster) == (3, 1)
+    assert (dsa(point).clusters, dsa(point).cores_per_cluster) == (3, 1)
 
 
 def test_every_shipped_experiment_loads() -> None:

@@ -10,11 +10,12 @@ import pytest
 from dsascape import Outcome, load_hardware, simulate
 from experiments.cli import main
 from experiments.layers import BETWEEN_LAYERS, LayerFigures, layers_of
+from hw_models import ClusteredDsa
 from scheduler import make_policy
 from tests.experiments.studies import Reader
 from tests.experiments.terminal import Terminal
 
-HARDWARE = load_hardware("stcp920")
+HARDWARE = load_hardware("stcp920", ClusteredDsa)
 
 
 def run(

@@ -14,13 +14,13 @@ from tests.experiments.terminal import Terminal
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "parameters.md"
 
 
-def parameters() -> list[Parameter]:
-    found = [*sections(hardware_kinds()["clustered_dsa"]), *sections(KINDS["clustered_dsa"].tuning, "tuning")]
+def parameters(kind: str) -> list[Parameter]:
+    found = [*sections(hardware_kinds()[kind]), *sections(KINDS[kind].tuning, "tuning")]
     return [parameter for section in found for parameter in section.parameters]
 
 
-def by_path() -> dict[str, Parameter]:
-    return {parameter.path: parameter for parameter in parameters()}
+def by_path(kind: str) -> dict[str, Parameter]:
+    return {parameter.path: parameter for parameter in parameters(kind)}
 
 
 def test_the_page_in_docs_is_what_the_command_prints(terminal: Terminal) -> None:
@@ -28,21 +28,21 @@ def test_the_page_in_docs_is_what_the_command_prints(terminal: Terminal) -> None
     assert terminal.out("hardware", "--reference") == parameters_page()
 
 
-@pytest.mark.parametrize("path", [parameter.path for parameter in parameters()])
-def test_every_parameter_says_what_it_means(path: str) -> None:
-    assert len(by_path()[path].meaning) > 10
+@pytest.mark.parametrize(("kind", "path"), [(kind, each.path) for kind in KINDS for each in parameters(kind)])
+def test_every_parameter_says_what_it_means(kind: str, path: str) -> None:
+    assert len(by_path(kind)[path].meaning) > 10
 
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_value_of_a_machine_is_explained(name: str) -> None:
     spec = load_hardware(name)
-    explained = by_path()
+    explained = by_path(spec.kind)
 
     for path in known_paths(spec):
         place = path.split(".")
         if place[-1].isdigit():  # an entry of a list
             place.pop()
-        if place[0] == "units":
+        if place[0] in ("units", "cores"):
             place[1] = "NAME"
         if place[-2:-1] in (["macs_per_cycle"], ["lanes"], ["mac"]):
             place[-1] = "DTYPE"
@@ -50,7 +50,7 @@ def test_every_value_of_a_machine_is_explained(name: str) -> None:
 
 
 def test_a_row_has_form_default_and_meaning() -> None:
-    found = by_path()
+    found = by_path("clustered_dsa")
 
     assert found["dma.load.in_flight"].form == "a whole number, from 1 to 256"
     assert found["dma.load.in_flight"].default == "4"

@@ -17,6 +17,7 @@ from experiments.points import DesignPoint
 from experiments.report.frames import pareto_front
 from experiments.run import Computed, computed
 from experiments.search import costs, nsga2
+from hw_models import ClusteredDsa
 from tests.experiments.dangers import EVERY_DANGER, check_every_danger, dangerous
 
 STUDY = """
@@ -51,6 +52,7 @@ def formula(points: Sequence[DesignPoint]) -> list[Row]:
     """Rows of a made-up machine: more cores cost area, and serve until there are too many of them."""
     rows: list[Row] = []
     for point in points:
+        assert isinstance(point.hardware, ClusteredDsa)
         clusters, cores = point.hardware.clusters, point.hardware.cores_per_cluster
         slow = 2.0 if point.policy.name == "unfused" else 1.0
         latency = slow * (1 / clusters + 0.02 * clusters + 1 / cores)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hw_models import load_hardware, with_values
+from hw_models import ClusteredDsa, load_hardware, with_values
 from tests.experiments.terminal import Terminal
 
 RUN = ("simulate", "bert-tiny", "--batch", "4", "--policy", "unfused")
@@ -44,7 +44,7 @@ def test_a_part_is_switched_off_with_null(terminal: Terminal) -> None:
     without = terminal.json(*RUN, "--hardware", "stcp920", "--set", "global_buffer=null")
 
     assert "global_buffer" not in without["traffic_bytes"]
-    assert with_values(load_hardware("stcp920"), {"global_buffer": None}).global_buffer is None
+    assert with_values(load_hardware("stcp920", ClusteredDsa), {"global_buffer": None}).global_buffer is None
 
 
 @pytest.mark.parametrize(

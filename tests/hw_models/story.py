@@ -24,7 +24,7 @@ from hw_models import (
 )
 
 SPEC = with_values(
-    load_hardware("stcp920"),
+    load_hardware("stcp920", ClusteredDsa),
     {
         "name": "story",
         "ddr.sharing": "shared",

@@ -2,12 +2,12 @@
 
 import pytest
 
-from hw_models import Buffer, Compute, HardwareError, Instruction, dsa_energy, load_hardware, with_values
+from hw_models import Buffer, ClusteredDsa, Compute, HardwareError, Instruction, dsa_energy, load_hardware, with_values
 from hw_models.energy import energy_pj
 from tests.hw_models.story import broadcast, load, products, program, run
 
 SPEC = with_values(
-    load_hardware("stcp920"),
+    load_hardware("stcp920", ClusteredDsa),
     {
         "ddr.sharing": "shared",
         "energy.mac.fp16": "2 pJ",

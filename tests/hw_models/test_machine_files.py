@@ -39,19 +39,19 @@ class TestWithABase:
         path = write("mine.yaml", "base: stcp920\nlocal_buffer: {capacity: 2 MiB}\nddr:\n  bandwidth: 200 GB/s\n")
 
         changes = {"name": "mine", "local_buffer.capacity": "2 MiB", "ddr.bandwidth": "200 GB/s"}
-        assert load_hardware(path) == with_values(load_hardware("stcp920"), changes)
+        assert load_hardware(path) == with_values(load_hardware("stcp920", ClusteredDsa), changes)
 
     def test_a_base_alone_is_that_machine_under_the_name_of_the_file(self, write: Writer) -> None:
         path = write("my chip!.yaml", "base: goya\n")
 
-        assert load_hardware(path) == with_values(load_hardware("goya"), {"name": "my chip-"})
+        assert load_hardware(path) == with_values(load_hardware("goya", ClusteredDsa), {"name": "my chip-"})
 
     def test_a_stated_name_is_the_name(self, write: Writer) -> None:
         assert load_hardware(write("mine.yaml", "base: goya\nname: other")).name == "other"
 
     def test_lists_are_replaced_as_a_whole(self, write: Writer) -> None:
         matrix = load_hardware(
-            write("mine.yaml", "base: stcp920\nunits: {matrix: {native_tile: [16, 16, 4]}}")
+            write("mine.yaml", "base: stcp920\nunits: {matrix: {native_tile: [16, 16, 4]}}"), ClusteredDsa
         ).units["matrix"]
 
         assert matrix.kind == "matrix"
@@ -61,14 +61,14 @@ class TestWithABase:
     def test_a_unit_of_another_kind_takes_nothing_over(self, write: Writer) -> None:
         path = write("mine.yaml", "base: stcp920\nunits: {matrix: {kind: vector, lanes: {fp16: 32}}}")
 
-        unit = load_hardware(path).units["matrix"]
+        unit = load_hardware(path, ClusteredDsa).units["matrix"]
         assert unit.kind == "vector"
         assert unit.lanes == {"fp16": 32}
 
     def test_a_unit_or_dtype_that_is_null_is_left_out(self, write: Writer) -> None:
         text = "base: stcp920\nunits: {vector_core: null, vector: {lanes: {int8: null}}}"
 
-        units = load_hardware(write("mine.yaml", text)).units
+        units = load_hardware(write("mine.yaml", text), ClusteredDsa).units
         assert list(units) == ["matrix", "vector"]
         assert units["vector"].kind == "vector"
         assert units["vector"].lanes == {"fp16": 64}
@@ -77,8 +77,8 @@ class TestWithABase:
         write("without.yaml", "base: stcp920\nglobal_buffer: null")
         path = write("with.yaml", "base: without.yaml\nglobal_buffer: {capacity: 1 MiB, bandwidth: 64 GB/s}")
 
-        assert load_hardware(write.folder / "without.yaml").global_buffer is None
-        given_back = load_hardware(path).global_buffer
+        assert load_hardware(write.folder / "without.yaml", ClusteredDsa).global_buffer is None
+        given_back = load_hardware(path, ClusteredDsa).global_buffer
         assert given_back is not None
         assert given_back.capacity_bytes == 2**20
 
@@ -87,7 +87,7 @@ class TestWithABase:
         path = write("chips/smaller.yaml", "base: small.yaml\ncores_per_cluster: 4")
         monkeypatch.chdir(write.folder.parent)
 
-        found = load_hardware(path)
+        found = load_hardware(path, ClusteredDsa)
         assert (found.clusters, found.cores_per_cluster, found.name) == (1, 4, "smaller")
 
     def test_energy_that_follows_from_a_size_follows_from_the_new_one(self, write: Writer) -> None:
@@ -122,8 +122,8 @@ class TestWithABase:
             ("base: stcp920\nunits: {new: {lanes: {fp16: 8}}}", "mine.yaml: units.new.kind: is missing"),
             ("base: stcp920\nunits: {matrix: {macs_per_cycle: {fp16: null, int8: null}}}",
              "units.matrix.macs_per_cycle: has an empty mapping"),
-            ("base: stcp920\nkind: gpu", "mine.yaml: kind: has 'gpu'; known: clustered_dsa"),
-            ("base: stcp920\nkind: [a]", "mine.yaml: kind: has ['a']; known: clustered_dsa"),
+            ("base: stcp920\nkind: tensor", "mine.yaml: kind: has 'tensor'; known: clustered_dsa, cpu"),
+            ("base: stcp920\nkind: [a]", "mine.yaml: kind: has ['a']; known: clustered_dsa, cpu"),
             ("base: stcp920\nname: null", "mine.yaml: name: has null; needs text"),
         ],
     )  # fmt: skip
@@ -154,7 +154,7 @@ class TestWithABase:
 
 class TestMerging:
     def test_what_changes_nothing_is_not_there(self) -> None:
-        base = plain(load_hardware("stcp920"))
+        base = plain(load_hardware("stcp920", ClusteredDsa))
 
         assert merged(base, {}) == merged(base, base) == base
 
@@ -188,7 +188,7 @@ class TestText:
 
     @pytest.mark.parametrize("name", ["1e3", "10", "1024 B", "x B", "yes", "true", "a: b", "0x1", "12:30", "3.5"])
     def test_a_name_stays_text_whatever_it_looks_like(self, name: str) -> None:
-        spec = with_values(load_hardware("stcp920"), {"name": name})
+        spec = with_values(load_hardware("stcp920", ClusteredDsa), {"name": name})
 
         assert ClusteredDsa.model_validate(parse_yaml(machine_yaml(spec), "named")) == spec
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from hw_models import Buffer, Compute, Instruction, Program, Transfer, load_hardware, unrolled
+from hw_models import Buffer, ClusteredDsa, Compute, Instruction, Program, Transfer, load_hardware, unrolled
 from tests.hw_models.story import product, products, simulated, timeline
 from tests.hw_models.story import program as of_story
 
-SPEC = load_hardware("stcp920")
+SPEC = load_hardware("stcp920", ClusteredDsa)
 LOCAL = "local_buffer"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from hw_models import (
     Buffer,
+    ClusteredDsa,
     Compute,
     Instruction,
     Program,
@@ -25,7 +26,7 @@ from tests.hw_models.crew import Crew, blocks, work
 from tests.hw_models.story import broadcast, launch, load, products, program, simulated
 
 SPEC = with_values(
-    load_hardware("stcp920"),
+    load_hardware("stcp920", ClusteredDsa),
     {
         "clock": "1100 MHz",
         "clusters": 2,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, dsa_energy, load_hardware, preset_names, with_values
+from hw_models import ClusteredDsa, Cpu, cpu_energy, dsa_energy, load_hardware, preset_names, with_values
 from hw_models.technology import sram_pj_per_byte
 
 KIB, MIB = 2**10, 2**20
@@ -39,7 +39,7 @@ def test_larger_memories_and_older_nodes_take_more(one: int, other: int, node_nm
     assert sram_pj_per_byte(small, new) <= sram_pj_per_byte(small, old) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", [name for name in preset_names() if load_hardware(name).kind == "clustered_dsa"])
 def test_every_preset_has_its_buffers_energy_by_size(name: str) -> None:
     spec = load_hardware(name)
     assert isinstance(spec, ClusteredDsa)
@@ -50,8 +50,19 @@ def test_every_preset_has_its_buffers_energy_by_size(name: str) -> None:
     assert dsa_energy(larger).byte_pj["local_buffer"] > dsa_energy(spec).byte_pj["local_buffer"]
 
 
+@pytest.mark.parametrize("name", [name for name in preset_names() if load_hardware(name).kind == "cpu"])
+def test_every_cpu_has_its_caches_energy_by_size(name: str) -> None:
+    spec = load_hardware(name)
+    assert isinstance(spec, Cpu)
+
+    by_level = cpu_energy(spec).byte_pj
+    found = [by_level[level] for level in ("l1", "l2", "l3", "dram") if level in by_level]
+    assert spec.energy.l1 is None
+    assert found == sorted(found)
+
+
 def test_a_stated_energy_goes_before_the_method() -> None:
-    spec = with_values(load_hardware("stcp920"), {"energy.local_buffer": "1.7 pJ/B"})
+    spec = with_values(load_hardware("stcp920", ClusteredDsa), {"energy.local_buffer": "1.7 pJ/B"})
 
     assert dsa_energy(spec).byte_pj["local_buffer"] == 1.7
     again = with_values(spec, {"energy.local_buffer": "by size"})

@@ -28,6 +28,8 @@ OTHERS = {
     "workloads.export.torchvision_shim asks for _has_ops": "torchvision without its compiled operators",
 }
 """Private names of other people's modules that are used all the same, and why; none of SimPy's."""
+KINDS = ("dsa", "cpu")
+"""Folders of machine kinds."""
 GENERIC_FOLDERS = ("scheduler.kernels", "scheduler.graphturbo")
 
 
@@ -171,11 +173,11 @@ class TestGenericHardware:
         assert OF_ONE_KIND.findall(modules()[f"hw_models.{name}"].source) == []
 
     def test_imports_no_machine_kind(self, name: str) -> None:
-        assert entered(modules()[f"hw_models.{name}"], "hw_models.dsa") == []
+        assert [entered(modules()[f"hw_models.{name}"], f"hw_models.{kind}") for kind in KINDS] == [[]] * len(KINDS)
 
 
 def test_what_schedules_for_all_machine_kinds_imports_none_of_them() -> None:
-    found = {module.name: entered(module, "scheduler.dsa") for module in generic_scheduler()}
+    found = {m.name: [room for kind in KINDS for room in entered(m, f"scheduler.{kind}")] for m in generic_scheduler()}
 
     assert {name: rooms for name, rooms in found.items() if rooms} == {}
 
@@ -193,7 +195,8 @@ def without_line(use: str) -> str:
 
 def test_the_rooms_that_are_looked_at_are_there() -> None:
     assert {f"scheduler.{name}" for name in GENERIC_SCHEDULER} <= {module.name for module in generic_scheduler()}
-    for folder in (*GENERIC_FOLDERS, "scheduler.dsa", "hw_models.dsa", "hw_models", "workloads.operators"):
+    of_kinds = [f"{package}.{kind}" for package in ("scheduler", "hw_models") for kind in KINDS]
+    for folder in (*GENERIC_FOLDERS, *of_kinds, "hw_models", "workloads.operators"):
         assert sum(inside(name, folder) for name in modules()) > 2, folder
 
 

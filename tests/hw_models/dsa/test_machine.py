@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hw_models import (
     Buffer,
+    ClusteredDsa,
     Compute,
     HardwareError,
     Instruction,
@@ -73,7 +74,7 @@ class TestProducts:
         assert compute_ps(SPEC, "matrix", unit, products(64, 32, 10, dtype="int8")) == 5
 
     def test_depth_is_padded_like_rows_and_columns(self) -> None:
-        spec = load_hardware("ipu_mk1")
+        spec = load_hardware("ipu_mk1", ClusteredDsa)
         unit = spec.units["matrix"]
 
         # 1 x 8 x 16 at 32 a cycle of 625 ps: four cycles a pass, four levels of adders, one cycle to drain.
@@ -166,7 +167,7 @@ class TestBroadcast:
         assert timeline(each)[-2:] == [("load other", 25, 35), ("load other", 25, 35)]
 
     def test_cores_without_a_global_buffer_broadcast_from_one_local_buffer_to_all(self) -> None:
-        spec = load_hardware("ipu_mk1")
+        spec = load_hardware("ipu_mk1", ClusteredDsa)
         moved = Transfer(source="local_buffer", destination="local_buffer", size_bytes=40, fan_out=16)
 
         result = run(Instruction(unit="broadcast", payload=moved), spec=spec, cores=16)
@@ -193,7 +194,7 @@ class TestDescription:
         }  # fmt: skip
 
     def test_a_machine_without_global_buffer_loads_into_local_ones(self) -> None:
-        spec = load_hardware("ipu_mk1")
+        spec = load_hardware("ipu_mk1", ClusteredDsa)
         assert "global_buffer" not in dsa_machine(spec).memories
         moved = Transfer(source="ddr", destination="local_buffer", size_bytes=1216)
         spread = Instruction(unit="dma_load", payload=moved, allocates=(0,))

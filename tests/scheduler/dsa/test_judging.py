@@ -61,7 +61,7 @@ def test_no_step_of_graphturbo_makes_a_random_network_slower(
 
 def by_more(policy: Policy, graph: Graph, path: str, values: Sequence[object]) -> list[int]:
     """Return the makespans of one network on machines with more and more of one thing."""
-    analysis, base = Analysis(graph), load_hardware("stcp920")
+    analysis, base = Analysis(graph), load_hardware("stcp920", ClusteredDsa)
     swept = [with_values(base, {path: value}) for value in values]
     placings = [Placing(hardware=spec, parts=spec.clusters, dtype="fp16") for spec in swept]
     return [run_stages(analysis, policy, placing).result.makespan_ps for placing in placings]
@@ -105,7 +105,7 @@ def test_more_of_any_other_resource_never_costs_time(name: str, path: str, value
 class TestSmallerBuffers:
     def test_have_sizes_that_do_not_depend_on_the_machines_own(self) -> None:
         def sizes(capacity: str) -> list[int]:
-            spec = with_values(load_hardware("stcp920"), {"local_buffer.capacity": capacity})
+            spec = with_values(load_hardware("stcp920", ClusteredDsa), {"local_buffer.capacity": capacity})
             return [at.view.local_buffer_bytes for at in with_smaller_buffers(costs_on(spec, residual()))]
 
         assert sizes("1.25 MiB")[:4] == [1_310_720, 1_246_974, 1_048_576, 881_743]
@@ -113,7 +113,7 @@ class TestSmallerBuffers:
         assert sizes("1 KiB") == [1024]
 
     def test_give_schedules_that_run_on_the_larger_ones_in_the_same_time(self) -> None:
-        graph, spec = residual(), load_hardware("stcp920")
+        graph, spec = residual(), load_hardware("stcp920", ClusteredDsa)
         assert isinstance(spec, ClusteredDsa)
         small = with_values(spec, {"local_buffer.capacity": "16 KiB"})
         made = run_of(AStitch(), graph, small)

@@ -3,7 +3,7 @@
 import pytest
 
 from fusion.plan import Group, Split, plan_from_groups
-from hw_models import load_hardware, with_values
+from hw_models import ClusteredDsa, load_hardware, with_values
 from scheduler import ScheduleError, make_policy
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.limits import has_too_many_instances
@@ -38,7 +38,7 @@ def test_a_sequence_of_65536_is_refused_before_anything_is_lowered() -> None:
     graph = load_network("bert-tiny", sequence=65536).with_dtype("fp16")
 
     with pytest.raises(ScheduleError, match=r"of DDR at once; ddr\.capacity is 16 GiB"):
-        schedule_of(make_policy("unfused"), graph, load_hardware("stcp920"))
+        schedule_of(make_policy("unfused"), graph, load_hardware("stcp920", ClusteredDsa))
 
 
 @pytest.mark.parametrize("policy", ["graphturbo", "astitch"])
@@ -47,7 +47,7 @@ class TestBeforeAPlanIsLookedFor:
         graph = load_network("bert-tiny", sequence=2**20).with_dtype("fp16")
 
         with pytest.raises(ScheduleError, match=r"layer 'softmax': its smallest tile needs at least 4,194,310 bytes"):
-            schedule_of(make_policy(policy), graph, load_hardware("stcp920"))
+            schedule_of(make_policy(policy), graph, load_hardware("stcp920", ClusteredDsa))
 
     def test_results_that_take_too_many_tiles_are_refused(self, policy: str) -> None:
         """The chain is one layer with a result of 2 KiB, four cores hold 1 KiB: two tiles of four instructions."""
@@ -60,7 +60,7 @@ class TestBeforeAPlanIsLookedFor:
     def test_a_network_that_the_buffers_hold_is_planned(self, policy: str) -> None:
         graph = load_network("bert-tiny", sequence=8192).with_dtype("fp16")
 
-        assert schedule_of(make_policy(policy), graph, load_hardware("stcp920")).kernels
+        assert schedule_of(make_policy(policy), graph, load_hardware("stcp920", ClusteredDsa)).kernels
 
 
 def test_instances_that_would_take_too_many_instructions_are_not_laid_out() -> None:
@@ -76,7 +76,7 @@ def test_instances_that_would_take_too_many_instructions_are_not_laid_out() -> N
 
 
 def test_more_instructions_than_are_allowed_are_refused_with_the_layer_and_the_buffer_that_would_do() -> None:
-    spec = with_values(load_hardware("stcp920"), {"local_buffer.capacity": "2 KiB"})
+    spec = with_values(load_hardware("stcp920", ClusteredDsa), {"local_buffer.capacity": "2 KiB"})
     graph = load_network("resnet50", batch=4).with_dtype("fp16")
     view = DsaView(spec, 4, DsaTuning(most_instructions=20_000))
 

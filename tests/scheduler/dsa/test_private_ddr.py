@@ -6,8 +6,8 @@ from dsascape import simulate
 from hw_models import ClusteredDsa, HardwareError, dsa_machine, load_hardware, with_values
 from scheduler import ScheduleError
 
-SHARED = with_values(load_hardware("stcp920"), {"ddr.sharing": "shared"})
-PRIVATE = with_values(load_hardware("stcp920"), {"ddr.sharing": "private"})
+SHARED = with_values(load_hardware("stcp920", ClusteredDsa), {"ddr.sharing": "shared"})
+PRIVATE = with_values(load_hardware("stcp920", ClusteredDsa), {"ddr.sharing": "private"})
 
 
 def latency_s(machine: ClusteredDsa, batch: int) -> float:

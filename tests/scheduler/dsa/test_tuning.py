@@ -40,7 +40,7 @@ def narrow() -> ClusteredDsa:
 
 
 def stcp920() -> ClusteredDsa:
-    return load_hardware("stcp920")
+    return load_hardware("stcp920", ClusteredDsa)
 
 
 def product() -> Graph:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from hw_models import load_hardware
+from hw_models import ClusteredDsa, load_hardware
 from scheduler import ScheduleError, make_policy, policy_label
 from scheduler.dsa.graphturbo.core_binding import Reading, bind_runs, infer_binding, unbound_dims
 from scheduler.kernels.cut import layer_of
@@ -139,6 +139,6 @@ class TestAnnotatedDimensions:
     def test_no_layer_of_any_network_is_bound_along_one(self, graph: Graph, dims: set[int]) -> None:
         policy = make_policy("graphturbo", {"unbound": [f"*:{dim}" for dim in dims]})
 
-        schedule = schedule_of(policy, graph, load_hardware("stcp920"))
+        schedule = schedule_of(policy, graph, load_hardware("stcp920", ClusteredDsa))
 
         assert all(run.binding.factors[dim] == 1 for run in schedule.runs for dim in dims if dim < len(run.box))

@@ -16,7 +16,7 @@ from tests.scheduler.runs import schedule_of, simulated
 from workloads import Graph, load_network
 from workloads.loopnest import box_volume, intersect
 
-SPEC = load_hardware("stcp920")
+SPEC = load_hardware("stcp920", ClusteredDsa)
 
 
 def network(model: str, images: int) -> Graph:

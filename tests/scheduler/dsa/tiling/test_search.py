@@ -187,7 +187,7 @@ class TestByHand:
         """Beginning with the whole depth alone would end with tiles that take a fifth longer."""
         net = Net()
         x = net.add(net.matmul(net.input(512, 768), net.weight(768, 3072)), net.weight(3072))
-        graph, spec = net.graph(net.binary("Mul", x, net.unary("Sigmoid", x))), load_hardware("stcp920")
+        graph, spec = net.graph(net.binary("Mul", x, net.unary("Sigmoid", x))), load_hardware("stcp920", ClusteredDsa)
         view, part = DsaView(spec, spec.clusters), (64, 3072)
         layer = Layer(graph, tuple(range(len(graph.ops))), Analysis(graph))
         routes = {name: Route(0.0, 1.0, 2) for name in layer.inputs}

@@ -1,0 +1,169 @@
+"""The units and memories of a CPU with caches, and how long its cores take for a chunk of a parallel loop.
+
+What a chunk moves at each level is part of its payload, worked out by who made it (`hw_models.cpu.caches`). A core's
+own levels bound its pace; what cores share, they contend for in the simulation.
+"""
+
+from collections.abc import Iterable
+
+from hw_models.bandwidth import whole_ps
+from hw_models.cpu.cores import issue_cycles
+from hw_models.cpu.spec import Cache, CoreKind, Cpu
+from hw_models.energy import EnergyModel
+from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError
+from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
+from hw_models.quantities import PS_PER_S
+from hw_models.summary import MachineSummary, OnChipTotal
+
+CORE, LAUNCH = "core", "launch"
+L1, L2, L3, DRAM = "l1", "l2", "l3", "dram"
+
+
+def cpu_machine(spec: Cpu) -> Machine:
+    """Return the memories and units of a CPU.
+
+    Units: ``core``, of which the fastest kinds come first, takes chunks of parallel loops, one at a time each;
+    ``launch`` calls kernels and starts their parallel loops. Memories: ``l1``, ``l2`` (on the level of the cores if it
+    is private, else one for all), ``l3`` and ``dram``. Where kinds of cores differ, a private level's own port is as
+    wide as the widest of them; each core's pace is bounded by its own.
+    """
+    kinds = spec.kinds
+    memories = [_cache_level(spec, L1, [(core, core.l1) for core in kinds])]
+    second = [(core, core.l2) for core in kinds if core.l2 is not None]
+    if second:
+        memories.append(_cache_level(spec, L2, second))
+    if spec.l3 is not None:
+        memories.append(Memory(L3, CHIP, spec.l3.capacity_bytes, spec.l3.bandwidth_bytes_per_s))
+    memories.append(Memory(DRAM, CHIP, spec.dram.capacity_bytes, spec.dram.sustained_bytes_per_s))
+    cores = tuple(Members(core.count, _computing(spec, core)) for core in kinds)
+    units = (
+        Unit(CORE, CORE, cores, most_blocks=1),
+        Unit(LAUNCH, CHIP, (Members(1, _launching(spec)),)),
+    )
+    return Machine(
+        spec.name, (Level(CORE, spec.core_count),), {memory.name: memory for memory in memories},
+        {unit.name: unit for unit in units},
+    )  # fmt: skip
+
+
+def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> Memory:
+    """Return a level of caches: one of each core's own, or all of them taken together where cores share some."""
+    rates = [cache.bytes_per_cycle * spec.clock_hz(core) for core, cache in copies]
+    if all(cache.shared_by == 1 for _, cache in copies):
+        return Memory(name, CORE, max(cache.capacity_bytes for _, cache in copies), max(rates))
+    counts = [-(-core.count // cache.shared_by) for core, cache in copies]
+    capacity = sum(count * cache.capacity_bytes for count, (_, cache) in zip(counts, copies, strict=True))
+    return Memory(name, CHIP, capacity, sum(count * rate for count, rate in zip(counts, rates, strict=True)))
+
+
+class CorePace:
+    """How fast one core of a kind does chunks when it has the machine to itself."""
+
+    def __init__(self, spec: Cpu, core: CoreKind) -> None:
+        self.spec, self.core = spec, core
+        self.cycle_ps = spec.cycle_ps(core)
+        clock_hz = spec.clock_hz(core)
+        rates = {L1: core.l1.bytes_per_cycle * clock_hz}
+        latencies = {L1: core.l1.latency_cycles * self.cycle_ps}
+        if core.l2 is not None:
+            rates[L2] = core.l2.bytes_per_cycle * clock_hz
+            latencies[L2] = core.l2.latency_cycles * self.cycle_ps
+        if spec.l3 is not None:
+            rates[L3] = min(spec.l3.bytes_per_cycle * clock_hz, spec.l3.bandwidth_bytes_per_s)
+            latencies[L3] = float(spec.l3.latency_ps)
+        rates[DRAM] = min(core.dram_bytes_per_s, spec.dram.sustained_bytes_per_s)
+        latencies[DRAM] = float(spec.dram.latency_ps)
+        self.bytes_per_ps = {name: rate / PS_PER_S for name, rate in rates.items()}
+        self.latency_ps = latencies
+
+    def chunk_ps(self, issue_cycles_taken: float, traffic: Iterable[tuple[str, float]]) -> tuple[float, float, str]:
+        """Return start-up and duration of a chunk that takes so many cycles to issue, and what sets its pace.
+
+        The start-up is the latency of the level furthest out that it reads. Then instructions are issued while data
+        move at all levels: the slowest of these sets the pace, ``core`` or a memory.
+        """
+        longest, limit, startup_ps = issue_cycles_taken * self.cycle_ps, CORE, 0.0
+        for memory, size in traffic:
+            if size:
+                duration = size / self.bytes_per_ps[memory]
+                startup_ps = max(startup_ps, self.latency_ps[memory])
+                if duration > longest:
+                    longest, limit = duration, memory
+        return startup_ps, longest, limit
+
+    def work_ps(self, work: Compute) -> tuple[int, int, str]:
+        """Return the same for ``work``; raise ``HardwareError`` for a dtype that the cores do not compute."""
+        if work.dtype not in self.spec.simd.lanes:
+            raise HardwareError(f"{self.spec.name}: cores compute {', '.join(self.spec.simd.lanes)}, not {work.dtype}")
+        if work.issued is None:
+            raise ProgramError("a core runs instructions; the work says none")
+        startup_ps, duration_ps, limit = self.chunk_ps(issue_cycles(self.core, work.issued), work.traffic)
+        return whole_ps(startup_ps), whole_ps(duration_ps), limit
+
+
+def _computing(spec: Cpu, core: CoreKind) -> Serve:
+    pace = CorePace(spec, core)
+    known: dict[Payload, Service] = {}
+
+    def serve(payload: Payload, blocks: int) -> Service:
+        if not isinstance(payload, Compute):
+            raise ProgramError(f"a core computes only, not {type(payload).__name__}")
+        found = known.get(payload)
+        if found is None:
+            startup_ps, duration_ps, limit = pace.work_ps(payload)
+            largest = max((size for _, size in payload.traffic), default=0)
+            touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
+            found = known[payload] = Service(startup_ps, duration_ps, largest, touches, limit)
+        if blocks == 1:
+            return found
+        return Service(
+            found.startup_ps, found.duration_ps * blocks, found.bytes_moved * blocks, found.touches, found.limit
+        )
+
+    return serve
+
+
+def _launching(spec: Cpu) -> Serve:
+    def serve(payload: Payload, blocks: int) -> Service:
+        del blocks
+        if not isinstance(payload, Launch):
+            raise ProgramError(f"launch starts kernels only, not {type(payload).__name__}")
+        region_ps = spec.parallel_region_ps if payload.threads > 1 else 0
+        return Service(spec.kernel_call_ps + region_ps, 0, 0, (), LAUNCH)
+
+    return serve
+
+
+def cpu_energy(spec: Cpu) -> EnergyModel:
+    """Return the energy of a machine's operations and of the bytes in its memories."""
+    energy = spec.energy
+    return EnergyModel(
+        machine=spec.name,
+        mac_pj={str(dtype): value for dtype, value in energy.mac.items()},
+        simple_pj=energy.vector_op,
+        special_pj=energy.special_op,
+        byte_pj={**spec.sram_pj_per_byte, DRAM: energy.dram},
+        static_power_w=energy.static_power_w,
+    )
+
+
+def cpu_summary(spec: Cpu) -> MachineSummary:
+    """Return the machine in one line; the peak is at the first dtype of its vector instructions."""
+    dtype = next(iter(spec.simd.lanes))
+    kinds = spec.kinds
+    memories = [OnChipTotal(name=L1, capacity_bytes=kinds[0].l1.capacity_bytes, copies=spec.core_count)]
+    if kinds[0].l2 is not None:
+        copies = sum(-(-core.count // core.l2.shared_by) for core in kinds if core.l2 is not None)
+        memories.append(OnChipTotal(name=L2, capacity_bytes=kinds[0].l2.capacity_bytes, copies=copies))
+    if spec.l3 is not None:
+        memories.append(OnChipTotal(name=L3, capacity_bytes=spec.l3.capacity_bytes, copies=1))
+    return MachineSummary(
+        cores=spec.core_count, arrangement=" + ".join(str(core.count) for core in kinds), dtype=dtype,
+        peak_macs_per_s=spec.peak_macs_per_s(dtype), on_chip=tuple(memories),
+        off_chip_bytes_per_s=spec.dram.bandwidth_bytes_per_s,
+    )  # fmt: skip
+
+
+def cpu_dtypes(spec: Cpu) -> frozenset[str]:
+    """Return the dtypes that the vector instructions compute."""
+    return frozenset(str(dtype) for dtype in spec.simd.lanes)

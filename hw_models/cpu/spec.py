@@ -1,0 +1,252 @@
+"""CPU with caches: cores of one or several kinds, private and shared cache levels, DRAM.
+
+The abstraction is that of a phone's or a server's processor running a thread pool: cores that differ (big and LITTLE
+ones) share out the chunks of parallel loops, and every level between a core's registers and DRAM has a size and a
+bandwidth. Numbers of a real part go into YAML, with their source.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from hw_models.quantities import (
+    PS_PER_S,
+    Bytes,
+    BytesPerSecond,
+    Hertz,
+    Nanometres,
+    Picojoules,
+    PicojoulesPerByte,
+    PicojoulesPerByteOrBySize,
+    Picoseconds,
+    Watts,
+)
+from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
+
+KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Cycles = Annotated[float, Field(gt=0, le=1e6)]
+Rate = Annotated[float, Field(ge=0.01, le=4096)]
+Few = Annotated[int, Field(gt=0, le=64)]
+
+
+class Simd(BaseModel):
+    """Vector instructions: those of all cores, as they run the same code."""
+
+    model_config = STRICT
+
+    lanes: dict[DType, PerCycle] = Field(min_length=1)
+    """Multiply-accumulates of one vector instruction, for each dtype that is computed."""
+    register_bytes: Bytes = Field(alias="register")
+    """Of one vector register, which one load or store fills or empties."""
+    registers: Annotated[int, Field(ge=8, le=1024)]
+    """Vector registers that code can name."""
+    multiplies_by_lane: bool
+    """Whether a multiply-accumulate takes one lane of a register for all of the others' lanes (NEON does): values that
+    are the same for all lanes are then loaded a register at a time, else one by one."""
+
+
+class Cache(BaseModel):
+    """A cache of one core, or of a few cores of one kind."""
+
+    model_config = STRICT
+
+    capacity_bytes: Bytes = Field(alias="capacity")
+    """Of one copy."""
+    associativity: Count
+    """Lines that one set holds."""
+    bytes_per_cycle: Rate
+    """Between it and the level further in, for one core, reads and writes together."""
+    latency_cycles: Cycles
+    """Of the core's clock, from the request to the first bytes."""
+    shared_by: Count = 1
+    """Cores that share one copy, and its bandwidth; 1 for a private one."""
+
+
+class SharedCache(BaseModel):
+    """The cache that all cores share; its sets are chosen by a hash of the address."""
+
+    model_config = STRICT
+
+    capacity_bytes: Bytes = Field(alias="capacity")
+    """Of the whole."""
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """For all cores together, reads and writes sharing it."""
+    bytes_per_cycle: Rate
+    """For one core, at that core's clock."""
+    latency_ps: Picoseconds = Field(alias="latency")
+    """From the request to the first bytes."""
+
+
+class CoreKind(BaseModel):
+    """Cores that are alike."""
+
+    model_config = STRICT
+
+    count: Count
+    """Cores of this kind."""
+    clock_hz: Hertz = Field(alias="clock")
+    """The highest; what is sustained is the machine's ``sustained_factor`` of it."""
+    order: Literal["in_order", "out_of_order"]
+    """In-order cores pay for vector loads and stores on top of arithmetic, as they cannot issue them together; for
+    out-of-order ones the busiest of the ports sets the pace."""
+    issue_width: Few
+    """Instructions per cycle, of whatever class."""
+    fma_pipes: Few
+    """Vector arithmetic instructions per cycle."""
+    fma_latency_cycles: Cycles
+    """Until a multiply-accumulate can be added to: with fewer accumulators than this times the pipes, pipes idle."""
+    loads_per_cycle: Rate
+    """Vector or scalar loads; less than one where the path is narrower than a register."""
+    stores_per_cycle: Rate
+    """Vector or scalar stores."""
+    special_cycles: Cycles
+    """Of one pipe, for one vector of divisions, square roots, exponentials or the like."""
+    l1: Cache
+    """For data."""
+    l2: Cache | None
+    """None where the shared cache or DRAM is next."""
+    dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
+    """Most that one core of this kind moves to and from DRAM."""
+
+
+class Dram(BaseModel):
+    """Memory outside the chip."""
+
+    model_config = STRICT
+
+    capacity_bytes: Bytes = Field(alias="capacity")
+    """Of the machine."""
+    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
+    """Peak for all cores; reads and writes share it."""
+    efficiency: Efficiency = 1.0
+    """Share of the peak that streams reach."""
+    latency_ps: Picoseconds = Field(alias="latency")
+    """From the request to the first bytes, for a line that no cache has."""
+
+    @property
+    def sustained_bytes_per_s(self) -> int:
+        return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
+
+
+class CpuEnergy(BaseModel):
+    """Energy by component, cores of all kinds taken alike."""
+
+    model_config = STRICT
+
+    node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(alias="node")
+    """Technology node, by which the energy of a cache follows from its size."""
+    mac: dict[DType, Picojoules] = Field(min_length=1)
+    """Of one multiply-accumulate with its registers."""
+    vector_op: Picojoules
+    """Of one operation of a lane, special functions aside."""
+    special_op: Picojoules
+    """Of one division, square root, exponential or the like."""
+    l1: PicojoulesPerByteOrBySize = None
+    """By default that of an SRAM of its size (`hw_models.technology`); of cores that differ, that of the first kind."""
+    l2: PicojoulesPerByteOrBySize = None
+    """By default that of an SRAM of its size, as for l1."""
+    l3: PicojoulesPerByteOrBySize = None
+    """As for l1, of the whole."""
+    dram: PicojoulesPerByte
+    """Of a byte read or written."""
+    static_power_w: Watts = Field(alias="static_power")
+    """Drawn for as long as the machine runs: leakage, clocks, instruction fetch of idle cores."""
+
+
+class Cpu(BaseModel):
+    """A whole processor. What makes no sense is refused with a ``ValueError`` (pydantic)."""
+
+    model_config = STRICT
+
+    kind: Literal["cpu"]
+    """Which kind of machine the file describes."""
+    name: str = Field(max_length=80, pattern=r"^\w[\w .,:+()/-]*$")
+    """What tables and reports call it; a file with a base that states none is called after the file."""
+    cores: dict[KindName, CoreKind] = Field(min_length=1, max_length=8)
+    """The kinds of cores, by name."""
+    simd: Simd
+    line_bytes: Annotated[Bytes, Field(ge=8, le=4096)] = Field(alias="line")
+    """Of all caches: what moves between two levels at once."""
+    l3: SharedCache | None
+    """None where private caches are next to DRAM."""
+    dram: Dram
+    write_allocate: bool
+    """Whether a store that misses fetches its line first; false for cores that see streams of whole-line stores."""
+    kernel_call_ps: Picoseconds = Field(alias="kernel_call")
+    """Of one kernel: the call, its arguments checked and looked up."""
+    parallel_region_ps: Picoseconds = Field(alias="parallel_region")
+    """Of one loop that is split over threads: waking them, and waiting for the last."""
+    sustained_factor: Efficiency = 1.0
+    """Share of the clocks that the cores hold when all are busy (heat, power, wide vectors)."""
+    energy: CpuEnergy
+
+    @model_validator(mode="after")
+    def _has_energy_for_every_dtype(self) -> "Cpu":
+        lacking = [dtype for dtype in self.simd.lanes if dtype not in self.energy.mac]
+        if lacking:
+            has, needs = ", ".join(self.energy.mac), ", ".join(lacking)
+            raise ValueError(f"energy.mac has {has}; needs {needs} too, which simd.lanes computes")
+        return self
+
+    @model_validator(mode="after")
+    def _has_whole_lines(self) -> "Cpu":
+        for name, core in self.cores.items():
+            for level, cache in (("l1", core.l1), ("l2", core.l2)):
+                if cache is not None and cache.capacity_bytes < self.line_bytes * cache.associativity:
+                    raise ValueError(
+                        f"cores.{name}.{level}.capacity is {cache.capacity_bytes} B; needs one set of"
+                        f" {cache.associativity} lines of {self.line_bytes} B at least"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _has_l2_everywhere_or_nowhere(self) -> "Cpu":
+        has = [name for name, core in self.cores.items() if core.l2 is not None]
+        if has and len(has) < len(self.cores):
+            raise ValueError(f"cores have l2 in {', '.join(has)} only; needs it in all kinds of cores or in none")
+        return self
+
+    @property
+    def core_count(self) -> int:
+        return sum(core.count for core in self.cores.values())
+
+    def clock_hz(self, core: CoreKind) -> float:
+        """Return the clock that ``core`` sustains."""
+        return core.clock_hz * self.sustained_factor
+
+    @property
+    def kinds(self) -> tuple[CoreKind, ...]:
+        """The kinds of cores, the fastest arithmetic first; of equal ones, as they stand in the file."""
+        return tuple(sorted(self.cores.values(), key=lambda core: -core.clock_hz * core.fma_pipes))
+
+    @property
+    def sram_pj_per_byte(self) -> dict[str, float]:
+        """Picojoules per byte of every cache level: as given, or by their sizes."""
+        first = next(iter(self.cores.values()))
+        sizes = {"l1": first.l1.capacity_bytes}
+        if first.l2 is not None:
+            sizes["l2"] = first.l2.capacity_bytes
+        if self.l3 is not None:
+            sizes["l3"] = self.l3.capacity_bytes
+        given = {"l1": self.energy.l1, "l2": self.energy.l2, "l3": self.energy.l3}
+        by_size = {name: sram_pj_per_byte(size, self.energy.node_nm) for name, size in sizes.items()}
+        return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
+
+    @property
+    def area_mm2(self) -> None:
+        """Unknown: dies are published with all that they hold beside cores and caches."""
+
+    @property
+    def area_parts_mm2(self) -> dict[str, float]:
+        """None is known."""
+        return {}
+
+    def peak_macs_per_s(self, dtype: str) -> float:
+        """Multiply-accumulates per second of all cores at the clocks that they sustain; 0 for a dtype without lanes."""
+        lanes = {str(name): count for name, count in self.simd.lanes.items()}.get(dtype, 0)
+        return sum(core.count * self.clock_hz(core) * core.fma_pipes * lanes for core in self.cores.values())
+
+    def cycle_ps(self, core: CoreKind) -> float:
+        """Return the length of a cycle of ``core``."""
+        return PS_PER_S / self.clock_hz(core)

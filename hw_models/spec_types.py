@@ -1,0 +1,14 @@
+"""What the specs of all kinds of machines are made of, quantities aside."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+DType = Literal["fp32", "fp16", "bf16", "int8"]
+Efficiency = Annotated[float, Field(ge=0.001, le=1)]
+PerCycle = Annotated[int, Field(gt=0, le=2**24)]
+Count = Annotated[int, Field(gt=0, le=4096)]
+STRICT = ConfigDict(
+    frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True,
+    validate_by_name=False, validate_by_alias=True, serialize_by_alias=True,
+)  # fmt: skip

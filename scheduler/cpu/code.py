@@ -1,0 +1,314 @@
+"""The instructions of a layer's tiled loops: what generated code issues, class by class.
+
+A register tile of the anchor keeps its results in registers while the depth loop runs: each iteration loads what the
+multiply-accumulates need of both operands, once per register tile, and updates every accumulator. Vectors lie along one
+dimension; where it does not fill the last one, the vector is issued all the same. What follows the anchor element by
+element finds its operand in registers; what comes before it, or needs a whole row first (softmax), goes through memory.
+Constants are taken to be stored in the order in which they are read, as they can be put there before the program runs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from hw_models.cpu.spec import Simd
+from hw_models.instructions import Issued
+from scheduler.cpu.footprints import footprints_of
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tuning import CpuTuning
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import Access, Extents, LoopNest, Operations
+
+AlongVector = Literal["together", "same", "apart"]
+"""How the elements that lanes need lie: next to each other, one for all lanes, or each somewhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one iteration of a nest loads of one tensor."""
+
+    along_vector: AlongVector
+    dims: frozenset[int]
+    """Dimensions of the sink (of the nest's own output, where it has another rank) that move it."""
+    moves_with_depth: bool
+    lies_along_depth: bool
+    """Whether the next iteration of the innermost reduction finds the next element."""
+    element_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NestCode:
+    """One loop nest over the whole of the sink."""
+
+    is_anchor: bool
+    outputs: tuple[int, ...]
+    """Elements written, per dimension."""
+    iterations: int
+    """Of the reduction, for each element written; those that compute."""
+    vector_extent: int
+    """Iterations of the loop that is vectorised, where the nest does not follow the sink's vectors; 0: it does."""
+    reads: tuple[Read, ...]
+    """Those that come from memory."""
+    stores: bool
+    """Whether what it writes goes to memory."""
+    operations: Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The instructions of a whole kernel, and what they work on."""
+
+    issued: Issued
+    register_bytes: int
+    """Moved between registers and the first cache."""
+    operations: Operations
+
+
+def nests_of(layer: Layer) -> tuple[NestCode, ...]:
+    """Return the nests of ``layer`` that compute or move something, first to last; once for equal layers."""
+    return layer.analysis.table(_nests).get(layer.signature, partial(_nests, layer))
+
+
+def _nests(layer: Layer) -> tuple[NestCode, ...]:
+    works = layer.tile_work(layer.sink.shape).nests
+    anchor = layer.contraction
+    targets = {compiled.target for compiled in layer.nests if not compiled.is_view}
+    has_rows = any(work.nest.has_reduction for work in works)
+    is_after = False
+    found = []
+    for work in works:
+        nest = work.nest
+        is_anchor = nest is anchor
+        follows = is_after or (anchor is None and not has_rows)
+        reads = [read for read in nest.reads if not (follows and _behind_views(layer, read.tensor) in targets)]
+        stores = nest.write.tensor in layer.outputs or not (follows or is_anchor)
+        found.append(_nest(layer, nest, work.extents, reads, stores=stores, is_anchor=is_anchor, made=work.operations))
+        is_after = is_after or is_anchor
+    return tuple(found)
+
+
+def _behind_views(layer: Layer, name: str) -> str:
+    return layer.graph.storage.get(name, name)
+
+
+def _memory_order(layer: Layer, access: Access) -> Sequence[int]:
+    tensor = layer.graph.tensors.get(access.tensor)
+    return range(len(access.shape)) if tensor is None else tensor.order
+
+
+def _element_bytes(layer: Layer, name: str) -> int:
+    tensor = layer.graph.tensors.get(name)
+    return layer.internal_bytes[name] if tensor is None else tensor.element_bytes
+
+
+def _nest(
+    layer: Layer, nest: LoopNest, extents: Extents, reads: Sequence[Access], *, stores: bool, is_anchor: bool,
+    made: Operations,
+) -> NestCode:  # fmt: skip
+    written = nest.write
+    shape = tuple([_count(index.terms, extents) for index in written.indices])
+    order = _memory_order(layer, written)
+    loops_of_dim = [frozenset(loop for loop, _ in index.terms if extents[loop] > 1) for index in written.indices]
+    reduction = [loop for loop, each in enumerate(nest.loops) if each.reduction and extents[loop] > 1]
+    follows_sink = written.shape == layer.sink.shape
+    vector_dim = _innermost(shape, order)
+    vector_loop = _vector_loop(nest, extents, vector_dim, reduction)
+    deepest = max(reduction, default=-1)
+    depth = math.prod([extents[loop] for loop in reduction])
+    if is_anchor and made.macs:
+        depth = max(1, round(made.macs / max(math.prod(shape) * nest.per_iteration.macs, 1)))
+    described = tuple([
+        Read(
+            _along(layer, read, vector_loop),
+            frozenset(dim for dim, loops in enumerate(loops_of_dim) if any(read.uses(loop) for loop in loops)),
+            any(read.uses(loop) for loop in reduction),
+            _along(layer, read, deepest) == "together",
+            _element_bytes(layer, read.tensor),
+        )
+        for read in reads
+    ])  # fmt: skip
+    own = extents[vector_loop] if vector_loop >= 0 else 1
+    vectorised = 0 if follows_sink and vector_loop not in reduction else own
+    return NestCode(is_anchor, shape, depth, vectorised, described, stores, made)
+
+
+def _count(terms: Sequence[tuple[int, int]], extents: Extents) -> int:
+    return math.prod([extents[loop] for loop, _ in terms])
+
+
+def _innermost(shape: Sequence[int], order: Sequence[int]) -> int:
+    """Return the innermost dimension in memory that has more than one element; -1 if none has."""
+    return next((dim for dim in reversed(order) if shape[dim] > 1), -1)
+
+
+def _vector_loop(nest: LoopNest, extents: Extents, dim: int, reduction: Sequence[int]) -> int:
+    """Return the loop that vectors lie along: the innermost one of what is written, else the longest reduction."""
+    if dim >= 0:
+        moving = [(stride, loop) for loop, stride in nest.write.indices[dim].terms if extents[loop] > 1]
+        return min(moving)[1]
+    return max(reduction, key=lambda loop: extents[loop], default=-1)
+
+
+def _along(layer: Layer, read: Access, loop: int) -> AlongVector:
+    """Return how what ``read`` finds lies when ``loop`` moves."""
+    if loop < 0 or not read.uses(loop):
+        return "same"
+    tensor = layer.graph.tensors.get(read.tensor)
+    if tensor is not None and tensor.role == "weight":
+        return "together"
+    inner = _innermost(read.shape, _memory_order(layer, read))
+    index = read.indices[inner] if inner >= 0 else None
+    if index is None or index.opaque or index.divisor != 1:
+        return "apart"
+    return "together" if (loop, 1) in index.terms else "apart"
+
+
+def vectors_along(size: int, tile: int, register: int, lanes: int) -> int:
+    """Return the vectors that cover ``size`` elements cut into tiles, and these into register tiles."""
+
+    def of_tile(extent: int) -> int:
+        whole, rest = divmod(extent, register)
+        return whole * -(-register // lanes) + -(-rest // lanes)
+
+    whole, rest = divmod(size, tile)
+    return whole * of_tile(tile) + of_tile(rest)
+
+
+def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:
+    """Return the instructions of the whole kernel in ``tiles``."""
+    lanes = {str(name): count for name, count in simd.lanes.items()}[dtype]
+    total = _Counts()
+    for nest in nests_of(layer):
+        _add(total, nest, layer, tiles, lanes, simd, tuning)
+    operations = Operations()
+    for nest in nests_of(layer):
+        operations += nest.operations
+    share = _recomputed(layer, tiles)
+    if share > 1:
+        total.scale(share)
+        operations = Operations(
+            round(operations.macs * share), round(operations.simple * share), round(operations.special * share)
+        )
+    return Code(total.issued(), round(total.register_bytes), operations)
+
+
+def _recomputed(layer: Layer, tiles: LoopTiles) -> float:
+    """Return by how much the work of all tiles is more than that of the whole: halos that are computed twice."""
+    if not footprints_of(layer).has_buffers:
+        return 1.0
+    shape = layer.sink.shape
+    number = math.prod([size / part for size, part in zip(shape, tiles.tile, strict=True)])
+
+    def work(tile: Extents) -> float:
+        return sum([nest.operations.flops for nest in layer.tile_work(tile).nests])
+
+    whole = work(shape)
+    return max(work(tiles.tile) * number / whole, 1.0) if whole else 1.0
+
+
+class _Counts:
+    """Instructions being added up."""
+
+    def __init__(self) -> None:
+        self.fma = self.arithmetic = self.special = self.load = self.store = self.scalar = self.register_bytes = 0.0
+        self.accumulators = 1
+
+    def scale(self, share: float) -> None:
+        """Let there be ``share`` times as many."""
+        for name in ("fma", "arithmetic", "special", "load", "store", "scalar", "register_bytes"):
+            setattr(self, name, getattr(self, name) * share)
+
+    def issued(self) -> Issued:
+        """Return them as whole numbers."""
+        return Issued(
+            fma=math.ceil(self.fma), arithmetic=math.ceil(self.arithmetic), special=math.ceil(self.special),
+            load=math.ceil(self.load), store=math.ceil(self.store), scalar=math.ceil(self.scalar),
+            accumulators=self.accumulators,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """How the iterations of a nest are cut into vector instructions."""
+
+    follows_sink: bool
+    """Whether its register tile is the sink's."""
+    vector_dim: int
+    lanes: int
+    """That are used; 1 where nothing is vectorised."""
+    outputs: float
+    """Vectors that are written."""
+    steps: float
+    """Vector iterations, those of reductions included."""
+    rows: int
+    """Of a register tile."""
+    columns: int
+    """Vectors of one row of a register tile."""
+
+
+def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
+    follows_sink = not nest.vector_extent and len(nest.outputs) == len(tiles.tile)
+    dim = tiles.vector_dim
+    if follows_sink and dim >= 0:
+        along = vectors_along(nest.outputs[dim], tiles.tile[dim], tiles.register[dim], lanes)
+        outputs = math.prod(nest.outputs) / max(nest.outputs[dim], 1) * along
+        rows, columns = math.prod(tiles.register) // tiles.register[dim], -(-tiles.register[dim] // lanes)
+        return _Vectors(True, dim, lanes, outputs, outputs * nest.iterations, rows, columns)
+    extent = max(nest.vector_extent, 1)
+    used = lanes if dim >= 0 or nest.vector_extent else 1
+    outputs = math.prod(nest.outputs) / extent * -(-extent // used)
+    return _Vectors(follows_sink, -1, used, outputs, outputs * nest.iterations, 1, 1)
+
+
+def _add(
+    total: _Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
+) -> None:
+    vectors = _vectors(nest, tiles, lanes)
+    in_tile = vectors.rows * vectors.columns
+    for read in nest.reads:
+        _add_read(total, nest, read, vectors, tiles, simd)
+    made = nest.operations
+    iterations = max(math.prod(nest.outputs) * nest.iterations, 1)
+    total.fma += made.macs / iterations * vectors.steps
+    total.arithmetic += made.simple / iterations * vectors.steps
+    total.special += made.special / iterations * vectors.steps
+    element = layer.sink.element_bytes
+    if nest.stores:
+        is_vector = vectors.follows_sink or not nest.vector_extent
+        stored = vectors.outputs if is_vector else math.prod(nest.outputs) / vectors.lanes
+        total.store += stored
+        total.register_bytes += stored * vectors.lanes * element
+    if nest.is_anchor:
+        total.accumulators = max(total.accumulators, in_tile)
+        depth = footprints_of(layer).depth
+        passes = 1 if tiles.depth_step is None else -(-depth // tiles.depth_step)
+        total.load += (passes - 1) * vectors.outputs
+        total.store += (passes - 1) * vectors.outputs
+        total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
+        total.scalar += vectors.steps / in_tile * tuning.loop_instructions / tuning.unrolled
+        total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
+    elif nest.reads:
+        total.scalar += vectors.steps * tuning.loop_instructions / tuning.unrolled
+
+
+def _add_read(
+    total: _Counts, nest: NestCode, read: Read, vectors: _Vectors, tiles: LoopTiles, simd: Simd
+) -> None:
+    """Add the loads of one operand: of the anchor's, one for all accumulators that use the same element."""
+    times = vectors.steps if read.moves_with_depth or not nest.is_anchor else vectors.outputs
+    if nest.is_anchor and vectors.follows_sink:
+        for dim, extent in enumerate(tiles.register):
+            if dim != vectors.vector_dim and dim not in read.dims:
+                times /= extent
+    if read.along_vector == "together":
+        loads, each_bytes = times, min(simd.register_bytes, vectors.lanes * read.element_bytes)
+    elif read.along_vector == "apart":
+        loads, each_bytes = times * vectors.lanes, read.element_bytes
+    elif simd.multiplies_by_lane and read.lies_along_depth and nest.iterations > 1:
+        loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
+    else:
+        loads, each_bytes = times / vectors.columns, read.element_bytes
+    total.load += loads
+    total.register_bytes += loads * each_bytes

@@ -1,0 +1,47 @@
+"""Costs of one network's kernels on a CPU (`fusion.costs.KernelCosts`), and what its scheduler needs."""
+
+from collections.abc import Sequence
+
+from fusion.costs import OnChipMemory
+from hw_models.quantities import PS_PER_S
+from scheduler.cpu.tiling import KnownTiles, Tiling, choose_tiling
+from scheduler.cpu.view import CpuView
+from scheduler.kernels.cut import layer_of
+from scheduler.kernels.layer import Layer
+from workloads.analysis import Analysis
+
+
+class CpuCosts:
+    """One network's kernels on a CPU; ``known`` keeps tiles for other networks and policies on the same machine."""
+
+    def __init__(self, view: CpuView, analysis: Analysis, dtype: str, known: KnownTiles | None = None) -> None:
+        self.view = view
+        self.analysis = analysis
+        self.dtype = dtype
+        self.known = KnownTiles() if known is None else known
+
+    @property
+    def cores(self) -> int:
+        return self.view.spec.core_count
+
+    @property
+    def on_chip(self) -> tuple[OnChipMemory, ...]:
+        """None: caches decide by themselves what stays."""
+        return ()
+
+    @property
+    def off_chip_bytes_per_s(self) -> float:
+        return float(self.view.spec.dram.sustained_bytes_per_s)
+
+    @property
+    def launch_s(self) -> float:
+        return self.view.spec.kernel_call_ps / PS_PER_S
+
+    def tiling_of(self, layer: Layer) -> Tiling:
+        """Return the tiles of ``layer``; equal layers get the same."""
+        return choose_tiling(layer, self.dtype, self.view, self.known)
+
+    def kernel_s(self, ops: Sequence[int]) -> float:
+        """Return the estimate of the tiles that the operators get as one layer, with empty caches."""
+        layer = layer_of(self.analysis, ops)
+        return 0.0 if layer is None else self.tiling_of(layer).estimate_ps / PS_PER_S

@@ -1,0 +1,251 @@
+"""Which lines the tiled loops of a layer touch, depth by depth: what the traffic of caches follows from.
+
+How much of an operand a tile needs is affine in the tile's extents for nearly all operators; the factors are read off
+a few tiles (`Layer.tile_work`) once for each layer, whatever the machine. Where it is not (reshapes that merge
+dimensions), the straight line between the smallest tile and the whole stands in.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from hw_models.cpu.caches import Array, Lines, Nest, box_lines
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.layer import DEPTH, Layer
+from workloads.loopnest import Extents
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How many elements of one dimension of an operand a tile needs."""
+
+    base: int
+    """For a tile of single elements."""
+    most: int
+    slopes: tuple[tuple[int, float], ...]
+    """Dimensions of the sink, or ``DEPTH``, and by how much more for each further element of the tile."""
+
+    def of(self, tile: Sequence[int], depth: int) -> int:
+        """Return it for ``tile`` elements per dimension of the sink and ``depth`` iterations of the depth loop."""
+        more = 0.0
+        for dim, slope in self.slopes:
+            more += slope * ((depth if dim == DEPTH else tile[dim]) - 1)
+        return min(self.base + math.ceil(more - 1e-9), self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A stored array that a layer reads or writes, its dimensions as they lie in memory."""
+
+    name: str
+    """In the first layer of its signature; equal layers have others in the same place."""
+    array: Array
+    reaches: tuple[Reach, ...]
+    is_written: bool
+    depends_on: frozenset[int]
+    """Dimensions of the sink that choose which part of it a tile needs."""
+    feeds_depth: bool
+    """Whether the depth loop reads it; what follows the anchor is read, and written, once per register tile."""
+
+    def lines(self, tile: Sequence[int], depth: int, line_bytes: int) -> Lines:
+        """Return the lines that a tile touches."""
+        return box_lines(self.array, [reach.of(tile, depth) for reach in self.reaches], line_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprints:
+    """The operands of a layer, inputs that it reads first and outputs behind them."""
+
+    operands: tuple[Operand, ...]
+    places: tuple[int, ...]
+    """Per operand: its place among the layer's inputs, followed by its outputs."""
+    depth: int
+    """Iterations of the depth loop; 1 without one."""
+    has_buffers: bool
+    """Whether something is computed before the anchor, or for a reduction, and kept for the tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """How the parallel loop of a kernel is split: equal contiguous chunks, the last perhaps shorter."""
+
+    count: int
+    iterations: int
+    """Of a full chunk."""
+    last_iterations: int
+    """Of the last one."""
+    per_dim: tuple[int, ...]
+    """Tiles of a full chunk along each dimension of the sink."""
+
+    @property
+    def last_share(self) -> float:
+        """The last chunk's iterations by those of a full one."""
+        return self.last_iterations / self.iterations
+
+
+def chunks_of(shape: Extents, tiles: LoopTiles, threads: int) -> Chunks:
+    """Return the chunks that ``threads`` make of the loops over tiles."""
+    counts = [-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)]
+    fused = tiles.order[: tiles.parallel]
+    whole = math.prod(counts[dim] for dim in fused)
+    each = -(-whole // min(threads, whole))
+    number = -(-whole // each)
+    left = each
+    for dim in reversed(fused):
+        counts[dim] = min(counts[dim], left)
+        left = -(-left // counts[dim])
+    return Chunks(number, each, whole - (number - 1) * each, tuple(counts))
+
+
+def footprints_of(layer: Layer) -> Footprints:
+    """Return the operands of ``layer``, worked out once for equal layers."""
+    return layer.analysis.table(_footprints).get(layer.signature, partial(_footprints, layer))
+
+
+def _footprints(layer: Layer) -> Footprints:
+    shape, depth = layer.sink.shape, _depth(layer)
+    single = (1,) * len(shape)
+    one_step = None if depth == 1 else 1
+    one = layer.tile_work(single, one_step).operand_extents
+    whole = layer.tile_work(shape).operand_extents
+    axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
+    second = {axis: _probe(layer, axis, 2) for axis in axes}
+    along = {axis: _probe(layer, axis, 0) for axis in axes}
+    operands, places, deep = [], [], _before_anchor(layer)
+    sizes = {**dict(enumerate(shape)), DEPTH: depth}
+    for place, name in enumerate(layer.inputs):
+        if name not in whole or name not in one:
+            continue
+        tensor = layer.graph.tensors[name]
+        reaches = []
+        for dim in tensor.order:
+            base, most = one[name][dim], whole[name][dim]
+            steep = [(axis, float(second[axis][name][dim] - base)) for axis in axes]
+            reach = Reach(base, most, tuple([(axis, slope) for axis, slope in steep if slope > 0]))
+            if reach.of(shape, depth) != most:
+                flat = [(axis, (along[axis][name][dim] - base) / (sizes[axis] - 1)) for axis in axes]
+                reach = Reach(base, most, tuple([(axis, slope) for axis, slope in flat if slope > 0]))
+            reaches.append(reach)
+        depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
+        array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
+        operands.append(Operand(name, array, tuple(reaches), False, depends, name in deep))
+        places.append(place)
+    for number, name in enumerate(layer.outputs):
+        operands.append(_output(layer, name))
+        places.append(len(layer.inputs) + number)
+    return Footprints(tuple(operands), tuple(places), depth, _has_buffers(layer))
+
+
+def _before_anchor(layer: Layer) -> frozenset[str]:
+    """Return the tensors that the anchor, or what is computed before it, reads; without an anchor, all."""
+    every = [compiled.nest for compiled in layer.nests]
+    anchor = layer.contraction
+    first = 0 if anchor is None else next(place for place, nest in enumerate(every) if nest is anchor)
+    return frozenset(read.tensor for nest in every[first:] for read in nest.reads)
+
+
+def _depth(layer: Layer) -> int:
+    nest, loop = layer.contraction, layer.depth_loop
+    return 1 if nest is None or loop is None else nest.loops[loop].extent
+
+
+def _probe(layer: Layer, axis: int, extent: int) -> Mapping[str, Extents]:
+    """Return what a tile needs that has ``extent`` elements along one axis (0: all of them), one along the others."""
+    shape = layer.sink.shape
+    tile = tuple([(min(extent, size) or size) if dim == axis else 1 for dim, size in enumerate(shape)])
+    depth = _depth(layer)
+    step = None if depth == 1 else (min(extent, depth) or depth) if axis == DEPTH else 1
+    return layer.tile_work(tile, step).operand_extents
+
+
+def _output(layer: Layer, name: str) -> Operand:
+    tensor, shape = layer.graph.tensors[name], layer.sink.shape
+    array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes)
+    if len(tensor.shape) != len(shape):
+        whole = tuple([Reach(size, size, ()) for size in array.shape])
+        return Operand(name, array, whole, True, frozenset(), False)
+    reaches = []
+    for dim in tensor.order:
+        size, steps = tensor.shape[dim], shape[dim] - 1
+        slopes = ((dim, (size - 1) / steps),) if steps and size > 1 else ()
+        reaches.append(Reach(1 if slopes else size, size, slopes))
+    moving = frozenset(dim for dim, size in enumerate(shape) if size > 1)
+    return Operand(name, array, tuple(reaches), True, moving, False)
+
+
+def _has_buffers(layer: Layer) -> bool:
+    computing = [compiled for compiled in layer.nests if not compiled.is_view]
+    anchor = layer.contraction
+    if anchor is None:
+        return len(computing) > 1 and any(compiled.nest.has_reduction for compiled in computing)
+    return computing[-1].nest is not anchor
+
+
+def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: int) -> Nest:
+    """Return the loops of one full chunk and the lines that they touch."""
+    found = footprints_of(layer)
+    shape, depth = layer.sink.shape, found.depth
+    tile, register = tiles.tile, tiles.register
+    extents = [min(size, part * count) for size, part, count in zip(shape, tile, chunks.per_dim, strict=True)]
+    trips: list[int] = []
+    touched = [_lines(found, extents, depth, line_bytes)]
+    step = depth if tiles.depth_step is None else min(tiles.depth_step, depth)
+    of_tile = 0
+
+    def loop(count: int, now: Sequence[int], steps: int) -> None:
+        if count > 1:
+            trips.append(count)
+            touched.append(_lines(found, now, steps, line_bytes))
+
+    for dim in tiles.order:
+        extents[dim] = min(tile[dim], extents[dim])
+        loop(chunks.per_dim[dim], extents, depth)
+    of_tile = len(trips)
+    loop(-(-depth // step), extents, step)
+    for dim in tiles.order:
+        count = -(-extents[dim] // register[dim])
+        extents[dim] = min(register[dim], extents[dim])
+        loop(count, extents, step)
+    of_registers = len(trips)
+    loop(step, extents, 1)
+    last = len(trips)
+    outside = tuple([last if operand.feeds_depth else of_registers for operand in found.operands])
+    held: tuple[float, ...] = ()
+    if found.has_buffers:
+        buffer = layer.tile_work(tile).internal_bytes / line_bytes
+        held = tuple([buffer if place <= of_tile else 0.0 for place in range(len(trips) + 1)])
+    return Nest(tuple(trips), tuple(touched), tuple([operand.is_written for operand in found.operands]), held, outside)
+
+
+def _lines(found: Footprints, tile: Sequence[int], depth: int, line_bytes: int) -> tuple[Lines, ...]:
+    return tuple([operand.lines(tile, depth, line_bytes) for operand in found.operands])
+
+
+def nest_of_cores(
+    layer: Layer, tiles: LoopTiles, chunks: Chunks, chunk: Nest, cores: int, line_bytes: int
+) -> Nest:
+    """Return what ``cores`` that each run such a chunk at the same pace touch together: the nest of a shared cache.
+
+    Chunks that differ only along dimensions on which an operand does not depend use the same lines of it.
+    """
+    if cores == 1:
+        return chunk
+    found, shape = footprints_of(layer), layer.sink.shape
+    split = {}
+    for dim in tiles.order[: tiles.parallel]:
+        in_all = -(-shape[dim] // tiles.tile[dim])
+        split[dim] = -(-in_all // chunks.per_dim[dim])
+    factors = []
+    for operand in found.operands:
+        apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
+        factors.append(min(cores, apart))
+    most = [math.ceil(math.prod(each.array.shape) * each.array.element_bytes / line_bytes) for each in found.operands]
+    touched = tuple(
+        tuple([
+            Lines(min(lines.count * factor, bound), lines.runs * factor, 0)
+            for lines, factor, bound in zip(row, factors, most, strict=True)
+        ])
+        for row in chunk.touched
+    )  # fmt: skip
+    return Nest(chunk.trips, touched, chunk.is_written, tuple([held * cores for held in chunk.held]), chunk.outside)

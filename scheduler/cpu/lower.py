@@ -1,0 +1,85 @@
+"""From a schedule to the program of a CPU: for each kernel its call, then the chunks of its parallel loop.
+
+A kernel is called when all chunks of the one before have ended. Its chunks are handed out to the cores, the fastest
+first; those that cores of one kind take are one instruction, as what their caches pass on differs from others'. Tensors
+that are computed have their place in DRAM from the kernel that writes them to the last that reads them.
+"""
+
+from hw_models import Buffer, Instruction, Launch, Program, cpu_machine
+from hw_models.cpu.machine import CORE, DRAM, LAUNCH
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.footprints import footprints_of
+from scheduler.cpu.residency import Found, found_in_cache
+from scheduler.cpu.schedule import CpuKernel, CpuSchedule
+from scheduler.cpu.view import CpuView
+from scheduler.cpu.work import KernelWork, kernel_work
+
+
+def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
+    """Return the program of ``schedule``."""
+    view = costs.view
+    instructions: list[Instruction] = []
+    buffers, allocates, frees = _places(schedule)
+    waits: tuple[int, ...] = ()
+    for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
+        call = Instruction(
+            unit=LAUNCH, payload=Launch(work.threads), label=kernel.name, after=waits,
+            allocates=tuple(allocates.get(number, ())), layer_run=number,
+        )  # fmt: skip
+        place = len(instructions)
+        instructions.append(call)
+        done_with = tuple(frees.get(number, ()))
+        instructions += [
+            Instruction(
+                unit=CORE, payload=each.payload, label=kernel.name, after=(place,), blocks=each.count,
+                frees=done_with, layer_run=number,
+            )
+            for each in work.chunks
+        ]  # fmt: skip
+        waits = tuple(range(place + 1, len(instructions)))
+    return cpu_machine(view.spec).program(instructions, tuple(buffers))
+
+
+def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
+    """Return the work of every kernel, less what it finds in the shared cache."""
+    kernels = schedule.runs
+    footprints = [footprints_of(kernel.layer) for kernel in kernels]
+    found = found_in_cache(
+        schedule.graph, kernels, footprints, view.last_cache_bytes, warm=view.tuning.warm_caches
+    )
+    known: dict[object, KernelWork] = {}
+    done = []
+    for kernel, each in zip(kernels, found, strict=True):
+        key = kernel.layer.signature, kernel.tiles, kernel.threads, each
+        if key not in known:
+            known[key] = _work(kernel, each, schedule.dtype, view)
+        done.append(known[key])
+    return done
+
+
+def _work(kernel: CpuKernel, found: Found, dtype: str, view: CpuView) -> KernelWork:
+    work = kernel_work(kernel.layer, kernel.tiles, kernel.threads, dtype, view)
+    spared = sum([work.first_bytes[place] for place in sorted(found.read)])
+    spared += sum([work.written_bytes[place] + work.first_bytes[place] for place in sorted(found.written)])
+    return work.off_chip(spared)
+
+
+def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:
+    """Return a place in DRAM for every tensor, which kernel takes it first, and after which it is free."""
+    graph = schedule.graph
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, kernel in enumerate(schedule.runs):
+        for name in (*kernel.layer.inputs, *kernel.layer.outputs):
+            stored = graph.storage.get(name, name)
+            is_constant = graph.tensors[stored].role != "activation"
+            first.setdefault(stored, 0 if is_constant else number)
+            last[stored] = len(schedule.runs) if is_constant or stored in graph.stored_outputs else number
+    buffers: list[Buffer] = []
+    allocates: dict[int, list[int]] = {}
+    frees: dict[int, list[int]] = {}
+    for name, number in first.items():
+        allocates.setdefault(number, []).append(len(buffers))
+        frees.setdefault(last[name], []).append(len(buffers))
+        buffers.append(Buffer(DRAM, graph.tensors[name].size_bytes, label=name))
+    return buffers, allocates, frees

@@ -1,0 +1,188 @@
+"""Tiles of a layer's loops: register tiles by what a core issues, cache tiles by what passes the caches.
+
+The search is small and always finds the same. First the register tile: of all that the registers hold, the one for
+which the fastest cores need the fewest cycles, if all data were at hand. Then the loops over tiles: a few sizes along
+each dimension (the register tile, four of them, all), the vector dimension outermost or innermost, the depth loop
+whole or in steps, one thread or several; the machine model says of each how long its slowest core takes, and what the
+shared levels move. Of equal times the least traffic wins, then what is tried first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from hw_models.cpu.cores import issue_cycles
+from scheduler.cpu.code import code_of, nests_of
+from scheduler.cpu.footprints import footprints_of
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.view import CpuView
+from scheduler.cpu.work import estimate
+from scheduler.kernels.layer import Layer
+from scheduler.parts import divisors
+from workloads.analysis import Table
+from workloads.loopnest import Extents
+
+_COLUMNS = (1, 2, 3, 4, 6, 8)
+_ROWS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 24, 28)
+_TILES_OF_REGISTERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tiles of a layer, the threads that it is split over, and how long that is estimated to take."""
+
+    tiles: LoopTiles
+    threads: int
+    estimate_ps: float
+    moved_bytes: tuple[float, ...]
+    """At each level behind a cache, outermost first."""
+
+    @property
+    def rank(self) -> tuple[float, tuple[float, ...]]:
+        """Return what is compared: the time, and of equal times the traffic, that of the outermost level first."""
+        return self.estimate_ps, self.moved_bytes
+
+
+class KnownTiles:
+    """What is worth keeping between runs on one machine."""
+
+    def __init__(self) -> None:
+        self.tilings: Table[Tiling] = Table()
+
+
+def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> Tiling:
+    """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same."""
+    key = layer.signature, dtype, view.timing_key
+    return known.tilings.get(key, partial(_search, layer, dtype, view))
+
+
+def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
+    most, *fewer = view.thread_counts
+    shape = layer.sink.shape
+    vector_dim = vector_dim_of(layer)
+    table = layer.analysis.table(_register_tile)
+    key = layer.signature, dtype, view.code_key, view.issue_key
+    register = table.get(key, partial(_register_tile, layer, dtype, view, vector_dim))
+    candidates = list(dict.fromkeys(_candidates(layer, register, vector_dim, view, shape)))
+    found = [_timed(layer, cut, most, dtype, view) for cut in candidates]
+    found.sort(key=lambda tiling: tiling.rank)
+    best = found[0]
+    for threads in fewer:
+        for other in found[:2]:
+            tried = _timed(layer, _with_parallel(other.tiles, shape, threads, view), threads, dtype, view)
+            if tried.rank < best.rank:
+                best = tried
+    return best
+
+
+def vector_dim_of(layer: Layer) -> int:
+    """Return the dimension of the sink that vectors lie along, the innermost in memory; -1 if it has one element."""
+    sink = layer.sink
+    return next((dim for dim in reversed(sink.order) if sink.shape[dim] > 1), -1)
+
+
+def _register_tile(layer: Layer, dtype: str, view: CpuView, vector_dim: int) -> Extents:
+    """Return the elements per dimension that are held in registers."""
+    shape = layer.sink.shape
+    lanes = {str(name): count for name, count in view.spec.simd.lanes.items()}[dtype]
+    if vector_dim < 0:
+        return (1,) * len(shape)
+    has_anchor = any(nest.is_anchor for nest in nests_of(layer))
+    limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
+    core = view.kinds[0]
+    best: tuple[float, int, Extents] | None = None
+    for columns in _COLUMNS if has_anchor else (1,):
+        for rows in _ROWS if has_anchor else (1,):
+            if (columns > 1 or rows > 1) and rows * columns + columns + 1 > limit:
+                continue
+            register = _of_rows(layer, vector_dim, min(columns * lanes, shape[vector_dim]), rows)
+            if register is None:
+                continue
+            tiles = LoopTiles(tuple(shape), tuple(layer.sink.order), 0, register, vector_dim, None)
+            issued = code_of(layer, tiles, dtype, view.spec.simd, view.tuning).issued
+            ranked = issue_cycles(core, issued), issued.total, register
+            if best is None or ranked < best:
+                best = ranked
+    assert best is not None
+    return best[2]
+
+
+def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int) -> Extents | None:
+    """Return a register tile of ``rows`` vectors, along the dimensions further out; None if there are not so many."""
+    sink = layer.sink
+    register = [1] * len(sink.shape)
+    register[vector_dim] = width
+    for dim in reversed(sink.order):
+        if dim == vector_dim or sink.shape[dim] == 1 or rows == 1:
+            continue
+        if rows <= sink.shape[dim]:
+            register[dim], rows = rows, 1
+        elif rows % sink.shape[dim] == 0:
+            register[dim], rows = sink.shape[dim], rows // sink.shape[dim]
+        else:
+            return None
+    return tuple(register) if rows == 1 else None
+
+
+def _candidates(
+    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents
+) -> Iterator[LoopTiles]:
+    """Yield the tiles that are tried, in a fixed order."""
+    memory = layer.sink.order
+    outer = [dim for dim in reversed(memory) if dim != vector_dim and shape[dim] > 1]
+    steps = [None, *_depth_steps(layer, view)]
+    orders = [tuple(memory)]
+    if vector_dim >= 0:
+        others = tuple(dim for dim in memory if dim != vector_dim)
+        orders = [(*others, vector_dim), (vector_dim, *others)]
+    widths = _ladder(register[vector_dim], shape[vector_dim]) if vector_dim >= 0 else [0]
+    for rows in _row_tiles(outer, register, shape):
+        for width in widths:
+            tile = list(rows)
+            if vector_dim >= 0:
+                tile[vector_dim] = width
+            for order in orders:
+                for each in steps:
+                    cut = LoopTiles(tuple(tile), order, 0, register, vector_dim, each)
+                    yield _with_parallel(cut, shape, view.thread_counts[0], view)
+
+
+def _depth_steps(layer: Layer, view: CpuView) -> list[int]:
+    """Return the step of the depth loop that is tried, if the loop is worth cutting."""
+    depth = footprints_of(layer).depth
+    inner = max([nest.iterations for nest in nests_of(layer) if nest.is_anchor], default=1) // depth
+    inner = max(inner, 1)
+    most = view.tuning.depth_iterations
+    fitting = [step for step in divisors(depth) if 1 < step <= min(most // inner, depth // 2)]
+    return fitting[:1] if depth * inner > most // 2 else []
+
+
+def _ladder(least: int, most: int) -> list[int]:
+    return list(dict.fromkeys([least, min(_TILES_OF_REGISTERS * least, most), most]))
+
+
+def _row_tiles(outer: list[int], register: Extents, shape: Extents) -> Iterator[list[int]]:
+    """Yield tiles without their vector dimension: whole along more and more dimensions, the innermost first."""
+    tile = list(register)
+    yield list(tile)
+    for dim in outer:
+        for size in _ladder(register[dim], shape[dim])[1:]:
+            tile[dim] = size
+            yield list(tile)
+
+
+def _with_parallel(tiles: LoopTiles, shape: Extents, threads: int, view: CpuView) -> LoopTiles:
+    """Return ``tiles`` with as many loops fused into the parallel one as make enough chunks for ``threads``."""
+    wanted = threads * view.tuning.chunks_per_thread
+    parallel, fused = 0, 1
+    while threads > 1 and parallel < len(shape) and fused < wanted:
+        dim = tiles.order[parallel]
+        fused *= -(-shape[dim] // tiles.tile[dim])
+        parallel += 1
+    if fused == 1:
+        parallel = 0
+    return LoopTiles(tiles.tile, tiles.order, parallel, tiles.register, tiles.vector_dim, tiles.depth_step)
+
+
+def _timed(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> Tiling:
+    return Tiling(tiles, threads, *estimate(layer, tiles, threads, dtype, view))

@@ -1,0 +1,39 @@
+"""The tuned numbers of the CPU's scheduler, all in one place.
+
+None of them describes a machine: they say where the search stops, what the generated code looks like in its details,
+and what is asked of a run. ``--set tuning.NAME=VALUE`` changes one, and an experiment sweeps it like a value of the
+machine.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+Few = Annotated[int, Field(ge=1, le=1024)]
+
+
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid", "use_attribute_docstrings": True})
+class CpuTuning:
+    """Numbers that tiling and lowering on a CPU use."""
+
+    threads: Annotated[int, Field(ge=0, le=4096)] = 0
+    """Threads that every kernel is split over, on the fastest cores first; 0: for each kernel what is best among one
+    thread and all cores of the fastest kinds."""
+    warm_caches: bool = False
+    """Whether the shared cache holds what the run before has left, as when a network runs again and again; else a run
+    begins with empty caches."""
+    most_accumulators: Few = 64
+    """Register tiles with more are not tried."""
+    depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512
+    """Iterations of the anchor's whole reduction between two passes over partial sums, where the depth loop is cut: the
+    largest even step that makes no more is tried beside the whole."""
+    chunks_per_thread: Few = 4
+    """So many tiles per thread are aimed at when loops are fused into the parallel one: the last chunks then differ
+    little from the others."""
+    loop_instructions: Few = 2
+    """Scalar instructions of one loop iteration: count and branch."""
+    unrolled: Few = 4
+    """Iterations of an innermost loop between two branches."""
+    tile_instructions: Few = 16
+    """Scalar instructions around one register tile: addresses and bounds."""

@@ -1,0 +1,202 @@
+"""What each core is given of a kernel: chunks of its parallel loop, with their instructions and traffic."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hw_models import Compute, Issued
+from hw_models.cpu.caches import CacheShape, Nest, Passed, passed_on
+from hw_models.cpu.cores import issue_cycles
+from hw_models.cpu.machine import DRAM, L1, L2, L3, CorePace
+from hw_models.quantities import PS_PER_S
+from scheduler.cpu.code import Code, code_of
+from scheduler.cpu.footprints import chunks_of, nest_of_chunk, nest_of_cores
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.view import CpuView
+from scheduler.kernels.layer import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWork:
+    """Chunks that cores of one kind do, all alike."""
+
+    count: int
+    payload: Compute
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """A whole kernel with a shared cache that begins empty."""
+
+    chunks: tuple[ChunkWork, ...]
+    """In the order in which they are handed out: those of the fastest cores first."""
+    threads: int
+    """That have something to do."""
+    first_bytes: tuple[float, ...]
+    """Per operand of the layer's footprints: fetched from DRAM because nothing has used it before."""
+    written_bytes: tuple[float, ...]
+    """Per operand: written to DRAM."""
+
+    def off_chip(self, spared_bytes: float) -> "KernelWork":
+        """Return the same where so many bytes are found in, or stay in, the shared cache."""
+        if not spared_bytes:
+            return self
+        moved = sum([each.count * size for each in self.chunks for name, size in each.payload.traffic if name == DRAM])
+        left = max(1 - spared_bytes / moved, 0.0) if moved else 0.0
+        chunks = []
+        for each in self.chunks:
+            traffic = [(name, math.ceil(size * left) if name == DRAM else size) for name, size in each.payload.traffic]
+            chunks.append(replace(each, payload=replace(each.payload, traffic=tuple(traffic))))
+        return replace(self, chunks=tuple(chunks))
+
+
+def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> KernelWork:
+    """Return the work of ``layer`` in ``tiles`` on ``threads`` of the machine's cores."""
+    return _Kernel(layer, tiles, threads, dtype, view).work()
+
+
+def estimate(
+    layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView
+) -> tuple[float, tuple[float, ...]]:
+    """Return how long the kernel takes from its call, in picoseconds, and the bytes of each level, outermost first.
+
+    It is on a machine that begins with empty caches.
+    """
+    return _Kernel(layer, tiles, threads, dtype, view).estimate()
+
+
+class _Kernel:
+    """One kernel in the making."""
+
+    def __init__(self, layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> None:
+        self._layer, self._tiles, self._dtype, self._view = layer, tiles, dtype, view
+        spec = view.spec
+        table = layer.analysis.table(code_of)
+        key = layer.signature, tiles, dtype, view.code_key
+        self._code: Code = table.get(key, partial(code_of, layer, tiles, dtype, spec.simd, view.tuning))
+        self._chunks = chunks_of(layer.sink.shape, tiles, threads)
+        self._nest = self._nest_of(1)
+        self._known: dict[tuple[CacheShape, int], Passed] = {}
+
+    def _nest_of(self, cores: int) -> Nest:
+        layer, line = self._layer, self._view.spec.line_bytes
+        if cores == 1:
+            key = layer.signature, self._tiles, self._chunks.per_dim, line
+            made = partial(nest_of_chunk, layer, self._tiles, self._chunks, line)
+            return layer.analysis.table(nest_of_chunk).get(key, made)
+        of_cores = layer.signature, self._tiles, self._chunks, line, cores
+        joined = partial(nest_of_cores, layer, self._tiles, self._chunks, self._nest, cores, line)
+        return layer.analysis.table(nest_of_cores).get(of_cores, joined)
+
+    def _levels(self) -> Iterator[tuple[CorePace, int, list[Passed]]]:
+        """Yield the kinds of cores that take chunks, how many, and what each cache passes on for one full chunk."""
+        view, chunks = self._view, self._chunks
+        shared = None
+        if view.spec.l3 is not None:
+            lines = view.spec.l3.capacity_bytes // view.spec.line_bytes
+            shared = self._passed(CacheShape(lines), chunks.count)
+        for pace, used in view.on_cores(chunks.count):
+            core = pace.core
+            levels = [self._passed(view.shape(core.l1), 1)]
+            if core.l2 is not None:
+                levels.append(self._passed(view.shape(core.l2), min(core.l2.shared_by, used)))
+            if shared is not None:
+                levels.append(_at_most(shared, levels[-1]))
+            yield pace, used, levels
+
+    def work(self) -> KernelWork:
+        """Return it."""
+        chunks = self._chunks
+        found: list[ChunkWork] = []
+        outer: list[Passed] = []
+        given = 0
+        for _, used, levels in self._levels():
+            outer.append(levels[-1])
+            given += used
+            has_last = given == chunks.count
+            if used > has_last:
+                found.append(ChunkWork(used - has_last, self._payload(levels, is_last=False)))
+            if has_last:
+                found.append(ChunkWork(1, self._payload(levels, is_last=True)))
+        line = self._view.spec.line_bytes
+        in_all = (chunks.count - 1 + chunks.last_share) * line
+        fetched = [lines * in_all for lines in outer[0].fetched]
+        once = [lines.count * line for lines in self._nest_of(chunks.count).touched[0]]
+        return KernelWork(
+            tuple(found), chunks.count, tuple(map(min, once, fetched)),
+            tuple([lines * in_all for lines in outer[0].written]),
+        )  # fmt: skip
+
+    def estimate(self) -> tuple[float, tuple[float, ...]]:
+        """Return how long it takes (its slowest core, or what all move at a shared level) and the bytes moved."""
+        view, chunks = self._view, self._chunks
+        spec, line = view.spec, view.spec.line_bytes
+        in_all = chunks.count - 1 + chunks.last_share
+        names = self._names
+        moved = dict.fromkeys(names, 0.0)
+        longest = 0.0
+        for pace, used, levels in self._levels():
+            traffic = [(name, passed.total * line) for name, passed in zip(names, levels, strict=True)]
+            traffic.append((L1, self._code.register_bytes / in_all))
+            startup_ps, duration_ps, _ = pace.chunk_ps(issue_cycles(pace.core, self._code.issued) / in_all, traffic)
+            longest = max(longest, startup_ps + duration_ps)
+            for name, size in traffic:
+                if name != L1:
+                    moved[name] += used * size
+        longest = max(longest, moved[DRAM] / spec.dram.sustained_bytes_per_s * PS_PER_S)
+        if spec.l3 is not None:
+            longest = max(longest, moved[L3] / spec.l3.bandwidth_bytes_per_s * PS_PER_S)
+        called_ps = spec.kernel_call_ps + (spec.parallel_region_ps if chunks.count > 1 else 0)
+        return called_ps + longest, tuple(reversed(moved.values()))
+
+    @property
+    def _names(self) -> list[str]:
+        """The memories behind the caches that pass something on, innermost first."""
+        has_l2, has_l3 = self._view.kinds[0].l2 is not None, self._view.spec.l3 is not None
+        return [*([L2] if has_l2 else []), *([L3] if has_l3 else []), DRAM]
+
+    def _passed(self, cache: CacheShape, cores: int) -> Passed:
+        """Return what passes a cache that ``cores`` share, for one full chunk."""
+        known = self._known.get((cache, cores))
+        if known is not None:
+            return known
+        passed = passed_on(self._nest_of(cores), cache, write_allocate=self._view.spec.write_allocate)
+        if cores > 1:
+            fetched, written = (tuple([lines / cores for lines in each]) for each in (passed.fetched, passed.written))
+            passed = Passed(fetched, written)
+        self._known[cache, cores] = passed
+        return passed
+
+    def _payload(self, levels: list[Passed], *, is_last: bool) -> Compute:
+        """Return what a chunk does: a full one, or the last one, which does what is left."""
+        code, chunks = self._code, self._chunks
+        number, share = chunks.count, chunks.last_share if is_last else 1.0
+        part = 1 / (number - 1 + chunks.last_share)
+
+        def counted(whole: int) -> int:
+            full = int(whole * part)
+            return whole - (number - 1) * full if is_last else full
+
+        def issued(whole: int) -> int:
+            return math.ceil(whole * part * share - 1e-6)
+
+        line = self._view.spec.line_bytes
+        sizes = [math.ceil(passed.total * share * line) for passed in levels]
+        of_code, made = code.issued, code.operations
+        return Compute(
+            dtype=self._dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),
+            traffic=((L1, issued(code.register_bytes)), *zip(self._names, sizes, strict=True)),
+            issued=Issued(
+                fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
+                load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
+                accumulators=of_code.accumulators,
+            ),
+        )  # fmt: skip
+
+
+def _at_most(passed: Passed, inner: Passed) -> Passed:
+    """Return what passes a cache to which ``inner`` comes: no more than that, per array."""
+    return Passed(
+        tuple(map(min, passed.fetched, inner.fetched)), tuple(map(min, passed.written, inner.written))
+    )

@@ -1,0 +1,175 @@
+"""What cores take for chunks and how they share what is further out: small numbers, worked out by hand."""
+
+import pytest
+
+from hw_models import (
+    Compute,
+    Cpu,
+    HardwareError,
+    Instruction,
+    Issued,
+    Launch,
+    SimulationResult,
+    cpu_energy,
+    cpu_machine,
+    cpu_summary,
+    load_hardware,
+    simulate,
+    with_values,
+)
+from hw_models.cpu.cores import issue_cycles
+from tests.hw_models.cpu.cpus import big_and_little, core, cpu
+
+NS, US = 1000, 1_000_000
+
+
+def chunk(dtype: str = "fp32", traffic: tuple[tuple[str, int], ...] = (), **issued: int) -> Compute:
+    return Compute(dtype=dtype, traffic=traffic, issued=Issued(**issued))
+
+
+def run(spec: Cpu, *payloads: tuple[int, Compute], threads: int = 1) -> SimulationResult:
+    """Return the run of one kernel that does each payload so many times, on whichever cores are free."""
+    call = Instruction(unit="launch", payload=Launch(threads), label="call")
+    chunks = [Instruction(unit="core", payload=what, label="chunk", after=(0,), blocks=each) for each, what in payloads]
+    machine = cpu_machine(spec)
+    return simulate(machine.program([call, *chunks]), machine, cpu_energy(spec))
+
+
+class TestIssue:
+    """Per cycle: two vector operations, two loads, a store, four instructions in all."""
+
+    @pytest.mark.parametrize(
+        ("issued", "cycles"),
+        [
+            (Issued(fma=800, accumulators=8), 400.0),
+            (Issued(fma=800, accumulators=2), 1600.0),  # two chains of four cycles: one in two cycles
+            (Issued(fma=100, load=800, accumulators=8), 400.0),
+            (Issued(fma=100, store=400, accumulators=8), 400.0),
+            (Issued(scalar=800), 200.0),
+            (Issued(special=10), 40.0),
+            (Issued(fma=400, arithmetic=400, accumulators=8), 400.0),
+        ],
+    )
+    def test_the_busiest_port_sets_the_pace(self, issued: Issued, cycles: float) -> None:
+        assert issue_cycles(cpu().kinds[0], issued) == cycles
+
+    def test_an_in_order_core_pays_for_loads_on_top(self) -> None:
+        little = big_and_little().kinds[1]
+
+        # one pipe; half a load a cycle
+        assert issue_cycles(little, Issued(fma=100, load=50, store=10, accumulators=8)) == 100 + 100 + 10
+        assert issue_cycles(little, Issued(fma=100, scalar=50, accumulators=8)) == 100
+
+
+class TestChunks:
+    def test_a_kernel_is_called_and_computed(self) -> None:
+        assert run(cpu(), (1, chunk(fma=2000, accumulators=8))).makespan_ps == 1 * US + 1000 * NS
+
+    def test_a_parallel_loop_costs_its_region(self) -> None:
+        result = run(cpu(), (2, chunk(fma=2000, accumulators=8)), threads=2)
+
+        assert result.makespan_ps == 3 * US + 1000 * NS
+        assert result.utilisation["core"] == 0.25
+
+    def test_one_core_has_its_own_part_of_dram_only(self) -> None:
+        # 4000 bytes at 4 GB/s, after a latency of 100 ns
+        assert run(cpu(), (1, chunk(traffic=(("dram", 4000),)))).makespan_ps == 1 * US + 1100 * NS
+
+    def test_two_cores_share_dram(self) -> None:
+        # 8000 bytes at 6 GB/s
+        result = run(cpu(), (2, chunk(traffic=(("dram", 4000),))))
+
+        assert result.makespan_ps == pytest.approx(1 * US + 100 * NS + 8000 / 6 * NS, abs=2)
+        assert result.bottleneck == "launch" or result.critical_ps["dram"] > result.critical_ps["launch"]
+        assert result.traffic_bytes == {"l1": 0, "l2": 0, "l3": 0, "dram": 8000}
+
+    def test_the_slowest_level_sets_the_pace(self) -> None:
+        # l1 32 B a cycle: 100; l2 16: 100; l3 8: 125 cycles of 1 ns, and 20 ns of latency
+        moved = (("l1", 3200), ("l2", 1600), ("l3", 1000))
+
+        assert run(cpu(), (1, chunk(traffic=moved))).makespan_ps == 1 * US + 145 * NS
+
+    def test_equal_chunks_wait_for_the_little_cores(self) -> None:
+        # 2000 cycles on one pipe at 500 MHz; big ones are done after 1000
+        spec = big_and_little()
+        work = chunk(fma=2000, accumulators=8)
+
+        assert run(spec, (2, work)).makespan_ps == 1 * US + 1000 * NS
+        assert run(spec, (4, work)).makespan_ps == 1 * US + 4000 * NS
+
+    def test_cores_hold_part_of_their_clock(self) -> None:
+        assert run(cpu(sustained_factor=0.5), (1, chunk(fma=2000, accumulators=8))).makespan_ps == 3 * US
+
+    def test_energy_is_counted_by_component(self) -> None:
+        work = Compute(dtype="fp32", macs=100, simple=10, traffic=(("dram", 64),), issued=Issued(fma=25))
+        spent = run(cpu(), (2, work)).energy_pj
+
+        assert spent["macs"] == 400
+        assert spent["vector"] == 20
+        assert spent["dram"] == 128 * 50
+        assert {"l1", "l2", "l3", "static"} <= spent.keys()
+
+    def test_a_dtype_without_lanes_is_refused(self) -> None:
+        with pytest.raises(HardwareError, match="small: cores compute fp32, fp16, not int8"):
+            run(cpu(), (1, chunk("int8", fma=1)))
+
+
+class TestSpec:
+    def test_the_peak_is_that_of_all_cores(self) -> None:
+        # big: 2 x 1 GHz x 2 pipes x 4 lanes; LITTLE: 2 x 0.5 GHz x 1 x 4
+        assert big_and_little().peak_macs_per_s("fp32") == 20e9
+        assert big_and_little().peak_macs_per_s("int8") == 0
+
+    def test_the_fastest_kind_comes_first(self) -> None:
+        assert [kind.clock_hz for kind in big_and_little().kinds] == [10**9, 5 * 10**8]
+
+    @pytest.mark.parametrize(
+        ("path", "value", "complaint"),
+        [
+            ("cores.big.count", 0, "cores.big.count: has 0; needs"),
+            ("cores.big.order", "sideways", "cores.big.order"),
+            ("cores.big.l1.capacity", "64 B", "cores.big.l1.capacity is 64 B; needs one set of 4 lines of 64 B"),
+            ("cores.little.l2", None, "cores have l2 in big, middle only; needs it in all kinds of cores or in none"),
+            ("energy.mac.fp16", None, "energy.mac has fp32, int8; needs fp16 too, which simd.lanes computes"),
+            ("dram.bandwidth", 3, "dram.bandwidth: has 3, which has no unit"),
+            ("cores.bog.count", 3, "there is no bog (did you mean big?)"),
+        ],
+    )
+    def test_a_bad_value_is_one_message(self, path: str, value: object, complaint: str) -> None:
+        with pytest.raises(HardwareError) as caught:
+            with_values(load_hardware("kirin990"), {path: value})
+
+        assert complaint in str(caught.value)
+        assert str(caught.value).isprintable()
+
+    def test_a_kind_of_core_can_be_left_out(self) -> None:
+        spec = with_values(load_hardware("kirin990"), {"cores.little": None})
+
+        assert isinstance(spec, Cpu)
+        assert spec.core_count == 4
+
+    def test_a_line_says_what_it_is(self) -> None:
+        summary = cpu_summary(big_and_little())
+
+        assert (summary.cores, summary.arrangement, summary.dtype) == (4, "2 + 2", "fp32")
+        assert [(memory.name, memory.copies) for memory in summary.on_chip] == [("l1", 4), ("l2", 4), ("l3", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "giga_flops"),
+    [("kirin990", 229), ("kirin980", 202), ("snapdragon810", 112), ("snapdragon855", 219), ("snapdragon865", 219),
+     ("raspberry_pi_3b_plus", 44.8), ("platinum_8124m", 3456)],
+)  # fmt: skip
+def test_peaks_at_the_highest_clocks_are_the_derived_ones(name: str, giga_flops: float) -> None:
+    spec = with_values(load_hardware(name), {"sustained_factor": 1.0})
+
+    assert 2 * spec.peak_macs_per_s("fp32") / 1e9 == pytest.approx(giga_flops, rel=0.01)
+
+
+def test_shared_second_caches_are_one_port_for_all() -> None:
+    shared = {"capacity": "1 MiB", "associativity": 16, "bytes_per_cycle": 16.0, "latency_cycles": 10.0, "shared_by": 2}
+    machine = cpu_machine(cpu(cores={"big": core(l2=shared)}))
+
+    assert machine.memories["l2"].level == "chip"
+    assert machine.memories["l2"].bandwidth_bytes_per_s == 16e9
+    assert cpu_machine(cpu()).memories["l2"].level == "core"

@@ -1,0 +1,267 @@
+"""Networks on CPUs, plan to simulated run: what must hold on any of them, and claims an architect would check."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.evaluate import evaluate
+from experiments.points import DesignPoint, Workload
+from fusion.plan import FusionPlan, Group
+from hw_models import Compute, Cpu, SimulationResult, cpu_energy, cpu_machine, load_hardware, simulate, with_values
+from scheduler import ScheduleError, make_policy
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.lower import lower, works
+from scheduler.cpu.schedule import CpuSchedule, kernel_by_kernel
+from scheduler.cpu.schedule_json import read_schedule, schedule_json
+from scheduler.cpu.tuning import CpuTuning
+from scheduler.cpu.view import CpuView
+from tests.graphs import Net, networks
+from tests.hw_models.cpu.cpus import big_and_little, cpu, cpus
+from workloads import Graph
+from workloads.analysis import Analysis
+
+
+def costs_of(graph: Graph, spec: Cpu, **tuning: object) -> CpuCosts:
+    return CpuCosts(CpuView(spec, CpuTuning(**tuning)), Analysis(graph), "fp32")  # type: ignore[arg-type]
+
+
+def planned(costs: CpuCosts, policy: str) -> CpuSchedule:
+    return kernel_by_kernel(make_policy(policy).plan(costs.analysis.graph, costs), costs, policy)
+
+
+def simulated(schedule: CpuSchedule, costs: CpuCosts) -> SimulationResult:
+    spec = costs.view.spec
+    return simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
+
+
+def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", **tuning: object) -> SimulationResult:
+    costs = costs_of(graph, spec, **tuning)
+    return simulated(planned(costs, policy), costs)
+
+
+def convolution(size: int = 28, channels: int = 64, kernel: int = 3) -> Graph:
+    net = Net("convolution")
+    return net.graph(net.relu(net.bias(net.conv(net.input(1, channels, size, size), channels, kernel))), dtype="fp32")
+
+
+def elementwise(rows: int) -> Graph:
+    net = Net("elementwise")
+    return net.graph(net.add(net.input(rows, 1024), net.input(rows, 1024)), dtype="fp32")
+
+
+def compulsory_bytes(graph: Graph) -> int:
+    """Bytes of what comes from outside and is read, and of what goes there."""
+    outside = [name for name, tensor in graph.tensors.items() if tensor.role != "activation"]
+    read = [name for name in outside if graph.stored_readers.get(name)]
+    return sum(graph.tensors[name].size_bytes for name in {*read, *graph.stored_outputs})
+
+
+@given(graph=networks(), spec=cpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
+@settings(deadline=None, max_examples=40)
+def test_nothing_beats_the_machine(graph: Graph, spec: Cpu, policy: str) -> None:
+    graph = graph.with_dtype("fp32")
+    result = run(graph, spec, policy)
+    seconds = result.makespan_ps / 1e12
+
+    assert seconds >= graph.operations.macs / spec.peak_macs_per_s("fp32") * (1 - 1e-9)
+    assert seconds >= result.traffic_bytes["dram"] / spec.dram.bandwidth_bytes_per_s * (1 - 1e-9)
+    assert all(0 <= share <= 1 for share in result.utilisation.values())
+    assert all(joules >= 0 for joules in result.energy_pj.values())
+
+
+@given(graph=networks(), spec=cpus())
+@settings(deadline=None, max_examples=40)
+def test_every_multiply_accumulate_is_done_once_where_nothing_is_computed_twice(graph: Graph, spec: Cpu) -> None:
+    costs = costs_of(graph.with_dtype("fp32"), spec)
+    program = lower(planned(costs, "unfused"), costs)
+    macs = sum(each.payload.macs * each.blocks for each in program.instructions if isinstance(each.payload, Compute))
+
+    assert macs >= graph.operations.macs
+    if not any(kernel.layer.contraction is None for kernel in planned(costs, "unfused").runs):
+        assert macs == graph.operations.macs
+
+
+@given(graph=networks(), spec=cpus())
+@settings(deadline=None, max_examples=30)
+def test_schedules_survive_writing_and_reading(graph: Graph, spec: Cpu) -> None:
+    costs = costs_of(graph.with_dtype("fp32"), spec)
+    schedule = planned(costs, "fixed-pattern")
+
+    again = read_schedule(json.loads(json.dumps(schedule_json(schedule))), costs)
+
+    assert str(again) == str(schedule)
+    assert simulated(again, costs).makespan_ps == simulated(schedule, costs).makespan_ps
+
+
+@given(graph=networks(), spec=cpus())
+@settings(deadline=None, max_examples=30)
+def test_tiles_are_parts_of_what_they_tile_and_the_same_every_time(graph: Graph, spec: Cpu) -> None:
+    graph = graph.with_dtype("fp32")
+    one, other = (planned(costs_of(graph, spec), "fixed-pattern") for _ in range(2))
+
+    assert str(one) == str(other)
+    for kernel in one.runs:
+        tiles, shape = kernel.tiles, kernel.layer.sink.shape
+        assert all(1 <= part <= size for part, size in zip(tiles.tile, shape, strict=True))
+        assert 1 <= kernel.chunks <= kernel.threads <= spec.core_count
+
+
+@given(graph=networks(), spec=cpus())
+@settings(deadline=None, max_examples=30)
+def test_outer_levels_pass_less_than_inner_ones(graph: Graph, spec: Cpu) -> None:
+    costs = costs_of(graph.with_dtype("fp32"), spec)
+    for work in works(planned(costs, "fixed-pattern"), costs.view):
+        for chunk in work.chunks:
+            sizes = dict(chunk.payload.traffic)
+            assert sizes["dram"] <= sizes.get("l3", math.inf)
+
+
+class TestClaims:
+    def test_fused_is_faster_than_unfused(self) -> None:
+        graph = convolution()
+
+        assert run(graph, cpu()).makespan_ps < run(graph, cpu(), "unfused").makespan_ps
+
+    def test_everything_is_fetched_once_into_caches_that_hold_it_all(self) -> None:
+        graph = convolution()
+        large = {"capacity": "1 GiB", "bandwidth": "16 GB/s", "bytes_per_cycle": 8.0, "latency": "20 ns"}
+
+        assert run(graph, cpu(l3=large)).traffic_bytes["dram"] == pytest.approx(compulsory_bytes(graph), rel=0.01)
+
+    def test_twice_the_dram_bandwidth_is_twice_as_fast_where_dram_is_the_limit(self) -> None:
+        spec = with_values(cpu(), {"cores.big.dram_bandwidth": "100 GB/s", "l3": None})
+        assert isinstance(spec, Cpu)
+        slow, fast = (with_values(spec, {"dram.bandwidth": bandwidth}) for bandwidth in ("1 GB/s", "2 GB/s"))
+        graph = elementwise(1024)
+
+        assert run(graph, slow).bottleneck == "dram"
+        ratio = run(graph, slow).makespan_ps / run(graph, fast).makespan_ps
+        assert ratio == pytest.approx(2, rel=0.02)
+
+    def test_more_cores_help_up_to_the_bandwidth(self) -> None:
+        graph = elementwise(1024)
+        times = [run(graph, cpu_of(cores)).makespan_ps for cores in (1, 2, 4)]
+
+        # a core moves 4 GB/s of the 6 that there are
+        assert times[0] / times[1] == pytest.approx(1.5, rel=0.02)
+        assert times[2] == pytest.approx(times[1], rel=0.02)
+
+    def test_more_cores_compute_faster(self) -> None:
+        graph = convolution(channels=128)
+
+        assert run(graph, cpu_of(4)).makespan_ps < 0.4 * run(graph, cpu_of(1)).makespan_ps
+
+    def test_little_cores_hold_up_equal_chunks(self) -> None:
+        graph, spec = convolution(channels=128), big_and_little()
+
+        assert run(graph, spec, threads=4).makespan_ps > run(graph, spec, threads=2).makespan_ps
+        best = run(graph, spec).makespan_ps
+        assert best <= run(graph, spec, threads=2).makespan_ps
+
+    def test_a_network_that_fits_is_faster_when_caches_are_warm(self) -> None:
+        graph = elementwise(64)
+
+        assert run(graph, cpu(), warm_caches=True).traffic_bytes["dram"] == 64 * 1024 * 4  # the result
+        assert run(graph, cpu(), warm_caches=True).makespan_ps < run(graph, cpu()).makespan_ps
+
+    def test_a_tensor_that_stays_in_the_shared_cache_does_not_go_to_dram(self) -> None:
+        graph = convolution()
+        fused, unfused = (run(graph, cpu(), policy).traffic_bytes for policy in ("fixed-pattern", "unfused"))
+
+        assert unfused["dram"] == pytest.approx(fused["dram"], rel=0.02)
+        assert unfused["l3"] > fused["l3"]
+
+    def test_half_as_many_lanes_take_longer(self) -> None:
+        graph = convolution()
+
+        assert costs_in(graph, "fp16").kernel_s(range(3)) < costs_in(graph, "fp32").kernel_s(range(3))
+
+
+def cpu_of(cores: int) -> Cpu:
+    changed = with_values(cpu(), {"cores.big.count": cores})
+    assert isinstance(changed, Cpu)
+    return changed
+
+
+def costs_in(graph: Graph, dtype: str) -> CpuCosts:
+    return CpuCosts(CpuView(cpu()), Analysis(graph.with_dtype(dtype)), dtype)
+
+
+class TestFiles:
+    @staticmethod
+    def written() -> tuple[dict[str, object], CpuCosts]:
+        costs = costs_of(convolution(), cpu())
+        return json.loads(json.dumps(schedule_json(planned(costs, "fixed-pattern")))), costs
+
+    @pytest.mark.parametrize(
+        ("change", "complaint"),
+        [
+            ({"tile": [1, 64, 28, 29]}, "tile [1, 64, 28, 29] is no part of [1, 64, 28, 28]"),
+            ({"order": [0, 1, 2, 2]}, "tiles of 4 dimensions have order"),
+            ({"threads": 9}, "threads: has 9; small has 2 cores"),
+            ({"vector_dim": 3}, "vector_dim: has 3; needs 1, which lies innermost, or -1"),
+            ({"register_tile": [1, 64, 28, 28], "tile": [1, 4, 1, 1]}, "is larger than tile"),
+            ({"operators": [99]}, "operators: needs some of the network's 3, ascending"),
+            ({"colour": "red"}, "Extra inputs are not permitted"),
+        ],
+    )
+    def test_a_kernel_that_cannot_run_is_refused(self, change: dict[str, object], complaint: str) -> None:
+        data, costs = self.written()
+        kernels = data["kernels"]
+        assert isinstance(kernels, list)
+        kernels[0].update(change)
+
+        with pytest.raises(ScheduleError) as caught:
+            read_schedule(data, costs)
+
+        assert complaint in str(caught.value)
+
+    def test_a_schedule_that_leaves_something_out_is_refused(self) -> None:
+        data, costs = self.written()
+
+        with pytest.raises(ScheduleError, match="no kernel writes the network's result"):
+            read_schedule(data | {"kernels": []}, costs)
+        with pytest.raises(ScheduleError, match="needs every operator of the network once"):
+            read_schedule(data | {"groups": []}, costs)
+
+    def test_edited_tiles_are_run(self) -> None:
+        data, costs = self.written()
+        kernels = data["kernels"]
+        assert isinstance(kernels, list)
+        kernels[0].update({"tile": [1, 4, 1, 1], "register_tile": [1, 4, 1, 1], "threads": 1})
+        edited = read_schedule(data, costs)
+
+        assert simulated(edited, costs).makespan_ps > simulated(planned(costs, "fixed-pattern"), costs).makespan_ps
+        assert "registers 1x4x1x1" in str(edited)
+
+
+def test_any_plan_is_scheduled_kernel_by_kernel() -> None:
+    costs = costs_of(convolution(), cpu())
+    plan = FusionPlan(costs.analysis.graph, (Group((0,), "alone"), Group((1, 2), "together")))
+
+    assert kernel_by_kernel(plan, costs).kernels == 2
+
+
+@pytest.mark.parametrize("policy", ["graphturbo", "astitch"])
+def test_policies_for_scratchpads_say_so(policy: str) -> None:
+    point = DesignPoint(Workload("mobilenet-v2"), load_hardware("kirin990"), make_policy(policy))
+
+    with pytest.raises(ScheduleError, match=f"policy {policy} schedules clustered_dsa; kirin990 is a cpu"):
+        evaluate(point)
+
+
+@pytest.mark.parametrize(
+    ("network", "hardware", "least_ms", "most_ms"),
+    [("mobilenet-v2", "kirin990", 4.2, 30), ("resnet50", "platinum_8124m", 2.6, 10)],
+)
+def test_real_networks_take_what_is_known_of_such_parts(
+    network: str, hardware: str, least_ms: float, most_ms: float
+) -> None:
+    """Between the peak of the cores that are used and what good libraries are known to reach."""
+    record = evaluate(DesignPoint(Workload(network), load_hardware(hardware), make_policy("fixed-pattern"))).record
+
+    assert record.dtype == "fp32"
+    assert least_ms < record.latency_s * 1000 < most_ms
