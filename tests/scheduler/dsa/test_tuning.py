@@ -108,7 +108,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "plateau_steps": ("graphturbo", attention, machine, 0),
     "most_climbs": ("fixed-pattern", residual, machine, 1),
     "worthwhile": ("fixed-pattern", residual, machine, 0.5),
-    "around_prefetch": ("graphturbo", residual, cramped, 0.01),
+    "around_prefetch": ("graphturbo", stages, cramped, 0.01),
     "depth_halvings": ("fixed-pattern", attention, lambda: cramped("256 KiB"), 1),
     "overlapped": ("graphturbo", attention, stcp920, 0.01),
     "hidden_cost": ("fixed-pattern", stages, machine, 0.9),
@@ -192,9 +192,11 @@ class TestTuning:
     def test_no_layer_that_has_room_gets_more_tiles_than_are_allowed(self) -> None:
         roomy = machine(local_buffer={"capacity": "4 MiB", "bandwidth": "128 GB/s", "weight_window": 0.2})
         for most in (1, 2, 4):
-            schedule = scheduled(residual(), roomy, DsaTuning(most_tiles=most), "fixed-pattern")
+            schedule = scheduled(residual(), roomy, DsaTuning(most_tiles=most, most_passes=2 * most), "fixed-pattern")
+            tilings = [execution.tiling for execution in schedule.executions]
 
-            assert max(execution.tiling.passes for execution in schedule.executions) <= most
+            assert max(tiling.passes // tiling.depth_steps for tiling in tilings) <= most
+            assert max(tiling.passes for tiling in tilings) <= max(2 * most, 2 ** DsaTuning().depth_halvings)
 
     def test_bursts_last_as_many_start_ups_as_are_asked_for(self) -> None:
         one, four = (
@@ -233,7 +235,7 @@ def tunings() -> st.SearchStrategy[DsaTuning]:
         else:
             drawn[field.name] = factor if field.name in FACTORS else share
     drawn["near_least"] = drawn["promising"] = st.floats(1, 100)
-    drawn["smaller_buffers"] = st.integers(0, 8)
+    drawn["smaller_buffers"] = drawn["plateau_steps"] = st.integers(0, 8)
     drawn["judged_instructions"] = st.integers(0, 100_000)
     drawn["most_instructions"] = st.integers(1, 100_000)
     drawn["grouping_headrooms"] = st.lists(st.floats(-1, 0.99), min_size=1, max_size=3).map(tuple)
