@@ -27,7 +27,7 @@ _WEIGHT_PLACES: Mapping[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Inputs that are multiplied with and summed up over."""
 _STEPS = 2**8
-"""Values of a drawn weight within a factor of two, times two: as fine as bfloat16."""
+"""That the fraction of a drawn weight is rounded to: as fine as bfloat16."""
 _SHIFT_PLACES: Mapping[str, tuple[int, ...]] = {
     "Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "LayerNormalization": (2,), "BatchNormalization": (2, 3),
 }  # fmt: skip
