@@ -9,7 +9,7 @@ from hw_models.bandwidth import whole_ps
 from hw_models.energy import EnergyModel
 from hw_models.gpu.sm import DRAM, L2, SHARED, SM, SmPace
 from hw_models.gpu.spec import Gpu
-from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError
+from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError, base_name
 from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
 from hw_models.summary import MachineSummary, OnChipTotal
 
@@ -60,7 +60,8 @@ def _running(spec: Gpu) -> Serve:
 
 def _service(pace: SmPace, payload: Compute, blocks: int) -> Service:
     assert payload.issued is not None
-    taken = pace.taken(payload.issued, payload.traffic, blocks)
+    moved = [(base_name(memory), size) for memory, size in payload.traffic]
+    taken = pace.taken(payload.issued, moved, blocks)
     largest = max((size for _, size in payload.traffic), default=0)
     touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
     return Service(

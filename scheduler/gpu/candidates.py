@@ -142,6 +142,8 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
                 for split in _splits(sides, tile, part, unit, view):
                     step = _step(sides, view, split)
                     yield GpuTiles(tuple(tile), order, part, split, step, view.tuning.stages, unit)
+                    if unit == "lanes":
+                        yield GpuTiles(tuple(tile), order, part, split, None, 1, unit)
 
 
 def _up_to(size: int) -> list[int]:
@@ -180,9 +182,7 @@ def _parts(tile: Sequence[int], sides: _Sides, unit: ComputeUnit, view: GpuView)
             yield tuple(part)
 
 
-def _splits(
-    sides: _Sides, tile: Sequence[int], part: Extents, unit: ComputeUnit, view: GpuView
-) -> Iterator[int]:
+def _splits(sides: _Sides, tile: Sequence[int], part: Extents, unit: ComputeUnit, view: GpuView) -> Iterator[int]:
     """Yield how many share a reduction: one, or a few where there is enough of it and a block is small."""
     sms = view.spec.sms
     parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])

@@ -30,7 +30,6 @@ class BlockCode:
 
     issued: Issued
     shared_bytes: int
-    operations: Operations
 
 
 def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
@@ -70,16 +69,24 @@ def _staged_bytes(layer: Layer, anchor: BlockNest, work: NestWork, step: int) ->
     ])  # fmt: skip
 
 
-def block_code(layer: Layer, tiles: GpuTiles, tile: Extents, view: GpuView) -> BlockCode:
-    """Return the instructions of a block that computes ``tile``: the whole one, or that of an edge."""
-    return _Block(layer, nests_of(layer), tiles, tile, view).code()
+def operations_of(layer: Layer, tile: Extents) -> Operations:
+    """Return the operations that a block does which computes ``tile``, a whole one or that of an edge."""
+    operations = Operations()
+    for work in nests_of(layer).works(layer, tile):
+        operations += work.operations
+    return operations
+
+
+def block_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode:
+    """Return the instructions of a block with a whole tile."""
+    return _Block(layer, nests_of(layer), tiles, view).code()
 
 
 class _Block:
     """Instructions of one block being added up, by thread; a warp issues one for all of its threads."""
 
-    def __init__(self, layer: Layer, nests: BlockNests, tiles: GpuTiles, tile: Extents, view: GpuView) -> None:
-        self._layer, self._nests, self._tiles, self._tile, self._view = layer, nests, tiles, tile, view
+    def __init__(self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView) -> None:
+        self._layer, self._nests, self._tiles, self._view = layer, nests, tiles, view
         self._warp = view.spec.sms.warp
         self._pack = min(packed(view.dtype), math.prod(tiles.part))
         self._fma = self._arithmetic = self._special = self._load = self._store = self._scalar = 0.0
@@ -91,13 +98,11 @@ class _Block:
 
     def code(self) -> BlockCode:
         tiles, nests = self._tiles, self._nests
-        parts = tiles.parts(self._tile)
-        works = nests.works(self._layer, self._tile)
+        parts = tiles.parts(tiles.tile)
+        works = nests.works(self._layer, tiles.tile)
         of_part = nests.works(self._layer, tiles.part)
-        padding = parts * math.prod(tiles.part) / max(math.prod(self._tile), 1)
-        operations = Operations()
+        padding = parts * math.prod(tiles.part) / max(math.prod(tiles.tile), 1)
         for nest, work, own in zip(nests.nests, works, of_part, strict=True):
-            operations += work.operations
             product = nest.product(own.extents, own.operations.macs)
             if product is not None:
                 self._multiply(nest, work, product, parts)
@@ -110,7 +115,7 @@ class _Block:
             self._write(nest, work)
         if tiles.split > 1:
             self._put_together()
-        return BlockCode(self._issued(parts), math.ceil(self._shared_bytes), operations)
+        return BlockCode(self._issued(parts), math.ceil(self._shared_bytes))
 
     def _issued(self, parts: int) -> Issued:
         tiles, tuning, warp = self._tiles, self._view.tuning, self._warp
@@ -153,20 +158,16 @@ class _Block:
             self._scalar += self._loops(done * own.number * tiled * steps * warp)
         else:
             self._fma += together * own.rows * own.columns
-            columns = min(_PATCH_COLUMNS, warp, max(1, self._across(own, "columns")))
-            rows = min(warp // columns, max(1, self._across(own, "rows")))
+            whole = nest.product(work.extents, work.operations.macs)
+            assert whole is not None
+            columns = min(_PATCH_COLUMNS, warp, -(-whole.columns // own.columns))
+            rows = min(warp // columns, -(-whole.rows // own.rows))
             left, right = together * own.rows, together * own.columns
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
             self._load += left / self._vector(left_bytes, own.rows) + right / self._vector(right_bytes, own.columns)
             self._scalar += self._loops(together * own.rows * own.columns)
         if nest.is_anchor:
             self._stage(nest, work)
-
-    def _across(self, own: Product, side: str) -> int:
-        """Return the parts of the tile along the rows or columns of the anchor's product."""
-        whole = self._nests.product(self._layer, self._tile)
-        assert whole is not None
-        return -(-whole.rows // own.rows) if side == "rows" else -(-whole.columns // own.columns)
 
     def _vector(self, element_bytes: int, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
@@ -215,7 +216,7 @@ class _Block:
 
     def _put_together(self) -> None:
         """Add the partial sums of threads that share a reduction."""
-        sums = (self._tiles.split - 1) * math.prod(self._tile)
+        sums = (self._tiles.split - 1) * math.prod(self._tiles.tile)
         self._store += sums
         self._load += sums
         self._arithmetic += sums

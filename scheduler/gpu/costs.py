@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from fusion.costs import OnChipMemory
 from hw_models.gpu.sm import SHARED
 from hw_models.quantities import PS_PER_S
+from scheduler.cpu.residency import Found
 from scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling
+from scheduler.gpu.traffic import NOTHING
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer
@@ -44,9 +46,12 @@ class GpuCosts:
     def launch_s(self) -> float:
         return self.view.spec.launch_ps / PS_PER_S
 
-    def tiling_of(self, layer: Layer) -> Tiling | None:
-        """Return the tiles of ``layer``; None if no block of it fits into an SM. Equal layers get the same."""
-        return choose_tiling(layer, self.view, self.known)
+    def tiling_of(self, layer: Layer, found: Found = NOTHING) -> Tiling | None:
+        """Return the tiles of ``layer``, of which the L2 has so much; None if no block of it fits into an SM.
+
+        Equal layers get the same.
+        """
+        return choose_tiling(layer, found, self.view, self.known)
 
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators get as one layer, with an empty L2."""

@@ -28,9 +28,7 @@ def _one_part(spec: Gpu) -> int:
     return 1
 
 
-def _costs(
-    spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: Any, analysis: Analysis
-) -> GpuCosts:
+def _costs(spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: Any, analysis: Analysis) -> GpuCosts:
     del parts  # one
     return GpuCosts(GpuView(spec, dtype, tuning or GpuTuning()), analysis, known)
 

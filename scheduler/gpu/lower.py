@@ -1,17 +1,15 @@
 """From a schedule to the program of a GPU: for each kernel its launch, then the blocks of its grid.
 
-A kernel is launched when all blocks of the one before have ended. Its blocks are handed out to the SMs, whole tiles
-first; those of edges are instructions of their own, as they have less to do. Tensors that are computed have their place
-in DRAM from the kernel that writes them to the last that reads them.
+A kernel is launched when all blocks of the one before have ended, and its blocks are handed out to the SMs. Tensors
+that are computed have their place in DRAM from the kernel that writes them to the last that reads them.
 """
 
 from hw_models import Buffer, Instruction, Launch, Program, gpu_machine
 from hw_models.gpu.machine import LAUNCH
 from hw_models.gpu.sm import DRAM, SM
-from scheduler.cpu.footprints import footprints_of
-from scheduler.cpu.residency import found_in_cache
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.schedule import GpuSchedule
+from scheduler.gpu.traffic import found_in_l2
 from scheduler.gpu.view import GpuView
 from scheduler.gpu.work import KernelWork, grid_of, kernel_work, off_chip_of
 
@@ -30,33 +28,27 @@ def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
                 allocates=tuple(allocates.get(number, ())), layer_run=number,
             )
         )  # fmt: skip
-        done_with = tuple(frees.get(number, ()))
-        instructions += [
+        instructions.append(
             Instruction(
-                unit=SM, payload=each.payload, label=kernel.name, after=(place,), blocks=each.count,
-                blocks_per_member=work.blocks_per_sm, frees=done_with, layer_run=number,
+                unit=SM, payload=work.payload, label=kernel.name, after=(place,), blocks=work.blocks,
+                blocks_per_member=work.blocks_per_sm, frees=tuple(frees.get(number, ())), layer_run=number,
             )
-            for each in work.classes
-        ]  # fmt: skip
-        waits = tuple(range(place + 1, len(instructions)))
+        )  # fmt: skip
+        waits = (place + 1,)
     return gpu_machine(view.spec).program(instructions, tuple(buffers))
 
 
 def works(schedule: GpuSchedule, view: GpuView) -> list[KernelWork]:
     """Return the blocks of every kernel; what it finds in the L2 does not come from DRAM."""
     layers = [kernel.layer for kernel in schedule.runs]
-    footprints = [footprints_of(layer) for layer in layers]
-    found = found_in_cache(
-        schedule.graph, layers, footprints, view.spec.l2.capacity_bytes, warm=view.tuning.warm_l2
-    )
     known: dict[object, KernelWork] = {}
     done = []
-    for kernel, each in zip(schedule.runs, found, strict=True):
+    for kernel, each in zip(schedule.runs, found_in_l2(layers, view), strict=True):
         key = kernel.layer.signature, kernel.tiles, each
         if key not in known:
             grid = grid_of(kernel.layer, kernel.tiles, view)
-            moved = off_chip_of(kernel.layer, grid, kernel.tiles.order, view).left(each.read, each.written)
-            known[key] = kernel_work(kernel.layer, kernel.tiles, moved, view)
+            moved = off_chip_of(kernel.layer, grid, kernel.tiles.order, view).left(each)
+            known[key] = kernel_work(kernel.layer, grid, moved, view)
         done.append(known[key])
     return done
 

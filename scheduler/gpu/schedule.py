@@ -12,6 +12,7 @@ from fusion.plan import FusionPlan
 from scheduler.errors import ScheduleError
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.traffic import found_in_l2
 from scheduler.kernels.cut import layer_of, layers_by_pattern
 from scheduler.kernels.layer import Layer
 from workloads.graph import Graph
@@ -88,14 +89,15 @@ def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> Gpu
     A group of which no block fits into an SM is cut: into layers of at most one complex operator, and these into
     operators. Raises ``ScheduleError`` for an operator that does not fit alone.
     """
-    found = []
-    for number, group in enumerate(plan.groups):
-        for layer in _layers(group.ops, costs):
-            tiling = costs.tiling_of(layer)
-            if tiling is None:
-                raise ScheduleError(_too_large(layer, costs))
-            found.append(GpuKernel(layer.sink.name, number, layer, tiling.tiles))
-    return GpuSchedule(plan, tuple(found), costs.dtype, policy)
+    placed = [(number, layer) for number, group in enumerate(plan.groups) for layer in _layers(group.ops, costs)]
+    kernels = []
+    in_l2 = found_in_l2([layer for _, layer in placed], costs.view)
+    for (number, layer), found in zip(placed, in_l2, strict=True):
+        tiling = costs.tiling_of(layer, found)
+        if tiling is None:
+            raise ScheduleError(_too_large(layer, costs))
+        kernels.append(GpuKernel(layer.sink.name, number, layer, tiling.tiles))
+    return GpuSchedule(plan, tuple(kernels), costs.dtype, policy)
 
 
 def _layers(ops: Sequence[int], costs: GpuCosts) -> Iterator[Layer]:

@@ -2,9 +2,9 @@
 
 The search is small and always finds the same. Every candidate has a bound: how long it takes if the L2 passes on no
 more than what the layer reads and writes once. The candidates are looked at in the order of their bounds, now with the
-traffic that the order of their blocks really makes, until the best found is no slower than the next bound. Of equal
-times the least traffic wins, that of DRAM first, then what is tried first. Products whose blocks fit into no SM are
-computed without staging.
+traffic that the order of their blocks really makes, until no bound is near the best time found. Of nearly equal times
+the least traffic wins, that of DRAM first, then the time, then what is tried first. Products whose blocks fit into no
+SM are computed without staging.
 """
 
 import math
@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from scheduler.cpu.residency import Found
 from scheduler.gpu.candidates import candidates, grid_orders, runs
 from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.traffic import once_bytes
 from scheduler.gpu.view import GpuView
 from scheduler.gpu.work import Grid, estimate_ps, make_grid, off_chip_of
 from scheduler.kernels.layer import Layer
@@ -32,11 +34,6 @@ class Tiling:
     moved_bytes: tuple[float, float]
     """From and to DRAM, from and to the L2."""
 
-    @property
-    def rank(self) -> tuple[float, tuple[float, float]]:
-        """Return what is compared: the time, and of equal times the traffic."""
-        return self.estimate_ps, self.moved_bytes
-
 
 class KnownTiles:
     """What is worth keeping between runs on one machine."""
@@ -45,45 +42,41 @@ class KnownTiles:
         self.tilings: Table[Tiling | None] = Table()
 
 
-def choose_tiling(layer: Layer, view: GpuView, known: KnownTiles) -> Tiling | None:
+def choose_tiling(layer: Layer, found: Found, view: GpuView, known: KnownTiles) -> Tiling | None:
     """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same.
 
-    None: no block of it fits into an SM.
+    ``found``: what of its operands the L2 has, and which results stay there. None: no block of it fits into an SM.
     """
-    key = layer.signature, view.timing_key
-    return known.tilings.get(key, partial(_search, layer, view))
+    key = layer.signature, found, view.timing_key
+    return known.tilings.get(key, partial(_search, layer, found, view))
 
 
-def _search(layer: Layer, view: GpuView) -> Tiling | None:
+def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
     table = layer.analysis.table(_grids, _MOST_LAYERS)
-    found = _best(layer, table.get((layer.signature, view.code_key), partial(_grids, layer, view)), view)
-    return found or _best(layer, [make_grid(layer, tiles, view) for tiles in runs(layer, view)], view)
+    grids = table.get((layer.signature, view.code_key), partial(_grids, layer, view))
+    best = _best(layer, found, grids, view)
+    return best or _best(layer, found, [make_grid(layer, tiles, view) for tiles in runs(layer, view)], view)
 
 
-def _best(layer: Layer, grids: Sequence[Grid], view: GpuView) -> Tiling | None:
+def _best(layer: Layer, found: Found, grids: Sequence[Grid], view: GpuView) -> Tiling | None:
     """Return the best of ``grids``; None if no SM holds a block of any."""
-    once = _once_bytes(layer)
-    bounds = [
-        (estimate_ps(grid, view, once), grid.filled * grid.l2_bytes, number) for number, grid in enumerate(grids)
-    ]
-    best: Tiling | None = None
-    for bound_ps, moved, number in sorted(bounds):
-        if bound_ps == math.inf or (best is not None and best.estimate_ps <= bound_ps):
+    once = once_bytes(layer, found)
+    bounds = sorted([(estimate_ps(grid, view, once), grid.l2_bytes, number) for number, grid in enumerate(grids)])
+    worth = 1 + view.tuning.time_for_traffic
+    tried: list[Tiling] = []
+    shortest_ps = math.inf
+    for bound_ps, moved_bytes, number in bounds:
+        if bound_ps == math.inf or bound_ps > worth * shortest_ps:
             break
         grid = grids[number]
         for order in grid_orders(layer):
-            dram_bytes = off_chip_of(layer, grid, order, view).total
-            tried = Tiling(replace(grid.tiles, order=order), estimate_ps(grid, view, dram_bytes), (dram_bytes, moved))
-            if best is None or tried.rank < best.rank:
-                best = tried
-    return best
+            dram_bytes = off_chip_of(layer, grid, order, view).left(found)
+            taken_ps = estimate_ps(grid, view, dram_bytes)
+            tried.append(Tiling(replace(grid.tiles, order=order), taken_ps, (dram_bytes, moved_bytes)))
+            shortest_ps = min(shortest_ps, taken_ps)
+    near = [tiling for tiling in tried if tiling.estimate_ps <= worth * shortest_ps]
+    return min(near, key=lambda tiling: (tiling.moved_bytes, tiling.estimate_ps), default=None)
 
 
 def _grids(layer: Layer, view: GpuView) -> list[Grid]:
     return [make_grid(layer, tiles, view) for tiles in dict.fromkeys(candidates(layer, view))]
-
-
-def _once_bytes(layer: Layer) -> float:
-    """Return the bytes of what the layer reads and writes."""
-    work = layer.tile_work(layer.sink.shape)
-    return sum(work.operand_bytes.values()) + work.output_bytes

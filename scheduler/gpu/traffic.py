@@ -18,7 +18,9 @@ from functools import partial
 
 from hw_models.cpu.caches import CacheShape, Lines, Nest, passed_on
 from scheduler.cpu.footprints import Footprints, footprints_of
+from scheduler.cpu.residency import Found, found_in_cache
 from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Extents
 
@@ -37,10 +39,39 @@ class OffChip:
         """Both ways."""
         return sum(self.fetched) + sum(self.written)
 
-    def left(self, found: frozenset[int], stays: frozenset[int]) -> float:
-        """Return what moves where operands ``found`` are there already, and those that ``stay`` are not written."""
-        spared = sum([self.first[place] for place in sorted(found)])
-        return self.total - spared - sum([self.written[place] for place in sorted(stays)])
+    def left(self, found: Found) -> float:
+        """Return what moves where the L2 has some operands already, and keeps some results."""
+        spared = [self.first[place] for place in sorted(found.read)]
+        spared += [self.written[place] for place in sorted(found.written)]
+        return self.total - sum(spared)
+
+
+NOTHING = Found(frozenset(), frozenset())
+"""An L2 that begins empty and gives up all results."""
+
+
+def found_in_l2(layers: Sequence[Layer], view: GpuView) -> list[Found]:
+    """Return what each of the kernels, launched in this order, finds in the L2 and leaves there."""
+    if not layers:
+        return []
+    footprints = [footprints_of(layer) for layer in layers]
+    capacity_bytes, warm = view.spec.l2.capacity_bytes, view.tuning.warm_l2
+    return found_in_cache(layers[0].graph, layers, footprints, capacity_bytes, warm=warm)
+
+
+def once_bytes(layer: Layer, found: Found) -> float:
+    """Return the bytes of what ``layer`` reads and writes, without what the L2 has or keeps."""
+    footprints = footprints_of(layer)
+    work = layer.tile_work(layer.sink.shape)
+    inputs = len(layer.inputs)
+    spared = 0
+    for place in sorted(found.read):
+        name = layer.inputs[footprints.places[place]]
+        spared += work.operand_bytes[name]
+    for place in sorted(found.written):
+        tensor = layer.graph.tensors[layer.outputs[footprints.places[place] - inputs]]
+        spared += tensor.size_bytes
+    return max(sum(work.operand_bytes.values()) + work.output_bytes - spared, 0)
 
 
 def l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:

@@ -28,6 +28,8 @@ class GpuTuning:
     """Of a row of an operand, staged at a time."""
     loads_ahead: Few = 8
     """Loads that a thread has under way before it waits for the first, where nothing is staged."""
+    time_for_traffic: Annotated[float, Field(ge=0, le=1)] = 0.02
+    """Share of the shortest time that is given for tiles that move less: times are no more exact than that."""
     base_registers: Few = 24
     """Of a thread, for addresses and counters."""
     loop_instructions: Few = 2

@@ -1,4 +1,8 @@
-"""What a kernel gives the SMs: its blocks by class, those of whole tiles and those of edges, and what each moves."""
+"""What a kernel gives the SMs: how many blocks, what each of them issues, and what it moves.
+
+All blocks of a grid are alike. Those at its edges issue what the others do, with some of their threads idle, as
+generated code does; they compute and move less, which is shared out among all.
+"""
 
 import itertools
 import math
@@ -10,28 +14,21 @@ from hw_models import Compute
 from hw_models.gpu.occupancy import BlockNeeds, occupancy
 from hw_models.gpu.sm import DRAM, L2, SHARED
 from hw_models.quantities import PS_PER_S
-from scheduler.gpu.code import BlockCode, block_code, block_needs
+from scheduler.gpu.code import BlockCode, block_code, block_needs, operations_of
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
-from workloads.loopnest import Extents
-
-
-@dataclass(frozen=True, slots=True)
-class BlockClass:
-    """Blocks that are alike."""
-
-    count: int
-    payload: Compute
+from workloads.loopnest import Extents, Operations
 
 
 @dataclass(frozen=True, slots=True)
 class KernelWork:
-    """A whole kernel."""
+    """A whole kernel: its blocks, all alike."""
 
-    classes: tuple[BlockClass, ...]
-    """In the order in which they are handed out: whole tiles first, then edges."""
+    blocks: int
+    payload: Compute
+    """Of one block."""
     blocks_per_sm: int
     """That an SM holds at a time."""
 
@@ -42,13 +39,13 @@ class Grid:
 
     tiles: GpuTiles
     blocks: int
-    filled: float
-    """Blocks, edges counted by how much of a whole tile they are."""
     code: BlockCode
-    """Of a block with a whole tile."""
+    """Of one block."""
     needs: BlockNeeds
+    operations: Operations
+    """Of all blocks together, recomputed halos counted."""
     l2_bytes: int
-    """That such a block moves between its SM and the L2."""
+    """That all blocks together move between SMs and L2."""
 
 
 def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
@@ -59,11 +56,12 @@ def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
 
 def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
     """Return the grid of ``layer`` in ``tiles``."""
-    shape = layer.sink.shape
-    return Grid(
-        tiles, math.prod(tiles.blocks_along(shape)), math.prod(shape) / math.prod(tiles.tile),
-        block_code(layer, tiles, tiles.tile, view), block_needs(layer, tiles, view), _moved(layer, tiles.tile, view),
-    )  # fmt: skip
+    operations, moved, blocks = Operations(), 0, 0
+    for count, tile in tile_classes(layer.sink.shape, tiles.tile):
+        operations += operations_of(layer, tile) * count
+        moved += l2_bytes(layer, tile, view.spec.l2.sector_bytes) * count
+        blocks += count
+    return Grid(tiles, blocks, block_code(layer, tiles, view), block_needs(layer, tiles, view), operations, moved)
 
 
 def tile_classes(shape: Extents, tile: Extents) -> Iterator[tuple[int, Extents]]:
@@ -85,54 +83,43 @@ def off_chip_of(layer: Layer, grid: Grid, order: tuple[int, ...], view: GpuView)
     return layer.analysis.table(off_chip).get(key, made)
 
 
-def kernel_work(layer: Layer, tiles: GpuTiles, dram_bytes: float, view: GpuView) -> KernelWork:
-    """Return the blocks of ``layer`` in ``tiles``; each has as much of ``dram_bytes`` as of what SMs and L2 move."""
-    grid = grid_of(layer, tiles, view)
-    found = []
-    for count, tile in tile_classes(layer.sink.shape, tiles.tile):
-        if tile == tiles.tile:
-            found.append((count, grid.code, grid.l2_bytes))
-        else:
-            found.append((count, block_code(layer, tiles, tile, view), _moved(layer, tile, view)))
-    in_all = sum([count * moved for count, _, moved in found])
-    share = dram_bytes / in_all if in_all else 0.0
-    classes = [
-        BlockClass(count, _payload(code, moved, math.ceil(moved * share - 1e-9), view.dtype))
-        for count, code, moved in found
-    ]
-    return KernelWork(tuple(classes), occupancy(view.spec.sms, grid.needs).blocks)
+def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> KernelWork:
+    """Return the blocks of ``layer``, which together move so much between L2 and DRAM."""
+    blocks, code = grid.blocks, grid.code
 
+    def each(total: float) -> int:
+        return math.ceil(total / blocks - 1e-9)
 
-def _moved(layer: Layer, tile: Extents, view: GpuView) -> int:
-    return l2_bytes(layer, tile, view.spec.l2.sector_bytes)
-
-
-def _payload(code: BlockCode, moved_bytes: int, dram_bytes: int, dtype: str) -> Compute:
-    made = code.operations
-    return Compute(
-        dtype=dtype, macs=made.macs, simple=made.simple, special=made.special, issued=code.issued,
-        traffic=((SHARED, code.shared_bytes), (L2, moved_bytes), (DRAM, dram_bytes)),
+    payload = Compute(
+        dtype=view.dtype, issued=code.issued,
+        macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
+        traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
     )  # fmt: skip
+    return KernelWork(blocks, payload, occupancy(view.spec.sms, grid.needs).blocks)
 
 
 def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
     """Return how long a kernel takes that moves so much from and to DRAM; infinite if no SM holds a block of it.
 
-    All blocks are taken for whole ones, and waves for even: what a search needs to know. The simulation does not.
+    Waves follow each other here, which is what a search needs to know; the simulation lets SMs go on by themselves.
     """
     spec = view.spec
     held = occupancy(spec.sms, grid.needs).blocks
     if not held:
         return math.inf
-    traffic = (
-        (SHARED, float(grid.code.shared_bytes)), (L2, float(grid.l2_bytes)), (DRAM, dram_bytes / grid.filled),
-    )  # fmt: skip
-    waves, left = divmod(grid.blocks, spec.sms.count * held)
-    in_waves_ps = 0.0
-    for times, resident in ((waves, held), (1, -(-left // spec.sms.count))):
-        if times and resident:
-            taken = view.pace.taken(grid.code.issued, traffic, resident)
-            in_waves_ps += times * (taken.startup_ps + taken.duration_ps)
-    off_chip_s = dram_bytes / spec.dram.sustained_bytes_per_s
-    l2_s = grid.filled * grid.l2_bytes / spec.l2.bandwidth_bytes_per_s
-    return spec.launch_ps + max(in_waves_ps, off_chip_s * PS_PER_S, l2_s * PS_PER_S)
+    through_l2, off_chip_bytes = grid.l2_bytes / grid.blocks, dram_bytes / grid.blocks
+    traffic = (SHARED, float(grid.code.shared_bytes)), (L2, through_l2), (DRAM, off_chip_bytes)
+    chip_ps = PS_PER_S * max(
+        through_l2 / spec.l2.bandwidth_bytes_per_s, off_chip_bytes / spec.dram.sustained_bytes_per_s
+    )
+    sms = spec.sms.count
+    waves, left = divmod(grid.blocks, sms * held)
+    duration_ps = 0.0
+    for times, blocks in ((waves, sms * held), (1, left)):
+        if times and blocks:
+            most = -(-blocks // sms)
+            taken = view.pace.taken(grid.code.issued, traffic, most)
+            even = (most - 1) * sms  # blocks that all SMs have; those that some have besides are done after these
+            last_ps = max(taken.duration_ps / most, (blocks - even) * chip_ps)
+            duration_ps += times * (taken.startup_ps + max(taken.duration_ps, even * chip_ps + last_ps))
+    return spec.launch_ps + duration_ps
