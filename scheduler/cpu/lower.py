@@ -44,9 +44,8 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     """Return the work of every kernel, less what it finds in the shared cache."""
     kernels = schedule.runs
     footprints = [footprints_of(kernel.layer) for kernel in kernels]
-    layers = [kernel.layer for kernel in kernels]
     found = found_in_cache(
-        schedule.graph, layers, footprints, view.last_cache_bytes, warm=view.tuning.warm_caches
+        schedule.graph, kernels, footprints, view.last_cache_bytes, warm=view.tuning.warm_caches
     )
     known: dict[object, KernelWork] = {}
     done = []

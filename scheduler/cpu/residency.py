@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.cpu.footprints import Footprints
-from scheduler.kernels.layer import Layer
+from scheduler.cpu.schedule import CpuKernel
 from workloads.graph import Graph
 
 
@@ -23,15 +23,15 @@ class Found:
 
 
 def found_in_cache(
-    graph: Graph, layers: Sequence[Layer], footprints: Sequence[Footprints], cache_bytes: int, *, warm: bool
+    graph: Graph, kernels: Sequence[CpuKernel], footprints: Sequence[Footprints], cache_bytes: int, *, warm: bool
 ) -> list[Found]:
-    """Return what each kernel, a layer, finds; with ``warm`` the cache begins as such a run has left it."""
-    names = [_names(layer, found) for layer, found in zip(layers, footprints, strict=True)]
+    """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it."""
+    names = [_names(kernel, found) for kernel, found in zip(kernels, footprints, strict=True)]
     touched = [sum([graph.tensors[name].size_bytes for name in dict.fromkeys(each)]) for each in names]
     uses: dict[str, list[int]] = {}
     before: dict[tuple[int, str], int] = {}
     rounds = 2 if warm else 1
-    total = len(layers)
+    total = len(kernels)
     for step in range(rounds * total):
         for name in dict.fromkeys(names[step % total]):
             uses.setdefault(name, []).append(step)
@@ -59,10 +59,10 @@ def found_in_cache(
             for step, found in enumerate(footprints)]  # fmt: skip
 
 
-def _names(layer: Layer, footprints: Footprints) -> list[str]:
+def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
     """Return the stored tensors behind the operands of a kernel."""
-    every = (*layer.inputs, *layer.outputs)
-    storage = layer.graph.storage
+    every = (*kernel.layer.inputs, *kernel.layer.outputs)
+    storage = kernel.layer.graph.storage
     return [storage.get(every[place], every[place]) for place in footprints.places]
 
 

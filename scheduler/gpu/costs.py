@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from fusion.costs import OnChipMemory
 from hw_models.gpu.sm import SHARED
 from hw_models.quantities import PS_PER_S
-from scheduler.cpu.residency import Found
+from scheduler.gpu.residency import Found
 from scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling
-from scheduler.gpu.traffic import NOTHING
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer
@@ -46,12 +45,12 @@ class GpuCosts:
     def launch_s(self) -> float:
         return self.view.spec.launch_ps / PS_PER_S
 
-    def tiling_of(self, layer: Layer, found: Found = NOTHING) -> Tiling | None:
+    def tiling_of(self, layer: Layer, found: Found | None = None) -> Tiling | None:
         """Return the tiles of ``layer``, of which the L2 has so much; None if no block of it fits into an SM.
 
         Equal layers get the same.
         """
-        return choose_tiling(layer, found, self.view, self.known)
+        return choose_tiling(layer, found or Found(), self.view, self.known)
 
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators get as one layer, with an empty L2."""

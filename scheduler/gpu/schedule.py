@@ -11,8 +11,8 @@ from functools import cached_property
 from fusion.plan import FusionPlan
 from scheduler.errors import ScheduleError
 from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.residency import found_in_l2
 from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.traffic import found_in_l2
 from scheduler.kernels.cut import layer_of, layers_by_pattern
 from scheduler.kernels.layer import Layer
 from workloads.graph import Graph
@@ -91,7 +91,9 @@ def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> Gpu
     """
     placed = [(number, layer) for number, group in enumerate(plan.groups) for layer in _layers(group.ops, costs)]
     kernels = []
-    in_l2 = found_in_l2([layer for _, layer in placed], costs.view)
+    view = costs.view
+    layers = [layer for _, layer in placed]
+    in_l2 = found_in_l2(layers, view.spec.l2.capacity_bytes, warm=view.tuning.warm_l2)
     for (number, layer), found in zip(placed, in_l2, strict=True):
         tiling = costs.tiling_of(layer, found)
         if tiling is None:

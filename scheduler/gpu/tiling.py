@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from scheduler.cpu.residency import Found
 from scheduler.gpu.candidates import candidates, grid_orders, runs
+from scheduler.gpu.residency import Found
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.gpu.traffic import once_bytes
 from scheduler.gpu.view import GpuView

@@ -7,7 +7,7 @@ Between L2 and DRAM it matters which blocks run at the same time, as these find 
 handed out in the order of the grid and advance through the depth loop at the same pace. So the L2 sees a loop over
 groups of concurrent blocks, in it the steps of the depth, in these the blocks of the group; what it passes on follows
 from the distance between the uses of each sector (`hw_models.cpu.caches`), as with a CPU's shared cache. What a later
-kernel still finds is worked out for whole tensors (`scheduler.cpu.residency`). Whole sectors are written without being
+kernel still finds is worked out for whole tensors (`scheduler.gpu.residency`). Whole sectors are written without being
 fetched.
 """
 
@@ -18,9 +18,8 @@ from functools import partial
 
 from hw_models.cpu.caches import CacheShape, Lines, Nest, passed_on
 from scheduler.cpu.footprints import Footprints, footprints_of
-from scheduler.cpu.residency import Found, found_in_cache
+from scheduler.gpu.residency import Found
 from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Extents
 
@@ -44,19 +43,6 @@ class OffChip:
         spared = [self.first[place] for place in sorted(found.read)]
         spared += [self.written[place] for place in sorted(found.written)]
         return self.total - sum(spared)
-
-
-NOTHING = Found(frozenset(), frozenset())
-"""An L2 that begins empty and gives up all results."""
-
-
-def found_in_l2(layers: Sequence[Layer], view: GpuView) -> list[Found]:
-    """Return what each of the kernels, launched in this order, finds in the L2 and leaves there."""
-    if not layers:
-        return []
-    footprints = [footprints_of(layer) for layer in layers]
-    capacity_bytes, warm = view.spec.l2.capacity_bytes, view.tuning.warm_l2
-    return found_in_cache(layers[0].graph, layers, footprints, capacity_bytes, warm=warm)
 
 
 def once_bytes(layer: Layer, found: Found) -> float:

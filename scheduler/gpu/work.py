@@ -31,6 +31,8 @@ class KernelWork:
     """Of one block."""
     blocks_per_sm: int
     """That an SM holds at a time."""
+    shared_bytes: int
+    """Of shared memory, that one block asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
         macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
         traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
     )  # fmt: skip
-    return KernelWork(blocks, payload, occupancy(view.spec.sms, grid.needs).blocks)
+    return KernelWork(blocks, payload, occupancy(view.spec.sms, grid.needs).blocks, grid.needs.shared_bytes)
 
 
 def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
