@@ -24,8 +24,8 @@ def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
     waits: tuple[int, ...] = ()
     for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
         launch = Instruction(
-            unit=LAUNCH, payload=Launch(), label=kernel.name, after=waits, allocates=tuple(places.taken.get(number, ())),
-            layer_run=number,
+            unit=LAUNCH, payload=Launch(), label=kernel.name, after=waits,
+            allocates=tuple(places.taken.get(number, ())), layer_run=number,
         )  # fmt: skip
         shared = (len(buffers),)
         buffers.append(_in_shared(work, view))

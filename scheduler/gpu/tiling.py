@@ -1,23 +1,25 @@
 """Tiles of a layer: the search over blocks, threads and stages, judged by the machine model.
 
-The search is small and always finds the same. Every candidate has a bound: how long it takes if the L2 passes on no
-more than what the layer reads and writes once. The candidates are looked at in the order of their bounds, now with the
-traffic that the order of their blocks really makes, until no bound is near the best time found. Of nearly equal times
-the least traffic wins, that of DRAM first, then the time, then what is tried first. Products whose blocks fit into no
-SM are computed without staging.
+The search is small and always finds the same. Every candidate has a bound, the time of its busiest pipe or memory. The
+candidates are looked at in the order of their bounds, now with latencies, waves, and the traffic that the order of
+their blocks makes, until no bound is near the best time found. Of nearly equal times the least traffic wins, that of
+DRAM first, then the time, then what is tried first. Products whose blocks fit into no SM are computed without staging.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
+from scheduler.gpu.bounds import Grids
 from scheduler.gpu.candidates import candidates, grid_orders, runs
 from scheduler.gpu.residency import Found
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.gpu.traffic import once_bytes
 from scheduler.gpu.view import GpuView
-from scheduler.gpu.work import Grid, estimate_ps, make_grid, off_chip_of
+from scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Table
 
@@ -53,30 +55,32 @@ def choose_tiling(layer: Layer, found: Found, view: GpuView, known: KnownTiles) 
 
 def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
     table = layer.analysis.table(_grids, _MOST_LAYERS)
-    grids = table.get((layer.signature, view.code_key), partial(_grids, layer, view))
-    best = _best(layer, found, grids, view)
-    return best or _best(layer, found, [make_grid(layer, tiles, view) for tiles in runs(layer, view)], view)
+    grids = table.get((layer.signature, view.code_key), partial(_grids, layer, candidates, view))
+    return _best(layer, found, grids, view) or _best(layer, found, _grids(layer, runs, view), view)
 
 
-def _best(layer: Layer, found: Found, grids: Sequence[Grid], view: GpuView) -> Tiling | None:
+def _grids(layer: Layer, tried: Callable[[Layer, GpuView], Iterator[GpuTiles]], view: GpuView) -> Grids:
+    return Grids.of([make_grid(layer, tiles, view) for tiles in dict.fromkeys(tried(layer, view))])
+
+
+def _best(layer: Layer, found: Found, grids: Grids, view: GpuView) -> Tiling | None:
     """Return the best of ``grids``; None if no SM holds a block of any."""
-    once = once_bytes(layer, found)
-    bounds = sorted([(estimate_ps(grid, view, once), grid.l2_bytes, number) for number, grid in enumerate(grids)])
+    least_bytes = once_bytes(layer, found)
+    bounds_ps = grids.bounds_ps(view, least_bytes)
     worth = 1 + view.tuning.time_for_traffic
     tried: list[Tiling] = []
     shortest_ps = math.inf
-    for bound_ps, moved_bytes, number in bounds:
-        if bound_ps == math.inf or bound_ps > worth * shortest_ps:
+    for number in np.argsort(bounds_ps, kind="stable").tolist():
+        if bounds_ps[number] > worth * shortest_ps:
             break
-        grid = grids[number]
+        grid = grids.listed[number]
+        at_least_ps = estimate_ps(grid, view, least_bytes)
+        if at_least_ps == math.inf or at_least_ps > worth * shortest_ps:
+            continue
         for order in grid_orders(layer):
             dram_bytes = off_chip_of(layer, grid, order, view).left(found)
             taken_ps = estimate_ps(grid, view, dram_bytes)
-            tried.append(Tiling(replace(grid.tiles, order=order), taken_ps, (dram_bytes, moved_bytes)))
+            tried.append(Tiling(replace(grid.tiles, order=order), taken_ps, (dram_bytes, grid.l2_bytes)))
             shortest_ps = min(shortest_ps, taken_ps)
     near = [tiling for tiling in tried if tiling.estimate_ps <= worth * shortest_ps]
     return min(near, key=lambda tiling: (tiling.moved_bytes, tiling.estimate_ps), default=None)
-
-
-def _grids(layer: Layer, view: GpuView) -> list[Grid]:
-    return [make_grid(layer, tiles, view) for tiles in dict.fromkeys(candidates(layer, view))]

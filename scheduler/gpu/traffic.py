@@ -75,7 +75,8 @@ def off_chip(
     layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, l2: CacheShape, sector_bytes: int
 ) -> OffChip:
     """Return what passes the L2 where so many blocks run at the same time, numbered in ``order``."""
-    nest = _nest(layer, tiles, order, concurrent, sector_bytes)
+    key = layer.signature, tiles.tile, tiles.depth_step, tuple(order), concurrent, sector_bytes
+    nest = layer.analysis.table(_nest).get(key, partial(_nest, layer, tiles, order, concurrent, sector_bytes))
     passed = passed_on(nest, l2, write_allocate=False)
     first = [min(lines.count, fetched) for lines, fetched in zip(nest.touched[0], passed.fetched, strict=True)]
 
