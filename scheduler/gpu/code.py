@@ -41,8 +41,8 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     for nest, work in zip(nests.nests, works, strict=True):
         if nest.writes == "shared":
             held += work.outputs * nest.element_bytes
-        if nest.is_anchor and tiles.depth_step is not None:
-            staged = tiles.stages * _staged_bytes(layer, nest, work, tiles.depth_step)
+        if tiles.depth_step is not None and nest.product(work.extents, work.operations.macs) is not None:
+            staged = max(staged, tiles.stages * _staged_bytes(nest, work, tiles.depth_step))
     sums = (tiles.split - 1) * math.prod(tiles.tile) * _SUM_BYTES
     elements = math.prod(tiles.part)
     product = nests.product(layer, tiles.part)
@@ -57,14 +57,14 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     return BlockNeeds(tiles.threads(sms.warp), registers, held + max(staged, sums))
 
 
-def _staged_bytes(layer: Layer, anchor: BlockNest, work: NestWork, step: int) -> int:
-    """Return the bytes of both operands for ``step`` iterations of the depth loop."""
+def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
+    """Return the bytes of the operands of a product, as far as they come from outside, for ``step`` of its depth."""
     extents = list(work.extents)
-    if layer.depth_loop is not None:
-        extents[layer.depth_loop] = min(step, extents[layer.depth_loop])
+    if nest.depth_loop is not None:
+        extents[nest.depth_loop] = min(step, extents[nest.depth_loop])
     return sum([
         math.prod(read.access.extents(extents)) * read.element_bytes
-        for read in anchor.reads
+        for read in nest.reads
         if read.source != "shared"
     ])  # fmt: skip
 
@@ -105,11 +105,11 @@ class _Block:
         for nest, work, own in zip(nests.nests, works, of_part, strict=True):
             product = nest.product(own.extents, own.operations.macs)
             if product is not None:
-                self._multiply(nest, work, product, parts)
+                self._multiply(nest, work, *self._shared_out(nest, work, product, parts))
             else:
                 self._fma += work.operations.macs * padding
                 self._scalar += self._loops(max(work.operations.macs, work.outputs) * padding)
-                self._read(nest, own if nest.writes != "shared" else work, 1 if nest.writes == "shared" else parts)
+                self._read(nest, *((work, 1) if nest.is_of_block else (own, parts)))
             self._arithmetic += (work.operations.simple + (0 if work.operations else work.outputs)) * padding
             self._special += work.operations.special * padding
             self._write(nest, work)
@@ -136,6 +136,20 @@ class _Block:
     def _loops(self, iterations: float) -> float:
         tuning = self._view.tuning
         return iterations * tuning.loop_instructions / tuning.unrolled / math.prod(self._tiles.part)
+
+    def _shared_out(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> tuple[Product, int]:
+        """Return what one of the parts of a product computes, and how many parts there are.
+
+        The anchor's are those of the tile. What the whole block works on together, for what lies in shared memory, is
+        cut into parts as large as the anchor's.
+        """
+        if not nest.is_of_block:
+            return own, parts
+        whole = nest.product(work.extents, work.operations.macs)
+        assert whole is not None
+        like = self._nests.product(self._layer, self._tiles.part) or own
+        rows, columns = min(like.rows, whole.rows), min(like.columns, whole.columns)
+        return whole._replace(rows=rows, columns=columns), -(-whole.rows // rows) * -(-whole.columns // columns)
 
     def _multiply(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> None:
         """Add the multiply-accumulates of a product, and the loads of its operands from shared memory."""
@@ -166,23 +180,21 @@ class _Block:
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
             self._load += left / self._vector(left_bytes, own.rows) + right / self._vector(right_bytes, own.columns)
             self._scalar += self._loops(together * own.rows * own.columns)
-        if nest.is_anchor:
-            self._stage(nest, work)
+        self._stage(nest, work)
 
     def _vector(self, element_bytes: int, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
         return max(1, min(self._view.tuning.vector_bytes // element_bytes, neighbours))
 
     def _stage(self, nest: BlockNest, work: NestWork) -> None:
-        """Add what brings the anchor's operands into shared memory, step by step."""
-        tiles, tuning = self._tiles, self._view.tuning
-        depth = self._nests.depth
+        """Add what brings operands from outside into shared memory, step by step."""
+        tiles, tuning, depth = self._tiles, self._view.tuning, nest.depth
         if tiles.depth_step is None:
             self._outside_loads += self._load
             return
         step = min(tiles.depth_step, depth)
         steps = -(-depth // step)
-        staged = steps * _staged_bytes(self._layer, nest, work, step)
+        staged = steps * _staged_bytes(nest, work, step)
         copies = staged / tuning.vector_bytes
         self._load += copies
         self._store += copies
@@ -194,7 +206,7 @@ class _Block:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""
         inner = self._tiles.part[self._layer.sink.order[-1]] if self._tiles.part else 1
         for read in nest.reads:
-            if read.source == "registers":
+            if read.source in ("registers", "staged"):
                 continue
             elements = times * math.prod(read.access.extents(work.extents))
             loads = elements / self._vector(read.element_bytes, inner)
@@ -205,7 +217,7 @@ class _Block:
                 self._scalar += loads * self._view.tuning.address_instructions
 
     def _write(self, nest: BlockNest, work: NestWork) -> None:
-        if nest.writes == "registers":
+        if nest.writes in ("registers", "staged"):
             return
         inner = self._tiles.part[self._layer.sink.order[-1]] if self._tiles.part else 1
         stores = work.outputs / self._vector(nest.element_bytes, inner)

@@ -8,7 +8,7 @@ staged, and takes no room of its own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -17,7 +17,8 @@ from scheduler.kernels.compiled import CompiledAccess, CompiledNest
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Access, Extents, LoopNest, Operations
 
-Place = Literal["outside", "shared", "registers"]
+Place = Literal["outside", "shared", "staged", "registers"]
+"""Where a tensor is for the block. ``staged``: computed where the anchor's operand is staged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,17 @@ class BlockNest:
     is_anchor: bool
     reads: tuple[Read, ...]
     writes: Place
-    """``shared``: all threads of the block work on it together; else each thread on its own part."""
+    is_of_block: bool
+    """Whether all threads of the block do it together, for what is staged or shared; else each does its own part."""
     element_bytes: int
     """Of what it writes."""
+    depth_loop: int | None
+    """Its longest reduction loop; None without one."""
+
+    @property
+    def depth(self) -> int:
+        """Iterations of the longest reduction loop; 1 without one."""
+        return 1 if self.depth_loop is None else self.compiled.nest.loops[self.depth_loop].extent
 
     def product(self, extents: Sequence[int], macs: int) -> "Product | None":
         """Return the products that it computes of so many iterations; None if it has no reuse of both operands."""
@@ -80,10 +89,13 @@ class BlockNests:
     nests: tuple[BlockNest, ...]
     is_plain: bool
     """Whether each nest does for a tile what writes just that tile: nothing is computed for windows or reductions."""
-    depth: int
-    """Iterations of the anchor's longest reduction loop; 1 without one."""
     anchor: int
     """Which nest is the anchor; -1: none."""
+
+    @property
+    def depth(self) -> int:
+        """Iterations of the anchor's longest reduction loop; 1 without one."""
+        return 1 if self.anchor < 0 else self.nests[self.anchor].depth
 
     def works(self, layer: Layer, box: Extents) -> list[NestWork]:
         """Return what each nest does for ``box`` elements per dimension of the sink of ``layer``."""
@@ -120,6 +132,7 @@ def _nests(layer: Layer) -> BlockNests:
     compiled = [each for each in reversed(layer.nests) if not each.is_view]
     anchor = layer.contraction
     places = _places(layer, [each.nest for each in compiled])
+    of_block = _of_block(layer, [each.nest for each in compiled], places)
     found = []
     for each in compiled:
         nest, written = each.nest, each.nest.write
@@ -127,12 +140,21 @@ def _nests(layer: Layer) -> BlockNests:
             Read(access, places.get(_stored(layer, read.tensor), "outside"), _element_bytes(layer, read))
             for access, read in zip(each.reads, nest.reads, strict=True)
         ]
-        writes: Place = "outside" if written.tensor in layer.outputs else places[_stored(layer, written.tensor)]
-        found.append(BlockNest(each, nest is anchor, tuple(reads), writes, _element_bytes(layer, written)))
-    loop = layer.depth_loop
-    depth = 1 if anchor is None or loop is None else anchor.loops[loop].extent
+        name = _stored(layer, written.tensor)
+        writes: Place = "outside" if written.tensor in layer.outputs else places[name]
+        found.append(
+            BlockNest(
+                each, nest is anchor, tuple(reads), writes, name in of_block, _element_bytes(layer, written),
+                _depth_loop(nest),
+            )
+        )  # fmt: skip
     place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
-    return BlockNests(tuple(found), _is_plain(layer, compiled), depth, place)
+    return BlockNests(tuple(found), _is_plain(layer, compiled), place)
+
+
+def _depth_loop(nest: LoopNest) -> int | None:
+    loops = [number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
+    return max(loops, key=lambda number: nest.loops[number].extent, default=None)
 
 
 def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:
@@ -165,15 +187,24 @@ def _element_bytes(layer: Layer, access: Access) -> int:
 def _places(layer: Layer, nests: Sequence[LoopNest]) -> dict[str, Place]:
     """Return where each tensor is that the layer computes for itself."""
     anchor = layer.contraction
-    written = {_stored(layer, nest.write.tensor): nest for nest in nests}
-    found: dict[str, Place] = dict.fromkeys(written, "registers")
+    found: dict[str, Place] = {_stored(layer, nest.write.tensor): "registers" for nest in nests}
+    reduced: set[str] = set()
     for nest in nests:
-        for read in nest.reads:
-            name = _stored(layer, read.tensor)
-            if name not in written or _asks_for_its_own(nest, read):
-                continue
-            is_staged = nest is anchor and not written[name].has_reduction
-            found[name] = found[name] if is_staged else "shared"
+        names = [_stored(layer, read.tensor) for read in nest.reads]
+        for name, read in zip(names, nest.reads, strict=True):
+            if name in found and found[name] != "shared" and not _asks_for_its_own(nest, read):
+                found[name] = "staged" if nest is anchor and name not in reduced else "shared"
+        if nest.has_reduction or not reduced.isdisjoint(names):
+            reduced.add(_stored(layer, nest.write.tensor))
+    return found
+
+
+def _of_block(layer: Layer, nests: Sequence[LoopNest], places: Mapping[str, Place]) -> set[str]:
+    """Return the tensors that are shared or staged, and those that are computed for these alone."""
+    found = {name for name, place in places.items() if place in ("shared", "staged")}
+    for nest in reversed(nests):
+        if _stored(layer, nest.write.tensor) in found:
+            found |= {name for read in nest.reads if (name := _stored(layer, read.tensor)) in places}
     return found
 
 
