@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 def default_dtype(hardware: AnyHardware) -> str:
-    """Return what networks are computed in on this machine unless told otherwise: fp16 on DSAs, fp32 on CPUs."""
+    """Return what networks are computed in on this machine unless told otherwise: fp16, on CPUs fp32."""
     kind = kind_of(hardware)
     return next((dtype for dtype in kind.preferred_dtypes if dtype in kind.dtypes(hardware)), "fp32")
 

@@ -6,6 +6,8 @@ from hw_models.dsa.arrays import operands_read
 from hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
 from hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
 from hw_models.energy import EnergyModel
+from hw_models.gpu.machine import gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
+from hw_models.gpu.spec import Gpu
 from hw_models.instructions import (
     Buffer,
     Compute,
@@ -34,6 +36,7 @@ __all__ = [
     "Compute",
     "Cpu",
     "EnergyModel",
+    "Gpu",
     "HardwareError",
     "Instruction",
     "InstructionTable",
@@ -65,6 +68,10 @@ __all__ = [
     "dsa_energy",
     "dsa_machine",
     "dsa_summary",
+    "gpu_dtypes",
+    "gpu_energy",
+    "gpu_machine",
+    "gpu_summary",
     "known_paths",
     "load_hardware",
     "operands_read",

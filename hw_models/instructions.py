@@ -58,13 +58,24 @@ class Issued:
     store: int = 0
     scalar: int = 0
     """Loop control and addresses."""
+    matrix: int = 0
+    """Small matrix products, where units compute these in one instruction."""
     accumulators: int = 1
-    """Chains of multiply-accumulates that do not wait for each other."""
+    """Chains of multiply-accumulates, or of matrix products, that do not wait for each other."""
+    waits: int = 0
+    """Times that data from further out is waited for, one after the other."""
+    ahead: int = 1
+    """As many of these are asked for before the first of them is waited for."""
 
     @property
     def total(self) -> int:
-        """All of them."""
-        return self.fma + self.arithmetic + self.special + self.load + self.store + self.scalar
+        """All instructions."""
+        return sum(self.counts)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many there are of each class."""
+        return self.fma, self.arithmetic, self.special, self.load, self.store, self.scalar, self.matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +101,8 @@ class Compute:
         """What is wrong with it; empty if nothing is."""
         sizes = [self.macs, self.simple, self.special, *(size for _, size in self.traffic)]
         if self.issued is not None:
-            counts = self.issued
-            sizes += [counts.fma, counts.arithmetic, counts.special, counts.load, counts.store, counts.scalar]
-            sizes.append(counts.accumulators - 1)
+            issued = self.issued
+            sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1]
         if self.shape is not None:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count]
             if min(sizes) >= 0 and self.shape.macs != self.macs:

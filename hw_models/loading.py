@@ -16,13 +16,14 @@ import pydantic
 
 from hw_models.cpu.spec import Cpu
 from hw_models.dsa.spec import ClusteredDsa
+from hw_models.gpu.spec import Gpu
 from hw_models.machine import HardwareError
 from hw_models.messages import listed, nearest, shown, shown_key
 from hw_models.overrides import leaves, merged, put, without_removed
 from hw_models.schema import Schema
 from hw_models.yaml_file import YamlError, explain, parse_yaml, read_yaml
 
-AnyHardware: TypeAlias = ClusteredDsa | Cpu
+AnyHardware: TypeAlias = ClusteredDsa | Cpu | Gpu
 """Every kind of machine. A new kind is its file and one ``| Kind`` here; YAML picks it by its ``kind``."""
 _Spec = TypeVar("_Spec", bound=AnyHardware)
 

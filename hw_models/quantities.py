@@ -84,6 +84,7 @@ def _quantity(
 
 
 Bytes = Annotated[int, *_quantity(BYTES, "B", whole=True)]
+BytesFromZero = Annotated[int, *_quantity(BYTES, "B", whole=True, positive=False)]
 BytesPerSecond = Annotated[int, *_quantity(BYTES_PER_S, "B/s", whole=True)]
 Hertz = Annotated[int, *_quantity(HERTZ, "Hz", whole=True)]
 Picoseconds = Annotated[int, *_quantity(PICOSECONDS, "ps", whole=True, positive=False)]

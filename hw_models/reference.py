@@ -97,7 +97,8 @@ def _record_inside(part: Schema, path: str, whole: Schema) -> str | None:
         return path
     of_entries = entry(part)
     is_mapping = of_entries is not None and any("properties" in each for _, each in kinds(of_entries, whole))
-    return f"{path}.{_UNIT_OF_PART}" if is_mapping else None
+    key = _KEY_OF_ENTRY if "propertyNames" in part and "enum" in part["propertyNames"] else _UNIT_OF_PART
+    return f"{path}.{key}" if is_mapping else None
 
 
 def _parameter(part: Schema, path: str, whole: Schema, *, is_needed: bool) -> Parameter:

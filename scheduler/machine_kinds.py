@@ -17,12 +17,14 @@ from hw_models.messages import option_mistake
 from scheduler.cpu.kind import CPU
 from scheduler.dsa.kind import CLUSTERED_DSA
 from scheduler.errors import ScheduleError
+from scheduler.gpu.kind import GPU
 from scheduler.machine_kind import MachineKind
 from workloads.analysis import Analysis
 
 KINDS: Mapping[str, MachineKind] = {
     "clustered_dsa": CLUSTERED_DSA,
     "cpu": CPU,
+    "gpu": GPU,
 }
 
 

@@ -193,6 +193,7 @@ def box_lines(array: Array, extents: Sequence[int], line_bytes: int) -> Lines:
     if not size_bytes:
         return Lines(0.0)
     run, pitch, runs, row = array.element_bytes, array.element_bytes, 1, 0
+    span = array.element_bytes
     is_whole = True
     for size, extent in zip(reversed(array.shape), reversed(extents), strict=True):
         if is_whole:
@@ -201,12 +202,14 @@ def box_lines(array: Array, extents: Sequence[int], line_bytes: int) -> Lines:
             row = row or pitch
             runs *= extent
         is_whole = is_whole and extent == size
+        span += (extent - 1) * pitch
         pitch *= size
     if is_whole:
         return Lines(float(-(-run // line_bytes)))
     step = math.gcd(run, row, line_bytes)
     row_lines = row // line_bytes if row % line_bytes == 0 else 0
-    return Lines(((run - step) / line_bytes + 1) * runs, runs, row_lines)
+    apart, together = ((run - step) / line_bytes + 1) * runs, (span - step) / line_bytes + 1
+    return Lines(min(apart, together), runs, row_lines)  # runs closer than a line share lines
 
 
 def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:

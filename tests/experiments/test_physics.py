@@ -7,7 +7,17 @@ import pytest
 from experiments.evaluate import Outcome, evaluate
 from experiments.pipeline import run_stages
 from experiments.points import DesignPoint, Workload
-from hw_models import ClusteredDsa, Cpu, dsa_energy, dsa_machine, load_hardware, preset_names, simulate, with_values
+from hw_models import (
+    ClusteredDsa,
+    Cpu,
+    Gpu,
+    dsa_energy,
+    dsa_machine,
+    load_hardware,
+    preset_names,
+    simulate,
+    with_values,
+)
 from scheduler import Placing, ScheduleError, make_policy, policy_types
 from workloads import load_network
 from workloads.analysis import Analysis
@@ -19,7 +29,7 @@ EVERY_POINT = [(n, p, h) for n in NETWORKS for p in POLICIES for h in preset_nam
 
 def off_chip(hardware: str) -> str:
     """What the memory behind all others is called."""
-    return "dram" if load_hardware(hardware).kind == "cpu" else "ddr"
+    return "ddr" if load_hardware(hardware).kind == "clustered_dsa" else "dram"
 
 
 @cache
@@ -66,10 +76,11 @@ class TestEveryPoint:
             for name, tensor in graph.tensors.items()
             if tensor.role == "weight" and name not in tables and graph.consumers[name]
         )
+        kind = load_hardware(hardware).kind
         is_cached = off_chip(hardware) == "dram"
         names = graph.inputs if is_cached else (*graph.inputs, *graph.outputs)
         images = sum(graph.tensors[name].size_bytes for name in names)
-        necessary = (0.98 if is_cached else 1.0) * (weights + images * point.record.batch)
+        necessary = (0.98 if kind == "cpu" else 1.0) * (weights + images * point.record.batch)
 
         assert point.record.traffic_bytes[off_chip(hardware)] >= necessary
 
@@ -79,7 +90,7 @@ class TestEveryPoint:
 
     def test_nothing_holds_more_than_its_capacity(self, point: Outcome, hardware: str) -> None:
         machine = load_hardware(hardware)
-        if isinstance(machine, Cpu):
+        if isinstance(machine, Cpu | Gpu):
             assert point.record.peak_occupancy_bytes["dram"] <= machine.dram.capacity_bytes
             return
         shared = machine.global_buffer.capacity_bytes if machine.global_buffer else 0
@@ -109,10 +120,10 @@ def test_most_presets_run_every_network(network: str) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_every_cpu_runs_every_network_kernel_by_kernel(network: str) -> None:
-    cpus = [h for h in preset_names() if load_hardware(h).kind == "cpu"]
+def test_every_cpu_and_gpu_runs_every_network_kernel_by_kernel(network: str) -> None:
+    others = [h for h in preset_names() if load_hardware(h).kind != "clustered_dsa"]
 
-    assert all(outcome(network, p, h, NETWORKS[network]) for h in cpus for p in ("unfused", "fixed-pattern"))
+    assert all(outcome(network, p, h, NETWORKS[network]) for h in others for p in ("unfused", "fixed-pattern"))
 
 
 def test_graphturbo_spares_ddr_on_resnet50() -> None:

@@ -98,7 +98,7 @@ class TestWithABase:
     @pytest.mark.parametrize(
         ("text", "complaint"),
         [
-            ("base: stpc920", "mine.yaml: base: hardware stpc920 is unknown (did you mean stcp920?); known: ascend910"),
+            ("base: stpc920", "mine.yaml: base: hardware stpc920 is unknown (did you mean stcp920?); known: a100"),
             ("base: other.yaml", "mine.yaml: base: FOLDER/other.yaml: no such file or directory"),
             ("base: 3", "mine.yaml: base: has 3; needs a machine's name, or the path of a YAML file"),
             ("base: null", "mine.yaml: base: has null; needs a machine's name"),
@@ -122,8 +122,8 @@ class TestWithABase:
             ("base: stcp920\nunits: {new: {lanes: {fp16: 8}}}", "mine.yaml: units.new.kind: is missing"),
             ("base: stcp920\nunits: {matrix: {macs_per_cycle: {fp16: null, int8: null}}}",
              "units.matrix.macs_per_cycle: has an empty mapping"),
-            ("base: stcp920\nkind: tensor", "mine.yaml: kind: has 'tensor'; known: clustered_dsa, cpu"),
-            ("base: stcp920\nkind: [a]", "mine.yaml: kind: has ['a']; known: clustered_dsa, cpu"),
+            ("base: stcp920\nkind: tensor", "mine.yaml: kind: has 'tensor'; known: clustered_dsa, cpu, gpu"),
+            ("base: stcp920\nkind: [a]", "mine.yaml: kind: has ['a']; known: clustered_dsa, cpu, gpu"),
             ("base: stcp920\nname: null", "mine.yaml: name: has null; needs text"),
         ],
     )  # fmt: skip

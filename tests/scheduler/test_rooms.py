@@ -28,7 +28,7 @@ OTHERS = {
     "workloads.export.torchvision_shim asks for _has_ops": "torchvision without its compiled operators",
 }
 """Private names of other people's modules that are used all the same, and why; none of SimPy's."""
-KINDS = ("dsa", "cpu")
+KINDS = ("dsa", "cpu", "gpu")
 """Folders of machine kinds."""
 GENERIC_FOLDERS = ("scheduler.kernels", "scheduler.graphturbo")
 

@@ -1,0 +1,111 @@
+"""The units and memories of a GPU.
+
+What a block moves at each level is part of its payload, worked out by who made it. Blocks are handed out to the SMs by
+the simulation, as many at a time as an SM holds of the kernel, so waves and tails of a grid come out of it; bandwidth
+of L2 and DRAM is shared among the SMs that use it at that moment.
+"""
+
+from hw_models.bandwidth import whole_ps
+from hw_models.energy import EnergyModel
+from hw_models.gpu.sm import DRAM, L2, SHARED, SM, SmPace
+from hw_models.gpu.spec import Gpu
+from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError, base_name
+from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
+from hw_models.summary import MachineSummary, OnChipTotal
+
+LAUNCH = "launch"
+
+
+def gpu_machine(spec: Gpu) -> Machine:
+    """Return the memories and units of a GPU.
+
+    Units: ``sm`` takes thread blocks; ``launch`` starts kernels. Memories: ``shared``, once per SM, ``l2`` and
+    ``dram``.
+    """
+    sms = spec.sms
+    memories = (
+        Memory(SHARED, SM, sms.shared.capacity_bytes, sms.shared.bytes_per_cycle * spec.clock_hz),
+        Memory(L2, CHIP, spec.l2.capacity_bytes, spec.l2.bandwidth_bytes_per_s),
+        Memory(DRAM, CHIP, spec.dram.capacity_bytes, spec.dram.sustained_bytes_per_s),
+    )
+    units = (
+        Unit(SM, SM, (Members(sms.count, _running(spec)),), most_blocks=sms.blocks),
+        Unit(LAUNCH, CHIP, (Members(1, _launching(spec)),)),
+    )
+    return Machine(
+        spec.name, (Level(SM, sms.count),), {memory.name: memory for memory in memories},
+        {unit.name: unit for unit in units},
+    )  # fmt: skip
+
+
+def _running(spec: Gpu) -> Serve:
+    paces: dict[str, SmPace] = {}
+    known: dict[tuple[Payload, int], Service] = {}
+
+    def serve(payload: Payload, blocks: int) -> Service:
+        found = known.get((payload, blocks))
+        if found is None:
+            if not isinstance(payload, Compute) or payload.issued is None:
+                raise ProgramError("an SM runs blocks of instructions; the work says none")
+            if not spec.lanes(payload.dtype):
+                raise HardwareError(f"{spec.name}: SMs compute {', '.join(spec.sms.lanes)}, not {payload.dtype}")
+            if payload.issued.matrix and spec.tensor(payload.dtype) is None:
+                raise HardwareError(f"{spec.name} has no tensor units for {payload.dtype}")
+            pace = paces.setdefault(payload.dtype, SmPace(spec, payload.dtype))
+            found = known[payload, blocks] = _service(pace, payload, blocks)
+        return found
+
+    return serve
+
+
+def _service(pace: SmPace, payload: Compute, blocks: int) -> Service:
+    assert payload.issued is not None
+    moved = [(base_name(memory), size) for memory, size in payload.traffic]
+    taken = pace.taken(payload.issued, moved, blocks)
+    largest = max((size for _, size in payload.traffic), default=0)
+    touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
+    return Service(
+        whole_ps(taken.startup_ps), whole_ps(taken.duration_ps), blocks * largest, touches, taken.limit
+    )  # fmt: skip
+
+
+def _launching(spec: Gpu) -> Serve:
+    def serve(payload: Payload, blocks: int) -> Service:
+        del blocks
+        if not isinstance(payload, Launch):
+            raise ProgramError(f"launch starts kernels only, not {type(payload).__name__}")
+        return Service(spec.launch_ps, 0, 0, (), LAUNCH)
+
+    return serve
+
+
+def gpu_energy(spec: Gpu) -> EnergyModel:
+    """Return the energy of a machine's operations and of the bytes in its memories."""
+    energy = spec.energy
+    return EnergyModel(
+        machine=spec.name,
+        mac_pj={str(dtype): value for dtype, value in energy.mac.items()},
+        simple_pj=energy.vector_op,
+        special_pj=energy.special_op,
+        byte_pj={**spec.sram_pj_per_byte, DRAM: energy.dram},
+        static_power_w=energy.static_power_w,
+    )
+
+
+def gpu_summary(spec: Gpu) -> MachineSummary:
+    """Return the machine in one line; the peak is that of the first dtype that tensor units compute, or lanes do."""
+    dtype = str(next(iter({**spec.sms.tensor, **spec.sms.lanes})))
+    return MachineSummary(
+        cores=spec.sms.count, arrangement=str(spec.sms.count), dtype=dtype,
+        peak_macs_per_s=spec.peak_macs_per_s(dtype),
+        on_chip=(
+            OnChipTotal(name=SHARED, capacity_bytes=spec.sms.shared.capacity_bytes, copies=spec.sms.count),
+            OnChipTotal(name=L2, capacity_bytes=spec.l2.capacity_bytes, copies=1),
+        ),
+        off_chip_bytes_per_s=spec.dram.bandwidth_bytes_per_s,
+    )  # fmt: skip
+
+
+def gpu_dtypes(spec: Gpu) -> frozenset[str]:
+    """Return the dtypes that the SMs compute."""
+    return frozenset(str(dtype) for dtype in spec.sms.lanes)

@@ -1,0 +1,1 @@
+"""Scheduling on GPUs: kernels as grids of thread blocks."""

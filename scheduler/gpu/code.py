@@ -1,0 +1,235 @@
+"""What a thread block issues for its tile, class by class, and what it takes of an SM.
+
+A part of the tile keeps its sums in a thread's registers (a warp's, on tensor units) while the depth loop runs, so each
+element of an operand that a part loads is used for all rows or columns of the part. Products on tensor units are padded
+to whole instructions, and everybody's parts to whole ones. Threads that split a reduction put their sums together in
+shared memory. What is loaded from shared memory and what hits the first cache takes the same path.
+"""
+
+import math
+from dataclasses import dataclass
+
+from hw_models import Issued
+from hw_models.gpu.occupancy import BlockNeeds
+from hw_models.gpu.sm import packed
+from scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Product, nests_of
+from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.view import GpuView
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import Extents, Operations
+
+_SUM_BYTES = 4
+"""Of a partial sum: FP32 or INT32."""
+_PATCH_COLUMNS = 8
+"""Threads of a warp that lie along the columns of a product: the others lie along its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCode:
+    """What one block issues, and moves through shared memory and the first cache."""
+
+    issued: Issued
+    shared_bytes: int
+
+
+def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
+    """Return what a block takes of an SM."""
+    nests = nests_of(layer)
+    sms, tuning = view.spec.sms, view.tuning
+    held = staged = 0
+    works = nests.works(layer, tiles.tile)
+    for nest, work in zip(nests.nests, works, strict=True):
+        if nest.writes == "shared":
+            held += work.outputs * nest.element_bytes
+        if tiles.depth_step is not None and nest.product(work.extents, work.operations.macs) is not None:
+            staged = max(staged, tiles.stages * _staged_bytes(nest, work, tiles.depth_step))
+    sums = (tiles.split - 1) * math.prod(tiles.tile) * _SUM_BYTES
+    elements = math.prod(tiles.part)
+    product = nests.product(layer, tiles.part)
+    operands = elements if product is None else (product.rows + product.columns) * product.number
+    if tiles.unit == "tensor":
+        tensor = view.tensor
+        assert tensor is not None
+        element_bytes = max([read.element_bytes for read in nests.nests[nests.anchor].reads])
+        operands = -(-operands * tensor.depth * element_bytes // (sms.warp * 4))
+        elements = -(-elements // sms.warp)
+    registers = tuning.base_registers + elements + operands
+    return BlockNeeds(tiles.threads(sms.warp), registers, held + max(staged, sums))
+
+
+def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
+    """Return the bytes of the operands of a product, as far as they come from outside, for ``step`` of its depth."""
+    extents = list(work.extents)
+    if nest.depth_loop is not None:
+        extents[nest.depth_loop] = min(step, extents[nest.depth_loop])
+    return sum([
+        math.prod(read.access.extents(extents)) * read.element_bytes
+        for read in nest.reads
+        if read.source != "shared"
+    ])  # fmt: skip
+
+
+def operations_of(layer: Layer, tile: Extents) -> Operations:
+    """Return the operations that a block does which computes ``tile``, a whole one or that of an edge."""
+    operations = Operations()
+    for work in nests_of(layer).works(layer, tile):
+        operations += work.operations
+    return operations
+
+
+def block_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode:
+    """Return the instructions of a block with a whole tile."""
+    return _Block(layer, nests_of(layer), tiles, view).code()
+
+
+class _Block:
+    """Instructions of one block being added up, by thread; a warp issues one for all of its threads."""
+
+    def __init__(self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView) -> None:
+        self._layer, self._nests, self._tiles, self._view = layer, nests, tiles, view
+        self._warp = view.spec.sms.warp
+        self._pack = min(packed(view.dtype), math.prod(tiles.part))
+        self._fma = self._arithmetic = self._special = self._load = self._store = self._scalar = 0.0
+        self._matrix = 0
+        self._shared_bytes = 0.0
+        self._outside_loads = 0.0
+        self._chains = 0
+        self._steps = 0
+
+    def code(self) -> BlockCode:
+        tiles, nests = self._tiles, self._nests
+        parts = tiles.parts(tiles.tile)
+        works = nests.works(self._layer, tiles.tile)
+        of_part = nests.works(self._layer, tiles.part)
+        padding = parts * math.prod(tiles.part) / max(math.prod(tiles.tile), 1)
+        for nest, work, own in zip(nests.nests, works, of_part, strict=True):
+            product = nest.product(own.extents, own.operations.macs)
+            if product is not None:
+                self._multiply(nest, work, *self._shared_out(nest, work, product, parts))
+            else:
+                self._fma += work.operations.macs * padding
+                self._scalar += self._loops(max(work.operations.macs, work.outputs) * padding)
+                self._read(nest, *((work, 1) if nest.is_of_block else (own, parts)))
+            self._arithmetic += (work.operations.simple + (0 if work.operations else work.outputs)) * padding
+            self._special += work.operations.special * padding
+            self._write(nest, work)
+        if tiles.split > 1:
+            self._put_together()
+        return BlockCode(self._issued(parts), math.ceil(self._shared_bytes))
+
+    def _issued(self, parts: int) -> Issued:
+        tiles, tuning, warp = self._tiles, self._view.tuning, self._warp
+        threads = tiles.threads(warp)
+        pack = self._pack
+        by_thread = (
+            self._fma / pack, self._arithmetic / pack, self._special, self._load, self._store, self._scalar
+        )  # fmt: skip
+        fma, arithmetic, special, load, store, scalar = [math.ceil(count / warp - 1e-9) for count in by_thread]
+        straight = math.ceil(self._outside_loads / max(threads, 1) / tuning.loads_ahead)
+        chains = self._chains or -(-parts * tiles.split // warp) * math.prod(tiles.part) // pack
+        return Issued(
+            fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
+            matrix=self._matrix, accumulators=max(chains, 1), waits=self._steps + straight,
+            ahead=tiles.stages if self._steps else 1,
+        )  # fmt: skip
+
+    def _loops(self, iterations: float) -> float:
+        tuning = self._view.tuning
+        return iterations * tuning.loop_instructions / tuning.unrolled / math.prod(self._tiles.part)
+
+    def _shared_out(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> tuple[Product, int]:
+        """Return what one of the parts of a product computes, and how many parts there are.
+
+        The anchor's are those of the tile. What the whole block works on together, for what lies in shared memory, is
+        cut into parts as large as the anchor's.
+        """
+        if not nest.is_of_block:
+            return own, parts
+        whole = nest.product(work.extents, work.operations.macs)
+        assert whole is not None
+        like = self._nests.product(self._layer, self._tiles.part) or own
+        rows, columns = min(like.rows, whole.rows), min(like.columns, whole.columns)
+        return whole._replace(rows=rows, columns=columns), -(-whole.rows // rows) * -(-whole.columns // columns)
+
+    def _multiply(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> None:
+        """Add the multiply-accumulates of a product, and the loads of its operands from shared memory."""
+        tiles, warp = self._tiles, self._warp
+        depth = -(-own.depth // tiles.split)
+        done = parts * tiles.split
+        together = done * own.number * depth
+        left_bytes, right_bytes = [read.element_bytes for read in nest.reads[:2]]
+        if tiles.unit == "tensor":
+            tensor = self._view.tensor
+            assert tensor is not None
+            steps = -(-depth // tensor.depth)
+            shapes = [(own.rows, own.columns), (own.columns, own.rows)]  # either operand may be the one of rows
+            tiled = min([-(-rows // tensor.rows) * -(-columns // tensor.columns) for rows, columns in shapes])
+            self._matrix += done * own.number * tiled * steps
+            self._chains = max(self._chains, done * own.number * tiled)
+            loaded = together * (own.rows * left_bytes + own.columns * right_bytes)
+            self._shared_bytes += loaded
+            self._load += loaded / self._view.tuning.vector_bytes
+            self._scalar += self._loops(done * own.number * tiled * steps * warp)
+        else:
+            self._fma += together * own.rows * own.columns
+            whole = nest.product(work.extents, work.operations.macs)
+            assert whole is not None
+            columns = min(_PATCH_COLUMNS, warp, -(-whole.columns // own.columns))
+            rows = min(warp // columns, -(-whole.rows // own.rows))
+            left, right = together * own.rows, together * own.columns
+            self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
+            self._load += left / self._vector(left_bytes, own.rows) + right / self._vector(right_bytes, own.columns)
+            self._scalar += self._loops(together * own.rows * own.columns)
+        self._stage(nest, work)
+
+    def _vector(self, element_bytes: int, neighbours: int) -> int:
+        """Return how many elements one load or store of a thread moves, of so many next to each other."""
+        return max(1, min(self._view.tuning.vector_bytes // element_bytes, neighbours))
+
+    def _stage(self, nest: BlockNest, work: NestWork) -> None:
+        """Add what brings operands from outside into shared memory, step by step."""
+        tiles, tuning, depth = self._tiles, self._view.tuning, nest.depth
+        if tiles.depth_step is None:
+            self._outside_loads += self._load
+            return
+        step = min(tiles.depth_step, depth)
+        steps = -(-depth // step)
+        staged = steps * _staged_bytes(nest, work, step)
+        copies = staged / tuning.vector_bytes
+        self._load += copies
+        self._store += copies
+        self._scalar += 2 * copies * tuning.address_instructions
+        self._shared_bytes += staged
+        self._steps += -(-steps // tiles.split)
+
+    def _read(self, nest: BlockNest, work: NestWork, times: int) -> None:
+        """Add the loads of a nest without reuse, ``times`` those for ``work``."""
+        inner = self._tiles.part[self._layer.sink.order[-1]] if self._tiles.part else 1
+        for read in nest.reads:
+            if read.source in ("registers", "staged"):
+                continue
+            elements = times * math.prod(read.access.extents(work.extents))
+            loads = elements / self._vector(read.element_bytes, inner)
+            self._load += loads
+            self._shared_bytes += elements * read.element_bytes
+            if read.source == "outside":
+                self._outside_loads += loads
+                self._scalar += loads * self._view.tuning.address_instructions
+
+    def _write(self, nest: BlockNest, work: NestWork) -> None:
+        if nest.writes in ("registers", "staged"):
+            return
+        inner = self._tiles.part[self._layer.sink.order[-1]] if self._tiles.part else 1
+        stores = work.outputs / self._vector(nest.element_bytes, inner)
+        self._store += stores
+        self._scalar += stores * self._view.tuning.address_instructions
+        if nest.writes == "shared":
+            self._shared_bytes += work.outputs * nest.element_bytes
+
+    def _put_together(self) -> None:
+        """Add the partial sums of threads that share a reduction."""
+        sums = (self._tiles.split - 1) * math.prod(self._tiles.tile)
+        self._store += sums
+        self._load += sums
+        self._arithmetic += sums
+        self._shared_bytes += 2 * sums * _SUM_BYTES

@@ -1,0 +1,62 @@
+"""From a schedule to the program of a GPU: for each kernel its launch, then the blocks of its grid.
+
+A kernel is launched when all blocks of the one before have ended, and its blocks are handed out to the SMs. Tensors
+that are computed have their place in DRAM from the kernel that writes them to the last that reads them.
+"""
+
+from hw_models import Buffer, Instruction, Launch, Program, gpu_machine
+from hw_models.gpu.machine import LAUNCH
+from hw_models.gpu.sm import DRAM, SHARED, SM
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.residency import found_in_l2
+from scheduler.gpu.schedule import GpuSchedule
+from scheduler.gpu.view import GpuView
+from scheduler.gpu.work import KernelWork, grid_of, kernel_work, off_chip_of
+from scheduler.kernels.places import places_of
+
+
+def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
+    """Return the program of ``schedule``."""
+    view = costs.view
+    instructions: list[Instruction] = []
+    places = places_of([kernel.layer for kernel in schedule.runs], DRAM)
+    buffers = list(places.buffers)
+    waits: tuple[int, ...] = ()
+    for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
+        launch = Instruction(
+            unit=LAUNCH, payload=Launch(), label=kernel.name, after=waits,
+            allocates=tuple(places.taken.get(number, ())), layer_run=number,
+        )  # fmt: skip
+        shared = (len(buffers),)
+        buffers.append(_in_shared(work, view))
+        grid = Instruction(
+            unit=SM, payload=work.payload, label=kernel.name, after=(len(instructions),), blocks=work.blocks,
+            blocks_per_member=work.blocks_per_sm, allocates=shared, frees=(*shared, *places.freed.get(number, ())),
+            layer_run=number,
+        )  # fmt: skip
+        instructions += [launch, grid]
+        waits = (len(instructions) - 1,)
+    return gpu_machine(view.spec).program(instructions, tuple(buffers))
+
+
+def _in_shared(work: KernelWork, view: GpuView) -> Buffer:
+    """Return what the blocks that every SM holds have of its shared memory."""
+    sms = view.spec.sms
+    held = min(work.blocks_per_sm, -(-work.blocks // sms.count))
+    return Buffer(SHARED, held * sms.shared.of_block(work.shared_bytes), sms.count, label="blocks")
+
+
+def works(schedule: GpuSchedule, view: GpuView) -> list[KernelWork]:
+    """Return the blocks of every kernel; what it finds in the L2 does not come from DRAM."""
+    layers = [kernel.layer for kernel in schedule.runs]
+    in_l2 = found_in_l2(layers, view.spec.l2.capacity_bytes, warm=view.tuning.warm_l2)
+    known: dict[object, KernelWork] = {}
+    done = []
+    for kernel, found in zip(schedule.runs, in_l2, strict=True):
+        key = kernel.layer.signature, kernel.tiles, found
+        if key not in known:
+            grid = grid_of(kernel.layer, kernel.tiles, view)
+            moved = off_chip_of(kernel.layer, grid, kernel.tiles.order, view).left(found)
+            known[key] = kernel_work(kernel.layer, grid, moved, view)
+        done.append(known[key])
+    return done

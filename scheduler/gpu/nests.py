@@ -1,0 +1,220 @@
+"""The loop nests of a layer as a thread block runs them: what stays in registers, what goes through shared memory.
+
+A thread keeps what it computes of one nest in registers for the next one, as long as that asks each thread for its own
+elements only, be it to combine them element by element or to reduce them (threads then put their results together).
+What other threads need lies in shared memory: operands of a second contraction, statistics of rows, windows. What is
+computed before the anchor without a reduction (padding, an activation) is computed where the anchor's operand is
+staged, and takes no room of its own.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+from scheduler.kernels.compiled import CompiledAccess, CompiledNest
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import Access, Extents, LoopNest, Operations
+
+Place = Literal["outside", "shared", "staged", "registers"]
+"""Where a tensor is for the block. ``staged``: computed where the anchor's operand is staged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a nest reads of one tensor."""
+
+    access: CompiledAccess
+    source: Place
+    element_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNest:
+    """One loop nest that computes or moves something."""
+
+    compiled: CompiledNest
+    is_anchor: bool
+    reads: tuple[Read, ...]
+    writes: Place
+    is_of_block: bool
+    """Whether all threads of the block do it together, for what is staged or shared; else each does its own part."""
+    element_bytes: int
+    """Of what it writes."""
+    depth_loop: int | None
+    """Its longest reduction loop; None without one."""
+
+    @property
+    def depth(self) -> int:
+        """Iterations of the longest reduction loop; 1 without one."""
+        return 1 if self.depth_loop is None else self.compiled.nest.loops[self.depth_loop].extent
+
+    def product(self, extents: Sequence[int], macs: int) -> "Product | None":
+        """Return the products that it computes of so many iterations; None if it has no reuse of both operands."""
+        if self.compiled.roles is None:
+            return None
+        sizes = {"rows": 1, "columns": 1, "depth": 1, "count": 1}
+        for role, extent in zip(self.compiled.roles, extents, strict=True):
+            sizes[role] *= extent
+        rows, columns, count = sizes["rows"], sizes["columns"], sizes["count"]
+        each = rows * columns * count * self.compiled.nest.per_iteration.macs
+        return Product(rows, columns, max(1, -(-macs // each)), count)
+
+
+class Product(NamedTuple):
+    """``number`` products of (rows x depth) by (depth x columns)."""
+
+    rows: int
+    columns: int
+    depth: int
+    """Iterations that compute."""
+    number: int
+
+
+class NestWork(NamedTuple):
+    """What one nest does for a box of the sink."""
+
+    extents: Sequence[int]
+    """Iterations per loop."""
+    operations: Operations
+    outputs: int
+    """Elements written."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNests:
+    """All nests of a layer that compute or move something, first to last."""
+
+    nests: tuple[BlockNest, ...]
+    is_plain: bool
+    """Whether each nest does for a tile what writes just that tile: nothing is computed for windows or reductions."""
+    anchor: int
+    """Which nest is the anchor; -1: none."""
+
+    @property
+    def depth(self) -> int:
+        """Iterations of the anchor's longest reduction loop; 1 without one."""
+        return 1 if self.anchor < 0 else self.nests[self.anchor].depth
+
+    def works(self, layer: Layer, box: Extents) -> list[NestWork]:
+        """Return what each nest does for ``box`` elements per dimension of the sink of ``layer``."""
+        if not self.is_plain:
+            found = layer.tile_work(box).nests
+            return [
+                NestWork(work.extents, work.operations, _written(each.compiled.nest, work.extents))
+                for each, work in zip(self.nests, found, strict=True)
+            ]
+        works = []
+        for each in self.nests:
+            extents = each.compiled.loop_extents(box)
+            works.append(NestWork(extents, each.compiled.operations(extents), math.prod(box)))
+        return works
+
+    def product(self, layer: Layer, box: Extents) -> Product | None:
+        """Return the anchor's products for ``box`` elements per dimension of the sink, if it is one of two operands."""
+        if self.anchor < 0:
+            return None
+        work = self.works(layer, box)[self.anchor]
+        return self.nests[self.anchor].product(work.extents, work.operations.macs)
+
+
+def _written(nest: LoopNest, extents: Sequence[int]) -> int:
+    return math.prod([extents[loop] for index in nest.write.indices for loop, _ in index.terms])
+
+
+def nests_of(layer: Layer) -> BlockNests:
+    """Return the nests of ``layer``, worked out once for equal layers."""
+    return layer.analysis.table(_nests).get(layer.signature, partial(_nests, layer))
+
+
+def _nests(layer: Layer) -> BlockNests:
+    compiled = [each for each in reversed(layer.nests) if not each.is_view]
+    anchor = layer.contraction
+    places = _places(layer, [each.nest for each in compiled])
+    of_block = _of_block(layer, [each.nest for each in compiled], places)
+    found = []
+    for each in compiled:
+        nest, written = each.nest, each.nest.write
+        reads = [
+            Read(access, places.get(_stored(layer, read.tensor), "outside"), _element_bytes(layer, read))
+            for access, read in zip(each.reads, nest.reads, strict=True)
+        ]
+        name = _stored(layer, written.tensor)
+        writes: Place = "outside" if written.tensor in layer.outputs else places[name]
+        found.append(
+            BlockNest(
+                each, nest is anchor, tuple(reads), writes, name in of_block, _element_bytes(layer, written),
+                _depth_loop(nest),
+            )
+        )  # fmt: skip
+    place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
+    return BlockNests(tuple(found), _is_plain(layer, compiled), place)
+
+
+def _depth_loop(nest: LoopNest) -> int | None:
+    loops = [number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
+    return max(loops, key=lambda number: nest.loops[number].extent, default=None)
+
+
+def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:
+    """Whether the first nest alone may reduce, and all others combine element by element what is at the same place."""
+    if layer.puts_together or any(each.nest.write.shape != layer.sink.shape for each in compiled):
+        return False
+    inner = {each.target for each in compiled}
+    names = {name for each in compiled[1:] for name in [read.tensor for read in each.nest.reads] if name in inner}
+    for each in compiled[1:]:
+        if each.nest.has_reduction:
+            return False
+        for read in each.nest.reads:
+            if _stored(layer, read.tensor) in inner and (
+                read.tensor not in names or read.indices != each.nest.write.indices
+            ):
+                return False
+    return all(index.divisor == 1 for each in compiled for index in each.nest.write.indices)
+
+
+def _stored(layer: Layer, name: str) -> str:
+    """Return the tensor behind a name that views may have given."""
+    return layer.graph.storage.get(name, name)
+
+
+def _element_bytes(layer: Layer, access: Access) -> int:
+    tensor = layer.graph.tensors.get(access.tensor)
+    return layer.internal_bytes[access.tensor] if tensor is None else tensor.element_bytes
+
+
+def _places(layer: Layer, nests: Sequence[LoopNest]) -> dict[str, Place]:
+    """Return where each tensor is that the layer computes for itself."""
+    anchor = layer.contraction
+    found: dict[str, Place] = {_stored(layer, nest.write.tensor): "registers" for nest in nests}
+    reduced: set[str] = set()
+    for nest in nests:
+        names = [_stored(layer, read.tensor) for read in nest.reads]
+        for name, read in zip(names, nest.reads, strict=True):
+            if name in found and found[name] != "shared" and not _asks_for_its_own(nest, read):
+                found[name] = "staged" if nest is anchor and name not in reduced else "shared"
+        if nest.has_reduction or not reduced.isdisjoint(names):
+            reduced.add(_stored(layer, nest.write.tensor))
+    return found
+
+
+def _of_block(layer: Layer, nests: Sequence[LoopNest], places: Mapping[str, Place]) -> set[str]:
+    """Return the tensors that are shared or staged, and those that are computed for these alone."""
+    found = {name for name, place in places.items() if place in ("shared", "staged")}
+    for nest in reversed(nests):
+        if _stored(layer, nest.write.tensor) in found:
+            found |= {name for read in nest.reads if (name := _stored(layer, read.tensor)) in places}
+    return found
+
+
+def _asks_for_its_own(nest: LoopNest, read: Access) -> bool:
+    """Whether each iteration reads an element of its own, in the order in which results are written."""
+    moving = [loop for loop, each in enumerate(nest.loops) if each.extent > 1]
+    loops = []
+    for index in read.indices:
+        if index.opaque or index.divisor != 1 or index.window != 1 or len(index.terms) > 1:
+            return False
+        loops += [loop for loop, _ in index.terms if nest.loops[loop].extent > 1]
+    of_written = [loop for index in nest.write.indices for loop, _ in index.terms if loop in moving]
+    return sorted(loops) == moving and [loop for loop in loops if loop in of_written] == of_written

@@ -1,0 +1,130 @@
+"""A schedule for a GPU: the kernels in order, each a layer with the tiles of its grid.
+
+What lies in the L2 is not decided but follows; how many blocks an SM holds follows from what a block takes of it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fusion.plan import FusionPlan
+from scheduler.errors import ScheduleError
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.residency import found_in_l2
+from scheduler.gpu.tiles import GpuTiles
+from scheduler.kernels.cut import layer_of, layers_by_pattern
+from scheduler.kernels.layer import Layer
+from workloads.graph import Graph
+from workloads.loopnest import Extents
+
+
+@dataclass(frozen=True, slots=True)
+class GpuKernel:
+    """One kernel: a layer, and the blocks and threads in which it is computed."""
+
+    name: str
+    group: int
+    """Number of the plan's group, which has several kernels where one block cannot hold what all of it needs."""
+    layer: Layer
+    tiles: GpuTiles
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return math.prod(self.tiles.blocks_along(self.layer.sink.shape))
+
+    def __str__(self) -> str:
+        tiles = self.tiles
+        loops = " ".join(f"d{dim}" for dim in tiles.order)
+        staged = "nothing staged" if tiles.depth_step is None else f"{tiles.stages} stages of depth {tiles.depth_step}"
+        split = f", reductions split {tiles.split} ways" if tiles.split > 1 else ""
+        by = "a warp" if tiles.unit == "tensor" else "a thread"
+        return (
+            f"{self.name}: {self.blocks} blocks of {_by(tiles.tile)} of {_by(self.layer.sink.shape)}, grid {loops},"
+            f" {_by(tiles.part)} {by} on {tiles.unit}, {staged}{split}"
+        )
+
+
+def _by(extents: Extents) -> str:
+    return "x".join(map(str, extents)) or "1"
+
+
+@dataclass(frozen=True)
+class GpuSchedule:
+    """All that is decided about a network on a GPU."""
+
+    plan: FusionPlan
+    runs: tuple[GpuKernel, ...]
+    """In the order in which they are launched; groups that only rename elements have none."""
+    dtype: str
+    policy: str = ""
+
+    @property
+    def graph(self) -> Graph:
+        return self.plan.graph
+
+    @property
+    def kernels(self) -> int:
+        """Launches."""
+        return len(self.runs)
+
+    @cached_property
+    def tensor_scopes(self) -> dict[str, int]:
+        """Per memory: how many outputs of kernels are kept there; all have a place in DRAM, whatever the L2 holds."""
+        return {"dram": sum([len(kernel.layer.outputs) for kernel in self.runs])}
+
+    def __str__(self) -> str:
+        lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]
+        return "\n".join([*lines, *(f"  {kernel}" for kernel in self.runs)])
+
+    def in_full(self) -> str:
+        """Return the schedule as text with all that is decided."""
+        return str(self)
+
+
+def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> GpuSchedule:
+    """Return the schedule that launches the plan's groups one after the other.
+
+    A group of which no block fits into an SM is cut: into layers of at most one complex operator, and these into
+    operators. Raises ``ScheduleError`` for an operator that does not fit alone.
+    """
+    placed = [(number, layer) for number, group in enumerate(plan.groups) for layer in _layers(group.ops, costs)]
+    kernels = []
+    view = costs.view
+    layers = [layer for _, layer in placed]
+    in_l2 = found_in_l2(layers, view.spec.l2.capacity_bytes, warm=view.tuning.warm_l2)
+    for (number, layer), found in zip(placed, in_l2, strict=True):
+        tiling = costs.tiling_of(layer, found)
+        if tiling is None:
+            raise ScheduleError(_too_large(layer, costs))
+        kernels.append(GpuKernel(layer.sink.name, number, layer, tiling.tiles))
+    return GpuSchedule(plan, tuple(kernels), costs.dtype, policy)
+
+
+def _layers(ops: Sequence[int], costs: GpuCosts) -> Iterator[Layer]:
+    """Yield the layers of a group that run as kernels: one, or as many as are needed for blocks to fit."""
+    whole = layer_of(costs.analysis, ops)
+    if whole is None:
+        return
+    if costs.tiling_of(whole) is not None:
+        yield whole
+        return
+    for layer in layers_by_pattern(costs.analysis, ops):
+        if costs.tiling_of(layer) is not None:
+            yield layer
+            continue
+        for op in layer.ops:
+            alone = layer_of(costs.analysis, (op,))
+            if alone is not None:
+                yield alone
+
+
+def _too_large(layer: Layer, costs: GpuCosts) -> str:
+    spec = costs.view.spec
+    names = ", ".join(costs.analysis.graph.ops[op].name for op in layer.ops)
+    return (
+        f"{layer.sink.name} ({names}): no block of it fits into an SM of {spec.name}, which has"
+        f" {spec.sms.shared.per_block_bytes} B of shared memory and {spec.sms.registers_per_thread} registers a thread"
+        " for a block"
+    )

@@ -1,0 +1,58 @@
+"""How one layer is computed on a GPU: the grid of thread blocks, and what a block's threads do."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from workloads.loopnest import Extents
+
+ComputeUnit = Literal["lanes", "tensor"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTiles:
+    """The loops around a layer's sink, the last output of its fused operators; its dimensions are numbered as stored.
+
+    From outside: the grid, one block for each tile; inside a block the loop over steps of the anchor's depth, each
+    staged in shared memory before it is used; inside that each thread's part of the tile, its sums in registers.
+    What the layer computes before its anchor is computed where it is staged, or in shared memory where a reduction
+    makes it; what follows (bias, activation) is computed on the sums.
+    """
+
+    tile: Extents
+    """Elements of each dimension of the sink that a block computes; the last ones may have fewer."""
+    order: tuple[int, ...]
+    """The dimensions of the grid; blocks are numbered, and handed out, along the last one fastest."""
+    part: Extents
+    """Elements of each dimension that one thread computes; on tensor units, that one warp does."""
+    split: int
+    """Threads (warps) that share the reduction of one part, each taking some of its iterations."""
+    depth_step: int | None
+    """Iterations of the anchor's longest reduction loop that are staged in shared memory at a time; None: operands
+    come straight from the caches."""
+    stages: int
+    """Steps that are in shared memory or on their way at a time."""
+    unit: ComputeUnit
+    """What does the anchor's multiply-accumulates."""
+
+    def __post_init__(self) -> None:
+        dims = len(self.tile)
+        if sorted(self.order) != list(range(dims)) or len(self.part) != dims:
+            raise ValueError(f"tiles of {dims} dimensions have order {self.order}, part {self.part}")
+        if any(small > large for small, large in zip(self.part, self.tile, strict=True)):
+            raise ValueError(f"part {self.part} is larger than tile {self.tile}")
+        if self.unit == "tensor" and self.depth_step is None:
+            raise ValueError("tensor units take their operands from shared memory; depth_step is missing")
+
+    def blocks_along(self, shape: Extents) -> Extents:
+        """Return the blocks of the grid along each dimension."""
+        return tuple([-(-size // part) for size, part in zip(shape, self.tile, strict=True)])
+
+    def parts(self, tile: Extents) -> int:
+        """Return the parts of a whole or an edge ``tile``."""
+        return math.prod([-(-size // part) for size, part in zip(tile, self.part, strict=True)])
+
+    def threads(self, warp: int) -> int:
+        """Return the threads of a block, whole warps of ``warp``."""
+        each = self.parts(self.tile) * self.split * (warp if self.unit == "tensor" else 1)
+        return -(-each // warp) * warp

@@ -1,0 +1,86 @@
+"""Tiles of a layer: the search over blocks, threads and stages, judged by the machine model.
+
+The search is small and always finds the same. Every candidate has a bound, the time of its busiest pipe or memory. The
+candidates are looked at in the order of their bounds, now with latencies, waves, and the traffic that the order of
+their blocks makes, until no bound is near the best time found. Of nearly equal times the least traffic wins, that of
+DRAM first, then the time, then what is tried first. Products whose blocks fit into no SM are computed without staging.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from scheduler.gpu.bounds import Grids
+from scheduler.gpu.candidates import candidates, grid_orders, runs
+from scheduler.gpu.residency import Found
+from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.traffic import once_bytes
+from scheduler.gpu.view import GpuView
+from scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
+from scheduler.kernels.layer import Layer
+from workloads.analysis import Table
+
+_MOST_LAYERS = 2_000
+"""Whose grids are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tiles of a layer, and how long its kernel is estimated to take, launch included."""
+
+    tiles: GpuTiles
+    estimate_ps: float
+    moved_bytes: tuple[float, float]
+    """From and to DRAM, from and to the L2."""
+
+
+class KnownTiles:
+    """What is worth keeping between runs on one machine."""
+
+    def __init__(self) -> None:
+        self.tilings: Table[Tiling | None] = Table()
+
+
+def choose_tiling(layer: Layer, found: Found, view: GpuView, known: KnownTiles) -> Tiling | None:
+    """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same.
+
+    ``found``: what of its operands the L2 has, and which results stay there. None: no block of it fits into an SM.
+    """
+    key = layer.signature, found, view.timing_key
+    return known.tilings.get(key, partial(_search, layer, found, view))
+
+
+def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
+    table = layer.analysis.table(_grids, _MOST_LAYERS)
+    grids = table.get((layer.signature, view.code_key), partial(_grids, layer, candidates, view))
+    return _best(layer, found, grids, view) or _best(layer, found, _grids(layer, runs, view), view)
+
+
+def _grids(layer: Layer, tried: Callable[[Layer, GpuView], Iterator[GpuTiles]], view: GpuView) -> Grids:
+    return Grids.of([make_grid(layer, tiles, view) for tiles in dict.fromkeys(tried(layer, view))])
+
+
+def _best(layer: Layer, found: Found, grids: Grids, view: GpuView) -> Tiling | None:
+    """Return the best of ``grids``; None if no SM holds a block of any."""
+    least_bytes = once_bytes(layer, found)
+    bounds_ps = grids.bounds_ps(view, least_bytes)
+    worth = 1 + view.tuning.time_for_traffic
+    tried: list[Tiling] = []
+    shortest_ps = math.inf
+    for number in np.argsort(bounds_ps, kind="stable").tolist():
+        if bounds_ps[number] > worth * shortest_ps:
+            break
+        grid = grids.listed[number]
+        at_least_ps = estimate_ps(grid, view, least_bytes)
+        if at_least_ps == math.inf or at_least_ps > worth * shortest_ps:
+            continue
+        for order in grid_orders(layer):
+            dram_bytes = off_chip_of(layer, grid, order, view).left(found)
+            taken_ps = estimate_ps(grid, view, dram_bytes)
+            tried.append(Tiling(replace(grid.tiles, order=order), taken_ps, (dram_bytes, grid.l2_bytes)))
+            shortest_ps = min(shortest_ps, taken_ps)
+    near = [tiling for tiling in tried if tiling.estimate_ps <= worth * shortest_ps]
+    return min(near, key=lambda tiling: (tiling.moved_bytes, tiling.estimate_ps), default=None)

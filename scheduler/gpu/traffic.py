@@ -1,0 +1,123 @@
+"""What a kernel's blocks move between SMs, L2 and DRAM.
+
+Between an SM and the L2, every block moves the sectors of its own operands and results once: shared memory, registers
+and the SM's first cache keep them for as long as the block runs, and nothing stays for the next block.
+
+Between L2 and DRAM it matters which blocks run at the same time, as these find what one of them has fetched. Blocks are
+handed out in the order of the grid and advance through the depth loop at the same pace. So the L2 sees a loop over
+groups of concurrent blocks, in it the steps of the depth, in these the blocks of the group; what it passes on follows
+from the distance between the uses of each sector (`hw_models.cpu.caches`), as with a CPU's shared cache. What a later
+kernel still finds is worked out for whole tensors (`scheduler.gpu.residency`). Whole sectors are written without being
+fetched.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from hw_models.cpu.caches import CacheShape, Lines, Nest, passed_on
+from scheduler.cpu.footprints import Footprints, footprints_of
+from scheduler.gpu.residency import Found
+from scheduler.gpu.tiles import GpuTiles
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import Extents
+
+
+@dataclass(frozen=True, slots=True)
+class OffChip:
+    """Bytes between L2 and DRAM per operand of the layer's footprints, for a kernel that begins with an empty L2."""
+
+    fetched: tuple[float, ...]
+    first: tuple[float, ...]
+    """Of these: fetched because nothing in the kernel has used it before."""
+    written: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """Both ways."""
+        return sum(self.fetched) + sum(self.written)
+
+    def left(self, found: Found) -> float:
+        """Return what moves where the L2 has some operands already, and keeps some results."""
+        spared = [self.first[place] for place in sorted(found.read)]
+        spared += [self.written[place] for place in sorted(found.written)]
+        return self.total - sum(spared)
+
+
+def once_bytes(layer: Layer, found: Found) -> float:
+    """Return the bytes of what ``layer`` reads and writes, without what the L2 has or keeps."""
+    footprints = footprints_of(layer)
+    work = layer.tile_work(layer.sink.shape)
+    inputs = len(layer.inputs)
+    spared = 0
+    for place in sorted(found.read):
+        name = layer.inputs[footprints.places[place]]
+        spared += work.operand_bytes[name]
+    for place in sorted(found.written):
+        tensor = layer.graph.tensors[layer.outputs[footprints.places[place] - inputs]]
+        spared += tensor.size_bytes
+    return max(sum(work.operand_bytes.values()) + work.output_bytes - spared, 0)
+
+
+def l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
+    """Return what a block that computes ``tile`` moves between its SM and the L2."""
+    key = layer.signature, tile, sector_bytes
+    return layer.analysis.table(l2_bytes).get(key, partial(_l2_bytes, layer, tile, sector_bytes))
+
+
+def _l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
+    found = footprints_of(layer)
+    return sum([math.ceil(each.lines(tile, found.depth, sector_bytes).count) for each in found.operands]) * sector_bytes
+
+
+def off_chip(
+    layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, l2: CacheShape, sector_bytes: int
+) -> OffChip:
+    """Return what passes the L2 where so many blocks run at the same time, numbered in ``order``."""
+    key = layer.signature, tiles.tile, tiles.depth_step, tuple(order), concurrent, sector_bytes
+    nest = layer.analysis.table(_nest).get(key, partial(_nest, layer, tiles, order, concurrent, sector_bytes))
+    passed = passed_on(nest, l2, write_allocate=False)
+    first = [min(lines.count, fetched) for lines, fetched in zip(nest.touched[0], passed.fetched, strict=True)]
+
+    def in_bytes(lines: Sequence[float]) -> tuple[float, ...]:
+        return tuple([count * sector_bytes for count in lines])
+
+    return OffChip(in_bytes(passed.fetched), in_bytes(first), in_bytes(passed.written))
+
+
+def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, sector_bytes: int) -> Nest:
+    found = footprints_of(layer)
+    shape = layer.sink.shape
+    counts = tiles.blocks_along(shape)
+    together = [1] * len(shape)
+    left = concurrent
+    for dim in reversed(order):
+        together[dim] = min(counts[dim], left)
+        left = max(1, left // together[dim])
+    extents = list(shape)
+    trips: list[int] = []
+    touched = [_lines(found, extents, found.depth, sector_bytes)]
+    steps = found.depth
+
+    def loop(count: int) -> None:
+        if count > 1:
+            trips.append(count)
+            touched.append(_lines(found, extents, steps, sector_bytes))
+
+    for dim in order:
+        extents[dim] = min(shape[dim], together[dim] * tiles.tile[dim])
+        loop(-(-counts[dim] // together[dim]))
+    of_group = len(trips)
+    if tiles.depth_step is not None:
+        steps = min(tiles.depth_step, found.depth)
+        loop(-(-found.depth // steps))
+    for dim in order:
+        extents[dim] = min(shape[dim], tiles.tile[dim])
+        loop(together[dim])
+    outside = tuple([len(trips) if operand.feeds_depth else of_group for operand in found.operands])
+    return Nest(tuple(trips), tuple(touched), tuple([each.is_written for each in found.operands]), (), outside)
+
+
+def _lines(found: Footprints, tile: Extents | list[int], depth: int, sector_bytes: int) -> tuple[Lines, ...]:
+    return tuple([operand.lines(tile, depth, sector_bytes) for operand in found.operands])

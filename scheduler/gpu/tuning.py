@@ -1,0 +1,42 @@
+"""The tuned numbers of the GPU's scheduler, all in one place.
+
+None of them describes a machine: they say where the search stops, what the generated code looks like in its details,
+and what is asked of a run. ``--set tuning.NAME=VALUE`` changes one, and an experiment sweeps it like a value of the
+machine.
+"""
+
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+Few = Annotated[int, Field(ge=1, le=1024)]
+
+
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid", "use_attribute_docstrings": True})
+class GpuTuning:
+    """Numbers that tiling and lowering on a GPU use."""
+
+    warm_l2: bool = False
+    """Whether the L2 holds what the run before has left, as when a network runs again and again; else a run begins with
+    an empty one."""
+    tensor_units: bool = True
+    """Whether products may run on tensor units."""
+    stages: Annotated[int, Field(ge=1, le=16)] = 3
+    """Steps of the depth loop that are in shared memory or on their way at a time."""
+    step_bytes: Annotated[int, Field(ge=8, le=4096)] = 64
+    """Of a row of an operand, staged at a time."""
+    loads_ahead: Few = 8
+    """Loads that a thread has under way before it waits for the first, where nothing is staged."""
+    time_for_traffic: Annotated[float, Field(ge=0, le=1)] = 0.02
+    """Share of the shortest time that is given for tiles that move less: times are no more exact than that."""
+    base_registers: Few = 24
+    """Of a thread, for addresses and counters."""
+    loop_instructions: Few = 2
+    """Scalar instructions of one loop iteration: count and branch."""
+    unrolled: Few = 8
+    """Iterations of an innermost loop between two branches."""
+    address_instructions: Few = 2
+    """Scalar instructions for each load or store outside the anchor's loop: the address, the bounds."""
+    vector_bytes: Annotated[int, Field(ge=4, le=64)] = 16
+    """Most that one thread loads or stores in one instruction."""

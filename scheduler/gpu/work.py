@@ -1,0 +1,127 @@
+"""What a kernel gives the SMs: how many blocks, what each of them issues, and what it moves.
+
+All blocks of a grid are alike. Those at its edges issue what the others do, with some of their threads idle, as
+generated code does; they compute and move less, which is shared out among all.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from hw_models import Compute
+from hw_models.gpu.occupancy import BlockNeeds, occupancy
+from hw_models.gpu.sm import DRAM, L2, SHARED
+from hw_models.quantities import PS_PER_S
+from scheduler.gpu.code import BlockCode, block_code, block_needs, operations_of
+from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
+from scheduler.gpu.view import GpuView
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import Extents, Operations
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """A whole kernel: its blocks, all alike."""
+
+    blocks: int
+    payload: Compute
+    """Of one block."""
+    blocks_per_sm: int
+    """That an SM holds at a time."""
+    shared_bytes: int
+    """Of shared memory, that one block asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Tiles of a layer with all that does not depend on how large and fast the machine is."""
+
+    tiles: GpuTiles
+    blocks: int
+    code: BlockCode
+    """Of one block."""
+    needs: BlockNeeds
+    operations: Operations
+    """Of all blocks together, recomputed halos counted."""
+    l2_bytes: int
+    """That all blocks together move between SMs and L2."""
+
+
+def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
+    """Return the grid of ``layer`` in ``tiles``, worked out once for equal layers."""
+    table = layer.analysis.table(grid_of)
+    return table.get((layer.signature, tiles, view.code_key), partial(make_grid, layer, tiles, view))
+
+
+def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
+    """Return the grid of ``layer`` in ``tiles``."""
+    operations, moved, blocks = Operations(), 0, 0
+    for count, tile in tile_classes(layer.sink.shape, tiles.tile):
+        operations += operations_of(layer, tile) * count
+        moved += l2_bytes(layer, tile, view.spec.l2.sector_bytes) * count
+        blocks += count
+    return Grid(tiles, blocks, block_code(layer, tiles, view), block_needs(layer, tiles, view), operations, moved)
+
+
+def tile_classes(shape: Extents, tile: Extents) -> Iterator[tuple[int, Extents]]:
+    """Yield how many blocks compute so many elements per dimension: first whole tiles, then those of edges."""
+    per_dim = []
+    for size, part in zip(shape, tile, strict=True):
+        whole, rest = divmod(size, part)
+        per_dim.append([(count, extent) for count, extent in ((whole, part), (1, rest)) if count and extent])
+    for chosen in itertools.product(*per_dim):
+        yield math.prod([count for count, _ in chosen]), tuple([extent for _, extent in chosen])
+
+
+def off_chip_of(layer: Layer, grid: Grid, order: tuple[int, ...], view: GpuView) -> OffChip:
+    """Return what the kernel moves between L2 and DRAM if the L2 is empty when it begins; blocks run in ``order``."""
+    tiles, spec = grid.tiles, view.spec
+    concurrent = min(grid.blocks, spec.sms.count * max(occupancy(spec.sms, grid.needs).blocks, 1))
+    made = partial(off_chip, layer, tiles, order, concurrent, view.l2_shape, spec.l2.sector_bytes)
+    key = layer.signature, tiles.tile, order, tiles.depth_step, concurrent, view.l2_shape, spec.l2.sector_bytes
+    return layer.analysis.table(off_chip).get(key, made)
+
+
+def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> KernelWork:
+    """Return the blocks of ``layer``, which together move so much between L2 and DRAM."""
+    blocks, code = grid.blocks, grid.code
+
+    def each(total: float) -> int:
+        return math.ceil(total / blocks - 1e-9)
+
+    payload = Compute(
+        dtype=view.dtype, issued=code.issued,
+        macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
+        traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
+    )  # fmt: skip
+    return KernelWork(blocks, payload, occupancy(view.spec.sms, grid.needs).blocks, grid.needs.shared_bytes)
+
+
+def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
+    """Return how long a kernel takes that moves so much from and to DRAM; infinite if no SM holds a block of it.
+
+    Waves follow each other here, which is what a search needs to know; the simulation lets SMs go on by themselves.
+    """
+    spec = view.spec
+    held = occupancy(spec.sms, grid.needs).blocks
+    if not held:
+        return math.inf
+    through_l2, off_chip_bytes = grid.l2_bytes / grid.blocks, dram_bytes / grid.blocks
+    traffic = (SHARED, float(grid.code.shared_bytes)), (L2, through_l2), (DRAM, off_chip_bytes)
+    chip_ps = PS_PER_S * max(
+        through_l2 / spec.l2.bandwidth_bytes_per_s, off_chip_bytes / spec.dram.sustained_bytes_per_s
+    )
+    sms = spec.sms.count
+    waves, left = divmod(grid.blocks, sms * held)
+    duration_ps = 0.0
+    for times, blocks in ((waves, sms * held), (1, left)):
+        if times and blocks:
+            most = -(-blocks // sms)
+            taken = view.pace.taken(grid.code.issued, traffic, most)
+            even = (most - 1) * sms  # blocks that all SMs have; those that some have besides are done after these
+            last_ps = max(taken.duration_ps / most, (blocks - even) * chip_ps)
+            duration_ps += times * (taken.startup_ps + max(taken.duration_ps, even * chip_ps + last_ps))
+    return spec.launch_ps + duration_ps
