@@ -17,6 +17,7 @@ from fusion.plan import FusionPlan
 from hw_models.messages import option_mistake
 from scheduler.errors import ScheduleError, where_raised
 from scheduler.policies.astitch import AStitch
+from scheduler.policies.dnnfusion import DnnFusion
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
 from scheduler.policies.unfused import Unfused
@@ -48,7 +49,9 @@ class SchedulingPolicy(Policy, Protocol):
         """Return the schedule of its own plan; ``costs`` are those of one of its kinds of machine."""
 
 
-BUILT_IN: Mapping[str, type[Any]] = {policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo)}
+BUILT_IN: Mapping[str, type[Any]] = {
+    policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo, DnnFusion)
+}
 
 
 def policy_types() -> dict[str, type[Any]]:

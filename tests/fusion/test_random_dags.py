@@ -1,0 +1,59 @@
+"""Whatever the network, the planners' groups are a partition that can run in order."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusion.dnnfusion import Exploration, dnnfusion_plan
+from fusion.plan import FusionPlan, violations
+from tests.fusion.random_dags import random_dag
+from workloads import Graph
+from workloads.analysis import Analysis
+
+Planner = Callable[[Graph], FusionPlan]
+SEEDS = st.integers(0, 2**32)
+
+
+def grown_from_seeds(graph: Graph) -> FusionPlan:
+    return dnnfusion_plan(Analysis(graph), Exploration(kernel_s=None))
+
+
+def grown_with_profiles(graph: Graph) -> FusionPlan:
+    """Plan with answers that are neither monotone nor alike."""
+    return dnnfusion_plan(Analysis(graph), Exploration(kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops)))
+
+
+PLANNERS: tuple[Planner, ...] = (grown_from_seeds, grown_with_profiles)
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+class TestEveryPlanner:
+    @settings(max_examples=1000)
+    @given(seed=SEEDS)
+    def test_plans_are_acyclic_partitions(self, planner: Planner, seed: int) -> None:
+        assert violations(planner(random_dag(seed))) == []
+
+    @settings(max_examples=50)
+    @given(seed=SEEDS)
+    def test_every_group_says_why_it_took_no_more(self, planner: Planner, seed: int) -> None:
+        assert all(group.boundary_reason for group in planner(random_dag(seed)).groups)
+
+
+def described() -> str:
+    """Return the plans of a few networks as text."""
+    return "\n".join(str(planner(random_dag(seed))) for planner in PLANNERS for seed in range(5))
+
+
+def test_plans_are_the_same_in_another_process() -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", "from tests.fusion.test_random_dags import described; print(described())"]
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == described().strip()
