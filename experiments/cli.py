@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from experiments.files import for_terminal
 from experiments.version import __version__
@@ -23,7 +24,7 @@ _USER_ERRORS = (
     "experiments.limits:LimitError",
     "experiments.store:StoreError",
     "workloads:WorkloadError", "hw_models:HardwareError", "scheduler:ScheduleError", "hw_models:SimulationError",
-    "fusion:FusionError", "tuner.measure:MeasureError", "tuner.measure:TargetError",
+    "fusion:FusionError", "tuner.measure:MeasureError", "tuner.measure:TargetError", "tuner.bundle:BundleError",
 )  # fmt: skip
 """Mistakes of the user, by module and name: nothing is imported before a command needs it."""
 
@@ -49,6 +50,7 @@ def _command(module: str, name: str) -> Command:
     return run
 
 
+_TOLD = "log what happens to standard error, with the tracebacks of errors"
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, or files of a folder are"
     " damaged; 2 a mistake, with one message; 130 stopped from the keyboard."
@@ -72,19 +74,9 @@ def parser() -> argparse.ArgumentParser:
         prog="dsascape", description="Design-space explorer for machines that run neural networks.", epilog=EXIT_CODES
     )
     main.add_argument("--version", action="version", version=f"dsascape {__version__}")
-    told = "log what happens to standard error, with the tracebacks of errors"
-    main.add_argument("-v", "--verbose", action="store_true", help=told)
-    subparsers = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(name: str, run: Command, text: str) -> argparse.ArgumentParser:
-        sub = subparsers.add_parser(
-            name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES
-        )
-        sub.set_defaults(run=run)
-        sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
-        sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=told)
-        return sub
-
+    main.add_argument("-v", "--verbose", action="store_true", help=_TOLD)
+    commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add = partial(_added, commands)
     models = add("models", _command("catalogue", "models"), "the networks that come along")
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
     models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
@@ -117,6 +109,9 @@ def parser() -> argparse.ArgumentParser:
     measured = "generate real code for a policy's plan and measure it"
     _measure_options(add("measure", _command("measuring", "measure"), measured))
 
+    offline = "measure on a machine that no network reaches"
+    _bundle_commands(commands.add_parser("bundle", help=offline, description=offline[0].upper() + offline[1:] + "."))
+
     run = add("run", _command("runs", "run"), "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
@@ -133,6 +128,38 @@ def parser() -> argparse.ArgumentParser:
         "folder", type=Path, metavar="DIR"
     )
     return main
+
+
+def _added(
+    commands: "argparse._SubParsersAction[Any]", name: str, run: Command, text: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a new command."""
+    sub: _Parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES)
+    sub.set_defaults(run=run)
+    sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
+    sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=_TOLD)
+    return sub
+
+
+def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
+    add = partial(_added, bundle.add_subparsers(dest="step", required=True, metavar="STEP"))
+    build = add("build", _command("bundling", "build"), "write one archive: compiled kernels, data, a runner")
+    _network_options(build)
+    build.add_argument("--policy", required=True, metavar="P", help="fixed-pattern, unfused, or a path to a .py file")
+    build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    build.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    build.add_argument("--threads", type=_count, metavar="N", help="that code is made for (default: 1)")
+    build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
+    build.add_argument("--runtime", type=Path, metavar="DIR", help="TVM's runtime libraries for the device")
+    run = add("run", _command("bundling", "run"), "unpack a bundle and run its code on this machine")
+    run.add_argument("bundle", type=Path, metavar="FILE.tar.xz")
+    run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
+    run.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
+    slow = "seconds after which a kernel is given up (default: %(default)s)"
+    run.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
+    taken = add("import", _command("bundling", "import_results"), "bring the results of a bundle into a folder")
+    taken.add_argument("results", type=Path, metavar="RESULTS.json")
+    taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder")
 
 
 def _network_options(sub: argparse.ArgumentParser) -> None:

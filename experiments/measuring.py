@@ -35,7 +35,7 @@ def measure(arguments: argparse.Namespace) -> Answer:
     if arguments.device != "local":
         raise MeasureError(f"device has {arguments.device!r}; needs local: other machines are not reached yet")
     check_installed()
-    _check_folder(arguments.out)
+    check_folder(arguments.out)
     workload = workload_asked_for(arguments)
     if workload.dtype not in (None, "fp32"):
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
@@ -43,7 +43,7 @@ def measure(arguments: argparse.Namespace) -> Answer:
     plan = plan_without_machine(policy, load(workload, workload.batch))
     label = policy_label(policy)
     if arguments.out is not None and not runs_here(arguments.target):
-        path = arguments.out / f"{_file_name(workload.label, label, arguments.target)}.o"
+        path = arguments.out / f"{file_name(workload.label, label, arguments.target)}.o"
         found = compile_plan(plan, label, arguments.target, arguments.threads or 1, path)
         data = found.as_json() | {"model": workload.label, "object": str(path)}
     else:
@@ -52,18 +52,20 @@ def measure(arguments: argparse.Namespace) -> Answer:
         found = measure_plan(Job(plan, threads, arguments.target, budget), label)
         data = found.as_json() | {"model": workload.label}
     if arguments.out is not None:
-        name = _file_name("measured", workload.label, label, arguments.target, str(found.threads))
+        name = file_name("measured", workload.label, label, arguments.target, str(found.threads))
         place = arguments.out / f"{name}.json"
         write_whole(place, json.dumps(data, indent=1) + "\n")
         data |= {"file": str(place)}
-    return Answer(data, lambda: _show(found, data), POINTS_FAILED if found.correct is False else 0)
+    return Answer(data, lambda: show_measurement(found, data), POINTS_FAILED if found.correct is False else 0)
 
 
-def _file_name(*parts: str) -> str:
+def file_name(*parts: str) -> str:
+    """Return a file's name that says all of ``parts``."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in "-".join(parts))
 
 
-def _check_folder(folder: Path | None) -> None:
+def check_folder(folder: Path | None) -> None:
+    """Make the folder of ``--out``, if there is to be one; raise ``FileError`` where none can be made."""
     if folder is None:
         return
     try:
@@ -72,7 +74,8 @@ def _check_folder(folder: Path | None) -> None:
         raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
 
 
-def _show(found: Measurement, data: dict[str, Any]) -> None:
+def show_measurement(found: Measurement, data: dict[str, Any]) -> None:
+    """Print a measurement for people; ``data`` names the network as the user did."""
     console = Console()
     device = found.device
     caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())

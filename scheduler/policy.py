@@ -96,7 +96,8 @@ def policy_label(policy: Policy) -> str:
 
 def changed_options(policy: Policy) -> dict[str, str]:
     """Return the options that differ from their defaults, as they are written on the command line."""
-    options = {field.name: (getattr(policy, field.name), field.default) for field in dataclasses.fields(policy)}  # type: ignore[arg-type]
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(policy) if dataclasses.is_dataclass(policy) else ()
+    options = {field.name: (getattr(policy, field.name), field.default) for field in fields}
     return {name: _shown(value) for name, (value, default) in options.items() if value != default}
 
 

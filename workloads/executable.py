@@ -26,6 +26,8 @@ _WEIGHT_PLACES: Mapping[str, tuple[int, ...]] = {
     "Conv": (1,), "ConvTranspose": (1,), "Gemm": (0, 1), "MatMul": (0, 1),
 }  # fmt: skip
 """Inputs that are multiplied with and summed up over."""
+_STEPS = 2**8
+"""That the fraction of a drawn weight is rounded to: as fine as bfloat16."""
 _SHIFT_PLACES: Mapping[str, tuple[int, ...]] = {
     "Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "LayerNormalization": (2,), "BatchNormalization": (2, 3),
 }  # fmt: skip
@@ -115,10 +117,16 @@ def _drawn(
         return generator.integers(0, 2, shape).astype(dtype)
     if place in _WEIGHT_PLACES.get(node.op_type, ()):
         summed = _summed_over(node, shape)
-        return (generator.standard_normal(shape) / math.sqrt(max(summed, 1))).astype(dtype)
+        return _coarse(generator.standard_normal(shape) / math.sqrt(max(summed, 1))).astype(dtype)
     if place in _SHIFT_PLACES.get(node.op_type, ()) or node.op_type in ("Add", "Gather", "Sub"):
-        return (0.1 * generator.standard_normal(shape)).astype(dtype)
-    return generator.uniform(0.5, 1.5, shape).astype(dtype)
+        return _coarse(0.1 * generator.standard_normal(shape)).astype(dtype)
+    return _coarse(generator.uniform(0.5, 1.5, shape)).astype(dtype)
+
+
+def _coarse(values: Array) -> Array:
+    """Return ``values`` with the leading bits of each only, so that files with many of them can be compressed."""
+    fraction, exponent = np.frexp(values)
+    return np.ldexp(np.round(fraction * _STEPS) / _STEPS, exponent)
 
 
 def _summed_over(node: onnx.NodeProto, shape: tuple[int, ...]) -> int:

@@ -60,7 +60,7 @@ def listed(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Se
         chosen |= dict.fromkeys(several[place] for place in evenly(len(several), room))
     rest = points.index.difference(pd.Index(list(chosen)))
     chosen |= dict.fromkeys(rest[place] for place in evenly(len(rest), MOST_POINTS - len(chosen)))
-    return points.loc[sorted(chosen)]  # type: ignore[type-var]
+    return points.loc[points.index.isin(list(chosen))].sort_index()
 
 
 def _spoken_of(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Sequence[str]) -> Iterator[pd.Index]:

@@ -24,8 +24,8 @@ from workloads import Graph
 from workloads.analysis import Analysis
 
 
-def costs_of(graph: Graph, spec: Cpu, **tuning: object) -> CpuCosts:
-    return CpuCosts(CpuView(spec, CpuTuning(**tuning)), Analysis(graph), "fp32")  # type: ignore[arg-type]
+def costs_of(graph: Graph, spec: Cpu, tuning: CpuTuning | None = None) -> CpuCosts:
+    return CpuCosts(CpuView(spec, tuning or CpuTuning()), Analysis(graph), "fp32")
 
 
 def planned(costs: CpuCosts, policy: str) -> CpuSchedule:
@@ -37,8 +37,8 @@ def simulated(schedule: CpuSchedule, costs: CpuCosts) -> SimulationResult:
     return simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
 
 
-def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", **tuning: object) -> SimulationResult:
-    costs = costs_of(graph, spec, **tuning)
+def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", tuning: CpuTuning | None = None) -> SimulationResult:
+    costs = costs_of(graph, spec, tuning)
     return simulated(planned(costs, policy), costs)
 
 
@@ -157,15 +157,18 @@ class TestClaims:
     def test_little_cores_hold_up_equal_chunks(self) -> None:
         graph, spec = convolution(channels=128), big_and_little()
 
-        assert run(graph, spec, threads=4).makespan_ps > run(graph, spec, threads=2).makespan_ps
-        best = run(graph, spec).makespan_ps
-        assert best <= run(graph, spec, threads=2).makespan_ps
+        all_cores, big_cores = (run(graph, spec, tuning=CpuTuning(threads=count)).makespan_ps for count in (4, 2))
+
+        assert all_cores > big_cores
+        assert run(graph, spec).makespan_ps <= big_cores
 
     def test_a_network_that_fits_is_faster_when_caches_are_warm(self) -> None:
         graph = elementwise(64)
 
-        assert run(graph, cpu(), warm_caches=True).traffic_bytes["dram"] == 64 * 1024 * 4  # the result
-        assert run(graph, cpu(), warm_caches=True).makespan_ps < run(graph, cpu()).makespan_ps
+        warm = run(graph, cpu(), tuning=CpuTuning(warm_caches=True))
+
+        assert warm.traffic_bytes["dram"] == 64 * 1024 * 4  # the result
+        assert warm.makespan_ps < run(graph, cpu()).makespan_ps
 
     def test_a_tensor_that_stays_in_the_shared_cache_does_not_go_to_dram(self) -> None:
         graph = convolution()

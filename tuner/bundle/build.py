@@ -1,0 +1,182 @@
+"""Building a bundle: code for every kernel of a plan, what it is given and what it should compute, and a runner."""
+
+import hashlib
+import io
+import platform
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from fusion.plan import FusionPlan
+from tuner.bundle import contents
+from tuner.bundle.archive import packed
+from tuner.bundle.contents import (
+    ALIGNMENT_BYTES,
+    CARRIED,
+    CODE,
+    DATA,
+    FORMATS,
+    RUNTIME,
+    START,
+    BundledArray,
+    BundledKernel,
+    BundleError,
+    DataRange,
+    Destination,
+    Manifest,
+    MissingKernel,
+)
+from tuner.bundle.linking import architecture_of, linked
+from tuner.codegen.buffers import SharedBuffers, share_buffers
+from tuner.codegen.kernels import GeneratedCode, Kernel, argument, generate, stored_array
+from tuner.measure.device import processor_flags
+from tuner.measure.reference import NETWORK_TOLERANCE, reference
+from tuner.measure.targets import code_target, runs_here
+from workloads.executable import Executable, drawn_inputs, executable
+from workloads.operators.registry import Array
+
+_MOST_EXPECTED = 4096
+"""Elements of a kernel's result that are compared on the device."""
+_ROOT = Path(contents.__file__).parents[2]
+_START_TEXT = '''\
+"""Measures the kernels of this bundle on this machine: python3 run.py --help."""
+
+import importlib
+import sys
+from pathlib import Path
+
+HERE = str(Path(__file__).resolve().parent)
+sys.path.insert(0, HERE)
+sys.exit(importlib.import_module("tuner.bundle.runner").main(["--folder", HERE, *sys.argv[1:]]))
+'''
+
+
+@dataclass
+class _Data:
+    """``data.bin`` being written; everything begins where kernels may load whole vectors from."""
+
+    file: io.BytesIO = field(default_factory=io.BytesIO)
+    size_bytes: int = 0
+
+    def add(self, value: Array) -> DataRange:
+        """Append the elements of ``value``; return where they are."""
+        padding = -self.size_bytes % ALIGNMENT_BYTES
+        raw = np.ascontiguousarray(value).tobytes()
+        self.file.write(bytes(padding) + raw)
+        place = DataRange(self.size_bytes + padding, len(raw))
+        self.size_bytes = place.offset + len(raw)
+        return place
+
+
+def build_bundle(plan: FusionPlan, model: str, policy: str, path: Path, destination: Destination) -> Manifest:
+    """Write the bundle of ``plan`` to ``path``; return what it says about itself.
+
+    Raises ``TargetError`` for an unknown target, ``BundleError`` for a runtime of another architecture, and where no
+    linker for the target is installed.
+    """
+    target = destination.target
+    here = runs_here(target)
+    architecture = platform.machine() if here else "aarch64"
+    libraries = _runtime(destination.runtime, architecture)
+    described = code_target(target, destination.threads, processor_flags() if here else ())
+    network = executable(plan.graph)
+    code = generate(plan, network, described.core)
+    data = _Data()
+    arrays, kernels = _Listing(code, network, data).run()
+    with tempfile.TemporaryDirectory() as folder:
+        module = tvm.tirx.build(code.module, target=tvm.target.Target(described.description))
+        library = linked(module, Path(folder) / CODE, architecture)
+        files = {CODE: library.read_bytes(), DATA: data.file.getvalue(), START: _START_TEXT.encode()}
+    files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
+    files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
+    files |= dict.fromkeys(("tuner/__init__.py", "tuner/bundle/__init__.py", "tuner/measure/__init__.py"), b"")
+    manifest = Manifest(
+        model, policy, plan.graph.batch, target, architecture, kernels,
+        tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
+        arrays, share_buffers(code).sizes_bytes, NETWORK_TOLERANCE,
+        {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+    )  # fmt: skip
+    packed(path, manifest, files)
+    return manifest
+
+
+def _runtime(folder: Path | None, architecture: str) -> list[Path]:
+    """Return the runtime's libraries for the device."""
+    if folder is not None:
+        found = [folder / name for name in RUNTIME]
+    else:
+        places = Path(tvm_ffi.__file__).parent / "lib", Path(tvm.__file__).parent / "lib"
+        found = [place / name for place, name in zip(places, RUNTIME, strict=True)]
+    for path in found:
+        if not path.is_file():
+            raise BundleError(f"the runtime lacks {path.name} in {path.parent}")
+        if architecture_of(path) != architecture:
+            raise BundleError(
+                f"{path.name} is for {architecture_of(path)}, the code for {architecture}; --runtime names a folder"
+                f" with {' and '.join(RUNTIME)} for {architecture}"
+            )
+    return found
+
+
+class _Listing:
+    """The kernels of generated code and their arguments, as a manifest lists them; values go to ``data``."""
+
+    def __init__(self, code: GeneratedCode, network: Executable, data: _Data) -> None:
+        self._code, self._network, self._data = code, network, data
+        self._graph = code.plan.graph
+        self._inputs = drawn_inputs(self._graph)
+        stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
+        wanted = [name for name in self._graph.producer if name in stored]
+        self._values = {**self._inputs, **reference(network, self._inputs, wanted)}
+        self._shared: SharedBuffers = share_buffers(code)
+        self._arrays: list[BundledArray] = []
+        self._known: dict[tuple[str, str], int] = {}
+
+    def run(self) -> tuple[tuple[BundledArray, ...], tuple[BundledKernel, ...]]:
+        kernels = tuple(
+            BundledKernel(kernel.name, kernel.operators, tuple(self._numbers(kernel)), len(kernel.outputs))
+            for kernel in self._code.kernels
+        )
+        return tuple(self._arrays), kernels
+
+    def _numbers(self, kernel: Kernel) -> Iterable[int]:
+        for name in (*kernel.inputs, *kernel.outputs):
+            is_weight = name in self._network.values
+            key = (kernel.name if is_weight else "", name)  # each kernel has its own packing of a weight
+            if key not in self._known:
+                self._known[key] = len(self._arrays)
+                self._arrays.append(self._weight(kernel, name) if is_weight else self._stored(name))
+            yield self._known[key]
+
+    def _weight(self, kernel: Kernel, name: str) -> BundledArray:
+        value = argument(self._network, kernel, name, self._network.values[name])
+        return BundledArray(name, _dtype(value), value.shape, values=self._data.add(value))
+
+    def _stored(self, name: str) -> BundledArray:
+        value = stored_array(self._graph, name, self._values[name])
+        place = self._data.add(value) if name in self._inputs else None
+        expected = None if name in self._inputs else self._data.add(_sampled(value))
+        largest = float(np.abs(value).max()) if value.size and np.issubdtype(value.dtype, np.floating) else 0.0
+        return BundledArray(
+            name, _dtype(value), value.shape, self._shared.buffer_of[name], place, expected, largest,
+            name in self._graph.stored_outputs,
+        )  # fmt: skip
+
+
+def _sampled(value: Array) -> Array:
+    """Return elements of ``value``, evenly spaced from the first one."""
+    flat = value.reshape(-1)
+    count = min(flat.size, _MOST_EXPECTED)
+    return flat[[number * flat.size // count for number in range(count)]]
+
+
+def _dtype(value: Array) -> str:
+    name = str(value.dtype)
+    if name not in FORMATS:
+        raise BundleError(f"dtype {name} cannot be compared on a device")
+    return name

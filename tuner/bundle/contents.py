@@ -1,0 +1,142 @@
+"""What a bundle lists about itself (``bundle.json``): kernels in order, their arguments, where the data lies.
+
+This module and the other ones that a bundle carries (``CARRIED``) need nothing but Python's own library: a device may
+have no more.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+BUNDLE = "dsascape bundle 1"
+RESULTS = "dsascape results 1"
+MANIFEST = "bundle.json"
+DATA = "data.bin"
+"""Weights, inputs and expected values, each where the manifest says."""
+CODE = "kernels.so"
+RUNTIME = ("libtvm_ffi.so", "libtvm_runtime.so")
+"""What loads the code and splits its loops over threads."""
+START = "run.py"
+CARRIED = (
+    "tuner/bundle/contents.py", "tuner/bundle/native.py", "tuner/bundle/runner.py", "tuner/bundle/steps.py",
+    "tuner/measure/device.py", "tuner/measure/records.py", "tuner/measure/timing.py",
+)  # fmt: skip
+"""Modules that run on the device."""
+ALIGNMENT_BYTES = 64
+"""Of everything that kernels touch."""
+FORMATS: Mapping[str, str] = {
+    "float32": "f", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?",
+}  # fmt: skip
+"""What elements of a dtype are called where memory is read (module ``struct``)."""
+
+
+class BundleError(ValueError):
+    """A bundle, or a file of results, that cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What a bundle is for."""
+
+    target: str = "llvm"
+    threads: int = 1
+    """That code is made for; the device may use another number."""
+    runtime: Path | None = None
+    """A folder with the runtime's libraries (``RUNTIME``) for the device; None: those of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataRange:
+    """Bytes of ``data.bin``."""
+
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundledArray:
+    """An argument of kernels as it lies in memory: a weight with its values, or a tensor in a buffer."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    buffer: int = -1
+    """Which of the buffers it lies in, from its first byte; -1 for a weight."""
+    values: DataRange | None = None
+    """Of a weight, or of an input of the network."""
+    expected: DataRange | None = None
+    """Elements of a result, evenly spaced from the first one: as many as there is room for here."""
+    largest: float = 0.0
+    """The largest value of a result, by magnitude: differences count by it."""
+    is_result: bool = False
+    """Whether it is a result of the network: others share their buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundledKernel:
+    """A function of the code, its arguments by number, the last ``results`` of which it writes."""
+
+    name: str
+    operators: tuple[str, ...]
+    arguments: tuple[int, ...]
+    results: int
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKernel:
+    """A group that has no code, and why."""
+
+    name: str
+    operators: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that a bundle says about itself."""
+
+    model: str
+    policy: str
+    batch: int
+    target: str
+    architecture: str
+    """Of the machine that the code is for, as Python names it."""
+    kernels: tuple[BundledKernel, ...]
+    """In the order in which they run."""
+    missing: tuple[MissingKernel, ...]
+    arrays: tuple[BundledArray, ...]
+    buffers: tuple[int, ...]
+    """Bytes of each."""
+    tolerance: float
+    """Largest difference of a result by its largest value."""
+    files: Mapping[str, str]
+    """SHA-256 of every other file of the bundle, by name."""
+    format: str = BUNDLE
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1)
+
+    @staticmethod
+    def from_trusted(text: str) -> "Manifest":
+        """Return the manifest of a bundle that has been checked (`archive.unpacked`), or that the user vouches for."""
+        found: dict[str, Any] = _with_tuples(json.loads(text))
+        if found.get("format") != BUNDLE:
+            raise BundleError(f"{MANIFEST} has the format {str(found.get('format'))[:40]!r}; needs {BUNDLE!r}")
+        found["kernels"] = tuple(BundledKernel(**each) for each in found["kernels"])
+        found["missing"] = tuple(MissingKernel(**each) for each in found["missing"])
+        found["arrays"] = tuple(_array(each) for each in found["arrays"])
+        return Manifest(**found)
+
+
+def _array(found: dict[str, Any]) -> BundledArray:
+    ranges = {name: DataRange(**found[name]) for name in ("values", "expected") if found[name] is not None}
+    return BundledArray(**{**found, **ranges})
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return what JSON holds with tuples for its lists, as the records have them."""
+    if isinstance(value, dict):
+        return {name: _with_tuples(each) for name, each in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,57 @@
+"""Object code to a shared library for the device's architecture."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tuner.bundle.contents import BundleError
+
+_MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x28: "armv7l", 0xF3: "riscv64"}
+"""ELF's numbers of machines (System V ABI, e_machine), as Python names them."""
+_HEADER_BYTES = 20
+_LIMIT_S = 300
+
+
+def architecture_of(path: Path) -> str:
+    """Return what machine an ELF file is for, as Python names it; its number where that is not known."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or header[:4] != b"\x7fELF":
+        raise BundleError(f"{path.name} is no ELF file")
+    number = int.from_bytes(header[18:20], "little")
+    return _MACHINES.get(number, f"machine {number:#x}")
+
+
+def linked(module: Any, path: Path, architecture: str) -> Path:
+    """Write a compiled module as the shared library ``path``; raise ``BundleError`` where nothing can link it."""
+    objects = path.with_suffix(".o")
+    module.write_to_file(str(objects), "o")
+    command = _linker(architecture)
+    try:
+        done = subprocess.run(
+            [*command, "-shared", "-fPIC", "-o", str(path), str(objects)], capture_output=True, text=True,
+            timeout=_LIMIT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BundleError(f"linking for {architecture} with {command[0]} fails: {error}") from error
+    if done.returncode:
+        raise BundleError(f"linking for {architecture} with {command[0]} fails: {done.stderr.strip()[-300:]}")
+    return path
+
+
+def _linker(architecture: str) -> list[str]:
+    """Return a compiler that links for ``architecture``: its GNU one, or zig's, which links for all."""
+    names = [f"{architecture}-linux-gnu-gcc", *(["gcc", "cc"] if architecture == _own() else [])]
+    for name in names:
+        if shutil.which(name):
+            return [name]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc", "-target", f"{architecture}-linux-gnu"]
+    raise BundleError(f"nothing here links for {architecture}: needs {names[0]}, or pip install ziglang")
+
+
+def _own() -> str:
+    return architecture_of(Path(sys.executable).resolve())

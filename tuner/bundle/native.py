@@ -1,0 +1,117 @@
+"""TVM's runtime through its C interface (``tvm/ffi/c_api.h``), with nothing but ctypes: no package, no compiler."""
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+_INT, _DL_TENSOR, _RAW_STRING, _BYTES = 1, 7, 8, 66
+"""Kinds of values that pass the interface."""
+_HEADER_BYTES = 24
+"""Of an object, before what it holds."""
+_CPU = 1
+_CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
+_EIGHT_BITS = 8
+
+
+class NativeError(RuntimeError):
+    """The runtime refuses a call."""
+
+
+class _Value(ctypes.Structure):
+    """``TVMFFIAny``: a number, or the address of something."""
+
+    _fields_ = (("kind", ctypes.c_int32), ("padding", ctypes.c_uint32), ("bits", ctypes.c_uint64))
+
+
+class _ByteArray(ctypes.Structure):
+    """``TVMFFIByteArray``."""
+
+    _fields_ = (("data", ctypes.c_char_p), ("size", ctypes.c_size_t))
+
+
+class Tensor(ctypes.Structure):
+    """``DLTensor``: elements in memory that somebody else keeps."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("dims", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+Argument = int | str | Tensor | _Value
+
+
+def tensor(address: int, dtype: str, shape: Sequence[int]) -> Tensor:
+    """Return the tensor of ``dtype`` that lies at ``address``, its last dimension innermost."""
+    kind = dtype.rstrip("0123456789")
+    bits = int(dtype.removeprefix(kind) or _EIGHT_BITS)
+    sizes = (ctypes.c_int64 * len(shape))(*shape)
+    return Tensor(address, _CPU, 0, len(shape), _CODES[kind], bits, 1, sizes, None, 0)
+
+
+class Runtime:
+    """The runtime's libraries, and one module of compiled kernels."""
+
+    def __init__(self, libraries: Sequence[Path], code: Path) -> None:
+        self._loaded = [ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL) for path in libraries]
+        self._interface = self._loaded[0]
+        self._module = self._call(self._global("ffi.ModuleLoadFromFile"), str(code))
+
+    def function(self, name: str) -> ctypes.c_void_p:
+        """Return the kernel ``name``."""
+        found = self._call(self._global("ffi.ModuleGetFunction"), self._module, name, 0)
+        if not found.bits:
+            raise NativeError(f"the code has no kernel {name}")
+        return ctypes.c_void_p(found.bits)
+
+    def run(self, function: ctypes.c_void_p, arguments: Sequence[Tensor]) -> None:
+        """Run a kernel once."""
+        self._call(function, *arguments)
+
+    def evaluator(self, name: str, number: int) -> ctypes.c_void_p:
+        """Return what runs the kernel ``name`` so many times in a row and tells how long one took on average."""
+        repeat, least_ms, no_limit, cooldown_ms, between, flushed_bytes = 1, 0, 0, 0, 1, 0
+        made = self._call(
+            self._global("runtime.RPCTimeEvaluator"), self._module, name, _CPU, 0, number, repeat, least_ms, no_limit,
+            cooldown_ms, between, flushed_bytes, "",
+        )  # fmt: skip
+        return ctypes.c_void_p(made.bits)
+
+    def seconds(self, evaluator: ctypes.c_void_p, arguments: Sequence[Tensor]) -> float:
+        """Return what an evaluator tells of one sample."""
+        found = self._call(evaluator, *arguments)
+        if found.kind != _BYTES:
+            raise NativeError(f"the runtime's clock returns a value of kind {found.kind}, not bytes")
+        address, size = struct.unpack("QQ", ctypes.string_at(found.bits + _HEADER_BYTES, 16))
+        (taken,) = struct.unpack("d", ctypes.string_at(address, size))
+        self._interface.TVMFFIObjectDecRef(ctypes.c_void_p(found.bits))
+        return float(taken)
+
+    def _global(self, name: str) -> ctypes.c_void_p:
+        found, text = ctypes.c_void_p(), name.encode()
+        wanted = _ByteArray(text, len(text))
+        if self._interface.TVMFFIFunctionGetGlobal(ctypes.byref(wanted), ctypes.byref(found)) or not found.value:
+            raise NativeError(f"the runtime has no function {name}")
+        return found
+
+    def _call(self, function: ctypes.c_void_p, *arguments: Argument) -> _Value:
+        kept = []
+        passed = (_Value * len(arguments))()
+        for place, argument in zip(passed, arguments, strict=True):
+            if isinstance(argument, _Value):
+                place.kind, place.bits = argument.kind, argument.bits
+            elif isinstance(argument, Tensor):
+                place.kind, place.bits = _DL_TENSOR, ctypes.addressof(argument)
+            elif isinstance(argument, str):
+                kept.append(ctypes.create_string_buffer(argument.encode()))
+                place.kind, place.bits = _RAW_STRING, ctypes.addressof(kept[-1])
+            else:
+                place.kind, place.bits = _INT, argument
+        result = _Value()
+        code = self._interface.TVMFFIFunctionCall(function, passed, len(arguments), ctypes.byref(result))
+        if code:
+            raise NativeError(f"a call fails with code {code}")
+        return result

@@ -1,0 +1,183 @@
+"""The device's side of a bundle: ``python3 run.py`` measures every kernel and writes one file of results.
+
+Kernels run in a process of their own. One that ends it, or is not done in time, is recorded with the reason, and a
+fresh process goes on behind it.
+"""
+
+import argparse
+import json
+import os
+import platform
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tuner.bundle.contents import MANIFEST, RESULTS, START, BundleError, Manifest
+from tuner.bundle.steps import NETWORK
+from tuner.bundle.steps import main as run_steps
+from tuner.measure.device import local_device, usable_cores
+from tuner.measure.records import Budget, KernelMeasurement
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the bundle in the folder of ``run.py``; return 0, 1 if a kernel failed, or 2 for what the user can mend."""
+    parsed = _parser().parse_args(arguments)
+    budget = Budget(kernel_s=parsed.kernel_seconds, network_s=parsed.network_seconds, limit_s=parsed.kernel_timeout)
+    if parsed.child:
+        run_steps(parsed.folder, parsed.done, parsed.crashed, budget)
+        return 0
+    try:
+        threads = parsed.threads or usable_cores()
+        results = measured_bundle(parsed.folder, threads, budget)
+    except BundleError as error:
+        sys.stderr.write(f"{START}: {error}\n")
+        return 2
+    beside = parsed.out.with_name(f".{parsed.out.name}.part")
+    beside.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    beside.replace(parsed.out)
+    network = results["measurement"]["network"]
+    if network["timing"] is None:
+        _say(f"{parsed.out}: the network has no time: {network['error']}")
+        return 1
+    _say(f"{parsed.out}: {1e3 * network['timing']['seconds']:.3f} ms for {results['measurement']['model']}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="run.py", description="Measure the kernels of this bundle on this machine.")
+    parser.add_argument("--out", type=Path, default=Path("results.json"), help="file of results (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=0, help="that run a kernel (default: one per core)")
+    parser.add_argument("--kernel-seconds", type=float, default=Budget().kernel_s, help="of repeating one kernel")
+    parser.add_argument("--network-seconds", type=float, default=Budget().network_s, help="of repeating the network")
+    parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="after which one is given up")
+    parser.add_argument("--folder", type=Path, default=Path.cwd(), help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--done", action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--crashed", action="append", default=[], help=argparse.SUPPRESS)
+    return parser
+
+
+def measured_bundle(folder: Path, threads: int, budget: Budget) -> dict[str, Any]:
+    """Return what ``results.json`` holds for the bundle in ``folder``.
+
+    Raises ``BundleError`` for a bundle for another machine, and for more threads than there are cores.
+    """
+    manifest = Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8"))
+    if manifest.architecture != platform.machine():
+        raise BundleError(f"the code is for {manifest.architecture}; this machine is {platform.machine()}")
+    if not 1 <= threads <= usable_cores():
+        raise BundleError(f"threads has {threads}; this process may use {usable_cores()} cores")
+    device = local_device()
+    found = _Waiting(folder, threads, budget, manifest).results()
+    measurement = {
+        "model": manifest.model, "policy": manifest.policy, "target": manifest.target, "device": asdict(device),
+        "threads": threads, "kernels": [found[name] for name in found if name != NETWORK], "network": found[NETWORK],
+        "warnings": [],
+    }  # fmt: skip
+    return {"format": RESULTS, "batch": manifest.batch, "measurement": measurement}
+
+
+class _Waiting:
+    """What is still to come from processes that may end at any time."""
+
+    def __init__(self, folder: Path, threads: int, budget: Budget, manifest: Manifest) -> None:
+        self._folder, self._threads, self._budget, self._manifest = folder, threads, budget, manifest
+        self._found: dict[str, dict[str, Any]] = {}
+        self._crashed: list[str] = []
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        """Return the measurement of every kernel and of the network, by name."""
+        for missing in self._manifest.missing:
+            lacking = KernelMeasurement(missing.name, missing.operators, error=f"no code: {missing.reason}")
+            self._found[missing.name] = asdict(lacking)
+        while NETWORK not in self._found:
+            self._run_process()
+        return self._found
+
+    def _command(self) -> list[str]:
+        """Return the command of the process that measures what is left; nothing around it is imported there."""
+        budget = self._budget
+        command = [sys.executable, "-I", "-S", str(self._folder / START), "--child", "--folder", str(self._folder)]
+        command += ["--kernel-seconds", str(budget.kernel_s), "--network-seconds", str(budget.network_s)]
+        for flag, names in (("--done", self._found), ("--crashed", self._crashed)):
+            command += [text for name in names for text in (flag, name)]
+        return command
+
+    def _run_process(self) -> None:
+        """Take what one process finds; what ends it is noted, so that the next one leaves it out."""
+        environment = {**os.environ, "TVM_NUM_THREADS": str(self._threads), "TVM_BIND_THREADS": "0"}
+        with subprocess.Popen(
+            self._command(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment
+        ) as process:
+            assert process.stdout is not None
+            lines = _Lines(process.stdout.fileno())
+            under_way, limit_s = "", self._budget.prepare_s
+            while NETWORK not in self._found:
+                line = lines.next(limit_s)
+                if not line:
+                    process.kill()
+                    late = f"took longer than {limit_s:.0f} s"
+                    self._note(under_way, late if line is None else _ending(process.wait()))
+                    return
+                message = json.loads(line)
+                under_way, limit_s = message.get("begins", under_way), self._budget.limit_s
+                if "ends" in message:
+                    self._add(message["ends"])
+
+    def _note(self, name: str, reason: str) -> None:
+        """Record what ended a process; one that ends before it begins with any kernel ends the run."""
+        if not name:
+            raise BundleError(f"the code cannot be loaded: {reason}")
+        self._crashed.append(name)
+        operators = next((kernel.operators for kernel in self._manifest.kernels if kernel.name == name), ())
+        self._add(asdict(KernelMeasurement(name, operators, error=reason)))
+
+    def _add(self, kernel: dict[str, Any]) -> None:
+        self._found[kernel["name"]] = kernel
+        _say(_shown(kernel))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _shown(kernel: dict[str, Any]) -> str:
+    timing = kernel["timing"]
+    text = f"{1e6 * timing['seconds']:12.1f} us" if timing else f"{'':12}   "
+    return f"{text}  {kernel['name']}" + (f"  {kernel['error']}" if kernel["error"] else "")
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with code {code}"
+
+
+class _Lines:
+    """Lines that arrive at a file, waited for no longer than they may take."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(handle, selectors.EVENT_READ)
+        self._rest = b""
+
+    def next(self, limit_s: float) -> bytes | None:
+        """Return the next line, nothing at the end; None if it takes longer than ``limit_s``."""
+        end = time.monotonic() + limit_s
+        while b"\n" not in self._rest:
+            if not self._selector.select(max(end - time.monotonic(), 0)):
+                return None
+            more = os.read(self._handle, 1 << 16)
+            if not more:
+                return b""
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
