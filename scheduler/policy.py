@@ -20,6 +20,7 @@ from scheduler.policies.astitch import AStitch
 from scheduler.policies.dnnfusion import DnnFusion
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
+from scheduler.policies.searched import Searched
 from scheduler.policies.unfused import Unfused
 from workloads.graph import Graph
 
@@ -50,7 +51,7 @@ class SchedulingPolicy(Policy, Protocol):
 
 
 BUILT_IN: Mapping[str, type[Any]] = {
-    policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo, DnnFusion)
+    policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo, DnnFusion, Searched)
 }
 
 

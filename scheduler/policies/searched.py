@@ -1,0 +1,171 @@
+"""Groupings searched with the simulated machine as judge: never slower than what the other policies find.
+
+Of no paper. First the rivals: every other policy that the kind of machine runs is planned and simulated. Then
+groupings: from each rival's grouping, and from the best stretches of the operators' order, a local search on what
+single kernels cost (`fusion.searched`) leads to others, which are simulated kernel by kernel. Then the neighbours of
+the fastest so far, scheduled as that was: two groups joined, one cut, more or fewer instances. Whatever is simulated to
+end first is the plan; it says what schedules it, and how many of its groups no rival has.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
+
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
+
+from fusion.costs import KernelCosts
+from fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
+from fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
+from hw_models import HardwareError, SimulationError
+from scheduler.errors import ScheduleError
+from scheduler.machine_kinds import kind_of
+from scheduler.policies.astitch import AStitch
+from scheduler.policies.dnnfusion import DnnFusion
+from scheduler.policies.fixed_pattern import FixedPattern
+from scheduler.policies.graphturbo import GraphTurbo
+from scheduler.policies.unfused import Unfused
+from workloads.analysis import Analysis
+from workloads.graph import Graph
+
+
+class Rival(Protocol):
+    """A policy that this one is never worse than."""
+
+    name: ClassVar[str]
+
+    def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan: ...
+
+
+RIVALS: tuple[Rival, ...] = (GraphTurbo(), AStitch(), DnnFusion(), FixedPattern(), Unfused())
+"""With their default options; of two that are equally fast, the first one's plan is taken."""
+
+
+@plain_dataclass(frozen=True, slots=True)
+class Timed:
+    """A plan, what schedules it (empty: kernel by kernel), and how long it takes."""
+
+    plan: FusionPlan
+    scheduled_by: str
+    name: str
+    """Of the policy that has it; empty for what the search finds."""
+    makespan_ps: int
+
+
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
+class Searched:
+    """The fastest of all policies' plans and of what a search finds around them."""
+
+    name: ClassVar[str] = "searched"
+    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "cpu")
+
+    most_kernels: PositiveInt = 1000
+    """Sets of operators whose cost as a kernel is asked."""
+    most_ops: PositiveInt = 8
+    """Operators of a kernel that the search makes; plans of others may have larger ones."""
+    most_neighbours: PositiveInt = 16
+    """Plans next to the fastest that are simulated in all."""
+
+    def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
+        del graph  # that of the costs
+        return _Search(self, costs).run()
+
+    def schedule(self, plan: FusionPlan, costs: Any) -> Any:
+        """Return the schedule by the policy that the plan names, or kernel by kernel."""
+        return _scheduled(plan, plan.scheduled_by, costs)
+
+
+def _scheduled(plan: FusionPlan, by: str, costs: Any) -> Any:
+    for rival in RIVALS:
+        if rival.name == by and isinstance(rival, GraphTurbo | AStitch):
+            return rival.schedule(plan, costs)
+    return kind_of(costs.view.spec).schedule(plan, costs, Searched.name)
+
+
+class _Search:
+    """One search: all that has been simulated, the fastest of it."""
+
+    def __init__(self, policy: Searched, costs: Any) -> None:
+        self._policy = policy
+        self._costs = costs
+        self._graph: Graph = costs.analysis.graph
+        self._seen: set[tuple[bool, str, object]] = set()
+        self._best: Timed | None = None
+        self._refusals: list[str] = []
+
+    def run(self) -> FusionPlan:
+        """Return the fastest plan; raise ``ScheduleError`` where no policy has one that runs."""
+        rivals = self._rivals()
+        fastest = self._best
+        if fastest is None:
+            raise ScheduleError("; ".join(self._refusals[:1]) or f"{self._graph.name}: no policy has a plan")
+        for grouping in self._groupings([plan for plan in rivals if plan.graph is self._graph]):
+            groups = (Group(part, "no other cut of it and of a kernel beside it costs less") for part in grouping)
+            self._consider(plan_from_groups(self._graph, groups), "")
+        self._climb()
+        best = self._best or fastest
+        origin = f"as {fastest.name} has it: nothing else that was simulated is faster"
+        if best is not fastest:
+            known = {group.ops for plan in rivals if plan.graph is best.plan.graph for group in plan.groups}
+            new = sum(group.ops not in known for group in best.plan.groups)
+            gain = 1 - best.makespan_ps / fastest.makespan_ps
+            origin = f"{gain:.1%} faster than {fastest.name}, the fastest other; {new} groups are in none of them"
+        return replace(best.plan, scheduled_by=best.scheduled_by, origin=origin)
+
+    def _rivals(self) -> list[FusionPlan]:
+        """Return the plans of the other policies that this kind of machine runs; the fastest is known by then."""
+        found = []
+        for rival in RIVALS:
+            kinds = getattr(rival, "kinds", None)
+            if kinds is not None and self._costs.view.spec.kind not in kinds:
+                continue
+            try:
+                plan = rival.plan(self._graph, self._costs)
+            except (FusionError, ScheduleError, SimulationError) as error:
+                self._refusals.append(str(error))
+                continue
+            self._consider(plan, "" if kinds is None else rival.name, rival.name)
+            found.append(plan)
+        return found
+
+    def _groupings(self, plans: list[FusionPlan]) -> Iterator[Grouping]:
+        """Yield what the search on single kernels' costs finds from each start; starts share what they have asked."""
+        most_ops = self._policy.most_ops
+        starts = dict.fromkeys(map(grouping_of, plans))
+        share = max(self._policy.most_kernels // (len(starts) + 1), 1)
+        asked = Asked(self._costs.kernel_s, share)
+        for start in (best_intervals(self._graph, asked, most_ops), *starts):
+            yield improved(self._graph, start, asked, most_ops)
+            asked.allow(share)
+
+    def _climb(self) -> None:
+        """Step to faster neighbours of the fastest plan until there are none, or enough have been simulated."""
+        left = self._policy.most_neighbours
+        base: Timed | None = None
+        while base is not self._best:
+            base = self._best
+            assert base is not None
+            for plan in neighbours(base.plan):
+                if not left:
+                    return
+                left -= 1
+                if self._consider(plan, base.scheduled_by):
+                    break
+
+    def _consider(self, plan: FusionPlan, by: str, name: str = "") -> bool:
+        """Simulate a plan, scheduled ``by`` a policy or kernel by kernel; return whether it beats all before."""
+        key = plan.graph is self._graph, by, plan.groups if by else grouping_of(plan)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        costs = self._costs if plan.graph is self._graph else self._costs.with_network(Analysis(plan.graph))
+        try:
+            run = kind_of(costs.view.spec).run(_scheduled(plan, by, costs), costs)
+        except (FusionError, ScheduleError, SimulationError, HardwareError) as error:
+            self._refusals.append(str(error))
+            return False
+        if self._best is not None and run.result.makespan_ps >= self._best.makespan_ps:
+            return False
+        self._best = Timed(plan, by, name, run.result.makespan_ps)
+        return True
