@@ -9,19 +9,23 @@ from fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
 def neighbours(plan: FusionPlan) -> Iterator[FusionPlan]:
     """Yield the plans that differ from ``plan`` in one step, those that join groups first.
 
-    A group that is joined keeps the way in which the later of the two is cut into instances.
+    Groups that are joined are cut into instances as the later of the two is; instances stay of one size.
     """
     groups = plan.groups
     for first, second in _pairs(plan):
         ops = tuple(sorted(groups[first].ops + groups[second].ops))
         reason = "joined with its reader: the simulated machine is faster so"
-        yield from _checked(plan, {first, second}, [Group(ops, reason, groups[second].split)])
+        later = max(groups[first], groups[second], key=lambda group: group.ops[-1])
+        yield from _checked(plan, {first, second}, [Group(ops, reason, later.split)])
     for position, group in enumerate(groups):
         if group.split is None:
             continue
+        extent = plan.subgraphs[position].sink.shape[group.split.dim]
         for factor in (group.split.factor * 2, group.split.factor // 2):
+            if not factor or extent % factor:
+                continue
             split = replace(group.split, factor=factor) if factor > 1 else None
-            reason = f"cut into {max(factor, 1)} instances: the simulated machine is faster so"
+            reason = f"cut into {factor} instances: the simulated machine is faster so"
             yield from _checked(plan, {position}, [Group(group.ops, reason, split)])
     for position, group in enumerate(groups):
         middle = len(group.ops) // 2

@@ -7,12 +7,12 @@ the fastest so far, scheduled as that was: two groups joined, one cut, more or f
 end first is the plan; it says what schedules it, and how many of its groups no rival has.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 
-from pydantic import PositiveInt
+from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
@@ -38,8 +38,17 @@ class Rival(Protocol):
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan: ...
 
 
-RIVALS: tuple[Rival, ...] = (GraphTurbo(), AStitch(), DnnFusion(), FixedPattern(), Unfused())
-"""With their default options; of two that are equally fast, the first one's plan is taken."""
+RivalName = Literal["graphturbo", "astitch", "dnnfusion", "fixed-pattern", "unfused"]
+RIVAL_NAMES: tuple[RivalName, ...] = get_args(RivalName)
+RIVALS: Mapping[str, Rival] = {
+    rival.name: rival for rival in (GraphTurbo(), AStitch(), DnnFusion(), FixedPattern(), Unfused())
+}
+"""With their default options."""
+
+
+def _listed(value: object) -> object:
+    """Take a list apart that the command line has as one word."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
 
 
 @plain_dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class Searched:
     name: ClassVar[str] = "searched"
     kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "cpu")
 
+    rivals: Annotated[tuple[RivalName, ...], Field(min_length=1), BeforeValidator(_listed)] = RIVAL_NAMES
+    """The policies that it is never worse than; of two that are equally fast, the first one's plan is taken."""
     most_kernels: PositiveInt = 1000
     """Sets of operators whose cost as a kernel is asked."""
     most_ops: PositiveInt = 8
@@ -77,9 +88,9 @@ class Searched:
 
 
 def _scheduled(plan: FusionPlan, by: str, costs: Any) -> Any:
-    for rival in RIVALS:
-        if rival.name == by and isinstance(rival, GraphTurbo | AStitch):
-            return rival.schedule(plan, costs)
+    rival = RIVALS.get(by)
+    if isinstance(rival, GraphTurbo | AStitch):
+        return rival.schedule(plan, costs)
     return kind_of(costs.view.spec).schedule(plan, costs, Searched.name)
 
 
@@ -116,7 +127,7 @@ class _Search:
     def _rivals(self) -> list[FusionPlan]:
         """Return the plans of the other policies that this kind of machine runs; the fastest is known by then."""
         found = []
-        for rival in RIVALS:
+        for rival in map(RIVALS.__getitem__, self._policy.rivals):
             kinds = getattr(rival, "kinds", None)
             if kinds is not None and self._costs.view.spec.kind not in kinds:
                 continue

@@ -23,7 +23,7 @@ def makespan_ps(graph: Graph, spec: AnyHardware, policy: Policy) -> int:
 
 
 def rivals_on(spec: AnyHardware) -> list[Policy]:
-    return [rival for rival in RIVALS if spec.kind in getattr(rival, "kinds", (spec.kind,))]
+    return [rival for rival in RIVALS.values() if spec.kind in getattr(rival, "kinds", (spec.kind,))]
 
 
 @settings(max_examples=8)

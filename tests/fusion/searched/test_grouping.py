@@ -134,7 +134,7 @@ class TestNeighbours:
             assert grouping_of(other) != grouping_of(plan)
 
     def test_groups_are_joined_first_then_cut_into_more_or_fewer_instances_then_in_two(self) -> None:
-        plan = plan_from_groups(chain(3), (Group((0, 1), "", Split(0, 2)), Group((2,))))
+        plan = plan_from_groups(chain(3), (Group((0, 1), "", Split(1, 2)), Group((2,))))
 
         shown = [[(group.ops, group.instances) for group in other.groups] for other in neighbours(plan)]
 
