@@ -21,6 +21,7 @@ from scheduler.policies.dnnfusion import DnnFusion
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
 from scheduler.policies.unfused import Unfused
+from workloads.analysis import Analysis
 from workloads.graph import Graph
 
 ENTRY_POINTS = "dsascape.policies"
@@ -37,6 +38,14 @@ class Policy(Protocol):
 
         ``costs`` is all that may be asked of the machine. Raises ``ScheduleError`` if there is no plan.
         """
+
+
+@runtime_checkable
+class RewritingPolicy(Policy, Protocol):
+    """A policy that makes another network of the given one, equal in its results, before it plans."""
+
+    def rewritten(self, analysis: Analysis) -> Analysis:
+        """Return the network that is planned; the same object each time, so that what is derived from it is kept."""
 
 
 @runtime_checkable
