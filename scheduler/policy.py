@@ -16,6 +16,7 @@ from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from hw_models.messages import option_mistake
 from scheduler.errors import ScheduleError, where_raised
+from scheduler.policies.ago import Ago
 from scheduler.policies.astitch import AStitch
 from scheduler.policies.dnnfusion import DnnFusion
 from scheduler.policies.fixed_pattern import FixedPattern
@@ -59,7 +60,7 @@ class SchedulingPolicy(Policy, Protocol):
 
 
 BUILT_IN: Mapping[str, type[Any]] = {
-    policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo, DnnFusion)
+    policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo, DnnFusion, Ago)
 }
 
 

@@ -12,10 +12,11 @@ from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
-from fusion.dnnfusion import Direction, Exploration, ProfileDatabase, dnnfusion_plan
+from fusion.dnnfusion import Direction, Exploration, dnnfusion_plan
 from fusion.dnnfusion.planning import MOST_OPERANDS
 from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan
+from fusion.profile import ProfileDatabase
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 
