@@ -12,23 +12,26 @@ from workloads.graph import Graph
 
 
 class AcyclicPartition:
-    """Parts of a graph's operators; a part is called by its smallest operator position."""
+    """Parts of a graph's operators, or of some of them; a part is called by its smallest operator position.
 
-    def __init__(self, graph: Graph) -> None:
-        count = len(graph.ops)
-        self._part_of = list(range(count))
-        self._members: dict[int, list[int]] = {op: [op] for op in range(count)}
-        self._readers: dict[int, set[int]] = {op: set() for op in range(count)}
-        self._sources: dict[int, set[int]] = {op: set() for op in range(count)}
-        self._order = list(range(count))
+    Where only ``ops`` are partitioned, no path must lead out of them and back.
+    """
+
+    def __init__(self, graph: Graph, ops: Iterable[int] | None = None) -> None:
+        own = sorted(range(len(graph.ops)) if ops is None else ops)
+        self._part_of = {op: op for op in own}
+        self._members = {op: [op] for op in own}
+        self._readers: dict[int, set[int]] = {op: set() for op in own}
+        self._sources: dict[int, set[int]] = {op: set() for op in own}
+        self._order = own
         """Parts in topological order; -1, or a part that is no more, stands where there is none."""
-        self._place = list(range(count))
-        for position, op in enumerate(graph.ops):
-            for name in op.inputs:
+        self._place = {op: place for place, op in enumerate(own)}
+        for op in own:
+            for name in graph.ops[op].inputs:
                 producer = graph.producer.get(name)
-                if producer is not None:
-                    self._readers[producer].add(position)
-                    self._sources[position].add(producer)
+                if producer in self._part_of:
+                    self._readers[producer].add(op)
+                    self._sources[op].add(producer)
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -86,6 +89,14 @@ class AcyclicPartition:
         self._join(self._readers, self._sources, kept, gone)
         self._join(self._sources, self._readers, kept, gone)
         return kept
+
+    def merge_all(self, ops: Iterable[int]) -> int:
+        """Return the part that ``ops`` become, none of which shares a part with others; no path leads out and back."""
+        parts = sorted({self._part_of[op] for op in ops}, key=self._place.__getitem__)
+        merged = parts[0]
+        for part in parts[1:]:  # neighbours in the order: nothing can lie between them
+            merged = self.merge(merged, part)
+        return merged
 
     def _reorder(self, first: int, last: int, behind: set[int]) -> None:
         """Put what leads to ``last`` before both, and what ``first`` leads to behind them."""

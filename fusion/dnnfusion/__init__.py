@@ -3,13 +3,11 @@
 from fusion.dnnfusion.combination import Relation, combined, relation
 from fusion.dnnfusion.mapping import MappingType, mapping_type
 from fusion.dnnfusion.planning import Direction, Exploration, dnnfusion_plan, mapping_types, removable
-from fusion.dnnfusion.profile import ProfileDatabase
 
 __all__ = [
     "Direction",
     "Exploration",
     "MappingType",
-    "ProfileDatabase",
     "Relation",
     "combined",
     "dnnfusion_plan",

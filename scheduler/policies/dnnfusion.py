@@ -12,9 +12,12 @@ from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
-from fusion.dnnfusion import Direction, Exploration, ProfileDatabase, dnnfusion_plan
+from fusion.dnnfusion import Direction, Exploration, dnnfusion_plan
 from fusion.dnnfusion.planning import MOST_OPERANDS
+from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan
+from fusion.profile import ProfileDatabase
+from workloads.analysis import Analysis
 from workloads.graph import Graph
 
 
@@ -24,6 +27,8 @@ class DnnFusion:
 
     name: ClassVar[str] = "dnnfusion"
 
+    rewriting: bool = True
+    """Whether the network is rewritten first."""
     yellow: Literal["profile", "fuse", "part"] = "profile"
     """Where Table 3 asks for a profile: ask what the machine takes, or fuse always, or never."""
     profile: str = ""
@@ -32,6 +37,9 @@ class DnnFusion:
     """Which way a block grows first."""
     most_operands: PositiveInt = MOST_OPERANDS
     """Tensors that go into a block or come out of it, at most."""
+
+    def rewritten(self, analysis: Analysis) -> Analysis:
+        return analysis.of(rewritten).analysis if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # the analysis knows it

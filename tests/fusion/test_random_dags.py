@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fusion.ago import Tuning, ago_plan
 from fusion.dnnfusion import Exploration, dnnfusion_plan
 from fusion.plan import FusionPlan, violations
 from tests.fusion.random_dags import random_dag
@@ -29,12 +30,24 @@ def grown_with_profiles(graph: Graph) -> FusionPlan:
     return dnnfusion_plan(Analysis(graph), Exploration(kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops)))
 
 
-PLANNERS: tuple[Planner, ...] = (grown_from_seeds, grown_with_profiles)
+def clustered(graph: Graph) -> FusionPlan:
+    return ago_plan(Analysis(graph), Tuning(threshold=60.0))
+
+
+def clustered_with_costs(graph: Graph) -> FusionPlan:
+    """Plan with a small threshold, so that there are many sub-graphs, and answers that favour neither way."""
+    tuning = Tuning(threshold=60.0, kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops))
+    return ago_plan(Analysis(graph), tuning)
+
+
+PLANNERS: tuple[Planner, ...] = (grown_from_seeds, grown_with_profiles, clustered, clustered_with_costs)
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
 class TestEveryPlanner:
-    @settings(max_examples=1000)
+    """Each algorithm is there twice, so that it sees a thousand networks."""
+
+    @settings(max_examples=500)
     @given(seed=SEEDS)
     def test_plans_are_acyclic_partitions(self, planner: Planner, seed: int) -> None:
         assert violations(planner(random_dag(seed))) == []

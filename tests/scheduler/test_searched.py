@@ -51,9 +51,10 @@ def test_kernels_that_no_other_policy_has_are_found_where_they_pay() -> None:
     graph = net.graph(net.relu(net.conv(net.relu(net.depthwise(x)), 32, 1)), dtype="fp32")
     placing = Placing(hardware=load_hardware("kirin990"), parts=1, dtype="fp32")
 
-    plan = make_plan(make_policy("searched"), placing, placing.costs(Analysis(graph)))
+    against = make_policy("searched", {"rivals": "fixed-pattern,unfused"})
+    plan = make_plan(against, placing, placing.costs(Analysis(graph)))
 
-    assert "faster than" in plan.origin
+    assert "faster than fixed-pattern, the fastest other" in plan.origin
     assert plan.scheduled_by == ""
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from fusion.costs import OnChipMemory
-from fusion.dnnfusion import ProfileDatabase
 from fusion.plan import FusionError
+from fusion.profile import ProfileDatabase
 from tests.graphs import Net
 from workloads import Graph
 from workloads.analysis import Analysis

@@ -1,4 +1,4 @@
-"""The profile database: what kernels have been found to take, so that nobody has to ask twice (section 4.3).
+"""The profile database: what kernels have been found to take, so that nobody has to ask twice (DNNFusion, section 4.3).
 
 An entry is known by what the kernel computes (loop nests, shapes, element sizes; names left out) and by all that a
 planner may ask of the machine, so equal blocks of one network or of several share one. A file belongs to one machine:
