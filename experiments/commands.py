@@ -16,7 +16,7 @@ from experiments.report.words import count
 from fusion import unfused_intermediate_bytes
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
-from scheduler import Policy, ScheduleError, policy_label
+from scheduler import Policy, ScheduleError, network_of, policy_label
 from scheduler.graphturbo.instances import operations_of, split_into_instances
 
 _WORDS = {"true": True, "false": False, "null": None}
@@ -149,8 +149,9 @@ def fuse(arguments: argparse.Namespace) -> Answer:
     analysis, job = job_of(workload_asked_for(arguments), load_hardware(arguments.hardware), {})
     graph = analysis.graph
     plan = plan_of(analysis, policy, job.placing)
-    after = operations_of(split_into_instances(analysis, plan).instances)
-    groups = [[graph.ops[position].name for position in group.ops] for group in plan.groups]
+    after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
+    planned = plan.graph.ops
+    groups = [[planned[position].name for position in group.ops] for group in plan.groups]
     before = unfused_intermediate_bytes(graph)
     data = {
         "model": graph.name, "policy": policy_label(policy), "operators": len(graph.ops),
@@ -172,8 +173,8 @@ def fuse(arguments: argparse.Namespace) -> Answer:
             (
                 number,
                 len(group.ops),
-                graph.ops[group.ops[0]].name,
-                graph.ops[group.ops[-1]].name,
+                planned[group.ops[0]].name,
+                planned[group.ops[-1]].name,
                 group.boundary_reason,
             )
             for number, group in enumerate(plan.groups)

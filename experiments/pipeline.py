@@ -1,11 +1,11 @@
-"""The stages from a network to a simulated run, in order: plan, schedule, lower, simulate."""
+"""The stages from a network to a simulated run, in order: rewrite, plan, schedule, lower, simulate."""
 
 from dataclasses import dataclass
 
 from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from hw_models import Program, SimulationResult
-from scheduler import Placing, Policy, Schedule, make_plan, make_schedule
+from scheduler import Placing, Policy, Schedule, make_network, make_plan, make_schedule, network_of
 from workloads.analysis import Analysis
 
 
@@ -21,21 +21,27 @@ class Stages:
 
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
     """Return the policy's plan of a network on a machine."""
-    return make_plan(policy, placing, placing.costs(analysis))
+    return make_plan(policy, placing, placing.costs(make_network(policy, analysis)))
 
 
 def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
     """Return the policy's schedule of a network on a machine."""
-    costs = placing.costs(analysis)
-    schedule: Schedule = make_schedule(policy, make_plan(policy, placing, costs), placing, costs)
-    return schedule
+    return _scheduled(analysis, policy, placing)[0]
 
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
     """Return the run of a network under a policy, simulated."""
-    costs = placing.costs(analysis)
-    schedule = make_schedule(policy, make_plan(policy, placing, costs), placing, costs)
+    schedule, costs = _scheduled(analysis, policy, placing)
     return _run(schedule, costs, placing)
+
+
+def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Schedule, KernelCosts]:
+    """Return the policy's schedule, and the costs of the network that is scheduled."""
+    costs = placing.costs(make_network(policy, analysis))
+    plan = make_plan(policy, placing, costs)
+    network = network_of(plan, costs.analysis)
+    costs = costs if network is costs.analysis else placing.costs(network)
+    return make_schedule(policy, plan, placing, costs), costs
 
 
 def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from fusion.plan import FusionPlan
-from scheduler import Policy, ScheduleError
+from scheduler import Policy, ScheduleError, make_network
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 
@@ -26,5 +26,5 @@ class _Unknown:
 
 def plan_without_machine(policy: Policy, graph: Graph) -> FusionPlan:
     """Return the policy's plan of ``graph``; raise ``ScheduleError`` if it depends on the machine."""
-    costs = _Unknown(Analysis(graph), "fp32", policy.name)
-    return policy.plan(graph, costs)
+    costs = _Unknown(make_network(policy, Analysis(graph)), "fp32", policy.name)
+    return policy.plan(costs.analysis.graph, costs)

@@ -31,6 +31,8 @@ class Group:
     boundary_reason: str = ""
     split: Split | None = None
     """How the group is cut into instances, if it is: each is a launch of its own."""
+    whole_dims: tuple[int, ...] = ()
+    """Dimensions of its last operator's first output that tiles do not cut, so that nothing is computed twice."""
 
     @property
     def instances(self) -> int:
@@ -44,6 +46,10 @@ class FusionPlan:
 
     graph: Graph
     groups: tuple[Group, ...]
+    scheduled_by: str = ""
+    """The policy whose schedule it is made for, where that is not the one that made it."""
+    origin: str = ""
+    """Where it comes from, if there is more to say than which policy made it."""
 
     @cached_property
     def group_of(self) -> Mapping[int, int]:
@@ -83,7 +89,7 @@ class FusionPlan:
         return self.graph.operations
 
     def __str__(self) -> str:
-        lines = [f"plan of {self.graph.name}: {self.kernels} kernels"]
+        lines = [f"plan of {self.graph.name}: {self.kernels} kernels" + (f"; {self.origin}" if self.origin else "")]
         for group in self.groups:
             names = ", ".join(self.graph.ops[position].name for position in group.ops)
             lines.append(f"  [{names}]" + (f"  # {group.boundary_reason}" if group.boundary_reason else ""))

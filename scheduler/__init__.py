@@ -5,8 +5,16 @@ from scheduler.dsa.tuning import DsaTuning
 from scheduler.errors import ScheduleError
 from scheduler.machine_kind import MachineKind
 from scheduler.machine_kinds import Placing, kind_of, make_tuning
-from scheduler.policy import Policy, SchedulingPolicy, changed_options, make_policy, policy_label, policy_types
-from scheduler.stages import make_plan, make_schedule
+from scheduler.policy import (
+    Policy,
+    RewritingPolicy,
+    SchedulingPolicy,
+    changed_options,
+    make_policy,
+    policy_label,
+    policy_types,
+)
+from scheduler.stages import make_network, make_plan, make_schedule, network_of
 
 __all__ = [
     "DsaTuning",
@@ -16,16 +24,19 @@ __all__ = [
     "MachineKind",
     "Placing",
     "Policy",
+    "RewritingPolicy",
     "Schedule",
     "ScheduleError",
     "SchedulingPolicy",
     "TensorSlice",
     "changed_options",
     "kind_of",
+    "make_network",
     "make_plan",
     "make_policy",
     "make_schedule",
     "make_tuning",
+    "network_of",
     "policy_label",
     "policy_types",
 ]

@@ -16,10 +16,14 @@ from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from hw_models.messages import option_mistake
 from scheduler.errors import ScheduleError, where_raised
+from scheduler.policies.ago import Ago
 from scheduler.policies.astitch import AStitch
+from scheduler.policies.dnnfusion import DnnFusion
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
+from scheduler.policies.searched import Searched
 from scheduler.policies.unfused import Unfused
+from workloads.analysis import Analysis
 from workloads.graph import Graph
 
 ENTRY_POINTS = "dsascape.policies"
@@ -39,6 +43,14 @@ class Policy(Protocol):
 
 
 @runtime_checkable
+class RewritingPolicy(Policy, Protocol):
+    """A policy that makes another network of the given one, equal in its results, before it plans."""
+
+    def rewritten(self, analysis: Analysis) -> Analysis:
+        """Return the network that is planned; the same object each time, so that what is derived from it is kept."""
+
+
+@runtime_checkable
 class SchedulingPolicy(Policy, Protocol):
     """A policy that decides more than the plan, on the kinds of machine that it is made for."""
 
@@ -48,7 +60,9 @@ class SchedulingPolicy(Policy, Protocol):
         """Return the schedule of its own plan; ``costs`` are those of one of its kinds of machine."""
 
 
-BUILT_IN: Mapping[str, type[Any]] = {policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo)}
+BUILT_IN: Mapping[str, type[Any]] = {
+    policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo, DnnFusion, Ago, Searched)
+}
 
 
 def policy_types() -> dict[str, type[Any]]:

@@ -1,4 +1,4 @@
-"""The two stages that a policy decides: plan, then schedule."""
+"""The stages that a policy decides: rewrite the network, where it does, then plan, then schedule."""
 
 import sys
 from collections.abc import Callable
@@ -9,14 +9,30 @@ from fusion.plan import FusionError, FusionPlan, violations
 from hw_models.machine import HardwareError
 from scheduler.errors import ScheduleError, where_raised
 from scheduler.machine_kinds import Placing
-from scheduler.policy import Policy, SchedulingPolicy
+from scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy
+from workloads.analysis import Analysis
 from workloads.graph import WorkloadError
 
 _T = TypeVar("_T")
 
 
+def make_network(policy: Policy, analysis: Analysis) -> Analysis:
+    """Return the network that the policy plans: that of ``analysis``, or what it makes of it first."""
+    if not isinstance(policy, RewritingPolicy):
+        return analysis
+    found = _guarded(policy, lambda: policy.rewritten(analysis))
+    if not isinstance(found, Analysis):
+        raise ScheduleError(f"policy {policy.name}: rewritten returns {_shown(found)}; needs an Analysis")
+    return found
+
+
+def network_of(plan: FusionPlan, analysis: Analysis) -> Analysis:
+    """Return the network that ``plan`` is of: that of ``analysis``, or one that a policy made of it."""
+    return analysis if plan.graph is analysis.graph else Analysis(plan.graph)
+
+
 def make_plan(policy: Policy, placing: Placing, costs: KernelCosts) -> FusionPlan:
-    """Return the policy's plan for the network of ``costs``.
+    """Return the policy's plan for the network of ``costs``, which is the one that `make_network` returns.
 
     Raises ``ScheduleError`` if the policy schedules other kinds of machine only, or if its plan is broken.
     """

@@ -210,11 +210,12 @@ def _computed(node: onnx.NodeProto, attributes: Attributes, values: Values, opse
     single = onnx.helper.make_node(node.op_type, node.input, node.output)
     single.attribute.extend(node.attribute)
     names = [name for name in node.input if name]
-    evaluator = ReferenceEvaluator(_model_of(single, opset))
+    evaluator = ReferenceEvaluator(single_node_model(single, opset))
     return [np.asarray(r) for r in evaluator.run(None, dict(zip(names, values, strict=True)))]
 
 
-def _model_of(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:
+def single_node_model(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:
+    """Return the model that is ``node`` alone, its tensors untyped."""
     untyped = [onnx.ValueInfoProto(name=name) for name in node.input if name]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = onnx.helper.make_graph([node], "fold", untyped, outputs)

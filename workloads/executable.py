@@ -7,16 +7,18 @@ all large ones, are drawn: reproducible from a seed and their name, and of such 
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+from workloads.constants import single_node_model
 from workloads.graph import Graph, Tensor, WorkloadError
-from workloads.known import ELEMENTS, attributes_of
+from workloads.known import ELEMENTS, Walk, attributes_of
 from workloads.onnx_import import Reimport, walk_again
 from workloads.operators.registry import Array
 
@@ -73,18 +75,29 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
     walk, opset = walk_again(graph.rebuild)
     by_output = {name: node for node in walk.nodes for name in node.output if name}
     nodes = tuple(by_output[op.outputs[0]] for op in graph.ops)
-    written = {name for node in nodes for name in node.output}
+    values = _weights(walk, nodes, seed)
+    for node in walk.once:
+        known = {name: values[name] for name in node.input if name}
+        made = ReferenceEvaluator(single_node_model(node, opset)).run(None, known)
+        values.update(zip(node.output, map(np.asarray, made), strict=True))
+    read = {name for node in nodes for name in node.input}
+    return Executable(graph, nodes, {name: value for name, value in values.items() if name in read}, opset)
+
+
+def _weights(walk: Walk, nodes: Sequence[onnx.NodeProto], seed: int) -> dict[str, Array]:
+    """Return values for all weights that nobody computes out of others; they do not depend on edits."""
+    computed = {name for node in walk.once for name in node.output}
     values: dict[str, Array] = {}
-    for node in nodes:
+    for node in (*walk.unedited, *walk.once, *nodes):
         for place, name in enumerate(node.input):
-            if name and name not in written and name not in graph.inputs and name not in values:
+            if name in walk.weights and name not in computed and name not in values:
                 known = walk.values.get(name)
                 kind = walk.types[name]
                 dtype = helper.tensor_dtype_to_np_dtype(kind.element)
                 if known is None:
                     known = _drawn(node, place, kind.shape, dtype, _generator(name, seed))
                 values[name] = np.ascontiguousarray(known).reshape(kind.shape)
-    return Executable(graph, nodes, values, opset)
+    return values
 
 
 def drawn_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:

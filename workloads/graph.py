@@ -261,7 +261,7 @@ class Graph:
         )
         tensors = {name: cast(tensor) for name, tensor in self.tensors.items()}
         rebuild = self.rebuild
-        again: Rebuild | None = None if rebuild is None else _CastRebuild(rebuild, dtype)
+        again: Rebuild | None = None if rebuild is None else CastRebuild(rebuild, dtype)
         return replace(self, ops=ops, tensors=tensors, rebuild=again)
 
     def __str__(self) -> str:
@@ -273,7 +273,9 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class _CastRebuild:
+class CastRebuild:
+    """Makes the same network at another batch size, its floating-point tensors as ``dtype``."""
+
     rebuild: Rebuild
     dtype: str
 

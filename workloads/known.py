@@ -95,6 +95,10 @@ class Walk:
     weights: frozenset[str]
     nodes: tuple[onnx.NodeProto, ...]
     """Those that compute at run time."""
+    once: tuple[onnx.NodeProto, ...] = ()
+    """Those of edits that compute weights out of weights, in order."""
+    unedited: tuple[onnx.NodeProto, ...] = ()
+    """Those of the file that computed at run time before it was edited; none if it was not."""
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import onnx
 from onnx import helper
 
+from workloads.edits import Edit, edited_walk
 from workloads.graph import Graph, WorkloadError
 from workloads.index import is_count
 from workloads.known import DTYPES, Typed, Walk, typed
@@ -49,11 +50,14 @@ class Reimport:
     where: str
     name: str
     options: ImportOptions
+    rounds: tuple[tuple[Edit, ...], ...] = ()
+    """What has been edited since, one round after the other."""
 
     def __call__(self, batch: int) -> Graph:
         content = self.content()
+        options = replace(self.options, batch=batch)
         with naming(self.where):
-            return graph_from_file(parse_onnx(content, self.where), self.name, replace(self.options, batch=batch))
+            return graph_from_file(parse_onnx(content, self.where), self.name, options, self.rounds)
 
     def content(self) -> bytes:
         """Return the stripped file; raise ``WorkloadError`` if what was kept of it is damaged."""
@@ -107,31 +111,47 @@ def naming(where: str) -> Iterator[None]:
         raise WorkloadError(f"{where}: is malformed: a name is not UTF-8 ({error.reason})") from None
 
 
-def graph_from_file(file: OnnxFile, name: str, options: ImportOptions) -> Graph:
-    """Return the network of a parsed file, rescaled where the file's sizes are not the ones asked for."""
+def graph_from_file(
+    file: OnnxFile, name: str, options: ImportOptions, rounds: tuple[tuple[Edit, ...], ...] = ()
+) -> Graph:
+    """Return the network of a parsed file, rescaled where the file's sizes are not the ones asked for, then edited."""
     own = _input_shapes(file, options)
     own_batch = next((typed.shape[0] for typed in own.values() if typed.shape), 1)
-    walk = _walked(file, own, own_batch, options)
-    rebuild = Reimport(zlib.compress(_stripped(file), 1), file.where, name, options)
+    walk = _walked(file, own, own_batch, options, rounds)
+    rebuild = Reimport(zlib.compress(_stripped(file), 1), file.where, name, options, rounds)
     return build_graph(file, name, walk, tuple(own), options.batch or own_batch, rebuild)
 
 
 def walk_again(source: Reimport) -> tuple[Walk, int]:
     """Return the nodes that a network's operators were made of, with types and known values, and their opset."""
+    file, walk = file_and_walk(source)
+    return walk, file.opset
+
+
+def file_and_walk(source: Reimport) -> tuple[OnnxFile, Walk]:
+    """Return the file of a network, and the nodes that its operators were made of, with types and known values."""
     with naming(source.where):
         file = parse_onnx(source.content(), source.where)
         own = _input_shapes(file, source.options)
         own_batch = next((typed.shape[0] for typed in own.values() if typed.shape), 1)
-        return _walked(file, own, own_batch, source.options), file.opset
+        return file, _walked(file, own, own_batch, source.options, source.rounds)
 
 
-def _walked(file: OnnxFile, own: dict[str, Typed], own_batch: int, options: ImportOptions) -> Walk:
+def _walked(
+    file: OnnxFile,
+    own: dict[str, Typed],
+    own_batch: int,
+    options: ImportOptions,
+    rounds: tuple[tuple[Edit, ...], ...],
+) -> Walk:
     walk = walk_file(file, own)
     wanted, change = _wanted_shapes(file, own, own_batch, options.batch, options.sequence)
     if wanted != own:
         walk = walk_file(file, wanted, before=walk, change=change)
     if options.simplify:
         walk = simplified(walk, [entry.name for entry in file.model.graph.output])
+    for edits in rounds:
+        walk = edited_walk(file, walk, edits)
     return walk
 
 

@@ -15,7 +15,7 @@ from workloads.graph import WorkloadError
 from workloads.known import ELEMENTS, MALFORMED, Known, Typed, Walk, attributes_of, node_error, typed, typed_values
 from workloads.onnx_file import OnnxFile
 from workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
-from workloads.operators.registry import ShapeRule
+from workloads.operators.registry import Array, ShapeRule
 from workloads.rescale import Change
 
 _DEEPEST = 8
@@ -39,8 +39,8 @@ def walk_file(
         if entry.name not in known.types:
             known.types.update(typed_values([entry]))
     carry_over = CarryOver(known, before, change) if before and change else None
-    walker = _Walker(file, known, carry_over)
-    for node in _sorted_nodes(file, known.types):
+    walker = Walker(file, known, carry_over)
+    for node in _sorted_nodes(file.where, file.model.graph.node, known.types):
         try:
             walker.visit(node)
         except WorkloadError:
@@ -50,11 +50,38 @@ def walk_file(
     return Walk(known.types, known.values, frozenset(known.weights), tuple(walker.nodes))
 
 
-class _Walker:
+def walk_edited(
+    file: OnnxFile, walk: Walk, replaced: Mapping[str, Sequence[onnx.NodeProto]], constants: Mapping[str, Array]
+) -> Walk:
+    """Return ``walk`` with other nodes in the place of those whose first output is listed; ``constants`` are new."""
+    known = Known(file.where, dict(walk.types), dict(walk.values), set(walk.weights))
+    for name, value in constants.items():
+        known.learn(name, value)
+    nodes = [new for node in walk.nodes for new in replaced.get(node.output[0], (node,))]
+    is_new = {new.output[0] for group in replaced.values() for new in group}
+    for node in walk.nodes:
+        if node.output[0] in replaced:
+            for name in node.output:
+                known.types.pop(name, None)
+    written = {name for node in nodes for name in node.output}
+    walker = Walker(file, known, None)
+    for node in _sorted_nodes(file.where, nodes, known.types.keys() - written):
+        if node.output[0] in is_new:
+            walker.visit(node)
+        else:
+            walker.nodes.append(node)
+    once = (*walk.once, *walker.once)
+    weights = frozenset(known.weights)
+    return Walk(known.types, known.values, weights, tuple(walker.nodes), once, walk.unedited or walk.nodes)
+
+
+class Walker:
     """Types every tensor of a file, in order."""
 
     def __init__(self, file: OnnxFile, known: Known, carry_over: CarryOver | None) -> None:
         self.nodes: list[onnx.NodeProto] = []
+        self.once: list[onnx.NodeProto] = []
+        """Those that compute weights out of weights whose values are not known."""
         self._opset = file.opset
         self._opsets = list(file.model.opset_import)
         self._known = known
@@ -101,6 +128,7 @@ class _Walker:
                 known.learn(name, np.empty(output.shape, helper.tensor_dtype_to_np_dtype(output.element)))
         if constant or all(0 in output.shape for output in found.values()):
             known.weights.update(name for name in node.output if name)
+            self.once.append(node)
         else:
             self.nodes.append(node)
 
@@ -232,12 +260,11 @@ class _Walker:
         )
 
 
-def _sorted_nodes(file: OnnxFile, ready: Collection[str]) -> list[onnx.NodeProto]:
-    """Return the nodes so that each comes after what it reads, otherwise as the file has them.
+def _sorted_nodes(where: str, nodes: Sequence[onnx.NodeProto], ready: Collection[str]) -> list[onnx.NodeProto]:
+    """Return ``nodes`` so that each comes after what it reads, otherwise in their order.
 
     Raises ``WorkloadError`` naming a node where that cannot be.
     """
-    nodes = list(file.model.graph.node)
     missing = [set(reads_of(node)).difference(ready) for node in nodes]
     readers: dict[str, list[int]] = {}
     for place, names in enumerate(missing):
@@ -257,7 +284,7 @@ def _sorted_nodes(file: OnnxFile, ready: Collection[str]) -> list[onnx.NodeProto
         place = next(place for place, names in enumerate(missing) if names)
         name = next(name for name in reads_of(nodes[place]) if name in missing[place])
         raise node_error(
-            file.where,
+            where,
             nodes[place],
             f"reads {name!r}, which nothing before it writes: the graph has a cycle or a missing input",
         )

@@ -20,6 +20,10 @@ class CpuCosts:
         self.dtype = dtype
         self.known = KnownTiles() if known is None else known
 
+    def with_network(self, analysis: Analysis) -> "CpuCosts":
+        """Return the costs of another network on the same machine."""
+        return CpuCosts(self.view, analysis, self.dtype, self.known)
+
     @property
     def cores(self) -> int:
         return self.view.spec.core_count

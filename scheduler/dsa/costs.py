@@ -43,6 +43,10 @@ class DsaCosts:
         spec = view.spec.model_copy(update={"local_buffer": buffer})
         return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.known)
 
+    def with_network(self, analysis: Analysis) -> "DsaCosts":
+        """Return the costs of another network on the same machine."""
+        return DsaCosts(self.view, analysis, self.dtype, self.known)
+
     @cached_property
     def most_off_chip_bytes_per_s(self) -> float:
         """Of one cluster, loading and storing at the same time."""

@@ -1,6 +1,7 @@
 """Networks taken all the way, policy to simulated program, and what can be read off such a run by other means."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -49,10 +50,16 @@ OUT_OF_STEP = 0.25
 EVERY_POLICY = pytest.mark.parametrize("name", sorted(policy_types()))
 
 
+_SHORT: Mapping[str, Mapping[str, object]] = {
+    "searched": {"rivals": ("fixed-pattern", "graphturbo"), "most_kernels": 20, "most_neighbours": 1}
+}
+"""Options of policies that run others, so that they do not take as long as all of these together."""
+
+
 @st.composite
 def policies(draw: st.DrawFn, name: str) -> Policy:
     """Draw the policy ``name`` with some of its options; options whose values cannot be listed keep their default."""
-    chosen: dict[str, object] = {}
+    chosen: dict[str, object] = dict(_SHORT.get(name, {}))
     for option, declared in get_type_hints(policy_types()[name]).items():
         if declared is bool:
             chosen[option] = draw(st.booleans())

@@ -1,0 +1,24 @@
+"""AGO (INFOCOM '23): a weighted acyclic partition without patterns, and when two complex operators share a kernel."""
+
+from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
+from fusion.ago.planning import Tuning, ago_plan
+from fusion.ago.redundancy import Redundancy, redundancy, reused_dims, tiled_dims
+from fusion.ago.weights import BIAS, SLOPE, Weights, is_complex
+
+__all__ = [
+    "BIAS",
+    "SLOPE",
+    "THRESHOLD",
+    "Redundancy",
+    "SubGraph",
+    "Tuning",
+    "Weights",
+    "ago_plan",
+    "cluster",
+    "is_complex",
+    "join",
+    "redundancy",
+    "reused_dims",
+    "split",
+    "tiled_dims",
+]

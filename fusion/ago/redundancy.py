@@ -1,0 +1,117 @@
+"""What is computed again when one operator is computed inside the tiles of another (AGO, section III-B).
+
+The loops of the upstream operator are attached to the outer loops of the downstream one. An element of the upstream
+result is then computed once for every tile of the downstream result that needs it: for every iteration of an outer loop
+that it does not depend on, and for every tile whose window overlaps the next one's. Cutting a dimension computes
+nothing twice if no two tiles along it need the same element; dimensions where they do are *reused*, and intensive
+fusion leaves them whole. All follows from the access maps of the loop nests between the two, whatever the operators
+are.
+
+For convolutions this gives the paper's two categories: downstream of a depthwise convolution only rows and columns are
+reused, of a pointwise one only output channels.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from workloads.analysis import Analysis
+from workloads.graph import Graph
+from workloads.loopnest import Box, Extents, box_volume, full_box, intersect
+from workloads.regions import moving_dims, required_regions
+from workloads.subgraph import Subgraph
+
+
+@dataclass(frozen=True, slots=True)
+class Redundancy:
+    """Elements of an upstream tensor, tile by tile of what is computed downstream of it."""
+
+    computed: int
+    """By all tiles together."""
+    needed: int
+    """By any tile: each element counts once."""
+
+    @property
+    def again(self) -> int:
+        """Elements that are computed more than once, as often as they are."""
+        return self.computed - self.needed
+
+    @property
+    def factor(self) -> float:
+        """How often an element is computed, on average."""
+        return self.computed / self.needed if self.needed else 1.0
+
+
+def redundancy(graph: Graph, ops: Sequence[int], upstream: str, tile: Extents) -> Redundancy:
+    """Return what of ``upstream`` is computed for tiles of the last operator's output, all ``ops`` fused.
+
+    The paper's |GS2/TS2 x (GS1/TS1 - GS2/TS2)| * |TS1|, per iteration of upstream's reduction, borders counted exactly.
+    ``ops`` ascending; ``tile`` elements per dimension of the first output of the last one, less at the border. What a
+    tile needs is a box: gaps between strides count as computed.
+    """
+    sink = Subgraph(graph, tuple(ops)).sink
+    boxes = [box for box in _boxes(graph, ops, upstream, sink.name, sink.shape, tile) if box is not None]
+    return Redundancy(sum(map(box_volume, boxes)), _union(boxes))
+
+
+def _boxes(
+    graph: Graph, ops: Sequence[int], upstream: str, sink: str, shape: Extents, tile: Extents
+) -> Iterator[Box | None]:
+    starts = (range(0, size, step) for size, step in zip(shape, tile, strict=True))
+    for first in itertools.product(*starts):
+        wanted = tuple((lo, min(lo + step, size)) for lo, step, size in zip(first, tile, shape, strict=True))
+        yield required_regions(graph, ops, {sink: wanted}).get(upstream)
+
+
+def _union(boxes: Sequence[Box]) -> int:
+    """Return how many elements are in any of ``boxes``: in each piece between two edges all are, or none."""
+    if not boxes:
+        return 0
+    edges = [sorted({edge for box in boxes for edge in box[dim]}) for dim in range(len(boxes[0]))]
+    pieces = itertools.product(*(list(itertools.pairwise(cuts)) for cuts in edges))
+    return sum(
+        box_volume(piece)
+        for piece in pieces
+        if any(all(lo <= a and b <= hi for (a, b), (lo, hi) in zip(piece, box, strict=True)) for box in boxes)
+    )
+
+
+def reused_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
+    """Return the dimensions of the last operator's output along which tiles need the same elements of ``upstream``.
+
+    Cut along any others, and fused, nothing of ``upstream`` is computed twice.
+    """
+    return analysis.of(_reused_dims, ops, upstream)
+
+
+def tiled_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
+    """Return the dimensions of more than one element that can be cut without computing any of ``upstream`` twice."""
+    shape = Subgraph(analysis.graph, ops).sink.shape
+    return frozenset(d for d, size in enumerate(shape) if size > 1) - reused_dims(analysis, ops, upstream)
+
+
+def _reused_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
+    graph = analysis.graph
+    sink = Subgraph(graph, ops).sink
+    ops = tuple(op for op in ops if op > graph.producer[upstream])  # what comes before needs nothing of it
+    cut = [dim for dim, size in enumerate(sink.shape) if size > 1]
+    return frozenset(dim for dim in cut if _is_reused(graph, ops, upstream, sink.name, sink.shape, dim))
+
+
+def _is_reused(graph: Graph, ops: Sequence[int], upstream: str, sink: str, shape: Extents, dim: int) -> bool:
+    """Whether two single elements along ``dim``, whole along the others, need the same of ``upstream``.
+
+    Tiles that are next to each other overlap if any do, as what a tile needs moves one way along a dimension.
+    """
+    moving = moving_dims(graph, ops, [sink], dim)
+    if moving is not None:
+        return upstream not in moving
+    before: Box | None = None
+    for position in range(shape[dim]):
+        wanted = full_box(shape)
+        wanted = (*wanted[:dim], (position, position + 1), *wanted[dim + 1 :])
+        box = required_regions(graph, ops, {sink: wanted}).get(upstream)
+        if box is not None and before is not None and intersect(before, box) is not None:
+            return True
+        before = box if box is not None else before
+    return False

@@ -1,0 +1,201 @@
+"""Fusion plans as DNNFusion explores them (Listing 1): a block grows from a seed to its successors, then predecessors.
+
+The seed is the One-to-One operator with the smallest intermediate result that is in no block yet, the first in the
+graph among equals. An operator joins if the mapping types allow it (Table 3), the constraints hold, and, where the
+table wants a profile, the block is not slower with it than the two apart. Read where the listing leaves it open:
+
+- The mapping type that is checked is the block's, not the neighbour's: in the paper's Fig. 3 Add takes Conv, and then
+  cannot take the GEMM before it, "because both are many-to-one".
+- Constraints (step 2.2, "an empirically determined threshold" against register spills): a block has at most
+  ``most_operands`` tensors that go in or come out; all results that leave it fit one iteration space, as a kernel is
+  one loop nest: as many dimensions, of equal size or one; no path over other blocks leads out of it and back; and the
+  machine can run it as one kernel, which is asked of whole plans first, and of every step only where the answer is no.
+- Operators that no seed reaches stay alone, the views among them with whoever makes what they rename.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fusion.dnnfusion.combination import Relation, combined, relation
+from fusion.dnnfusion.mapping import MappingType, mapping_type
+from fusion.partition import AcyclicPartition
+from fusion.plan import FusionPlan, Group, plan_from_groups
+from workloads.analysis import Analysis
+from workloads.graph import Graph
+from workloads.subgraph import Subgraph
+
+Direction = Literal["successors", "predecessors"]
+KernelSeconds = Callable[[Sequence[int]], float]
+"""Seconds of operators, ascending, as one kernel."""
+
+MOST_OPERANDS = 32
+"""A vector register for each tensor that a block reads or writes: AArch64, which the paper's phones have, has 32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """How Listing 1 is run."""
+
+    kernel_s: KernelSeconds | None
+    """Decides the yellow cases of Table 3 (`Relation.DEPEND`); None: they are fused unseen."""
+    fuses_depend: bool = True
+    """Whether yellow cases are fused at all."""
+    most_operands: int = MOST_OPERANDS
+    first: Direction = "successors"
+    """Which way a block grows first: the listing's step II, or, as the text allows, step III."""
+
+
+def mapping_types(analysis: Analysis) -> tuple[MappingType, ...]:
+    """Return the mapping type of every operator."""
+    graph = analysis.graph
+    return tuple(mapping_type(graph, op) for op in graph.ops)
+
+
+def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
+    """Return the blocks of Listing 1 for the network of ``analysis``."""
+    groups = list(_Explorer(analysis, how).groups())
+    kernel_s = how.kernel_s
+    if kernel_s is not None and any(len(group.ops) > 1 and math.isinf(kernel_s(group.ops)) for group in groups):
+        groups = list(_Explorer(analysis, how, asks_always=True).groups())
+    return plan_from_groups(analysis.graph, groups)
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block in the making."""
+
+    part: int
+    type: MappingType
+    refusals: dict[str, None]
+    """Why neighbours were not taken, in the order in which they were met."""
+
+
+class _Explorer:
+    def __init__(self, analysis: Analysis, how: Exploration, *, asks_always: bool = False) -> None:
+        self._graph = analysis.graph
+        self._asks_always = asks_always
+        self._how = how
+        self._types = analysis.of(mapping_types)
+        self._partition = AcyclicPartition(self._graph)
+        self._taken: set[int] = set()
+        self._readers: list[list[int]] = []
+        self._producers: list[list[int]] = []
+        for op in self._graph.ops:
+            readers = {reader: None for name in op.outputs for reader in self._graph.consumers[name]}
+            producers = {self._graph.producer[name]: None for name in op.inputs if name in self._graph.producer}
+            self._readers.append(sorted(readers))
+            self._producers.append(sorted(producers))
+
+    def groups(self) -> Iterator[Group]:
+        """Yield the blocks and, alone, what no seed reached."""
+        reasons = {}
+        for seed in self._seeds():
+            if seed not in self._taken:
+                block = self._grown(seed)
+                self._taken.update(self._partition.members(block.part))
+                reasons[block.part] = "; ".join(block.refusals) or "no neighbour is left"
+        self._give_back_views()
+        for part in self._partition.parts:
+            lone = f"{self._types[part]} operator that no seed reached"
+            yield Group(self._partition.members(part), reasons.get(part, lone))
+
+    def _seeds(self) -> list[int]:
+        """Return the One-to-One operators, smallest intermediate result first (l. 1 to 5)."""
+        tensors = self._graph.tensors
+        sizes = [sum(tensors[name].size_bytes for name in op.outputs) for op in self._graph.ops]
+        seeds = [op for op, kind in enumerate(self._types) if kind is MappingType.ONE_TO_ONE]
+        return sorted(seeds, key=lambda op: (sizes[op], op))
+
+    def _grown(self, seed: int) -> _Block:
+        block = _Block(seed, self._types[seed], {})
+        edges = {"successors": self._readers, "predecessors": self._producers}
+        second = "predecessors" if self._how.first == "successors" else "successors"
+        for direction in (self._how.first, second):
+            self._explore(block, seed, edges[direction], forwards=direction == "successors")
+        return block
+
+    def _explore(self, block: _Block, seed: int, edges: Sequence[Sequence[int]], *, forwards: bool) -> None:
+        """Take what may join in the order of the recursion of l. 7 to 28, which is depth first."""
+        waiting = list(reversed(edges[seed]))
+        while waiting:
+            op = waiting.pop()
+            if self._partition.part_of(op) != block.part and self._joins(block, op, forwards=forwards):
+                waiting.extend(reversed(edges[op]))
+
+    def _joins(self, block: _Block, op: int, *, forwards: bool) -> bool:
+        refusal = self._refusal(block, op, forwards=forwards)
+        if refusal is not None:
+            block.refusals[refusal] = None
+            return False
+        block.part = self._partition.merge(block.part, op)
+        pair = (block.type, self._types[op]) if forwards else (self._types[op], block.type)
+        block.type = combined(*pair)
+        return True
+
+    def _refusal(self, block: _Block, op: int, *, forwards: bool) -> str | None:
+        """Return why ``op`` does not join ``block``, None if it does."""
+        name = self._graph.ops[op].name
+        if op in self._taken:
+            return f"{name} is in another block"
+        pair = (block.type, self._types[op]) if forwards else (self._types[op], block.type)
+        found = relation(*pair)
+        if found is Relation.BREAK or (found is Relation.DEPEND and not self._how.fuses_depend):
+            return f"{found.value}: {pair[0]} before {pair[1]} ({name})"
+        if self._partition.closes_circle(block.part, op):
+            return f"{name} also waits for other blocks that wait for this one"
+        inside = self._partition.members(block.part)
+        together = tuple(sorted((*inside, op)))
+        both = Subgraph(self._graph, together)
+        operands = len(both.stored_inputs) + len(both.stored_outputs)
+        if operands > self._how.most_operands:
+            return f"{operands} operands with {name}, more than {self._how.most_operands}"
+        if not _share_loops([self._graph.tensors[result].shape for result in both.computed_outputs]):
+            return f"results of other sizes would leave the block with {name}"
+        return self._too_slow(found, inside, together, name)
+
+    def _too_slow(self, found: Relation, inside: Sequence[int], together: Sequence[int], name: str) -> str | None:
+        """Return what the machine says against ``inside`` and an operator ``together`` as one kernel."""
+        kernel_s = self._how.kernel_s
+        if kernel_s is None or not (found is Relation.DEPEND or self._asks_always):
+            return None
+        fused_s = kernel_s(together)
+        if math.isinf(fused_s):
+            return f"the machine cannot run {name} in the same kernel"
+        if found is not Relation.DEPEND:
+            return None
+        apart_s = kernel_s(inside) + kernel_s(tuple(op for op in together if op not in inside))
+        if fused_s <= apart_s:
+            return None
+        return f"{found.value}: {fused_s * 1e6:.3g} us with {name}, {apart_s * 1e6:.3g} us apart"
+
+    def _give_back_views(self) -> None:
+        """Put views that stand alone to whoever makes what they rename; nothing is done in them."""
+        for position, op in enumerate(self._graph.ops):
+            part = self._partition.part_of(position)
+            alone = op.is_view and self._partition.members(part) == (position,)
+            producer = self._graph.producer.get(op.inputs[0]) if alone else None
+            if producer is not None:
+                maker = self._partition.part_of(producer)
+                if not self._partition.closes_circle(maker, part):
+                    self._partition.merge(maker, part)
+
+
+def _share_loops(shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether tensors have as many dimensions, each of one size or of a single element."""
+    if len({len(shape) for shape in shapes}) > 1:
+        return False
+    return all(len({size for size in sizes if size > 1}) <= 1 for sizes in zip(*shapes, strict=True))
+
+
+def removable(graph: Graph, group_of: Mapping[int, int]) -> dict[str, bool]:
+    """Return for every intermediate result whether it need not be kept: its readers are in its own block, all of them.
+
+    ``IR_removable`` of the paper's extended computational graph. ``group_of`` is that of a plan.
+    """
+    return {
+        name: name not in graph.results and all(group_of[r] == group_of[position] for r in graph.consumers[name])
+        for position, op in enumerate(graph.ops)
+        for name in op.outputs
+    }

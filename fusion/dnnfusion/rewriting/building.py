@@ -1,0 +1,128 @@
+"""From a match to what stands in its place: new operators, those that are there already used again."""
+
+from collections.abc import Sequence
+
+from fusion.dnnfusion.rewriting.matching import Match, holds, matches
+from fusion.dnnfusion.rewriting.network import Network, Replacement, key_of
+from fusion.dnnfusion.rewriting.rules import FRAMES, Rule
+from fusion.dnnfusion.rewriting.terms import CHAINS, Number, Term, Var
+from workloads.edits import Attributes, Constant, Node
+from workloads.source import Drafted
+
+
+def best_replacement(network: Network, rule: Rule, root: str) -> Replacement | None:
+    """Return what saves most of all that ``rule`` can make of the operator that writes ``root``; None if none saves."""
+    best: Replacement | None = None
+    if not rule.integers and not network.is_float(root):
+        return None
+    for match in matches(network, rule.pattern, root):
+        if all(holds(network, condition, match) for condition in rule.where):
+            found = _Builder(network, root, match).replacement(rule.replacement)
+            if found is not None and found.saved_flops > (0 if best is None else best.saved_flops):
+                best = found
+    return best
+
+
+class _MisfitError(Exception):
+    """The replacement cannot be made for these operands."""
+
+
+class _Builder:
+    def __init__(self, network: Network, root: str, match: Match) -> None:
+        self._network = network
+        self._root = root
+        self._match = match
+        self._made: dict[str, tuple[Node, Drafted]] = {}
+        self._keys: dict[object, str] = {}
+        self._constants: dict[str, Constant] = {}
+
+    def replacement(self, term: Term) -> Replacement | None:
+        """Return ``term`` as a replacement of the root, None if it cannot be one or saves nothing."""
+        network, root = self._network, self._root
+        try:
+            output = self._built(term, self._match.rest)
+        except _MisfitError:
+            return None
+        known = output in self._made
+        if network.shape[output] != network.shape[root] or (not known and not network.can_be_called(root, output)):
+            return None
+        made = tuple(self._made.values())
+        if output in network.weights or (known and made[-1][0].outputs[0] != output):
+            return None
+        saved = network.saved_flops(root, output, made)
+        return Replacement(root, output, made, tuple(self._constants.values()), saved) if saved > 0 else None
+
+    def _built(self, term: Term, rest: Sequence[str] = ()) -> str:
+        """Return the tensor that ``term`` is; ``rest`` belongs to its chain."""
+        if isinstance(term, Var):
+            bound = self._match.bound[term.name]
+            return self._chain(bound.kind, bound.parts) if bound.kind else self._with_rest(bound.parts[0], rest)
+        if isinstance(term, Number):
+            return self._number(term.value)
+        if term.kind in CHAINS:
+            parts = [part for arg in term.args for part in self._parts(term.kind, arg)]
+            return self._chain(term.kind, [*parts, *rest])
+        operands = [self._built(arg) for arg in term.args]
+        if term.kind == "Square":
+            return self._with_rest(self._operator("Mul", operands * 2), rest)
+        return self._with_rest(self._like(term.kind, operands), rest)
+
+    def _with_rest(self, name: str, rest: Sequence[str]) -> str:
+        """Return ``name`` in the chain whose other operands the pattern left outside."""
+        return self._chain(self._rest_kind(), [name, *rest]) if rest else name
+
+    def _rest_kind(self) -> str:
+        node = self._network.node(self._root)
+        assert node is not None
+        return node.kind
+
+    def _parts(self, kind: str, arg: Term) -> Sequence[str]:
+        """Return the operands of a chain that one of its arguments is."""
+        if isinstance(arg, Var):
+            bound = self._match.bound[arg.name]
+            return bound.parts if bound.kind in ("", kind) else (self._built(arg),)
+        return (self._built(arg),)
+
+    def _chain(self, kind: str, parts: Sequence[str]) -> str:
+        """Return the sum or product of ``parts``: weights with each other, then always the two smallest."""
+        network = self._network
+        waiting = list(parts)
+        while len(waiting) > 1:
+            weights = [name for name in waiting if name in network.weights]
+            candidates = weights if len(weights) > 1 else waiting
+            chosen = sorted(candidates, key=lambda name: (network.elements(name), waiting.index(name)))[:2]
+            ordered = sorted(chosen, key=waiting.index)
+            for name in chosen:
+                waiting.remove(name)
+            waiting.append(self._operator(kind, ordered))
+        return waiting[0]
+
+    def _like(self, kind: str, operands: Sequence[str]) -> str:
+        """Return the operator ``kind``, with what else the matched one reads and its attributes."""
+        nodes = self._match.nodes
+        matched = nodes.get(kind) or next((node for known, node in nodes.items() if known in FRAMES), None)
+        if matched is None or (kind not in nodes and kind not in FRAMES):
+            return self._operator(kind, operands)
+        others = matched.inputs[len(operands) :] if kind in FRAMES else ()
+        return self._operator(kind, [*operands, *others], matched.attributes)
+
+    def _operator(self, kind: str, operands: Sequence[str], attributes: Attributes = ()) -> str:
+        network = self._network
+        draft = Node(kind, tuple(operands), (network.fresh_name(self._root),), attributes)
+        known = network.equal_to(draft) or self._keys.get(key_of(draft))
+        if known is not None and known != self._root:
+            return known
+        found = network.drafted(draft)
+        if found is None:
+            raise _MisfitError
+        (name,) = draft.outputs
+        self._made[name] = draft, found
+        self._keys[key_of(draft)] = name
+        return name
+
+    def _number(self, value: float) -> str:
+        like = next(part for bound in self._match.bound.values() for part in bound.parts)
+        constant = Constant(f"{self._root}:{value:g}", value, like)
+        self._network.add_constant(constant)
+        self._constants[constant.name] = constant
+        return constant.name

@@ -1,0 +1,290 @@
+"""A network while it is rewritten: operators that come and go, who reads what, what each costs.
+
+Operators that are the same, attributes and operands included, are one: common sub-trees are eliminated for the whole
+network at once, where the paper does so while it generates the code of a block.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from fusion.dnnfusion.rewriting.rules import FRAMES
+from fusion.dnnfusion.rewriting.terms import CHAINS
+from workloads.edits import Constant, Edit, Node
+from workloads.graph import WorkloadError
+from workloads.loopnest import Operations
+from workloads.source import Drafted, Source
+
+_RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
+_POWERS = {2.0: "Square", 0.5: "Sqrt", -1.0: "Reciprocal"}
+
+
+@dataclass(slots=True)
+class _Placed:
+    """An operator with the place in the file whose operator it stands for, or is made for."""
+
+    node: Node
+    place: str
+    operations: Operations
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What may stand in the place of one operator: new ones, in order, and the tensor that is its output then."""
+
+    root: str
+    output: str
+    made: tuple[tuple[Node, Drafted], ...]
+    constants: tuple[Constant, ...]
+    saved_flops: int
+
+
+class Network:
+    """The operators of a network by what they write; those that cannot be read are only known to be there."""
+
+    def __init__(self, source: Source) -> None:
+        graph = source.graph
+        self.results = graph.results
+        self.scalars = dict(source.scalars)
+        self.shape = {name: tensor.shape for name, tensor in graph.tensors.items()}
+        self.weights = {name for name, tensor in graph.tensors.items() if tensor.role == "weight"}
+        self._draft = source.draft()
+        self._writer: dict[str, _Placed] = {}
+        self._readers: dict[str, dict[str, None]] = {}
+        self._fixed: set[str] = set()
+        """Tensors that an operator reads which cannot be made to read another."""
+        self._equal: dict[object, str] = {}
+        self._places: dict[str, list[str]] = {}
+        self._constants: dict[str, Constant] = {}
+        self._touched: set[str] = set()
+        self._names = 0
+        self._drafted: dict[object, tuple[Drafted | None, str]] = {}
+        """By what decides it: what an operator would be, and the output of the first one like it."""
+        for op, node in zip(graph.ops, source.nodes, strict=True):
+            if node is None or not node.outputs[0] or any(op.outputs[0] == name for name in node.outputs[1:]):
+                self._fixed.update(op.inputs)
+                continue
+            self._enter(_Placed(node, node.outputs[0], op.operations))
+        self._merge_equal()
+
+    # What rules ask.
+
+    def node(self, name: str) -> Node | None:
+        """Return the operator that writes nothing but ``name``, None if there is none that can be read."""
+        placed = self._writer.get(name)
+        return None if placed is None or len(placed.node.outputs) > 1 else placed.node
+
+    def views(self, name: str) -> Iterable[tuple[str, tuple[str, ...], Node]]:
+        """Yield kind and operands of the operator that writes ``name``, under all kinds that it can be seen as."""
+        node = self.node(name)
+        if node is None:
+            return
+        yield node.kind, node.inputs, node
+        if node.kind == "Mul" and node.inputs[0] == node.inputs[1]:
+            yield "Square", node.inputs[:1], node
+        if node.kind == "Pow" and self.scalars.get(node.inputs[1]) in _POWERS and not self.shape[node.inputs[1]]:
+            yield _POWERS[self.scalars[node.inputs[1]]], node.inputs[:1], node
+        if node.kind == "Div" and self.scalars.get(node.inputs[0]) == 1.0 and not self.shape[node.inputs[0]]:
+            yield "Reciprocal", node.inputs[1:], node
+
+    def chain(self, name: str, kind: str) -> tuple[str, ...]:
+        """Return the operands of the whole sum or product that ends in ``name``; nobody else reads what is between."""
+        found, waiting = [], [name]
+        while waiting:
+            current = waiting.pop()
+            node = self.node(current)
+            between = current == name or (len(self.readers(current)) == 1 and current not in self.results)
+            if node is not None and node.kind == kind and between:
+                waiting += reversed(node.inputs)
+            else:
+                found.append(current)
+        return tuple(found)
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """Return the first outputs of the operators that read ``name``; for one that cannot be read, its operand."""
+        fixed = (name,) if name in self._fixed else ()
+        return (*self._readers.get(name, ()), *fixed)
+
+    def is_float(self, name: str) -> bool:
+        return self._draft.is_float(name)
+
+    def outputs(self) -> tuple[str, ...]:
+        """Return the first outputs of all operators that can be read, in no order that means anything."""
+        return tuple(self._writer)
+
+    # What rules make.
+
+    def saved_flops(self, root: str, output: str, made: Sequence[tuple[Node, Drafted]]) -> int:
+        """Return the operations that are no longer needed less those of the operators ``made``."""
+        gone = 0
+        change = {output: 1}  # whoever reads the root
+        for node, _ in made:
+            for name in set(node.inputs):
+                change[name] = change.get(name, 0) + 1
+        waiting = [root]
+        while waiting:
+            placed = self._writer.get(waiting.pop())
+            if placed is None or len(placed.node.outputs) > 1:
+                continue
+            gone += placed.operations.flops
+            for name in set(placed.node.inputs):
+                change[name] = change.get(name, 0) - 1
+                if len(self.readers(name)) + change[name] == 0 and name not in self.results:
+                    waiting.append(name)
+        return gone - sum(drafted.operations.flops for _, drafted in made)
+
+    def can_be_called(self, root: str, output: str) -> bool:
+        """Whether readers of ``root`` can be made to read ``output``."""
+        return root not in self.results and root not in self._fixed and output != root
+
+    def apply(self, chosen: Replacement) -> set[str]:
+        """Put a replacement in place; return the tensors whose operator or readers are others now."""
+        self._touched = {chosen.root, chosen.output}
+        for constant in chosen.constants:
+            self._constants[constant.name] = constant
+        place = self._writer[chosen.root].place
+        slot = self._places[place]
+        for node, drafted in chosen.made:
+            is_last = node.outputs[0] == chosen.output
+            name = chosen.root if is_last else node.outputs[0]
+            if is_last:
+                self._leave(chosen.root, keeps_place=True)
+            else:
+                slot.insert(slot.index(chosen.root), name)
+            self._enter(_Placed(replace(node, outputs=(name,)), place, drafted.operations, is_new=True), slotted=True)
+        if not any(node.outputs[0] == chosen.output for node, _ in chosen.made):
+            self._call(chosen.root, chosen.output)
+        self._drop_unread()
+        return self._touched
+
+    def _call(self, old: str, new: str) -> None:
+        """Make all readers of ``old`` read ``new``."""
+        for reader in tuple(self._readers.get(old, ())):
+            placed = self._writer[reader]
+            inputs = tuple(new if name == old else name for name in placed.node.inputs)
+            self._leave(reader, keeps_place=True)
+            self._enter(replace_node(placed, inputs), slotted=True)
+        self._touched |= {old, new}
+
+    def _enter(self, placed: _Placed, *, slotted: bool = False) -> None:
+        node = placed.node
+        name = node.outputs[0]
+        for output in node.outputs:
+            if output:
+                self._writer[output] = placed
+        for operand in set(node.inputs):
+            self._readers.setdefault(operand, {})[name] = None
+            self._touched.add(operand)
+        self._touched.add(name)
+        if not slotted:
+            self._places[placed.place] = [name]
+        key = key_of(node)
+        if key is not None:
+            self._equal.setdefault(key, name)
+
+    def _leave(self, name: str, *, keeps_place: bool = False) -> None:
+        placed = self._writer[name]
+        for output in placed.node.outputs:
+            self._writer.pop(output, None)
+        for operand in set(placed.node.inputs):
+            self._readers[operand].pop(name, None)
+            self._touched.add(operand)
+        key = key_of(placed.node)
+        if key is not None and self._equal.get(key) == name:
+            del self._equal[key]
+        if not keeps_place:
+            self._places[placed.place].remove(name)
+
+    def _drop_unread(self) -> None:
+        waiting = sorted(self._touched)
+        while waiting:
+            name = waiting.pop()
+            placed = self._writer.get(name)
+            if placed is None or len(placed.node.outputs) > 1 or name in self.results or self.readers(name):
+                continue
+            self._leave(name)
+            waiting += sorted(set(placed.node.inputs))
+
+    def _merge_equal(self) -> None:
+        """Make readers of an operator read the first one that is equal to it."""
+        for name in tuple(self._writer):
+            placed = self._writer.get(name)
+            key = None if placed is None else key_of(placed.node)
+            first = name if key is None else self._equal[key]
+            if first != name and self.can_be_called(name, first):
+                self._call(name, first)
+        self._drop_unread()
+
+    def equal_to(self, node: Node) -> str | None:
+        """Return the tensor that an operator like ``node`` writes already."""
+        key = key_of(node)
+        return None if key is None else self._equal.get(key)
+
+    def fresh_name(self, root: str) -> str:
+        """Return a name that no tensor has."""
+        self._names += 1
+        return f"{root}:rewritten{self._names}"
+
+    def drafted(self, node: Node) -> Drafted | None:
+        """Return what ``node`` would be, None if its operands misfit."""
+        (output,) = node.outputs
+        if all(name in self.weights for name in node.inputs):
+            found = self._tried(node)
+        else:
+            looks = [(self.shape.get(name), name in self.weights, self.is_float(name)) for name in node.inputs if name]
+            values = node.inputs[1:] if node.kind in FRAMES else ()
+            key = node.kind, node.attributes, tuple(looks), values
+            if key not in self._drafted:
+                self._drafted[key] = self._tried(node), output
+            found, like = self._drafted[key]
+            if found is not None and like != output:
+                self._draft.add_like(output, like)
+        if found is None:
+            return None
+        self.shape[output] = found.shape
+        if found.computed_once:
+            self.weights.add(output)
+        return found
+
+    def _tried(self, node: Node) -> Drafted | None:
+        try:
+            return self._draft.add(node)
+        except WorkloadError:
+            return None
+
+    def add_constant(self, constant: Constant) -> None:
+        """Note a weight of one element that operators to be drafted read."""
+        self._draft.add_constant(constant)
+        self.shape[constant.name] = ()
+        self.weights.add(constant.name)
+        self.scalars[constant.name] = constant.value
+
+    def elements(self, name: str) -> int:
+        return math.prod(self.shape[name])
+
+    def edits(self, original: Source) -> tuple[Edit, ...]:
+        """Return what has changed since ``original``."""
+        found = []
+        for node in original.nodes:
+            slot = () if node is None else self._places.get(node.outputs[0], ())
+            nodes = tuple(self._writer[name].node for name in slot)
+            if nodes and nodes != (node,):
+                read = {name for new in nodes for name in new.inputs}
+                constants = tuple(constant for name, constant in self._constants.items() if name in read)
+                assert node is not None
+                found.append(Edit(node.outputs[0], nodes, constants))
+        return tuple(found)
+
+
+def replace_node(placed: _Placed, inputs: tuple[str, ...]) -> _Placed:
+    """Return the operator reading ``inputs``."""
+    return replace(placed, node=replace(placed.node, inputs=inputs))
+
+
+def key_of(node: Node) -> object | None:
+    """Return what two operators have in common that compute the same; None for one that is like no other."""
+    if len(node.outputs) > 1 or node.kind.startswith(_RANDOM):
+        return None
+    inputs = tuple(sorted(node.inputs)) if node.kind in CHAINS else node.inputs
+    return node.kind, node.attributes, inputs

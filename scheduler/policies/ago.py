@@ -1,0 +1,45 @@
+"""AGO (INFOCOM '23): sub-graphs of any structure, in which complex operators share a kernel where nothing is redone.
+
+`fusion.ago` has the algorithms, their departures stated where they are made.
+"""
+
+from functools import partial
+from typing import ClassVar, Literal
+
+from pydantic import NonNegativeFloat, PositiveFloat
+from pydantic.dataclasses import dataclass
+
+from fusion.ago import BIAS, SLOPE, THRESHOLD, Tuning, Weights, ago_plan
+from fusion.costs import KernelCosts
+from fusion.plan import FusionPlan
+from fusion.profile import ProfileDatabase
+from workloads.graph import Graph
+
+
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
+class Ago:
+    """Cluster by weight without patterns, then split and join as the machine takes it."""
+
+    name: ClassVar[str] = "ago"
+
+    slope: PositiveFloat = SLOPE
+    """c of eq. (1)."""
+    bias: NonNegativeFloat = BIAS
+    """b of eq. (1)."""
+    threshold: PositiveFloat = THRESHOLD
+    """Td: a sub-graph weighs less."""
+    intensive: bool = True
+    """Whether two complex operators may share a kernel (false: the paper's AGO-NI)."""
+    judge: Literal["machine", "none"] = "machine"
+    """Who decides whether kernels are joined: what the machine takes, or redundancy analysis alone."""
+
+    def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
+        del graph  # the analysis knows it
+        kernel_s = partial(ProfileDatabase().kernel_s, costs) if self.judge == "machine" else None
+        tuning = Tuning(
+            weights=Weights(self.slope, self.bias),
+            threshold=self.threshold,
+            intensive=self.intensive,
+            kernel_s=kernel_s,
+        )
+        return ago_plan(costs.analysis, tuning)

@@ -1,0 +1,77 @@
+"""DNNFusion (PLDI '21): blocks grow from One-to-One seeds as far as mapping types allow.
+
+The paper's section 4 as far as it decides what shares a kernel; `fusion.dnnfusion` has the algorithms, their departures
+stated where they are made.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
+
+from fusion.costs import KernelCosts
+from fusion.dnnfusion import Direction, Exploration, dnnfusion_plan
+from fusion.dnnfusion.planning import MOST_OPERANDS
+from fusion.dnnfusion.rewriting import rewritten
+from fusion.plan import FusionError, FusionPlan
+from fusion.profile import ProfileDatabase
+from workloads.analysis import Analysis
+from workloads.graph import Graph
+
+
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
+class DnnFusion:
+    """Rewrite by mathematical properties, then fuse by mapping types; what is unclear is profiled."""
+
+    name: ClassVar[str] = "dnnfusion"
+
+    rewriting: bool = True
+    """Whether the network is rewritten first."""
+    yellow: Literal["profile", "fuse", "part"] = "profile"
+    """Where Table 3 asks for a profile: ask what the machine takes, or fuse always, or never."""
+    profile: str = ""
+    """A JSON file that keeps profiles between runs, of one machine; none unless given."""
+    first: Direction = "successors"
+    """Which way a block grows first."""
+    most_operands: PositiveInt = MOST_OPERANDS
+    """Tensors that go into a block or come out of it, at most."""
+
+    def rewritten(self, analysis: Analysis) -> Analysis:
+        return analysis.of(rewritten).analysis if self.rewriting else analysis
+
+    def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
+        del graph  # the analysis knows it
+        database = self._read()
+        known = len(database.entries)
+        profiled = partial(database.kernel_s, costs) if self.yellow == "profile" else None
+        how = Exploration(
+            kernel_s=profiled,
+            fuses_depend=self.yellow != "part",
+            most_operands=self.most_operands,
+            first=self.first,
+        )
+        plan = dnnfusion_plan(costs.analysis, how)
+        if self.profile and len(database.entries) > known:
+            self._write(database)
+        return plan
+
+    def _read(self) -> ProfileDatabase:
+        path = Path(self.profile)
+        if not self.profile or not path.exists():
+            return ProfileDatabase()
+        try:
+            return ProfileDatabase.from_json(path.read_text(encoding="utf-8"), self.profile)
+        except (OSError, UnicodeDecodeError) as error:
+            raise FusionError(f"{self.profile}: cannot be read ({error})") from error
+
+    def _write(self, database: ProfileDatabase) -> None:
+        """Write all or nothing, so that several processes may share a file: the last one wins."""
+        path = Path(self.profile)
+        beside = path.with_name(f"{path.name}.part")
+        try:
+            beside.write_text(database.as_json(), encoding="utf-8")
+            beside.replace(path)
+        except OSError as error:
+            raise FusionError(f"{self.profile}: cannot be written ({error})") from error

@@ -1,0 +1,115 @@
+"""AGO's partition: weights by eq. (1), affix sets, stages found again after every step (Algorithm 1)."""
+
+import math
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusion.ago import Weights, cluster, is_complex, join, split
+from fusion.ago.clustering import Clustering
+from fusion.plan import Group, plan_from_groups, violations
+from tests.fusion.random_dags import random_dag
+from tests.graphs import Net
+from workloads import Graph
+
+
+def names(graph: Graph, threshold: float) -> list[list[str]]:
+    return [[graph.ops[op].name for op in found.ops] for found in cluster(graph, Weights(), threshold)]
+
+
+class TestWeights:
+    def test_a_convolution_weighs_the_product_of_the_logarithms_of_its_seven_loops(self) -> None:
+        net = Net()
+        op = net.graph(net.conv(net.input(2, 4, 8, 8), 16)).ops[0]
+        expected = math.prod(math.log(extent) for extent in (2, 8, 8, 16, 4, 3, 3))
+
+        assert Weights(3.0, 5.0).of(op) == pytest.approx(3 * expected + 5)
+
+    def test_loops_of_one_iteration_are_none(self) -> None:
+        net = Net()
+        op = net.graph(net.relu(net.input(1, 4, 8, 1))).ops[0]
+
+        assert Weights(1.0, 0.0).of(op) == pytest.approx(math.log(4) * math.log(8))
+
+    def test_complex_operators_multiply_and_add_up(self) -> None:
+        net = Net()
+        x = net.input(1, 4, 8, 8)
+        graph = net.graph(net.relu(net.conv(x, 4)), net.softmax(x), net.matmul(x, x))
+
+        assert [graph.ops[op].kind for op in range(len(graph.ops)) if is_complex(graph, op)] == ["Conv", "MatMul"]
+
+
+class TestByHand:
+    def figure_9(self) -> Graph:
+        """Return conv1 -> conv2 -> conv3 with a shortcut over ReLUs, as far as the paper draws it."""
+        net = Net()
+        x = net.conv(net.input(1, 8, 8, 8), 8)
+        return net.graph(net.conv(net.add(net.relu(x), net.conv(net.relu(x), 8)), 8))
+
+    def test_everything_is_one_sub_graph_under_a_large_threshold(self) -> None:
+        assert len(names(self.figure_9(), 1e9)) == 1
+
+    def test_nothing_is_clustered_under_a_small_one(self) -> None:
+        assert len(names(self.figure_9(), 1e-9)) == 6
+
+    def test_a_chain_is_clustered_until_it_would_weigh_too_much(self) -> None:
+        net = Net()
+        x = net.input(8, 8)
+        for kind in ("Relu", "Exp", "Tanh", "Sqrt"):
+            x = net.unary(kind, x)
+        graph = net.graph(x)
+        one = Weights().of(graph.ops[0])
+        found = cluster(graph, Weights(), 2.5 * one)
+
+        assert [sub.ops for sub in found] == [(0, 1), (2, 3)]
+        assert found[0].weight == pytest.approx(2 * one)
+        assert found[0].boundary_reason == f"would weigh {3 * one:.0f} with tanh1, not less than {2.5 * one:.0f}"
+
+    def test_an_operator_further_away_than_a_stage_is_not_taken(self) -> None:
+        """The addition is three stages behind the first ReLU, and the products between are too heavy for both."""
+        net = Net()
+        x = net.relu(net.input(8, 8))
+        graph = net.graph(net.add(net.matmul(net.matmul(x, x), x), x))
+        light = Weights().of(graph.ops[0])
+
+        assert names(graph, 3 * light) == [["relu1"], ["matmul1"], ["matmul2"], ["add1"]]
+
+
+def test_mini_sub_graphs_have_one_complex_operator_each_and_join_to_the_whole() -> None:
+    net = Net()
+    x = net.relu(net.conv(net.relu(net.conv(net.input(1, 8, 8, 8), 8)), 8))
+    graph = net.graph(x)
+    minis = split(graph, range(4), Weights(), 1e9)
+
+    assert [[graph.ops[op].kind for op in mini.ops] for mini in minis] == [["Conv", "Relu"], ["Conv", "Relu"]]
+    assert join(mini.ops for mini in minis) == (0, 1, 2, 3)
+
+
+@settings(max_examples=100)
+@given(seed=st.integers(0, 2**32), threshold=st.sampled_from([5.0, 20.0, 60.0, 1e9]))
+def test_sub_graphs_are_an_acyclic_partition_lighter_than_the_threshold(seed: int, threshold: float) -> None:
+    graph, weights = random_dag(seed), Weights()
+    found = cluster(graph, weights, threshold)
+
+    assert violations(plan_from_groups(graph, (Group(sub.ops, sub.boundary_reason) for sub in found))) == []
+    for sub in found:
+        assert sub.weight == pytest.approx(sum(weights.of(graph.ops[op]) for op in sub.ops))
+        assert len(sub.ops) == 1 or sub.weight < threshold
+        assert sub.boundary_reason
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_stages_are_the_longest_paths_after_every_step(seed: int) -> None:
+    clustering = Clustering(random_dag(seed, 25), Weights(), 40.0)
+    parts = clustering.partition
+    for _ in clustering.steps():
+        quotient: nx.DiGraph[int] = nx.DiGraph()
+        quotient.add_nodes_from(parts.parts)
+        quotient.add_edges_from((part, reader) for part in parts.parts for reader in parts.readers(part))
+        longest: dict[int, int] = {}
+        for part in nx.topological_sort(quotient):
+            longest[part] = 1 + max((longest[source] for source in quotient.predecessors(part)), default=0)
+        assert clustering.stage == longest

@@ -1,0 +1,80 @@
+"""Sub-graphs become kernels: split, and joined where nothing is computed twice and the machine does not take longer."""
+
+from collections.abc import Sequence
+
+from fusion.ago import Tuning, ago_plan
+from fusion.plan import FusionPlan
+from tests.graphs import Net
+from workloads import Graph
+from workloads.analysis import Analysis
+
+
+def names(plan: FusionPlan) -> list[list[str]]:
+    return [[plan.graph.ops[op].name for op in group.ops] for group in plan.groups]
+
+
+def pair(kernel: int, *, depthwise: bool = False) -> Graph:
+    """Return a convolution, a ReLU, and a convolution of that kernel."""
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 8, 8, 8), 8))
+    return net.graph(net.depthwise(x, kernel) if depthwise else net.conv(x, 8, kernel))
+
+
+def fewer_is_faster(ops: Sequence[int]) -> float:
+    return 1.0 + 0.1 * len(ops)
+
+
+FEWER_IS_FASTER = Tuning(kernel_s=fewer_is_faster)
+
+
+class TestIntensiveFusion:
+    def test_a_pointwise_convolution_shares_a_kernel_and_keeps_its_channels_whole(self) -> None:
+        plan = ago_plan(Analysis(pair(1)), FEWER_IS_FASTER)
+
+        assert names(plan) == [["conv1", "relu1", "conv2"]]
+        assert plan.groups[0].whole_dims == (1,)
+
+    def test_a_depthwise_convolution_shares_a_kernel_and_keeps_rows_and_columns_whole(self) -> None:
+        plan = ago_plan(Analysis(pair(3, depthwise=True)), FEWER_IS_FASTER)
+
+        assert names(plan) == [["conv1", "relu1", "conv2"]]
+        assert plan.groups[0].whole_dims == (2, 3)
+
+    def test_a_plain_convolution_at_batch_one_would_compute_its_input_again(self) -> None:
+        plan = ago_plan(Analysis(pair(3)), FEWER_IS_FASTER)
+
+        assert names(plan) == [["conv1", "relu1"], ["conv2"]]
+        assert plan.groups[0].boundary_reason == (
+            "computed inside conv2, it would be computed again whichever dimension is cut"
+        )
+
+    def test_it_can_be_switched_off(self) -> None:
+        plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=fewer_is_faster, intensive=False))
+
+        assert names(plan) == [["conv1", "relu1"], ["conv2"]]
+        assert plan.groups[0].boundary_reason == "conv2 would be a second complex operator"
+
+    def test_without_a_machine_redundancy_analysis_decides_alone(self) -> None:
+        assert names(ago_plan(Analysis(pair(1)), Tuning())) == [["conv1", "relu1", "conv2"]]
+        assert names(ago_plan(Analysis(pair(3)), Tuning())) == [["conv1", "relu1"], ["conv2"]]
+
+
+class TestTheMachineDecides:
+    def test_kernels_that_are_slower_together_stay_apart(self) -> None:
+        plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=lambda ops: 1e-6 * len(ops) ** 2))
+
+        assert names(plan) == [["conv1"], ["relu1"], ["conv2"]] or names(plan) == [["conv1", "relu1"], ["conv2"]]
+        assert "us with" in plan.groups[0].boundary_reason
+
+    def test_a_kernel_that_the_machine_cannot_run_is_none(self) -> None:
+        plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=lambda ops: float("inf") if len(ops) > 2 else 1.0))
+
+        assert names(plan) == [["conv1", "relu1"], ["conv2"]]
+        assert plan.groups[0].boundary_reason == "the machine cannot run conv2 in the same kernel"
+
+
+def test_kernels_stay_within_their_sub_graphs() -> None:
+    plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=fewer_is_faster, threshold=1e-9))
+
+    assert names(plan) == [["conv1"], ["relu1"], ["conv2"]]
+    assert "not less than" in plan.groups[0].boundary_reason

@@ -1,0 +1,145 @@
+"""Blocks grow from One-to-One seeds, first to successors, then to predecessors (Listing 1)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fusion.dnnfusion import Exploration, dnnfusion_plan, removable
+from fusion.dnnfusion.planning import KernelSeconds
+from fusion.plan import FusionPlan, violations
+from tests.graphs import Net
+from workloads import Graph
+from workloads.analysis import Analysis
+
+UNSEEN = Exploration(kernel_s=None)
+
+
+def plan_of(graph: Graph, how: Exploration = UNSEEN) -> FusionPlan:
+    return dnnfusion_plan(Analysis(graph), how)
+
+
+def profiled(kernel_s: KernelSeconds) -> Exploration:
+    return Exploration(kernel_s=kernel_s)
+
+
+def names(plan: FusionPlan) -> list[list[str]]:
+    return [[plan.graph.ops[op].name for op in group.ops] for group in plan.groups]
+
+
+def figure_3() -> Graph:
+    """Return GEMM -> Add -> Conv -> ReLU -> Mul -> Sub, all results of one size."""
+    net = Net("figure 3")
+    image = (1, 4, 8, 8)
+    product = net.matmul(net.input(*image), net.input(*image))
+    x = net.relu(net.conv(net.add(product, net.input(*image)), 4))
+    return net.graph(net.binary("Sub", net.binary("Mul", x, net.input(*image)), net.input(*image)))
+
+
+def test_figure_3_add_takes_the_convolution_behind_it_and_not_the_product_before() -> None:
+    plan = plan_of(figure_3())
+
+    assert names(plan) == [["matmul1"], ["add1", "conv1", "relu1", "mul1", "sub1"]]
+    assert plan.groups[1].boundary_reason == "fuse_break: Many-to-Many before Many-to-Many (matmul1)"
+
+
+def test_predecessors_first_add_takes_the_product_before_it() -> None:
+    assert names(plan_of(figure_3(), replace(UNSEEN, first="predecessors"))) == [
+        ["matmul1", "add1"],
+        ["conv1", "relu1", "mul1", "sub1"],
+    ]
+
+
+def test_the_smallest_intermediate_result_is_the_first_seed() -> None:
+    net = Net()
+    large = net.relu(net.input(1, 4, 8, 8))
+    small = net.unary("Tanh", net.pool(large))
+    graph = net.graph(net.unary("Exp", net.conv(small, 64)))
+    plan = plan_of(graph)
+
+    assert names(plan) == [["relu1", "maxpool1"], ["tanh1", "conv1", "exp1"]]
+    assert "maxpool1" not in plan.groups[0].boundary_reason
+
+
+class TestYellowCases:
+    def movement(self) -> Graph:
+        net = Net()
+        x = net.relu(net.dense(net.input(2, 8, 4), 4))
+        return net.graph(net.transpose(x, 0, 2, 1))
+
+    def test_a_movement_joins_where_the_kernel_is_not_slower_for_it(self) -> None:
+        assert names(plan_of(self.movement(), profiled(lambda ops: 1.0))) == [["matmul1", "relu1", "transpose1"]]
+
+    def test_a_movement_stays_out_where_the_kernel_is_slower(self) -> None:
+        """The seed takes the movement unseen, and then has to ask about the product."""
+
+        def kernel_s(ops: Sequence[int]) -> float:
+            return 1e-6 * 10.0 ** len(ops)
+
+        plan = plan_of(self.movement(), profiled(kernel_s))
+        assert names(plan) == [["matmul1"], ["relu1", "transpose1"]]
+        assert plan.groups[1].boundary_reason == "fuse_depend: 1e+03 us with matmul1, 110 us apart"
+
+    def test_they_can_be_left_apart(self) -> None:
+        assert names(plan_of(self.movement(), replace(UNSEEN, fuses_depend=False))) == [
+            ["matmul1"],
+            ["relu1", "transpose1"],
+        ]
+
+    def test_without_a_machine_they_are_fused(self) -> None:
+        assert names(plan_of(self.movement())) == [["matmul1", "relu1", "transpose1"]]
+
+    def test_what_the_machine_cannot_run_as_one_kernel_is_no_block(self) -> None:
+        def kernel_s(ops: Sequence[int]) -> float:
+            return float("inf") if len(ops) > 2 else 1.0
+
+        net = Net()
+        x = net.input(2, 4)
+        graph = net.graph(net.unary("Exp", net.unary("Tanh", net.relu(x))))
+        plan = plan_of(graph, profiled(kernel_s))
+
+        assert names(plan) == [["relu1", "tanh1"], ["exp1"]]
+        assert plan.groups[0].boundary_reason == "the machine cannot run exp1 in the same kernel"
+
+
+class TestConstraints:
+    def test_a_path_over_another_block_keeps_its_ends_apart(self) -> None:
+        """Between the first and the last addition lies a product of matrices, which cannot join."""
+        net = Net()
+        x = net.relu(net.input(1, 8, 8))
+        square = net.matmul(net.matmul(x, x), x)
+        plan = plan_of(net.graph(net.add(square, x)))
+
+        assert violations(plan) == []
+        assert names(plan) == [["relu1", "matmul1"], ["matmul2", "add1"]]
+
+    def test_a_block_has_no_more_operands_than_allowed(self) -> None:
+        net = Net()
+        x = net.input(2, 4)
+        for _ in range(6):
+            x = net.add(x, net.input(2, 4))
+        plan = plan_of(net.graph(x), replace(UNSEEN, most_operands=4))
+
+        assert len(plan.groups) == 3
+        assert plan.groups[0].boundary_reason == "5 operands with add3, more than 4"
+
+    def test_results_that_leave_a_block_share_its_loops(self) -> None:
+        net = Net()
+        x = net.relu(net.input(2, 8, 4))
+        plan = plan_of(net.graph(net.transpose(x, 0, 2, 1), net.unary("Exp", x)))
+
+        assert names(plan) == [["relu1", "exp1"], ["transpose1"]]
+
+
+def test_results_all_of_whose_readers_are_in_the_block_are_removable() -> None:
+    net = Net()
+    x = net.unary("Tanh", net.relu(net.input(2, 4)))
+    graph = net.graph(net.unary("Exp", x), x)
+
+    assert removable(graph, plan_of(graph).group_of) == {"relu1": True, "tanh1": False, "exp1": False}
+
+
+def test_operators_that_no_seed_reaches_stay_alone() -> None:
+    net = Net()
+    plan = plan_of(net.graph(net.dense(net.dense(net.input(2, 4), 4), 4)))
+
+    assert names(plan) == [["matmul1"], ["matmul2"]]
+    assert plan.groups[0].boundary_reason == "Many-to-Many operator that no seed reached"

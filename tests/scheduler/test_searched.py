@@ -1,0 +1,68 @@
+"""The searched plan is never slower than any other policy's, on the machine that judges it."""
+
+import pytest
+from hypothesis import given, settings
+
+from hw_models import AnyHardware, Cpu, load_hardware
+from scheduler import Placing, Policy, make_plan, make_policy, make_schedule
+from scheduler.policies.searched import RIVALS, Searched
+from tests.graphs import Net, networks
+from tests.hw_models.cpu.cpus import cpu
+from workloads import Graph, load_network
+from workloads.analysis import Analysis
+
+QUICK = Searched(most_kernels=100, most_neighbours=3)
+
+
+def makespan_ps(graph: Graph, spec: AnyHardware, policy: Policy) -> int:
+    placing = Placing(hardware=spec, parts=1, dtype="fp32" if isinstance(spec, Cpu) else "fp16")
+    costs = placing.costs(Analysis(graph))
+    plan = make_plan(policy, placing, costs)
+    run = placing.kind.run(make_schedule(policy, plan, placing, costs), costs)
+    return int(run.result.makespan_ps)
+
+
+def rivals_on(spec: AnyHardware) -> list[Policy]:
+    return [rival for rival in RIVALS.values() if spec.kind in getattr(rival, "kinds", (spec.kind,))]
+
+
+@settings(max_examples=8)
+@given(graph=networks(most_blocks=2, dtype="fp32"))
+def test_on_a_cpu_no_other_policy_is_faster(graph: Graph) -> None:
+    spec = cpu()
+
+    found = makespan_ps(graph, spec, QUICK)
+
+    assert all(found <= makespan_ps(graph, spec, rival) for rival in rivals_on(spec))
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "bert-tiny"])
+def test_on_a_dsa_no_other_policy_is_faster(name: str) -> None:
+    spec, graph = load_hardware("stcp920"), load_network(name, batch=4).with_dtype("fp16")
+
+    found = makespan_ps(graph, spec, QUICK)
+
+    assert all(found <= makespan_ps(graph, spec, rival) for rival in rivals_on(spec))
+
+
+def test_kernels_that_no_other_policy_has_are_found_where_they_pay() -> None:
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 32, 28, 28), 64, 1))
+    graph = net.graph(net.relu(net.conv(net.relu(net.depthwise(x)), 32, 1)), dtype="fp32")
+    placing = Placing(hardware=load_hardware("kirin990"), parts=1, dtype="fp32")
+
+    against = make_policy("searched", {"rivals": "fixed-pattern,unfused"})
+    plan = make_plan(against, placing, placing.costs(Analysis(graph)))
+
+    assert "faster than fixed-pattern, the fastest other" in plan.origin
+    assert plan.scheduled_by == ""
+
+
+def test_a_plan_says_which_policy_it_comes_from_where_nothing_found_is_faster() -> None:
+    placing = Placing(hardware=load_hardware("stcp920"), parts=1, dtype="fp16")
+    graph = load_network("squeezenet", batch=1).with_dtype("fp16")
+
+    plan = make_plan(QUICK, placing, placing.costs(Analysis(graph)))
+
+    assert plan.origin == "as graphturbo has it: nothing else that was simulated is faster"
+    assert plan.scheduled_by == "graphturbo"

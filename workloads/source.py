@@ -1,0 +1,120 @@
+"""What an imported network was made of, for whoever rewrites it: its operators in the words of its file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+
+from workloads.edits import Constant, Edit, Node, as_proto, edited_walk, plain_node
+from workloads.graph import FLOATS, CastRebuild, Graph, Tensor
+from workloads.known import Known, Walk, dtype_of
+from workloads.loopnest import Operations
+from workloads.lowering import build_graph
+from workloads.onnx_file import OnnxFile
+from workloads.onnx_import import Reimport, file_and_walk, naming
+from workloads.operators import RULES
+from workloads.walk import Walker
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What an operator would be as part of the network."""
+
+    shape: tuple[int, ...]
+    is_float: bool
+    computed_once: bool
+    """It reads weights only, and is a weight itself."""
+    operations: Operations
+    """At run time: none if it is computed once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The operators of a network as its file has them, and the values of its scalars."""
+
+    graph: Graph
+    nodes: tuple[Node | None, ...]
+    """One for each operator of the graph, in its order; None where a file's attributes are more than numbers."""
+    scalars: Mapping[str, float]
+    """Values of those weights of one element that the file has."""
+    file: OnnxFile
+    walk: Walk
+    rebuild: Reimport
+    casts: tuple[str, ...]
+    """Dtypes that floating-point tensors have been cast to since, first one first."""
+
+    def draft(self) -> "Draft":
+        """Return a copy of what is known of the network, to try operators on."""
+        return Draft(self)
+
+    def edited(self, edits: Sequence[Edit]) -> Graph:
+        """Return the network with ``edits``, at its own dtype; raise ``WorkloadError`` if they do not fit it."""
+        if not edits:
+            return self.graph
+        old = self.graph
+        rebuild = replace(self.rebuild, rounds=(*self.rebuild.rounds, tuple(edits)))
+        with naming(self.file.where):
+            walk = edited_walk(self.file, self.walk, edits)
+            graph = build_graph(self.file, old.name, walk, old.inputs, old.batch, rebuild)
+        for dtype in self.casts:
+            graph = graph.with_dtype(dtype)
+        return graph
+
+
+class Draft:
+    """Operators that are tried on a network: typed and lowered one by one, in the order in which they would run."""
+
+    def __init__(self, source: Source) -> None:
+        walk = source.walk
+        self._known = Known(source.file.where, dict(walk.types), dict(walk.values), set(walk.weights))
+        self._opset = source.file.opset
+        self._walker = Walker(source.file, self._known, None)
+
+    def is_float(self, name: str) -> bool:
+        """Whether a tensor holds floating-point numbers."""
+        return dtype_of(name, self._known.types[name].element) in FLOATS
+
+    def add_constant(self, constant: Constant) -> None:
+        """Note a weight that later operators may read."""
+        self._known.types.setdefault(constant.name, replace(self._known.types[constant.like], shape=()))
+        self._known.weights.add(constant.name)
+
+    def add_like(self, name: str, like: str) -> None:
+        """Note the output of an operator that is like another one, which has been added."""
+        self._known.types[name] = self._known.types[like]
+
+    def add(self, node: Node) -> Drafted:
+        """Return what ``node`` would be, which later ones may read; raise ``WorkloadError`` if its operands misfit."""
+        proto, known = as_proto(node), self._known
+        self._walker.visit(proto)
+        (output,) = node.outputs
+        typed = known.types[output]
+        once = output in known.weights
+        operations = Operations() if once else self._operations(proto, node.kind)
+        return Drafted(typed.shape, self.is_float(output), once, operations)
+
+    def _operations(self, proto: onnx.NodeProto, kind: str) -> Operations:
+        known = self._known
+        outputs = tuple(
+            Tensor(name, known.types[name].shape, dtype_of(name, known.types[name].element), "activation")
+            for name in proto.output
+        )
+        context = replace(known.context(proto, kind, self._opset), outputs=outputs)
+        return sum((nest.operations() for nest in RULES[kind].build(context).nests), Operations())
+
+
+def source_of(graph: Graph) -> Source | None:
+    """Return what ``graph`` was made of; None if it was not imported, and so says nothing of what operators compute."""
+    casts: list[str] = []
+    rebuild = graph.rebuild
+    while isinstance(rebuild, CastRebuild):
+        casts.append(rebuild.dtype)
+        rebuild = rebuild.rebuild
+    if not isinstance(rebuild, Reimport):
+        return None
+    file, walk = file_and_walk(rebuild)
+    by_output = {name: node for node in walk.nodes for name in node.output if name}
+    nodes = tuple(plain_node(by_output[op.outputs[0]]) for op in graph.ops)
+    scalars = {name: value.reshape(-1)[0] for name, value in walk.values.items() if value.size == 1}
+    numbers = {name: float(value) for name, value in scalars.items() if value.dtype.kind in "iuf"}
+    return Source(graph, nodes, numbers, file, walk, rebuild, tuple(reversed(casts)))
