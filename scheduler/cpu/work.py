@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from hw_models import Compute, Issued
 from hw_models.cpu.caches import CacheShape, Nest, Passed, passed_on
@@ -11,7 +11,7 @@ from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import DRAM, L1, L2, L3, CorePace
 from hw_models.quantities import PS_PER_S
 from scheduler.cpu.code import Code, code_of
-from scheduler.cpu.footprints import chunks_of, nest_of_chunk, nest_of_cores
+from scheduler.cpu.footprints import chunks_of, footprints_of, nest_of_chunk, nest_of_cores, split_operands
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
@@ -120,19 +120,26 @@ class _Kernel:
             if has_last:
                 found.append(ChunkWork(1, self._payload(levels, is_last=True)))
         line = self._view.spec.line_bytes
-        in_all = (chunks.count - 1 + chunks.last_share) * line
-        fetched = [lines * in_all for lines in outer[0].fetched]
+        all_of_them = [line * (chunks.count - 1 + share) for share in self._last_shares]
+        fetched = [lines * in_all for lines, in_all in zip(outer[0].fetched, all_of_them, strict=True)]
         once = [lines.count * line for lines in self._nest_of(chunks.count).touched[0]]
         return KernelWork(
             tuple(found), chunks.count, tuple(map(min, once, fetched)),
-            tuple([lines * in_all for lines in outer[0].written]),
+            tuple([lines * in_all for lines, in_all in zip(outer[0].written, all_of_them, strict=True)]),
         )  # fmt: skip
+
+    @cached_property
+    def _last_shares(self) -> tuple[float, ...]:
+        """What the last chunk moves by what a full one does, per operand: less only of what is split over chunks."""
+        share = self._chunks.last_share
+        split = split_operands(footprints_of(self._layer), self._tiles)
+        return tuple([share if is_split else 1.0 for is_split in split])
 
     def estimate(self) -> tuple[float, tuple[float, ...]]:
         """Return how long it takes (its slowest core, or what all move at a shared level) and the bytes moved."""
         view, chunks = self._view, self._chunks
         spec, line = view.spec, view.spec.line_bytes
-        in_all = chunks.count - 1 + chunks.last_share
+        in_all = chunks.in_all
         names = self._names
         moved = dict.fromkeys(names, 0.0)
         longest = 0.0
@@ -172,7 +179,8 @@ class _Kernel:
         """Return what a chunk does: a full one, or the last one, which does what is left."""
         code, chunks = self._code, self._chunks
         number, share = chunks.count, chunks.last_share if is_last else 1.0
-        part = 1 / (number - 1 + chunks.last_share)
+        part = 1 / chunks.in_all
+        shares = self._last_shares if is_last else (1.0,) * len(self._last_shares)
 
         def counted(whole: int) -> int:
             full = int(whole * part)
@@ -182,7 +190,7 @@ class _Kernel:
             return math.ceil(whole * part * share - 1e-6)
 
         line = self._view.spec.line_bytes
-        sizes = [math.ceil(passed.total * share * line) for passed in levels]
+        sizes = [math.ceil(passed.total_of(shares) * line) for passed in levels]
         of_code, made = code.issued, code.operations
         return Compute(
             dtype=self._dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),

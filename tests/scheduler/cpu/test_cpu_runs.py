@@ -265,3 +265,13 @@ def test_real_networks_take_what_is_known_of_such_parts(
 
     assert record.dtype == "fp32"
     assert least_ms < record.latency_s * 1000 < most_ms
+
+
+@pytest.mark.parametrize("columns", [1000, 936, 48, 17])
+def test_weights_are_read_as_a_whole_however_little_of_them_is_left_for_the_last_chunk(columns: int) -> None:
+    net = Net()
+    graph = net.graph(net.dense(net.input(4, 1280), columns), dtype="fp32")
+
+    result = run(graph, load_hardware("epyc", Cpu), "unfused", threads=2)
+
+    assert result.traffic_bytes["dram"] >= (4 + columns) * 1280 * 4
