@@ -218,7 +218,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     outside = tuple([last if operand.feeds_depth else of_registers for operand in found.operands])
     held: tuple[float, ...] = ()
     if found.has_buffers:
-        buffer = layer.tile_work(tile).internal_bytes / line_bytes
+        buffer = layer.tile_work(tiles.within(shape)).internal_bytes / line_bytes
         held = tuple([buffer if place <= of_tile else 0.0 for place in range(len(trips) + 1)])
     return Nest(tuple(trips), tuple(touched), tuple([operand.is_written for operand in found.operands]), held, outside)
 

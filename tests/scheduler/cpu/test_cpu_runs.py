@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,8 +25,8 @@ from workloads import Graph
 from workloads.analysis import Analysis
 
 
-def costs_of(graph: Graph, spec: Cpu, **tuning: object) -> CpuCosts:
-    return CpuCosts(CpuView(spec, CpuTuning(**tuning)), Analysis(graph), "fp32")  # type: ignore[arg-type]
+def costs_of(graph: Graph, spec: Cpu, **tuning: Any) -> CpuCosts:
+    return CpuCosts(CpuView(spec, CpuTuning(**tuning)), Analysis(graph), "fp32")
 
 
 def planned(costs: CpuCosts, policy: str) -> CpuSchedule:
@@ -37,7 +38,7 @@ def simulated(schedule: CpuSchedule, costs: CpuCosts) -> SimulationResult:
     return simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
 
 
-def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", **tuning: object) -> SimulationResult:
+def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", **tuning: Any) -> SimulationResult:
     costs = costs_of(graph, spec, **tuning)
     return simulated(planned(costs, policy), costs)
 
@@ -105,7 +106,7 @@ def test_tiles_are_parts_of_what_they_tile_and_the_same_every_time(graph: Graph,
     assert str(one) == str(other)
     for kernel in one.runs:
         tiles, shape = kernel.tiles, kernel.layer.sink.shape
-        assert all(1 <= part <= size for part, size in zip(tiles.tile, shape, strict=True))
+        assert all(1 <= part <= size for part, size in zip(tiles.tile, tiles.padded(shape), strict=True))
         assert 1 <= kernel.chunks <= kernel.threads <= spec.core_count
 
 
@@ -275,3 +276,14 @@ def test_weights_are_read_as_a_whole_however_little_of_them_is_left_for_the_last
     result = run(graph, load_hardware("epyc", Cpu), "unfused", threads=2)
 
     assert result.traffic_bytes["dram"] >= (4 + columns) * 1280 * 4
+
+
+@given(graph=networks(), spec=cpus())
+@settings(deadline=None, max_examples=20)
+def test_register_tiles_are_whole_vectors_that_the_registers_hold(graph: Graph, spec: Cpu) -> None:
+    lanes = spec.simd.lanes["fp32"]
+    for kernel in planned(costs_of(graph.with_dtype("fp32"), spec), "unfused").runs:
+        tiles = kernel.tiles
+        if tiles.vector_dim >= 0:
+            assert tiles.register[tiles.vector_dim] % tiles.lanes(lanes) == 0
+            assert math.prod(tiles.register) // tiles.lanes(lanes) <= spec.simd.registers

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import onnxruntime
 
 from workloads.executable import Executable
 from workloads.operators.registry import Array
@@ -15,8 +16,6 @@ NETWORK_TOLERANCE = 2e-3
 
 def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
     """Return the values of the tensors ``names`` of the network, unoptimised, operator by operator."""
-    import onnxruntime  # noqa: PLC0415 - heavy, and not needed to plan
-
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
