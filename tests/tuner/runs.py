@@ -13,7 +13,7 @@ from scheduler.cpu.tuning import CpuTuning
 from scheduler.cpu.view import CpuView
 from tests.hw_models.cpu.cpus import cpu
 from tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
-from tuner.on_device.reference import deviation, reference
+from tuner.on_device.reference import deviation, largest, reference
 from workloads import Graph
 from workloads.analysis import Analysis
 from workloads.executable import Executable, drawn_inputs, executable
@@ -68,7 +68,7 @@ def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, f
         module[kernel.name](*tensors)
         got = [tensor.numpy() for tensor in tensors[len(inputs) :]]
         found[kernel.name] = max(
-            deviation(network_array(plan.graph, name, value), values[name])
+            deviation(network_array(plan.graph, name, value), values[name], largest(values[n] for n in kernel.inputs))
             for name, value in zip(kernel.outputs, got, strict=True)
         )
     return found

@@ -204,3 +204,10 @@ class TestDeviation:
         assert deviation(np.array([1, 1, np.nan], np.float32), ones) == math.inf
         assert deviation(np.array([1, 2]), np.array([1, 3])) == math.inf
         assert deviation(np.array([1, 3]), np.array([1, 3])) == 0
+
+    def test_of_what_is_left_of_sums_that_cancel_is_by_what_was_summed(self) -> None:
+        rounding = np.array([1e-8], np.float32)
+
+        assert deviation(2 * rounding, rounding) == pytest.approx(1)
+        assert deviation(2 * rounding, rounding, made_of=1.0) == pytest.approx(1e-5)
+        assert deviation(np.array([1.1], np.float32), np.ones(1, np.float32), made_of=1.0) == pytest.approx(0.1)

@@ -15,7 +15,7 @@ from tuner.measure.records import KernelMeasurement, Timing
 from tuner.measure.targets import target_description
 from tuner.measure.timing import measured, measured_in_parts
 from tuner.measure.worker import FAILURES, NETWORK, reason
-from tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, reference
+from tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
 from workloads.executable import drawn_inputs, executable
 from workloads.operators.registry import Array
 
@@ -57,7 +57,8 @@ class Session:
         self._load_inputs(position)
         function = module["main"]
         function(*arguments)
-        found = max((self._deviation(name, self.values[name]) for name in kernel.outputs), default=0.0)
+        made_of = largest(self.values[name] for name in kernel.inputs)
+        found = max((self._deviation(name, self.values[name], made_of) for name in kernel.outputs), default=0.0)
         if found > KERNEL_TOLERANCE:
             names = ", ".join(kernel.operators)
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value ({names})"
@@ -109,8 +110,8 @@ class Session:
             if name in self.arrays:
                 np.copyto(self.arrays[name], stored_array(self.graph, name, self.values[name]))
 
-    def _deviation(self, name: str, wanted: Array) -> float:
-        return deviation(network_array(self.graph, name, self.arrays[name]), wanted)
+    def _deviation(self, name: str, wanted: Array, made_of: float) -> float:
+        return deviation(network_array(self.graph, name, self.arrays[name]), wanted, made_of)
 
     def _timing(self, module: Any, arguments: list[Any]) -> Timing:
         once = module.time_evaluator("main", self.device, number=1, repeat=1)
