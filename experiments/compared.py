@@ -1,10 +1,12 @@
 """Predicted beside measured: one network under one policy on one machine, kernel by kernel."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from experiments.accuracy import kendall, mape, spearman
+from experiments.points import Figure
 from scheduler.cpu.repeated import RepeatedKernel
 from scheduler.cpu.schedule import CpuSchedule
 from tuner.codegen.names import kernel_name
@@ -39,6 +41,33 @@ class Comparison:
             "mape": mape(predicted, measured), "spearman": spearman(predicted, measured),
             "kendall": kendall(predicted, measured),
         }  # fmt: skip
+
+    def row(self) -> dict[str, Figure]:
+        """Return the columns that a measured point has besides those of a simulated one."""
+        found = self.measurement
+        timing = found.network.timing
+        return {
+            "measured_s": None if timing is None else timing.seconds,
+            "measured_spread": None if timing is None else timing.spread,
+            "measured_threads": found.threads, "is_correct": int(bool(found.correct)), **self.figures(),
+            "target": found.target, "device": found.device.processor,
+            "device_facts": json.dumps(asdict(found.device), sort_keys=True), "warnings": "; ".join(found.warnings),
+            "error": found.network.error,
+        }  # fmt: skip
+
+    def kernel_rows(self) -> Iterator[dict[str, Figure]]:
+        """Yield the row of every kernel."""
+        for kernel in self.measurement.kernels:
+            simulated = self.kernels.get(kernel.name)
+            parts = {} if simulated is None else simulated.parts_s
+            yield {
+                "kernel": kernel.name, "operators": ", ".join(kernel.operators),
+                "measured_s": None if kernel.timing is None else kernel.timing.seconds,
+                "spread": None if kernel.timing is None else kernel.timing.spread,
+                "predicted_s": None if simulated is None else simulated.seconds,
+                "threads": None if simulated is None else simulated.threads, "kernel_error": kernel.error,
+                **{f"predicted_parts_s.{name}": seconds for name, seconds in parts.items()},
+            }  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
         """Return what ``measure --json`` prints."""
