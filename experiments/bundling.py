@@ -9,29 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from experiments.answers import POINTS_FAILED, Answer, say
-from experiments.commands import policy_asked_for, workload_asked_for
-from experiments.evaluate import load
 from experiments.files import check_place, write_whole
-from experiments.measuring import check_folder, file_name, show_measurement
-from experiments.plain_plans import plan_without_machine
+from experiments.measured_point import job_for
+from experiments.measuring import check_folder, file_name, point_asked_for, show_measurement
 from experiments.report.words import count
 from hw_models.quantities import format_bytes
 from scheduler import policy_label
-from tuner.bundle import START, BundleError, Destination, build_bundle, read_results, unpacked
-from tuner.measure import MeasureError, check_installed
+from tuner.bundle import START, BundleError, build_bundle, read_results, unpacked
+from tuner.measure import Budget, check_installed
 
 
 def build(arguments: argparse.Namespace) -> Answer:
     """Write a bundle: compiled kernels, what they are given and should compute, and a runner."""
     check_installed()
     check_place(arguments.out, "--out")
-    workload = workload_asked_for(arguments)
-    if workload.dtype not in (None, "fp32"):
-        raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
-    policy = policy_asked_for(arguments)
-    plan = plan_without_machine(policy, load(workload, workload.batch))
-    destination = Destination(arguments.target, arguments.threads or 1, arguments.runtime)
-    manifest = build_bundle(plan, workload.label, policy_label(policy), arguments.out, destination)
+    point = point_asked_for(arguments)
+    job = job_for(point, arguments.target, Budget())[2]
+    manifest = build_bundle(job, point.workload.label, policy_label(point.policy), arguments.out, arguments.runtime)
     missing = [
         {"name": lack.name, "operators": list(lack.operators), "error": lack.reason} for lack in manifest.missing
     ]

@@ -106,12 +106,10 @@ def parser() -> argparse.ArgumentParser:
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
     fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
 
-    measured = "generate real code for a policy's plan and measure it"
-    _measure_options(add("measure", _command("measuring", "measure"), measured))
+    _real_machines(add)
 
     offline = "measure on a machine that no network reaches"
     _bundle_commands(commands.add_parser("bundle", help=offline, description=offline[0].upper() + offline[1:] + "."))
-
     run = add("run", _command("runs", "run"), "run an experiment file; go on where it stopped")
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
@@ -145,10 +143,11 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     add = partial(_added, bundle.add_subparsers(dest="step", required=True, metavar="STEP"))
     build = add("build", _command("bundling", "build"), "write one archive: compiled kernels, data, a runner")
     _network_options(build)
-    build.add_argument("--policy", required=True, metavar="P", help="fixed-pattern, unfused, or a path to a .py file")
+    build.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
     build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     build.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
-    build.add_argument("--threads", type=_count, metavar="N", help="that code is made for (default: 1)")
+    build.add_argument("--hardware", metavar="H", help="the machine whose tiles the code has")
+    build.add_argument("--threads", type=_count, metavar="N", help="that code is made for (default: one per core)")
     build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
     build.add_argument("--runtime", type=Path, metavar="DIR", help="TVM's runtime libraries for the device")
     run = add("run", _command("bundling", "run"), "unpack a bundle and run its code on this machine")
@@ -162,6 +161,14 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder")
 
 
+def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) -> None:
+    """Add the commands that need a real machine."""
+    measured = "generate real code for a policy's plan and measure it"
+    _measure_options(add("measure", _command("measuring", "measure"), measured))
+    host = add("calibrate", _command("calibrating", "calibrate"), "describe and measure this host as a machine")
+    host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")
+
+
 def _network_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("model", metavar="MODEL", help="a network of the zoo, or a path to an .onnx file")
     sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
@@ -173,8 +180,10 @@ def _network_options(sub: argparse.ArgumentParser) -> None:
 
 def _measure_options(measure: argparse.ArgumentParser) -> None:
     _network_options(measure)
-    measure.add_argument("--policy", required=True, metavar="P", help="fixed-pattern, unfused, or a path to a .py file")
+    measure.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
     measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
+    measure.add_argument("--hardware", metavar="H", help=tiled)
     measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
     measure.add_argument("--device", default="local", metavar="D", help="what runs it (default: %(default)s)")
     measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")

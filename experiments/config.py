@@ -107,6 +107,17 @@ class Search(BaseModel):
         return self
 
 
+class Measuring(BaseModel):
+    """Where points are measured besides being simulated: the same schedules as code, on a real machine."""
+
+    model_config = STRICT
+
+    target: Name = "llvm"
+    """What code is generated for."""
+    device: Literal["local"] = "local"
+    """What runs it."""
+
+
 def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
@@ -132,6 +143,8 @@ class Experiment(BaseModel):
     objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = ["latency_s"]
     """What is shown against each other, and what ``nsga2`` improves."""
     search: Search = Search()
+    measure: Measuring | None = None
+    """None: points are simulated only."""
     question: str = ""
 
     @field_validator("workloads", mode="before")

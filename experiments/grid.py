@@ -21,9 +21,11 @@ from experiments.config import (
     read_schema,
 )
 from experiments.evaluate import load
-from experiments.points import TUNING, DesignPoint, Origin, Workload, policy_of, split_tuning
+from experiments.points import TUNING, DesignPoint, MeasuredOn, Origin, Workload, policy_of, split_tuning
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
+from tuner.calibrate import local_facts
+from tuner.measure import MeasureError, TargetError, check_installed, check_target
 from workloads import WorkloadError, zoo_entry
 
 _MOST_MACHINES_KEPT = 1_000
@@ -78,6 +80,8 @@ class Grid:
     machines: tuple[Machines, ...]
     policies: tuple[tuple[Policy, str], ...]
     """Each with the file that defines it, if a file does."""
+    measured_on: MeasuredOn | None = None
+    """What all points are measured with; None: they are simulated only."""
     _built: dict[tuple[int, ...], AnyHardware] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -125,7 +129,8 @@ class Grid:
                 self._built.clear()
             self._built[family, *digits] = machine
         swept = {**sizes, **{path: str(value) for path, value in settings.items()}}
-        return DesignPoint(workload, machine, policy, swept, file, tuning, machines.origin(digits))
+        origin = machines.origin(digits)
+        return DesignPoint(workload, machine, policy, swept, file, tuning, origin, self.measured_on)
 
     def chosen(self, search: Search) -> "Points":
         """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
@@ -186,7 +191,20 @@ def read_experiment(path: Path) -> tuple[Experiment, Grid]:
     for position, machine in enumerate(experiment.hardware):
         machines.append(_machines(machine, path, f"hardware.{position}"))
     _tell_apart(workloads, path)
-    return experiment, Grid(tuple(workloads), _named_apart(machines, experiment.hardware), tuple(policies))
+    named = _named_apart(machines, experiment.hardware)
+    return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path))
+
+
+def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
+    """Return what the points are measured with, if they are; raise ``ExperimentError`` if that cannot be here."""
+    if experiment.measure is None:
+        return None
+    try:
+        check_installed()
+        check_target(experiment.measure.target)
+    except (MeasureError, TargetError) as error:
+        raise ExperimentError(f"{path}: measure: {error}") from error
+    return MeasuredOn(experiment.measure.target, experiment.measure.device, local_facts().processor)
 
 
 def _size(experiment: Experiment) -> int:

@@ -8,26 +8,21 @@ from typing import Any
 
 from experiments.answers import POINTS_FAILED, Answer, Console, shown_text, table
 from experiments.commands import policy_asked_for, workload_asked_for
-from experiments.evaluate import load
+from experiments.compared import Comparison, worst
 from experiments.files import FileError, write_whole
-from experiments.plain_plans import plan_without_machine
+from experiments.measured_point import job_for, measured
+from experiments.points import DesignPoint
 from experiments.report.words import count
+from hw_models import Cpu, HardwareError, load_hardware
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
-from tuner.measure import (
-    Budget,
-    Job,
-    MeasureError,
-    Measurement,
-    check_installed,
-    compile_plan,
-    measure_plan,
-    runs_here,
-    usable_cores,
-)
+from tuner.calibrate import host_spec, local_facts
+from tuner.measure import Budget, MeasureError, Measurement, check_installed, compile_for, runs_here, usable_cores
 
 _MOST_KERNELS = 20
 """That a person is shown."""
+_OTHER_MACHINE = "kirin990"
+"""Whose tiles code for another architecture has, unless a machine is given."""
 
 
 def measure(arguments: argparse.Namespace) -> Answer:
@@ -36,27 +31,46 @@ def measure(arguments: argparse.Namespace) -> Answer:
         raise MeasureError(f"device has {arguments.device!r}; needs local: other machines are not reached yet")
     check_installed()
     check_folder(arguments.out)
-    workload = workload_asked_for(arguments)
-    if workload.dtype not in (None, "fp32"):
-        raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
-    policy = policy_asked_for(arguments)
-    plan = plan_without_machine(policy, load(workload, workload.batch))
-    label = policy_label(policy)
-    if arguments.out is not None and not runs_here(arguments.target):
-        path = arguments.out / f"{file_name(workload.label, label, arguments.target)}.o"
-        found = compile_plan(plan, label, arguments.target, arguments.threads or 1, path)
-        data = found.as_json() | {"model": workload.label, "object": str(path)}
+    point = point_asked_for(arguments)
+    label, target = point.workload.label, arguments.target
+    policy = policy_label(point.policy)
+    comparison: Comparison | None = None
+    if arguments.out is not None and not runs_here(target):
+        path = arguments.out / f"{file_name(label, policy, target)}.o"
+        found = compile_for(job_for(point, target, Budget())[2], policy, path)
+        data = found.as_json() | {"model": label, "object": str(path)}
     else:
         budget = Budget(limit_s=arguments.kernel_timeout)
-        threads = arguments.threads or usable_cores()
-        found = measure_plan(Job(plan, threads, arguments.target, budget), label)
-        data = found.as_json() | {"model": workload.label}
+        _, comparison = measured(point, target, budget)
+        found = comparison.measurement
+        data = (comparison if arguments.hardware else found).as_json() | {"model": label}
     if arguments.out is not None:
-        name = file_name("measured", workload.label, label, arguments.target, str(found.threads))
-        place = arguments.out / f"{name}.json"
+        place = arguments.out / f"{file_name('measured', label, policy, target, str(found.threads))}.json"
         write_whole(place, json.dumps(data, indent=1) + "\n")
         data |= {"file": str(place)}
-    return Answer(data, lambda: show_measurement(found, data), POINTS_FAILED if found.correct is False else 0)
+    shown = comparison if arguments.hardware else None
+    return Answer(data, lambda: show_measurement(found, data, shown), POINTS_FAILED if found.correct is False else 0)
+
+
+def point_asked_for(arguments: argparse.Namespace) -> DesignPoint:
+    """Return the network, policy and threads that a command names, on the machine that tiles are chosen for."""
+    spec = _machine(arguments.hardware, arguments.target)
+    threads = arguments.threads or min(usable_cores(), spec.core_count)
+    if threads > spec.core_count:
+        raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
+    return DesignPoint(
+        workload_asked_for(arguments), spec, policy_asked_for(arguments), tuning={"threads": threads}
+    )
+
+
+def _machine(hardware: str | None, target: str) -> Cpu:
+    """Return the machine that tiles are chosen for: the one asked for, or one that the target describes."""
+    if hardware is None and runs_here(target):
+        return host_spec(local_facts())
+    spec = load_hardware(hardware or _OTHER_MACHINE)
+    if not isinstance(spec, Cpu):
+        raise HardwareError(f"{spec.name}: is no CPU; code is generated and measured for CPUs")
+    return spec
 
 
 def file_name(*parts: str) -> str:
@@ -74,8 +88,8 @@ def check_folder(folder: Path | None) -> None:
         raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
 
 
-def show_measurement(found: Measurement, data: dict[str, Any]) -> None:
-    """Print a measurement for people; ``data`` names the network as the user did."""
+def show_measurement(found: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:
+    """Print a measurement for people, the prediction beside it; ``data`` names the network as the user did."""
     console = Console()
     device = found.device
     caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
@@ -91,12 +105,17 @@ def show_measurement(found: Measurement, data: dict[str, Any]) -> None:
             f"  {_time(whole.timing.seconds)} for {count(len(found.kernels), 'kernel')} in a row, spread"
             f" {whole.timing.spread:.1%}; outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
         )
+    if comparison is not None:
+        _show_prediction(comparison, data)
     for warning in found.warnings:
         console.print(f"  {shown_text(warning)}")
     failed = [kernel for kernel in found.kernels if kernel.error]
     if failed:
         rows: Sequence[Sequence[object]] = [(k.name, ", ".join(k.operators), k.error or "") for k in failed]
         table("Kernels that failed", ("kernel", "operators", "why"), rows)()
+    if comparison is not None:
+        _show_worst(comparison)
+        return
     timed = sorted(
         ((kernel.timing, kernel.name) for kernel in found.kernels if kernel.timing is not None),
         key=lambda pair: -pair[0].seconds,
@@ -110,6 +129,30 @@ def show_measurement(found: Measurement, data: dict[str, Any]) -> None:
     ]
     some = f", the {_MOST_KERNELS} longest of {len(timed)} (--json has all)" if len(timed) > _MOST_KERNELS else ""
     table(f"Kernels by themselves{some}", ("kernel", "time", "share", "spread"), rows)()
+
+
+def _show_prediction(comparison: Comparison, data: dict[str, Any]) -> None:
+    """Say what was predicted of the network, and how good predictions of kernels are."""
+    console = Console()
+    whole = comparison.measurement.network.timing
+    error = "" if whole is None else f" ({comparison.network_s / whole.seconds - 1:+.1%})"
+    console.print(f"  predicted on {shown_text(comparison.hardware)}: {_time(comparison.network_s)}{error}")
+    if data["spearman"] is not None:
+        console.print(
+            f"  kernels: mean error {data['mape']:.1%}, rank correlation {data['spearman']:.3f} (Spearman),"
+            f" {data['kendall']:.3f} (Kendall)"
+        )
+
+
+def _show_worst(comparison: Comparison) -> None:
+    rows = []
+    for kernel, simulated in worst(comparison.pairs)[:_MOST_KERNELS]:
+        if kernel.timing is not None:
+            parts = ", ".join(f"{name} {_time(seconds)}" for name, seconds in simulated.parts_s.items())
+            error = simulated.seconds / kernel.timing.seconds - 1
+            rows.append((kernel.name, _time(kernel.timing.seconds), _time(simulated.seconds), f"{error:+.0%}", parts))
+    headings = ("kernel", "measured", "predicted", "error", "what a core would take for each thing alone")
+    table("Kernels by themselves, the largest differences first (--json has all)", headings, rows)()
 
 
 def _time(seconds: float) -> str:

@@ -15,6 +15,7 @@ from scheduler import Policy, ScheduleError, make_policy, policy_label
 from workloads import WorkloadError, zoo_entry
 
 _DECIDES_FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
+_DECIDES_MEASUREMENTS = ("tuner",)
 _DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py", "layers.py", "pipeline.py")
 
 TUNING = "tuning."
@@ -72,9 +73,19 @@ class Origin:
     """Whether nothing that is swept differs from the base machine of the experiment file."""
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredOn:
+    """What a point is measured with, besides being simulated."""
+
+    target: str
+    device: str
+    processor: str
+    """Of the device: figures of another one are other figures."""
+
+
 @dataclass(frozen=True)
 class DesignPoint:
-    """One question to the simulator."""
+    """One question to the simulator, and to a real machine if it is to be measured."""
 
     workload: Workload
     hardware: AnyHardware
@@ -87,23 +98,24 @@ class DesignPoint:
     """Tuned numbers of the machine's scheduler that differ from their defaults."""
     origin: Origin | None = None
     """None for a machine that was made in Python. Figures do not depend on it, nor does the key."""
+    measured_on: MeasuredOn | None = None
+    """None: it is simulated only."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
         """Send a policy from a file as file and options: other processes do not have its class."""
+        rest = dict(self.swept), self.policy_file, dict(self.tuning), self.origin, self.measured_on
         if not self.policy_file:
-            same = self.workload, self.hardware, self.policy, self.swept, "", dict(self.tuning), self.origin
-            return DesignPoint, same
+            return DesignPoint, (self.workload, self.hardware, self.policy, *rest)
         declared: tuple[Field[Any], ...] = fields(self.policy) if is_dataclass(self.policy) else ()
         names = [option.name for option in declared if option.init]
         options = {name: getattr(self.policy, name) for name in names}
-        found = self.workload, self.hardware, options, dict(self.swept), self.policy_file, dict(self.tuning)
-        return _rebuilt, (*found, self.origin)
+        return _rebuilt, (self.workload, self.hardware, options, rest)
 
     @cached_property
     def key(self) -> str:
         """Hash of all that the figures depend on: network, machine, policy, and the code that makes them."""
         policy = type(self.policy)
-        content = {
+        content: dict[str, object] = {
             "version": [__version__, code_hash(), _file_hash(self.policy_file) if self.policy_file else ""],
             "network": content_hash(self.workload.model),
             "workload": {**asdict(self.workload), "model": self.workload.label},
@@ -112,6 +124,8 @@ class DesignPoint:
             "swept": dict(self.swept),
             "tuning": dict(self.tuning),
         }
+        if self.measured_on is not None:
+            content["measured_on"] = [asdict(self.measured_on), _hash_of(_DECIDES_MEASUREMENTS)]
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
@@ -122,16 +136,12 @@ def split_tuning(settings: Mapping[str, object]) -> tuple[dict[str, object], dic
     return machine, tuning
 
 
-def _rebuilt(
-    workload: Workload,
-    hardware: AnyHardware,
-    options: dict[str, object],
-    swept: dict[str, str],
-    policy_file: str,
-    tuning: dict[str, object],
-    origin: Origin | None,
-) -> DesignPoint:
-    return DesignPoint(workload, hardware, policy_of(policy_file, options), swept, policy_file, tuning, origin)
+_Rest = tuple[dict[str, str], str, dict[str, object], Origin | None, MeasuredOn | None]
+
+
+def _rebuilt(workload: Workload, hardware: AnyHardware, options: dict[str, object], rest: _Rest) -> DesignPoint:
+    _, policy_file, *_ = rest
+    return DesignPoint(workload, hardware, policy_of(policy_file, options), *rest)
 
 
 def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
@@ -145,8 +155,13 @@ def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
 @cache
 def code_hash() -> str:
     """Return a hash of the code between a network and its figures, so that changed code makes new figures."""
+    return _hash_of(_DECIDES_FIGURES)
+
+
+@cache
+def _hash_of(packages: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for package in _DECIDES_FIGURES:
+    for package in packages:
         spec = find_spec(package)
         folder = Path(spec.origin).parent if spec is not None and spec.origin else Path()
         for file in sorted(folder.rglob("*.py")):

@@ -11,10 +11,12 @@ from experiments.engines import Engine, Row, open_engine
 from experiments.evaluate import default_dtype, evaluate
 from experiments.failures import Failure
 from experiments.layers import layers_of
-from experiments.points import DesignPoint, flat
+from experiments.measured_point import measured
+from experiments.points import DesignPoint, MeasuredOn, flat
 from experiments.store import ResultStore
 from hw_models import HardwareError
 from scheduler import kind_of, policy_label
+from tuner.measure import Budget
 from workloads.analysis import Table
 
 OnPoint = Callable[[DesignPoint, Row], None]
@@ -30,16 +32,30 @@ class Computed:
 
     row: Row
     layers: tuple[Row, ...] = ()
+    kernels: tuple[Row, ...] = ()
+    """That were measured."""
 
 
 def computed(point: DesignPoint) -> Computed:
     """Return the figures of a point; raise what `evaluate` raises, and ``HardwareError`` for figures without end."""
+    if point.measured_on is not None:
+        return _measured(point, point.measured_on)
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
     outcome = evaluate(point, _known.get(machine, kind_of(point.hardware).known))
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
     return Computed(row, tuple(flat(layer) for layer in layers_of(outcome, point.hardware)))
+
+
+def _measured(point: DesignPoint, on: MeasuredOn) -> Computed:
+    """Return the figures of a point that is measured too, and its kernels, predicted beside measured."""
+    outcome, comparison = measured(point, on.target, Budget())
+    row = described(point)
+    row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
+    check_finite(row)
+    layers = tuple(flat(layer) for layer in layers_of(outcome, point.hardware))
+    return Computed(row, layers, tuple(comparison.kernel_rows()))
 
 
 def check_finite(row: Row) -> None:
@@ -90,7 +106,7 @@ class Runner:
         for point, found in self._engine.results(computed, self._missing(points)):
             result = found if isinstance(found, Computed) else Computed(_failed(point, found))
             row = result.row
-            self._store.add(point.key, row, result.layers)
+            self._store.add(point.key, row, result.layers, result.kernels)
             self._known.add(point.key)
             self.computed += 1
             if self._on_point is not None:

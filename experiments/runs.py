@@ -38,9 +38,10 @@ def run(arguments: argparse.Namespace) -> Answer:
     folder = arguments.out or Path("out") / experiment.name
     budget = experiment.search.budget
     planned = grid.size if budget is None else min(budget, grid.size)
+    workers = _workers(arguments, experiment, planned)
     failed_now: set[str] = set()
     with (
-        open_engine(min(arguments.workers, planned) if arguments.workers else 0, arguments.scheduler, limits) as engine,
+        open_engine(workers, arguments.scheduler, limits) as engine,
         ResultStore(folder) as store,
     ):
         begin_study(experiment, grid, folder)
@@ -60,6 +61,15 @@ def run(arguments: argparse.Namespace) -> Answer:
     counts += [f"{len(earlier)} failed earlier (--retry-failed computes them again)"] if earlier else []
     lines = [f"{', '.join(counts)}; {written.path}", *_reasons(failed.values()), *written.remarks]
     return Answer(data, lambda: say(*lines), POINTS_FAILED if failed else 0)
+
+
+def _workers(arguments: argparse.Namespace, experiment: Experiment, planned: int) -> int:
+    """Return how many processes compute points, 0 for one a core: a single one where points are measured."""
+    if experiment.measure is None:
+        return min(arguments.workers, planned) if arguments.workers else 0
+    if arguments.scheduler is not None:
+        raise EngineError("--engine dask does not go with measure: points are measured here, one after the other")
+    return 1
 
 
 def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> Sequence[DesignPoint]:

@@ -25,6 +25,18 @@ ALWAYS = {"key": "TEXT PRIMARY KEY", **_SCALARS, "area_mm2": "REAL", "error": "T
 """Columns that every table has, with their types."""
 OF_ORIGIN = {"is_base": "INTEGER", "command": "TEXT"}
 """Columns of points from an experiment file: whether nothing swept differs from its base machine, and what runs it."""
+KERNELS = "kernels"
+OF_KERNELS = {
+    "key": "TEXT", "place": "INTEGER", "kernel": "TEXT", "operators": "TEXT", "measured_s": "REAL", "spread": "REAL",
+    "predicted_s": "REAL", "threads": "INTEGER", "kernel_error": "TEXT",
+}  # fmt: skip
+"""Columns that the table of measured kernels always has, with their types."""
+OF_MEASUREMENT = {
+    "measured_s": "REAL", "measured_spread": "REAL", "measured_threads": "INTEGER", "is_correct": "INTEGER",
+    "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT", "device": "TEXT", "device_facts": "TEXT",
+    "warnings": "TEXT",
+}  # fmt: skip
+"""Columns of points that were measured."""
 NUMERIC = ("INTEGER", "REAL")
 _OF_FIGURES = {
     f"{field.name}.": _TYPES[values[1]]
@@ -40,7 +52,7 @@ class StoreError(ValueError):
 
 def type_of(column: str, declared_type: str = "TEXT") -> str:
     """Return the type of a column: that of the figure that has this name, or else as it is declared."""
-    known = ({**OF_LAYERS, **OF_ORIGIN, **ALWAYS}.get(column, "")).partition(" ")[0]
+    known = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
     prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
     return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
@@ -55,8 +67,10 @@ def in_order(columns: Iterable[str]) -> list[str]:
     def place(column: str) -> tuple[int, str]:
         if column in ALWAYS:
             return -2, ""
-        if column in OF_ORIGIN:
+        if column in OF_MEASUREMENT:
             return len(beginnings), ""
+        if column in OF_ORIGIN:
+            return len(beginnings) + 1, ""
         return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
 
     return sorted(columns, key=place)
@@ -68,7 +82,9 @@ def remedy(folder: Path) -> str:
 
 
 class ResultStore:
-    """The tables ``runs`` and ``layers`` in a folder. One process writes; a row survives it once ``add`` has returned.
+    """The tables ``runs``, ``layers`` and ``kernels`` in a folder.
+
+    One process writes; a row survives it once ``add`` has returned.
 
     The journal is written ahead of the table, without waiting for the disk at each row: what a power cut may take is
     the last rows, and those are computed again.
@@ -88,7 +104,8 @@ class ResultStore:
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._make_table(TABLE, ALWAYS)
             self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
-            self._known = {table: declared(self._connection, table) for table in (TABLE, LAYERS)}
+            self._make_table(KERNELS, OF_KERNELS, ", PRIMARY KEY (key, place)")
+            self._known = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
         except sqlite3.Error as error:
             os.close(self._lock)
             raise StoreError(f"{self.path}: is no results file, or is damaged ({error}); {remedy(folder)}") from error
@@ -110,13 +127,20 @@ class ResultStore:
         with self._trouble_named():
             return {row[0] for row in self._connection.execute(f"SELECT key FROM {TABLE}{which}")}
 
-    def add(self, key: str, row: Mapping[str, Figure], layers: Sequence[Mapping[str, Figure]] = ()) -> None:
-        """Store one point's figures and those of its layers; new figures become new columns."""
+    def add(
+        self,
+        key: str,
+        row: Mapping[str, Figure],
+        layers: Sequence[Mapping[str, Figure]] = (),
+        kernels: Sequence[Mapping[str, Figure]] = (),
+    ) -> None:
+        """Store one point's figures, those of its layers and of measured kernels; new figures become new columns."""
         with self._trouble_named(), self._connection:
             self._insert(TABLE, {"key": key, **row})
-            self._connection.execute(f"DELETE FROM {LAYERS} WHERE key = ?", (key,))
-            for place, layer in enumerate(layers):
-                self._insert(LAYERS, {"key": key, "place": place, **layer})
+            for table, parts in ((LAYERS, layers), (KERNELS, kernels)):
+                self._connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
+                for place, part in enumerate(parts):
+                    self._insert(table, {"key": key, "place": place, **part})
 
     def _make_table(self, table: str, columns: Mapping[str, str], constraint: str = "") -> None:
         listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())

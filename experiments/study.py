@@ -25,12 +25,13 @@ from experiments.folder import (
     write_timelines,
 )
 from experiments.grid import Grid
-from experiments.layer_table import read_layers, swept_columns, write_layers_csv
+from experiments.part_table import read_parts, swept_columns, write_parts_csv
 from experiments.points import DesignPoint
 from experiments.report import Span, Study, Timeline, render_report
 from experiments.report.frames import axes_of, best_points, prepared
 from experiments.report.words import setting
 from experiments.results import read_results, read_sound, write_csv
+from experiments.store import KERNELS
 from experiments.version import __version__
 from hw_models import AnyHardware, ClusteredDsa, known_paths, perfetto_json
 from hw_models.quantities import readable
@@ -114,10 +115,13 @@ def write_report(folder: Path) -> Written:
             remarks.append(str(error))
     remarks += results.remarks
     write_csv(results.frame, folder)
-    write_layers_csv(results.frame, folder)
+    write_parts_csv(results.frame, folder)
+    kernels = _measured_kernels(results.frame, folder)
+    if kernels is not None:
+        write_parts_csv(results.frame, folder, KERNELS)
     planned = len(results.frame) if note is None else note.planned
     study = _study(folder, note, results.frame, tuple(timelines), tuple(remarks))
-    study = replace(study, layers=_layers_of_fastest(results.frame, study.swept, folder))
+    study = replace(study, layers=_layers_of_fastest(results.frame, study.swept, folder), kernels=kernels)
     path = folder / REPORT
     write_whole(path, render_report(study))
     return Written(path, len(results.frame), planned, tuple(remarks))
@@ -166,11 +170,23 @@ def _layers_of_fastest(
     axes = axes_of(points, swept)
     found = []
     for _, row in best_points(points).iterrows():
-        layers = read_layers(folder, str(row["key"]))
+        layers = read_parts(folder, str(row["key"]))
         where = setting(row, axes)
         title = f"{row['network']} under {row['policy']}" + (f" at {where}" if where else "")
         found += [(title, layers)] if len(layers) else []
     return tuple(found)
+
+
+def _measured_kernels(frame: pd.DataFrame, folder: Path) -> pd.DataFrame | None:
+    """Return the kernels of measured points that have a time and a prediction; None where nothing was measured."""
+    if "measured_s" not in frame:
+        return None
+    found = []
+    for _, row in prepared(frame, ()).iterrows():
+        kernels = read_parts(folder, str(row["key"]), KERNELS)
+        found.append(kernels.assign(network=row["network"], policy=row["policy"]))
+    both = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["measured_s", "predicted_s"])
+    return both.dropna(subset=["measured_s", "predicted_s"]).reset_index(drop=True)
 
 
 def provenance() -> dict[str, str]:

@@ -15,8 +15,8 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("workloads", "fusion", "hw_models", "scheduler", "tuner", "experiments")
-TREES = {"zoo": "workloads/export", "tvm": "tuner/codegen"}
-"""Extras that a part of the tree cannot do without; there, they are imported at the top of a module."""
+TREES = {"zoo": ("workloads/export/",), "tvm": ("tuner/codegen/", "tuner/on_device/")}
+"""Extras that parts of the tree cannot do without; there, they are imported at the top of a module."""
 BY_HAND = frozenset({"torchvision", "timm"})
 """Installed without their own dependencies where the zoo is made, which an extra cannot say."""
 NOT_INSTALLED = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
@@ -94,7 +94,7 @@ def problem(each: Found) -> str | None:
     extras = sorted(extra for extra, names in EXTRAS.items() if wanted & names)
     if not extras and not (each.lazy and each.module in BY_HAND):
         return f"{each.place} imports {each.module}, which is not declared"
-    if each.lazy or any(each.place.startswith(f"{TREES[extra]}/") for extra in extras if extra in TREES):
+    if each.lazy or any(each.place.startswith(TREES[extra]) for extra in extras if extra in TREES):
         return None
     return f"{each.place} imports {each.module} of the extra {extras[0]} before anybody asks for it"
 

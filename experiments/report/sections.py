@@ -20,6 +20,7 @@ from experiments.report.frames import (
     usable,
 )
 from experiments.report.layout import Evaluation, Figure, Section
+from experiments.report.measured_section import measured_sections
 from experiments.report.plots import speedup_bars
 from experiments.report.run_sections import (
     bounds_section,
@@ -67,6 +68,7 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         Section("speedup", "Policies compared", _speedups(evaluation) if ran else ()),
         Section("sweep", "Over the sweep", (*_curves(evaluation), *_winners(evaluation)) if ran else ()),
         Section("base", "Against the base machine", tuple(_against_base(evaluation)) if ran else ()),
+        Section("measured", "Predicted beside measured", tuple(measured_sections(evaluation)) if ran else ()),
         Section("critical", "Where the latency goes", tuple(critical_sections(evaluation)) if ran else ()),
         Section("roofline", "Roofline", tuple(roofline_section(evaluation)) if ran else ()),
         Section("bounds", "What the points were bound by", tuple(bounds_section(evaluation)) if ran else ()),

@@ -57,3 +57,5 @@ class Study:
     """What could not be read of what the report is made from."""
     layers: tuple[tuple[str, pd.DataFrame], ...] = ()
     """What to call a point, and its layers with what each took: the fastest of each network."""
+    kernels: pd.DataFrame | None = None
+    """Measured kernels of all points, each with its ``network`` and ``policy``, those with a prediction."""

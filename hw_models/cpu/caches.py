@@ -157,6 +157,14 @@ class Passed:
         """Of all arrays, both ways."""
         return sum(self.fetched) + sum(self.written)
 
+    def total_of(self, shares: Sequence[float]) -> float:
+        """Return the same where of each array that share is moved."""
+        moved = [
+            (fetched + written) * share
+            for fetched, written, share in zip(self.fetched, self.written, shares, strict=True)
+        ]
+        return sum(moved)
+
 
 @dataclass(frozen=True, slots=True)
 class Access:

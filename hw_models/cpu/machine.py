@@ -80,16 +80,22 @@ class CorePace:
         """Return start-up and duration of a chunk that takes so many cycles to issue, and what sets its pace.
 
         The start-up is the latency of the level furthest out that it reads. Then instructions are issued while data
-        move at all levels: the slowest of these sets the pace, ``core`` or a memory.
+        move at all levels: the slowest of these sets the pace, ``core`` or a memory. As far as the core does not
+        overlap them, the others add to it; what the first cache moves is part of issuing.
         """
-        longest, limit, startup_ps = issue_cycles_taken * self.cycle_ps, CORE, 0.0
+        issue_ps = issue_cycles_taken * self.cycle_ps
+        longest, limit, startup_ps, in_all = issue_ps, CORE, 0.0, 0.0
         for memory, size in traffic:
             if size:
                 duration = size / self.bytes_per_ps[memory]
                 startup_ps = max(startup_ps, self.latency_ps[memory])
+                if memory == L1:
+                    issue_ps = max(issue_ps, duration)
+                else:
+                    in_all += duration
                 if duration > longest:
                     longest, limit = duration, memory
-        return startup_ps, longest, limit
+        return startup_ps, longest + (1 - self.core.overlap) * (in_all + issue_ps - longest), limit
 
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
         """Return the same for ``work``; raise ``HardwareError`` for a dtype that the cores do not compute."""

@@ -1,10 +1,11 @@
 """The instructions of a layer's tiled loops: what generated code issues, class by class.
 
 A register tile of the anchor keeps its results in registers while the depth loop runs: each iteration loads what the
-multiply-accumulates need of both operands, once per register tile, and updates every accumulator. Vectors lie along one
-dimension; where it does not fill the last one, the vector is issued all the same. What follows the anchor element by
-element finds its operand in registers; what comes before it, or needs a whole row first (softmax), goes through memory.
-Constants are taken to be stored in the order in which they are read, as they can be put there before the program runs.
+multiply-accumulates need of both operands, once per register tile, and updates every accumulator. Register tiles are
+computed as a whole where they stick out of the sink, and padding is multiplied like everything else: what is read with
+padding is copied once for each tile. What follows the anchor element by element finds its operand in registers; what
+comes before it, or needs a whole row first (softmax), goes through memory. Constants are taken to be stored in the
+order in which they are read, as they can be put there before the program runs.
 """
 
 import math
@@ -15,8 +16,9 @@ from typing import Literal
 
 from hw_models.cpu.spec import Simd
 from hw_models.instructions import Issued
+from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.footprints import footprints_of
-from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.cpu.tuning import CpuTuning
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Access, Extents, LoopNest, Operations
@@ -54,6 +56,8 @@ class NestCode:
     stores: bool
     """Whether what it writes goes to memory."""
     operations: Operations
+    padded: tuple[Access, ...] = ()
+    """Of the anchor: what it reads with padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ def nests_of(layer: Layer) -> tuple[NestCode, ...]:
 
 def _nests(layer: Layer) -> tuple[NestCode, ...]:
     works = layer.tile_work(layer.sink.shape).nests
-    anchor = layer.contraction
+    anchor = anchored_nest(layer)
     targets = {compiled.target for compiled in layer.nests if not compiled.is_view}
     has_rows = any(work.nest.has_reduction for work in works)
     is_after = False
@@ -117,7 +121,7 @@ def _nest(
     vector_loop = _vector_loop(nest, extents, vector_dim, reduction)
     deepest = max(reduction, default=-1)
     depth = math.prod([extents[loop] for loop in reduction])
-    if is_anchor and made.macs:
+    if made.macs and not is_anchor:
         depth = max(1, round(made.macs / max(math.prod(shape) * nest.per_iteration.macs, 1)))
     described = tuple([
         Read(
@@ -131,7 +135,8 @@ def _nest(
     ])  # fmt: skip
     own = extents[vector_loop] if vector_loop >= 0 else 1
     vectorised = 0 if follows_sink and vector_loop not in reduction else own
-    return NestCode(is_anchor, shape, depth, vectorised, described, stores, made)
+    padded = tuple([read for read in nest.reads if is_anchor and is_padded(nest, read)])
+    return NestCode(is_anchor, shape, depth, vectorised, described, stores, made, padded)
 
 
 def _count(terms: Sequence[tuple[int, int]], extents: Extents) -> int:
@@ -165,23 +170,13 @@ def _along(layer: Layer, read: Access, loop: int) -> AlongVector:
     return "together" if (loop, 1) in index.terms else "apart"
 
 
-def vectors_along(size: int, tile: int, register: int, lanes: int) -> int:
-    """Return the vectors that cover ``size`` elements cut into tiles, and these into register tiles."""
-
-    def of_tile(extent: int) -> int:
-        whole, rest = divmod(extent, register)
-        return whole * -(-register // lanes) + -(-rest // lanes)
-
-    whole, rest = divmod(size, tile)
-    return whole * of_tile(tile) + of_tile(rest)
-
-
 def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:
     """Return the instructions of the whole kernel in ``tiles``."""
     lanes = {str(name): count for name, count in simd.lanes.items()}[dtype]
     total = _Counts()
     for nest in nests_of(layer):
         _add(total, nest, layer, tiles, lanes, simd, tuning)
+        _add_copies(total, nest, layer, tiles, lanes, tuning)
     operations = Operations()
     for nest in nests_of(layer):
         operations += nest.operations
@@ -199,13 +194,14 @@ def _recomputed(layer: Layer, tiles: LoopTiles) -> float:
     if not footprints_of(layer).has_buffers:
         return 1.0
     shape = layer.sink.shape
-    number = math.prod([size / part for size, part in zip(shape, tiles.tile, strict=True)])
+    tile = tiles.within(shape)
+    number = math.prod([size / part for size, part in zip(shape, tile, strict=True)])
 
     def work(tile: Extents) -> float:
         return sum([nest.operations.flops for nest in layer.tile_work(tile).nests])
 
     whole = work(shape)
-    return max(work(tiles.tile) * number / whole, 1.0) if whole else 1.0
+    return max(work(tile) * number / whole, 1.0) if whole else 1.0
 
 
 class _Counts:
@@ -252,9 +248,9 @@ def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
     follows_sink = not nest.vector_extent and len(nest.outputs) == len(tiles.tile)
     dim = tiles.vector_dim
     if follows_sink and dim >= 0:
-        along = vectors_along(nest.outputs[dim], tiles.tile[dim], tiles.register[dim], lanes)
-        outputs = math.prod(nest.outputs) / max(nest.outputs[dim], 1) * along
-        rows, columns = math.prod(tiles.register) // tiles.register[dim], -(-tiles.register[dim] // lanes)
+        lanes = tiles.lanes(lanes)
+        outputs = math.prod(tiles.padded(nest.outputs)) / lanes
+        rows, columns = math.prod(tiles.register) // tiles.register[dim], tiles.register[dim] // lanes
         return _Vectors(True, dim, lanes, outputs, outputs * nest.iterations, rows, columns)
     extent = max(nest.vector_extent, 1)
     used = lanes if dim >= 0 or nest.vector_extent else 1
@@ -271,6 +267,8 @@ def _add(
         _add_read(total, nest, read, vectors, tiles, simd)
     made = nest.operations
     iterations = max(math.prod(nest.outputs) * nest.iterations, 1)
+    if nest.is_anchor and made.macs:
+        iterations = min(iterations, made.macs)  # taps in the padding are computed too
     total.fma += made.macs / iterations * vectors.steps
     total.arithmetic += made.simple / iterations * vectors.steps
     total.special += made.special / iterations * vectors.steps
@@ -291,6 +289,29 @@ def _add(
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
     elif nest.reads:
         total.scalar += vectors.steps * tuning.loop_instructions / tuning.unrolled
+
+
+def _add_copies(
+    total: _Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, tuning: CpuTuning
+) -> None:
+    """Add the copies with padding of what the anchor reads, one for each tile."""
+    if not nest.padded:
+        return
+    shape = layer.sink.shape
+    number = math.prod([-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)])
+    anchor = anchored_nest(layer)
+    work = next(work for work in layer.tile_work(tiles.within(shape)).nests if work.nest is anchor)
+    ranges = [(0, extent) for extent in work.extents]
+    for read in nest.padded:
+        spans = [index.span(ranges) for index in read.indices]
+        extents = [high - low for low, high in spans]
+        inner = extents[_memory_order(layer, read)[-1]]
+        used = next(each for each in halvings(lanes) if inner % each == 0)
+        vectors = math.prod(extents) / used * number
+        total.load += vectors
+        total.store += vectors
+        total.scalar += vectors * tuning.loop_instructions
+        total.register_bytes += 2 * vectors * used * _element_bytes(layer, read.tensor)
 
 
 def _add_read(

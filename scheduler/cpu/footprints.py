@@ -83,6 +83,11 @@ class Chunks:
         """The last chunk's iterations by those of a full one."""
         return self.last_iterations / self.iterations
 
+    @property
+    def in_all(self) -> float:
+        """All chunks together by a full one."""
+        return self.count - 1 + self.last_share
+
 
 def chunks_of(shape: Extents, tiles: LoopTiles, threads: int) -> Chunks:
     """Return the chunks that ``threads`` make of the loops over tiles."""
@@ -213,7 +218,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     outside = tuple([last if operand.feeds_depth else of_registers for operand in found.operands])
     held: tuple[float, ...] = ()
     if found.has_buffers:
-        buffer = layer.tile_work(tile).internal_bytes / line_bytes
+        buffer = layer.tile_work(tiles.within(shape)).internal_bytes / line_bytes
         held = tuple([buffer if place <= of_tile else 0.0 for place in range(len(trips) + 1)])
     return Nest(tuple(trips), tuple(touched), tuple([operand.is_written for operand in found.operands]), held, outside)
 
@@ -222,12 +227,19 @@ def _lines(found: Footprints, tile: Sequence[int], depth: int, line_bytes: int) 
     return tuple([operand.lines(tile, depth, line_bytes) for operand in found.operands])
 
 
+def split_operands(found: Footprints, tiles: LoopTiles) -> tuple[bool, ...]:
+    """Return for each operand whether chunks use different parts of it; of the others every chunk uses the same."""
+    parallel = frozenset(tiles.order[: tiles.parallel])
+    return tuple([not parallel.isdisjoint(operand.depends_on) for operand in found.operands])
+
+
 def nest_of_cores(
     layer: Layer, tiles: LoopTiles, chunks: Chunks, chunk: Nest, cores: int, line_bytes: int
 ) -> Nest:
     """Return what ``cores`` that each run such a chunk at the same pace touch together: the nest of a shared cache.
 
-    Chunks that differ only along dimensions on which an operand does not depend use the same lines of it.
+    Chunks that differ only along dimensions on which an operand does not depend use the same lines of it. All chunks
+    are taken to be full ones; where the last is not, the whole of an operand is that much larger.
     """
     if cores == 1:
         return chunk
@@ -236,14 +248,15 @@ def nest_of_cores(
     for dim in tiles.order[: tiles.parallel]:
         in_all = -(-shape[dim] // tiles.tile[dim])
         split[dim] = -(-in_all // chunks.per_dim[dim])
-    factors = []
-    for operand in found.operands:
+    factors, most = [], []
+    for operand, is_split in zip(found.operands, split_operands(found, tiles), strict=True):
+        full = chunks.count / chunks.in_all if is_split else 1.0
         apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
-        factors.append(min(cores, apart))
-    most = [math.ceil(math.prod(each.array.shape) * each.array.element_bytes / line_bytes) for each in found.operands]
+        factors.append(min(cores, apart * full))
+        most.append(math.ceil(math.prod(operand.array.shape) * operand.array.element_bytes / line_bytes) * full)
     touched = tuple(
         tuple([
-            Lines(min(lines.count * factor, bound), lines.runs * factor, 0)
+            Lines(min(lines.count * factor, bound), math.ceil(lines.runs * factor), 0)
             for lines, factor, bound in zip(row, factors, most, strict=True)
         ])
         for row in chunk.touched

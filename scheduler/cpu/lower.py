@@ -9,8 +9,8 @@ from hw_models import Buffer, Instruction, Launch, Program, cpu_machine
 from hw_models.cpu.machine import CORE, DRAM, LAUNCH
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.footprints import footprints_of
-from scheduler.cpu.residency import Found, found_in_cache
-from scheduler.cpu.schedule import CpuKernel, CpuSchedule
+from scheduler.cpu.residency import found_in_cache
+from scheduler.cpu.schedule import CpuSchedule
 from scheduler.cpu.view import CpuView
 from scheduler.cpu.work import KernelWork, kernel_work
 
@@ -41,27 +41,24 @@ def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
 
 
 def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
-    """Return the work of every kernel, less what it finds in the shared cache."""
+    """Return the work of every kernel, less what it finds in caches."""
     kernels = schedule.runs
     footprints = [footprints_of(kernel.layer) for kernel in kernels]
-    found = found_in_cache(
-        schedule.graph, kernels, footprints, view.last_cache_bytes, warm=view.tuning.warm_caches
-    )
+    warm = view.tuning.warm_caches
+    by_cache = {
+        name: found_in_cache(schedule.graph, kernels, footprints, cache, warm=warm)
+        for name, cache in view.caches.items()
+    }
     known: dict[object, KernelWork] = {}
     done = []
-    for kernel, each in zip(kernels, found, strict=True):
-        key = kernel.layer.signature, kernel.tiles, kernel.threads, each
+    for number, kernel in enumerate(kernels):
+        found = {name: each[number] for name, each in by_cache.items()}
+        key = kernel.layer.signature, kernel.tiles, kernel.threads, tuple(found.values())
         if key not in known:
-            known[key] = _work(kernel, each, schedule.dtype, view)
+            work = kernel_work(kernel.layer, kernel.tiles, kernel.threads, schedule.dtype, view)
+            known[key] = work.with_found(found)
         done.append(known[key])
     return done
-
-
-def _work(kernel: CpuKernel, found: Found, dtype: str, view: CpuView) -> KernelWork:
-    work = kernel_work(kernel.layer, kernel.tiles, kernel.threads, dtype, view)
-    spared = sum([work.first_bytes[place] for place in sorted(found.read)])
-    spared += sum([work.written_bytes[place] + work.first_bytes[place] for place in sorted(found.written)])
-    return work.off_chip(spared)
 
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:

@@ -1,62 +1,87 @@
-"""What the shared cache still has of the kernels before: which operands need not come from DRAM.
+"""What caches still have of the kernels before: which operands need not come from further out.
 
-The cache forgets what was used longest ago. Between the use of an element in one kernel and in a later one, the rest of
+A cache forgets what was used longest ago. Between the use of an element in one kernel and in a later one, the rest of
 its tensor passes by, what both kernels touch meanwhile (half of it each, on average), and all that is touched in
 between. If all that fits, the later kernel finds the tensor; a tensor is found as a whole or not at all. What is
 written and found by everyone who reads it, and then overwritten by later tensors in the same place, never leaves.
+
+A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
+touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
+that fell to it. The same kernel, run again, gives every core the same part.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from scheduler.cpu.footprints import Footprints
 from scheduler.cpu.schedule import CpuKernel
+from scheduler.cpu.view import CacheSize
+from scheduler.cpu.work import Found
 from workloads.graph import Graph
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Of one kernel: operands, by their place in its footprints, that pass the shared cache only."""
-
-    read: frozenset[int]
-    written: frozenset[int]
-
-
 def found_in_cache(
-    graph: Graph, kernels: Sequence[CpuKernel], footprints: Sequence[Footprints], cache_bytes: int, *, warm: bool
+    graph: Graph, kernels: Sequence[CpuKernel], footprints: Sequence[Footprints], cache: CacheSize, *, warm: bool
 ) -> list[Found]:
     """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it."""
     names = [_names(kernel, found) for kernel, found in zip(kernels, footprints, strict=True)]
-    touched = [sum([graph.tensors[name].size_bytes for name in dict.fromkeys(each)]) for each in names]
-    uses: dict[str, list[int]] = {}
-    before: dict[tuple[int, str], int] = {}
-    rounds = 2 if warm else 1
-    total = len(kernels)
-    for step in range(rounds * total):
-        for name in dict.fromkeys(names[step % total]):
-            uses.setdefault(name, []).append(step)
-            if len(uses[name]) > 1:
-                before[step, name] = uses[name][-2]
-    sums = [0]
-    for step in range(rounds * total):
-        sums.append(sums[-1] + touched[step % total])
+    return _Uses(graph, names, [kernel.chunks for kernel in kernels], cache, 2 if warm else 1).found(footprints)
 
-    def is_found(step: int, name: str) -> bool:
-        last = before.get((step, name))
+
+class _Uses:
+    """The uses of stored tensors in rounds of all kernels, of which the last round counts."""
+
+    def __init__(
+        self, graph: Graph, names: Sequence[Sequence[str]], threads: Sequence[int], cache: CacheSize, rounds: int
+    ) -> None:
+        self._graph, self._names, self._threads, self._cache = graph, names, threads, cache
+        self._total = len(names)
+        self._first = (rounds - 1) * self._total
+        self._touched = [sum([graph.tensors[name].size_bytes for name in dict.fromkeys(each)]) for each in names]
+        self._steps: dict[str, list[int]] = {}
+        self._before: dict[tuple[int, str], int] = {}
+        self._sums = [0]
+        for step in range(rounds * self._total):
+            for name in dict.fromkeys(names[step % self._total]):
+                uses = self._steps.setdefault(name, [])
+                if uses:
+                    self._before[step, name] = uses[-1]
+                uses.append(step)
+            self._sums.append(self._sums[-1] + self._touched[step % self._total])
+
+    def found(self, footprints: Sequence[Footprints]) -> list[Found]:
+        """Return what each kernel finds in the last round."""
+        stays = {name: self._stays(name) for name in self._steps}
+        return [self._of_kernel(number, each, stays) for number, each in enumerate(footprints)]
+
+    def _of_kernel(self, number: int, footprints: Footprints, stays: Mapping[str, float]) -> Found:
+        read, written = [], []
+        for place, (name, operand) in enumerate(zip(self._names[number], footprints.operands, strict=True)):
+            if operand.is_written:
+                written += [(place, stays[name])] if stays[name] else []
+            else:
+                share = self._share(self._first + number, name)
+                read += [(place, share)] if share else []
+        return Found(tuple(read), tuple(written))
+
+    def _stays(self, name: str) -> float:
+        """Return the share of a tensor that is found by all who use it after it is written."""
+        if name in self._graph.stored_outputs:
+            return 0.0
+        steps = [step for step in self._steps[name] if step >= self._first]
+        return min([self._share(step, name) for step in steps[1:] or steps])
+
+    def _share(self, step: int, name: str) -> float:
+        """Return how much of a tensor a kernel finds."""
+        last = self._before.get((step, name))
         if last is None:
-            return False
-        size = graph.tensors[name].size_bytes
-        around = (touched[last % total] + touched[step % total]) / 2 - size
-        return size + around + sums[step] - sums[last + 1] <= cache_bytes
-
-    first = (rounds - 1) * total
-    results = graph.stored_outputs
-    stays = {name: name not in results for name in uses}
-    for name, steps in uses.items():
-        readers = [step for step in steps if step >= first][1:]
-        stays[name] = stays[name] and all(is_found(step, name) for step in readers)
-    return [_found(names[step], found, [is_found(first + step, name) for name in names[step]], stays)
-            for step, found in enumerate(footprints)]  # fmt: skip
+            return 0.0
+        size = self._graph.tensors[name].size_bytes
+        own, other = step % self._total, last % self._total
+        around = (self._touched[other] + self._touched[own]) / 2 - size
+        threads = max(self._threads[own], self._threads[other]) if self._cache.is_private else 1
+        if size + around + self._sums[step] - self._sums[last + 1] > self._cache.capacity_bytes * threads:
+            return 0.0
+        return 1.0 if own == other else 1 / threads
 
 
 def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
@@ -64,11 +89,3 @@ def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
     every = (*kernel.layer.inputs, *kernel.layer.outputs)
     storage = kernel.layer.graph.storage
     return [storage.get(every[place], every[place]) for place in footprints.places]
-
-
-def _found(names: Sequence[str], footprints: Footprints, is_found: Sequence[bool], stays: Mapping[str, bool]) -> Found:
-    written = [operand.is_written for operand in footprints.operands]
-    return Found(
-        frozenset(place for place, found in enumerate(is_found) if found and not written[place]),
-        frozenset(place for place, name in enumerate(names) if written[place] and stays[name]),
-    )

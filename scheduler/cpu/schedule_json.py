@@ -126,7 +126,7 @@ def _kernel(record: _Kernel, number: int, file: _File, costs: CpuCosts) -> CpuKe
     shape = layer.sink.shape
     if record.output != layer.sink.name:
         raise ScheduleError(f"{where}: its operators end with {layer.sink.name!r}")
-    if len(record.tile) != len(shape) or any(part > size for part, size in zip(record.tile, shape, strict=False)):
+    if len(record.tile) != len(shape):
         raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
     if record.threads > spec.core_count:
         raise ScheduleError(f"{where}: threads: has {record.threads}; {spec.name} has {spec.core_count} cores")
@@ -140,6 +140,8 @@ def _kernel(record: _Kernel, number: int, file: _File, costs: CpuCosts) -> CpuKe
         )
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
+    if any(part > size for part, size in zip(tiles.tile, tiles.padded(shape), strict=True)):
+        raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
     return CpuKernel(record.output, record.group, layer, tiles, record.threads)
 
 

@@ -1,5 +1,6 @@
 """How one layer is computed on the cores of a CPU: the tiled loops that are simulated, and that generated code has."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workloads.loopnest import Extents
@@ -13,7 +14,9 @@ class LoopTiles:
     chunks; inside one tile the loop over steps of the anchor's depth; inside that the loops over register tiles; inside
     these the depth loop of one step, and in it the register tile, unrolled and vectorised. What the layer computes
     before its anchor (padding, a producer) is computed per tile, what follows (bias, activation) per register tile.
-    A layer without an anchor (no multiply-accumulate) has no depth: its register tile is one vector.
+    A layer without an anchor (`scheduler.cpu.anchors`) has no depth, and its register tile is one vector.
+
+    Register tiles, and with them tiles, may stick out of the sink: what is computed there is dropped.
     """
 
     tile: Extents
@@ -37,3 +40,25 @@ class LoopTiles:
             raise ValueError(f"{self.parallel} parallel loops, vectors along {self.vector_dim}, of {dims} dimensions")
         if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
             raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
+
+    def lanes(self, most: int) -> int:
+        """Return the lanes of a register tile's vectors, on a machine that has ``most``: as many as divide it."""
+        if self.vector_dim < 0:
+            return 1
+        return next(lanes for lanes in halvings(most) if self.register[self.vector_dim] % lanes == 0)
+
+    def padded(self, shape: Extents) -> Extents:
+        """Return the elements of each dimension that whole register tiles have."""
+        return tuple([-(-size // part) * part for size, part in zip(shape, self.register, strict=True)])
+
+    def within(self, shape: Extents) -> Extents:
+        """Return the part of a tile that lies in a sink of ``shape``."""
+        return tuple(map(min, self.tile, shape))
+
+
+def halvings(lanes: int) -> Iterator[int]:
+    """Yield ``lanes`` and its halves, down to one: what shorter vectors of the same instructions have."""
+    while lanes > 1:
+        yield lanes
+        lanes //= 2
+    yield 1

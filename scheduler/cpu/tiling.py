@@ -2,28 +2,30 @@
 
 The search is small and always finds the same. First the register tile: of all that the registers hold, the one for
 which the fastest cores need the fewest cycles, if all data were at hand. Then the loops over tiles: a few sizes along
-each dimension (the register tile, four of them, all), the vector dimension outermost or innermost, the depth loop
+each dimension (the register tile, up to four of them, all), the vector dimension outermost or innermost, the depth loop
 whole or in steps, one thread or several; the machine model says of each how long its slowest core takes, and what the
-shared levels move. Of equal times the least traffic wins, then what is tried first.
+shared levels move. Of equal times the least traffic wins, then what is tried first. Layers without an anchor are
+computed row by row.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hw_models.cpu.cores import issue_cycles
+from scheduler.cpu.anchors import anchored_nest, lanes_along, shared_rows
 from scheduler.cpu.code import code_of, nests_of
 from scheduler.cpu.footprints import footprints_of
-from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.cpu.view import CpuView
 from scheduler.cpu.work import estimate
 from scheduler.kernels.layer import Layer
 from scheduler.parts import divisors
 from workloads.analysis import Table
-from workloads.loopnest import Extents
+from workloads.loopnest import Extents, LoopNest
 
-_COLUMNS = (1, 2, 3, 4, 6, 8)
-_ROWS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 24, 28)
+_MOST_COLUMNS = 8
+_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28)
 _TILES_OF_REGISTERS = 4
 
 
@@ -59,11 +61,14 @@ def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) ->
 def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     most, *fewer = view.thread_counts
     shape = layer.sink.shape
-    vector_dim = vector_dim_of(layer)
-    table = layer.analysis.table(_register_tile)
-    key = layer.signature, dtype, view.code_key, view.issue_key
-    register = table.get(key, partial(_register_tile, layer, dtype, view, vector_dim))
-    candidates = list(dict.fromkeys(_candidates(layer, register, vector_dim, view, shape)))
+    anchor = anchored_nest(layer)
+    if anchor is None:
+        candidates = list(_without_anchor(layer, dtype, view))
+    else:
+        table = layer.analysis.table(_register_tile)
+        key = layer.signature, dtype, view.code_key, view.issue_key
+        register = table.get(key, partial(_register_tile, layer, anchor, dtype, view))
+        candidates = list(dict.fromkeys(_candidates(layer, register, vector_dim_of(layer), view, shape)))
     found = [_timed(layer, cut, most, dtype, view) for cut in candidates]
     found.sort(key=lambda tiling: tiling.rank)
     best = found[0]
@@ -81,24 +86,21 @@ def vector_dim_of(layer: Layer) -> int:
     return next((dim for dim in reversed(sink.order) if sink.shape[dim] > 1), -1)
 
 
-def _register_tile(layer: Layer, dtype: str, view: CpuView, vector_dim: int) -> Extents:
-    """Return the elements per dimension that are held in registers."""
-    shape = layer.sink.shape
-    lanes = {str(name): count for name, count in view.spec.simd.lanes.items()}[dtype]
-    if vector_dim < 0:
-        return (1,) * len(shape)
-    has_anchor = any(nest.is_anchor for nest in nests_of(layer))
+def _register_tile(layer: Layer, nest: LoopNest, dtype: str, view: CpuView) -> Extents:
+    """Return the elements per dimension of the anchor's output that are held in registers."""
+    vector_dim, shape = vector_dim_of(layer), layer.sink.shape
+    lanes = lanes_along(nest, vector_dim, view.lanes(dtype))
     limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
     core = view.kinds[0]
     best: tuple[float, int, Extents] | None = None
-    for columns in _COLUMNS if has_anchor else (1,):
-        for rows in _ROWS if has_anchor else (1,):
+    for columns in range(1, min(-(-shape[vector_dim] // lanes), _MOST_COLUMNS) + 1):
+        for rows in _ROWS:
             if (columns > 1 or rows > 1) and rows * columns + columns + 1 > limit:
                 continue
-            register = _of_rows(layer, vector_dim, min(columns * lanes, shape[vector_dim]), rows)
+            register = _of_rows(layer, vector_dim, columns * lanes, rows)
             if register is None:
                 continue
-            tiles = LoopTiles(tuple(shape), tuple(layer.sink.order), 0, register, vector_dim, None)
+            tiles = LoopTiles(register, tuple(layer.sink.order), 0, register, vector_dim, None)
             issued = code_of(layer, tiles, dtype, view.spec.simd, view.tuning).issued
             ranked = issue_cycles(core, issued), issued.total, register
             if best is None or ranked < best:
@@ -124,6 +126,29 @@ def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int) -> Extents | 
     return tuple(register) if rows == 1 else None
 
 
+def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTiles]:
+    """Yield the tiles of a layer that nothing is held in registers for: rows of the sink, one after the other.
+
+    Where no reduction is in the way, all rows of a thread are one tile. Outer dimensions are split over threads, as
+    many as make enough chunks.
+    """
+    shape, order, vector_dim = layer.sink.shape, tuple(layer.sink.order), vector_dim_of(layer)
+    register = [1] * len(shape)
+    if vector_dim >= 0:
+        register[vector_dim] = next(each for each in halvings(view.lanes(dtype)) if shape[vector_dim] % each == 0)
+    has_rows = any(compiled.nest.has_reduction for compiled in layer.nests)
+    before_vectors = order.index(vector_dim) if vector_dim >= 0 else len(order) - 1
+    most = min(shared_rows(layer), before_vectors) if has_rows else before_vectors
+    wanted = view.thread_counts[0] * view.tuning.chunks_per_thread
+    parallel, fused = 0, 1
+    while parallel < most and fused < wanted and view.thread_counts[0] > 1:
+        fused *= shape[order[parallel]]
+        parallel += 1
+    alone = most if has_rows else parallel
+    tile = tuple([1 if dim in order[:alone] else size for dim, size in enumerate(shape)])
+    yield LoopTiles(tile, order, parallel if fused > 1 else 0, tuple(register), vector_dim, None)
+
+
 def _candidates(
     layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents
 ) -> Iterator[LoopTiles]:
@@ -131,16 +156,13 @@ def _candidates(
     memory = layer.sink.order
     outer = [dim for dim in reversed(memory) if dim != vector_dim and shape[dim] > 1]
     steps = [None, *_depth_steps(layer, view)]
-    orders = [tuple(memory)]
-    if vector_dim >= 0:
-        others = tuple(dim for dim in memory if dim != vector_dim)
-        orders = [(*others, vector_dim), (vector_dim, *others)]
-    widths = _ladder(register[vector_dim], shape[vector_dim]) if vector_dim >= 0 else [0]
+    others = tuple(dim for dim in memory if dim != vector_dim)
+    orders = [(*others, vector_dim), (vector_dim, *others)]
+    widths = _ladder(register[vector_dim], shape[vector_dim])
     for rows in _row_tiles(outer, register, shape):
         for width in widths:
             tile = list(rows)
-            if vector_dim >= 0:
-                tile[vector_dim] = width
+            tile[vector_dim] = width
             for order in orders:
                 for each in steps:
                     cut = LoopTiles(tuple(tile), order, 0, register, vector_dim, each)
@@ -157,8 +179,11 @@ def _depth_steps(layer: Layer, view: CpuView) -> list[int]:
     return fitting[:1] if depth * inner > most // 2 else []
 
 
-def _ladder(least: int, most: int) -> list[int]:
-    return list(dict.fromkeys([least, min(_TILES_OF_REGISTERS * least, most), most]))
+def _ladder(register: int, size: int) -> list[int]:
+    """Return tiles of one register tile, a few and all: they divide the number of register tiles."""
+    number = -(-size // register)
+    few = max(each for each in divisors(number) if each <= _TILES_OF_REGISTERS)
+    return [count * register for count in dict.fromkeys([1, few, number])]
 
 
 def _row_tiles(outer: list[int], register: Extents, shape: Extents) -> Iterator[list[int]]:
@@ -181,7 +206,7 @@ def _with_parallel(tiles: LoopTiles, shape: Extents, threads: int, view: CpuView
         parallel += 1
     if fused == 1:
         parallel = 0
-    return LoopTiles(tiles.tile, tiles.order, parallel, tiles.register, tiles.vector_dim, tiles.depth_step)
+    return replace(tiles, parallel=parallel)
 
 
 def _timed(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> Tiling:

@@ -18,11 +18,11 @@ class CpuTuning:
     """Numbers that tiling and lowering on a CPU use."""
 
     threads: Annotated[int, Field(ge=0, le=4096)] = 0
-    """Threads that every kernel is split over, on the fastest cores first; 0: for each kernel what is best among one
-    thread and all cores of the fastest kinds."""
+    """Threads that there are, on the fastest cores first: each kernel runs on all of them, or on one where that is
+    faster; 0: on what is best among one thread and all cores of the fastest kinds."""
     warm_caches: bool = False
-    """Whether the shared cache holds what the run before has left, as when a network runs again and again; else a run
-    begins with empty caches."""
+    """Whether caches hold what the run before has left, as when a network runs again and again; else a run begins with
+    empty caches."""
     most_accumulators: Few = 64
     """Register tiles with more are not tried."""
     depth_iterations: Annotated[int, Field(ge=8, le=2**20)] = 512

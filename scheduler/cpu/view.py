@@ -5,9 +5,19 @@ from functools import cached_property
 
 from hw_models import Cpu
 from hw_models.cpu.caches import CacheShape
-from hw_models.cpu.machine import CorePace
+from hw_models.cpu.machine import DRAM, L2, L3, CorePace
 from hw_models.cpu.spec import Cache, CoreKind
 from scheduler.cpu.tuning import CpuTuning
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSize:
+    """A cache as kernels that come one after the other see it."""
+
+    capacity_bytes: int
+    """Of one copy."""
+    is_private: bool
+    """Whether every core has one."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,10 @@ class CpuView:
         """How fast cores are, by kind."""
         return tuple([CorePace(self.spec, core) for core in self.kinds])
 
+    def lanes(self, dtype: str) -> int:
+        """Return the numbers of ``dtype`` in a vector."""
+        return {str(name): count for name, count in self.spec.simd.lanes.items()}[dtype]
+
     def on_cores(self, threads: int) -> list[tuple[CorePace, int]]:
         """Return the kinds of cores that ``threads`` run on, the fastest first, and how many of each."""
         found = []
@@ -38,12 +52,12 @@ class CpuView:
 
     @cached_property
     def thread_counts(self) -> tuple[int, ...]:
-        """How many threads a kernel may be split over: one, or all cores of the fastest kinds.
+        """How many threads a kernel may be split over: one, or all cores of the fastest kinds, or as many as asked for.
 
         First the number that does most arithmetic in equal chunks, which the slowest of its cores ends.
         """
         if self.tuning.threads:
-            return (min(self.tuning.threads, self.spec.core_count),)
+            return tuple(dict.fromkeys((min(self.tuning.threads, self.spec.core_count), 1)))
         speeds = {1: 0.0}
         threads = 0
         for core in self.kinds:
@@ -57,12 +71,18 @@ class CpuView:
         return CacheShape(lines, max(lines // cache.associativity, 1))
 
     @cached_property
-    def last_cache_bytes(self) -> int:
-        """What the outermost cache holds that more than one core uses; 0 where there is none."""
+    def caches(self) -> dict[str, CacheSize]:
+        """The caches by the memory behind each, innermost first; those of the fastest cores."""
+        core = self.kinds[0]
+        found = [CacheSize(core.l1.capacity_bytes, core.l1.shared_by == 1)]
+        names = []
+        if core.l2 is not None:
+            found.append(CacheSize(core.l2.capacity_bytes, core.l2.shared_by == 1))
+            names.append(L2)
         if self.spec.l3 is not None:
-            return self.spec.l3.capacity_bytes
-        shared = [core.l2 for core in self.kinds if core.l2 is not None and core.l2.shared_by > 1]
-        return shared[0].capacity_bytes if shared else 0
+            found.append(CacheSize(self.spec.l3.capacity_bytes, is_private=False))
+            names.append(L3)
+        return dict(zip([*names, DRAM], found, strict=True))
 
     @cached_property
     def code_key(self) -> tuple[str, CpuTuning]:

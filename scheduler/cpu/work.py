@@ -1,9 +1,9 @@
 """What each core is given of a kernel: chunks of its parallel loop, with their instructions and traffic."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from hw_models import Compute, Issued
 from hw_models.cpu.caches import CacheShape, Nest, Passed, passed_on
@@ -11,7 +11,7 @@ from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import DRAM, L1, L2, L3, CorePace
 from hw_models.quantities import PS_PER_S
 from scheduler.cpu.code import Code, code_of
-from scheduler.cpu.footprints import chunks_of, nest_of_chunk, nest_of_cores
+from scheduler.cpu.footprints import chunks_of, footprints_of, nest_of_chunk, nest_of_cores, split_operands
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
@@ -26,27 +26,55 @@ class ChunkWork:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """Of one kernel and cache: operands, by their place in its footprints, and the share of each that is there."""
+
+    read: tuple[tuple[int, float], ...] = ()
+    written: tuple[tuple[int, float], ...] = ()
+    """Those that never leave the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compulsory:
+    """What a kernel moves behind one cache however large that is, per operand of the layer's footprints."""
+
+    first_bytes: tuple[float, ...]
+    """Fetched because nothing has used it before."""
+    written_bytes: tuple[float, ...]
+    """Written back."""
+
+    def spared_bytes(self, found: Found) -> float:
+        """Return what is not moved where the cache has, or keeps, so much."""
+        spared = [share * self.first_bytes[place] for place, share in found.read]
+        spared += [share * (self.first_bytes[place] + self.written_bytes[place]) for place, share in found.written]
+        return sum(spared)
+
+
+@dataclass(frozen=True, slots=True)
 class KernelWork:
-    """A whole kernel with a shared cache that begins empty."""
+    """A whole kernel with caches that begin empty."""
 
     chunks: tuple[ChunkWork, ...]
     """In the order in which they are handed out: those of the fastest cores first."""
     threads: int
     """That have something to do."""
-    first_bytes: tuple[float, ...]
-    """Per operand of the layer's footprints: fetched from DRAM because nothing has used it before."""
-    written_bytes: tuple[float, ...]
-    """Per operand: written to DRAM."""
+    compulsory: Mapping[str, Compulsory]
+    """By the memory behind a cache."""
 
-    def off_chip(self, spared_bytes: float) -> "KernelWork":
-        """Return the same where so many bytes are found in, or stay in, the shared cache."""
-        if not spared_bytes:
-            return self
-        moved = sum([each.count * size for each in self.chunks for name, size in each.payload.traffic if name == DRAM])
-        left = max(1 - spared_bytes / moved, 0.0) if moved else 0.0
+    def with_found(self, found: Mapping[str, Found]) -> "KernelWork":
+        """Return the same where caches have something, by the memory behind each.
+
+        What is found in one cache does not pass those further out.
+        """
+        left: dict[str, float] = {}
+        most = 0.0
+        for name, behind in self.compulsory.items():
+            moved = sum([each.count * size for each in self.chunks for at, size in each.payload.traffic if at == name])
+            most = max(most, behind.spared_bytes(found.get(name, Found())))
+            left[name] = max(1 - most / moved, 0.0) if moved else 1.0
         chunks = []
         for each in self.chunks:
-            traffic = [(name, math.ceil(size * left) if name == DRAM else size) for name, size in each.payload.traffic]
+            traffic = [(name, math.ceil(size * left.get(name, 1.0))) for name, size in each.payload.traffic]
             chunks.append(replace(each, payload=replace(each.payload, traffic=tuple(traffic))))
         return replace(self, chunks=tuple(chunks))
 
@@ -98,41 +126,60 @@ class _Kernel:
             shared = self._passed(CacheShape(lines), chunks.count)
         for pace, used in view.on_cores(chunks.count):
             core = pace.core
-            levels = [self._passed(view.shape(core.l1), 1)]
+            cores = self._sharing(pace, used)
+            levels = [self._passed(view.shape(core.l1), cores[0])]
             if core.l2 is not None:
-                levels.append(self._passed(view.shape(core.l2), min(core.l2.shared_by, used)))
+                levels.append(self._passed(view.shape(core.l2), cores[1]))
             if shared is not None:
                 levels.append(_at_most(shared, levels[-1]))
             yield pace, used, levels
+
+    def _sharing(self, pace: CorePace, used: int) -> list[int]:
+        """Return how many cores share each cache, of ``used`` ones of a kind."""
+        l2 = pace.core.l2
+        second = [] if l2 is None else [min(l2.shared_by, used)]
+        return [1, *second, *([] if self._view.spec.l3 is None else [self._chunks.count])]
 
     def work(self) -> KernelWork:
         """Return it."""
         chunks = self._chunks
         found: list[ChunkWork] = []
         outer: list[Passed] = []
+        sharing: list[int] = []
         given = 0
-        for _, used, levels in self._levels():
-            outer.append(levels[-1])
+        for pace, used, levels in self._levels():
+            outer, sharing = outer or levels, sharing or self._sharing(pace, used)
             given += used
             has_last = given == chunks.count
             if used > has_last:
                 found.append(ChunkWork(used - has_last, self._payload(levels, is_last=False)))
             if has_last:
                 found.append(ChunkWork(1, self._payload(levels, is_last=True)))
+        first = [self._compulsory(*level) for level in zip(outer, sharing, strict=True)]
+        return KernelWork(tuple(found), chunks.count, dict(zip(self._names, first, strict=True)))
+
+    def _compulsory(self, passed: Passed, cores: int) -> Compulsory:
+        """Return what has to pass a cache that ``cores`` share, for all chunks together."""
         line = self._view.spec.line_bytes
-        in_all = (chunks.count - 1 + chunks.last_share) * line
-        fetched = [lines * in_all for lines in outer[0].fetched]
-        once = [lines.count * line for lines in self._nest_of(chunks.count).touched[0]]
-        return KernelWork(
-            tuple(found), chunks.count, tuple(map(min, once, fetched)),
-            tuple([lines * in_all for lines in outer[0].written]),
+        times = [line * (self._chunks.count - 1 + share) for share in self._last_shares]
+        once = [lines.count / cores for lines in self._nest_of(cores).touched[0]]
+        return Compulsory(
+            tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=True)]),
+            tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
         )  # fmt: skip
+
+    @cached_property
+    def _last_shares(self) -> tuple[float, ...]:
+        """What the last chunk moves by what a full one does, per operand: less only of what is split over chunks."""
+        share = self._chunks.last_share
+        split = split_operands(footprints_of(self._layer), self._tiles)
+        return tuple([share if is_split else 1.0 for is_split in split])
 
     def estimate(self) -> tuple[float, tuple[float, ...]]:
         """Return how long it takes (its slowest core, or what all move at a shared level) and the bytes moved."""
         view, chunks = self._view, self._chunks
         spec, line = view.spec, view.spec.line_bytes
-        in_all = chunks.count - 1 + chunks.last_share
+        in_all = chunks.in_all
         names = self._names
         moved = dict.fromkeys(names, 0.0)
         longest = 0.0
@@ -172,7 +219,8 @@ class _Kernel:
         """Return what a chunk does: a full one, or the last one, which does what is left."""
         code, chunks = self._code, self._chunks
         number, share = chunks.count, chunks.last_share if is_last else 1.0
-        part = 1 / (number - 1 + chunks.last_share)
+        part = 1 / chunks.in_all
+        shares = self._last_shares if is_last else (1.0,) * len(self._last_shares)
 
         def counted(whole: int) -> int:
             full = int(whole * part)
@@ -182,7 +230,7 @@ class _Kernel:
             return math.ceil(whole * part * share - 1e-6)
 
         line = self._view.spec.line_bytes
-        sizes = [math.ceil(passed.total * share * line) for passed in levels]
+        sizes = [math.ceil(passed.total_of(shares) * line) for passed in levels]
         of_code, made = code.issued, code.operations
         return Compute(
             dtype=self._dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),

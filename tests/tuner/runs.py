@@ -6,15 +6,28 @@ import numpy as np
 import tvm
 
 from fusion.plan import FusionPlan
-from tuner.codegen.default_tiles import CoreShape
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.schedule import kernel_by_kernel
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tuning import CpuTuning
+from scheduler.cpu.view import CpuView
+from tests.hw_models.cpu.cpus import cpu
 from tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
-from tuner.measure.reference import deviation, reference
+from tuner.on_device.reference import deviation, largest, reference
 from workloads import Graph
+from workloads.analysis import Analysis
 from workloads.executable import Executable, drawn_inputs, executable
 from workloads.operators.registry import Array
 
-NARROW = CoreShape(lanes=4, registers=16, l2_bytes=2**14)
-"""A core whose tiles are small, so that small networks have several of them."""
+NARROW = CpuView(cpu(), CpuTuning(chunks_per_thread=1))
+"""A machine with short vectors, on which small networks have several tiles."""
+LANES = NARROW.lanes("fp32")
+
+
+def tiles_of(plan: FusionPlan) -> dict[int, LoopTiles]:
+    """Return the tiles that the scheduler chooses."""
+    schedule = kernel_by_kernel(plan, CpuCosts(NARROW, Analysis(plan.graph), "fp32"))
+    return {kernel.group: kernel.tiles for kernel in schedule.runs}
 
 
 def varied(graph: Graph) -> Executable:
@@ -29,7 +42,7 @@ def varied(graph: Graph) -> Executable:
 
 
 def generated(plan: FusionPlan, tiles: GroupTiles | None = None) -> GeneratedCode:
-    return generate(plan, executable(plan.graph), NARROW, tiles)
+    return generate(plan, executable(plan.graph), tiles or tiles_of(plan), LANES)
 
 
 def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
@@ -43,7 +56,7 @@ def values_of(code: GeneratedCode, network: Executable) -> dict[str, Array]:
 def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, float]:
     """Return by how much each kernel's outputs differ from onnxruntime's, from inputs that are onnxruntime's."""
     network = varied(plan.graph)
-    code = generate(plan, network, NARROW, tiles)
+    code = generate(plan, network, tiles or tiles_of(plan), LANES)
     assert [(missing.name, missing.reason) for missing in code.missing] == []
     values = values_of(code, network)
     module = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "llvm", "num-cores": 2}))
@@ -55,7 +68,7 @@ def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, f
         module[kernel.name](*tensors)
         got = [tensor.numpy() for tensor in tensors[len(inputs) :]]
         found[kernel.name] = max(
-            deviation(network_array(plan.graph, name, value), values[name])
+            deviation(network_array(plan.graph, name, value), values[name], largest(values[n] for n in kernel.inputs))
             for name, value in zip(kernel.outputs, got, strict=True)
         )
     return found

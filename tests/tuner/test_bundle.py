@@ -20,12 +20,13 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 
 from experiments.cli import main
 from fusion import fixed_pattern_plan
-from fusion.plan import FusionPlan
 from tests.graphs import Net
-from tuner.bundle import BundleError, Destination, Manifest, build_bundle, read_results, unpacked
+from tests.tuner.runs import LANES, tiles_of
+from tuner.bundle import BundleError, Manifest, build_bundle, read_results, unpacked
 from tuner.bundle.archive import packed
 from tuner.bundle.contents import MANIFEST
 from tuner.bundle.linking import architecture_of
+from tuner.measure import Job
 
 pytestmark = pytest.mark.tvm
 
@@ -40,16 +41,17 @@ int __tvm_ffi_kernel1_conv_tanh(void *self, void *arguments, int count, void *re
 """Kernels as TVM exports them, the first of which ends its process and the second of which does not end."""
 
 
-def plan() -> FusionPlan:
+def job() -> Job:
     net = Net()
     x = net.relu(net.conv(net.input(1, 4, 8, 8), 8))
-    return fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
+    plan = fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
+    return Job(plan, tiles_of(plan), LANES, 1)
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bundle") / "small.tar.xz"
-    build_bundle(plan(), "small", "fixed-pattern", path, Destination())
+    build_bundle(job(), "small", "fixed-pattern", path)
     return path
 
 
@@ -148,9 +150,7 @@ class TestForeignArchives:
     def test_equal_plans_give_equal_data(self, bundle: Path, tmp_path: Path) -> None:
         again = tmp_path / "again.tar.xz"
 
-        made = build_bundle(plan(), "small", "fixed-pattern", again, Destination())
-
-        assert made.arrays == content(bundle)[0].arrays
+        assert build_bundle(job(), "small", "fixed-pattern", again).arrays == content(bundle)[0].arrays
 
     @pytest.mark.parametrize("name", ["../out.txt", "/tmp/out.txt", "lib/../../out.txt", "..\\out.txt"])
     def test_paths_cannot_climb_out(self, bundle: Path, tmp_path: Path, name: str) -> None:

@@ -16,13 +16,13 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 
 from experiments.cli import main
 from fusion import fixed_pattern_plan
-from fusion.plan import FusionPlan
 from tests.graphs import Net
+from tests.tuner.runs import LANES, tiles_of
 from tuner.measure import Budget, KernelMeasurement, MeasureError, Measurement, TargetError, Timing, measure_plan
 from tuner.measure.job import Job
-from tuner.measure.reference import deviation
 from tuner.measure.timing import interval_width, measured_in_parts
 from tuner.measure.worker import NETWORK
+from tuner.on_device.reference import deviation
 
 pytestmark = pytest.mark.tvm
 
@@ -34,10 +34,11 @@ KEYS = {
 KERNEL_KEYS = {"name", "operators", "measured_s", "spread", "predicted_s", "correct", "error"}
 
 
-def plan() -> FusionPlan:
+def job(threads: int = 1, target: str = "llvm", budget: Budget = QUICK) -> Job:
     net = Net()
     x = net.relu(net.conv(net.input(1, 4, 8, 8), 8))
-    return fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
+    plan = fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
+    return Job(plan, tiles_of(plan), LANES, threads, target, budget)
 
 
 EM_AARCH64 = 183
@@ -74,7 +75,7 @@ def hanging(connection: Connection, job: Job) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> Measurement:
-    return measure_plan(Job(plan(), 1, budget=QUICK), "fixed-pattern")
+    return measure_plan(job(), "fixed-pattern")
 
 
 def test_a_measurement_has_a_time_for_every_kernel_and_for_all_in_a_row(measured: Measurement) -> None:
@@ -102,7 +103,7 @@ def test_json_has_the_documented_keys(measured: Measurement) -> None:
 
 
 def test_a_kernel_that_crashes_is_recorded_and_the_rest_goes_on() -> None:
-    found = measure_plan(Job(plan(), 1, budget=QUICK), "p", work=crashing)
+    found = measure_plan(job(), "p", work=crashing)
 
     assert [(kernel.name, kernel.error) for kernel in found.kernels] == [
         (NAMES[0], None),
@@ -113,7 +114,7 @@ def test_a_kernel_that_crashes_is_recorded_and_the_rest_goes_on() -> None:
 
 
 def test_a_kernel_that_hangs_is_stopped_and_the_rest_goes_on() -> None:
-    found = measure_plan(Job(plan(), 1, budget=Budget(limit_s=1, prepare_s=60)), "p", work=hanging)
+    found = measure_plan(job(budget=Budget(limit_s=1, prepare_s=60)), "p", work=hanging)
 
     assert [(kernel.name, kernel.error) for kernel in found.kernels] == [
         (NAMES[0], "took longer than 1 s"),
@@ -124,12 +125,12 @@ def test_a_kernel_that_hangs_is_stopped_and_the_rest_goes_on() -> None:
 
 def test_more_threads_than_cores_are_refused() -> None:
     with pytest.raises(MeasureError, match="this process may use"):
-        measure_plan(Job(plan(), 4096), "p")
+        measure_plan(job(4096), "p")
 
 
 def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(TargetError, match="target has 'pdp11'; needs llvm"):
-        measure_plan(Job(plan(), 1, "pdp11"), "p")
+        measure_plan(job(target="pdp11"), "p")
 
 
 def test_the_interval_of_a_median_comes_from_the_order_of_the_samples() -> None:
@@ -203,3 +204,10 @@ class TestDeviation:
         assert deviation(np.array([1, 1, np.nan], np.float32), ones) == math.inf
         assert deviation(np.array([1, 2]), np.array([1, 3])) == math.inf
         assert deviation(np.array([1, 3]), np.array([1, 3])) == 0
+
+    def test_of_what_is_left_of_sums_that_cancel_is_by_what_was_summed(self) -> None:
+        rounding = np.array([1e-8], np.float32)
+
+        assert deviation(2 * rounding, rounding) == pytest.approx(1)
+        assert deviation(2 * rounding, rounding, made_of=1.0) == pytest.approx(1e-5)
+        assert deviation(np.array([1.1], np.float32), np.ones(1, np.float32), made_of=1.0) == pytest.approx(0.1)

@@ -7,7 +7,6 @@ have no more.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 BUNDLE = "dsascape bundle 1"
@@ -37,17 +36,6 @@ class BundleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
-    """What a bundle is for."""
-
-    target: str = "llvm"
-    threads: int = 1
-    """That code is made for; the device may use another number."""
-    runtime: Path | None = None
-    """A folder with the runtime's libraries (``RUNTIME``) for the device; None: those of this machine."""
-
-
-@dataclass(frozen=True, slots=True)
 class DataRange:
     """Bytes of ``data.bin``."""
 
@@ -69,7 +57,7 @@ class BundledArray:
     expected: DataRange | None = None
     """Elements of a result, evenly spaced from the first one: as many as there is room for here."""
     largest: float = 0.0
-    """The largest value of a result, by magnitude: differences count by it."""
+    """The largest magnitude in it, or a part of the largest that it is computed from: differences count by it."""
     is_result: bool = False
     """Whether it is a result of the network: others share their buffers."""
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from tvm import te, tirx
 
+from scheduler.cpu.anchors import moving
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
-from tuner.codegen.anchors import moving
 from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.functions import dtype_of
@@ -18,7 +18,6 @@ from workloads.loopnest import Access, LoopNest
 def anchored_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
     """Return the anchor over its register tiles, and the stage that stores what lies inside the tensor."""
     assert builder.anchor is not None
-    assert builder.tiles is not None
     rule = reduction_of(op, nest)
     axes = {p: te.reduce_axis((0, nest.loops[p].extent), f"k{p}") for p in builder.anchor.reductions}
     shape = [builder.anchor.padded[dim] for dim in tensor.order]
@@ -48,7 +47,6 @@ def anchored_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tenso
 def _operand(builder: Builder, nest: LoopNest, read: Access, rule: Reduction) -> Callable[..., Any] | None:
     """Return how the anchor reads a packed weight or a padded image; None for what it reads as it is."""
     assert builder.anchor is not None
-    assert builder.tiles is not None
     tensor = builder.described(read.tensor)
     packing = None
     if tensor.role == "weight" and read.tensor not in builder.stored:

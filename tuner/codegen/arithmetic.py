@@ -57,13 +57,18 @@ def _clip(op: Operator, values: Values) -> Any:
     return x if high is None else te.min(x, const(x, high))
 
 
+_MOST_FACTORS = 8
+"""Of a power that is a product."""
+_SQUARE_ROOT = 0.5
+
+
 def _power(op: Operator, values: Values) -> Any:
     x, exponent = values[0], op.scalar(1)
     if exponent is None:
         return tirx.power(x, values[1])
-    if exponent == int(exponent) and 1 <= exponent <= 8:  # noqa: PLR2004
+    if exponent == int(exponent) and 1 <= exponent <= _MOST_FACTORS:
         return math.prod([x] * (int(exponent) - 1), start=x)
-    if exponent == 0.5:  # noqa: PLR2004
+    if exponent == _SQUARE_ROOT:
         return tirx.sqrt(x)
     return tirx.power(x, const(x, exponent))
 

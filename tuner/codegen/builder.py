@@ -7,10 +7,10 @@ from typing import Any
 
 from tvm import te, tirx
 
+from scheduler.cpu.anchors import Anchor
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, affine, divided, loops_of, reach, stored_extent
-from tuner.codegen.anchors import Anchor
 from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError
 from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing
@@ -32,8 +32,10 @@ class Builder:
 
     layer: Layer
     executable: Executable
-    tiles: LoopTiles | None
+    tiles: LoopTiles
     anchor: Anchor | None
+    lanes: int
+    """Of the machine's vectors."""
     stored: dict[str, Stored] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     packings: dict[str, Packing] = field(default_factory=dict)

@@ -6,13 +6,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import tvm
 
 from fusion.plan import FusionPlan
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer
 from tuner.codegen.arithmetic import UnsupportedKernelError
-from tuner.codegen.default_tiles import CoreShape, default_tiles
+from tuner.codegen.names import kernel_name
 from tuner.codegen.packing import Packing
 from tuner.codegen.schedules import kernel_function
 from tuner.codegen.stages import stages_of
@@ -21,9 +22,8 @@ from workloads.executable import Executable
 from workloads.graph import Graph
 from workloads.operators.registry import Array
 
-GroupTiles = Mapping[int, LoopTiles | None]
-"""Tiles by the position of the group in its plan; None for a kernel whose loops are split over threads as they are."""
-
+GroupTiles = Mapping[int, LoopTiles]
+"""Tiles by the position of the group in its plan."""
 
 @dataclass(frozen=True)
 class Kernel:
@@ -37,7 +37,7 @@ class Kernel:
     """Stored tensors and weights, in the order of the parameters."""
     outputs: tuple[str, ...]
     packings: Mapping[str, Packing]
-    tiles: LoopTiles | None
+    tiles: LoopTiles
     function: Any
     """The PrimFunc."""
 
@@ -63,59 +63,35 @@ class GeneratedCode:
     @cached_property
     def module(self) -> Any:
         """One module with exactly one function for each group that has code."""
-        import tvm  # noqa: PLC0415 - heavy, and not needed to look at the kernels
-
         return tvm.IRModule({kernel.name: kernel.function for kernel in self.kernels})
 
 
-def generate(
-    plan: FusionPlan,
-    executable: Executable,
-    core: CoreShape,
-    tiles: GroupTiles | None = None,
-) -> GeneratedCode:
-    """Return the code of every kernel of ``plan`` with ``tiles``; groups that they leave out get default ones."""
+def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes: int) -> GeneratedCode:
+    """Return the code of every kernel of ``plan``, with the loops of ``tiles`` and vectors of up to ``lanes``."""
     analysis = Analysis(plan.graph)
-    decided = tiles or {}
     kernels: list[Kernel] = []
     missing: list[Uncompiled] = []
     for position, group in enumerate(plan.groups):
         layer = layer_of(analysis, group.ops)
         if layer is None:
             continue
-        name = kernel_name(plan, position)
-        operators = tuple(plan.graph.ops[op].name for op in group.ops)
+        named = kernel_name(plan, position), position, tuple(plan.graph.ops[op].name for op in group.ops)
         try:
-            chosen = decided[position] if position in decided else default_tiles(layer, core)
-            kernels.append(_kernel(layer, executable, chosen, core, (name, position, operators)))
+            kernels.append(_kernel(layer, executable, tiles[position], lanes, named))
         except UnsupportedKernelError as error:
-            missing.append(Uncompiled(name, position, operators, str(error)))
+            missing.append(Uncompiled(*named, str(error)))
         except RuntimeError as error:  # TVM refuses the expressions or the schedule
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             text = f"TVM refuses it: {(lines or ['no reason given'])[-1][:300]}"
-            missing.append(Uncompiled(name, position, operators, text))
+            missing.append(Uncompiled(*named, text))
     return GeneratedCode(plan, tuple(kernels), tuple(missing))
 
 
-def kernel_name(plan: FusionPlan, position: int) -> str:
-    """Return a name for the group's function: its place, and what its operators are."""
-    kinds = [plan.graph.ops[op].kind for op in plan.groups[position].ops if not plan.graph.ops[op].is_view]
-    shown = "_".join(kinds[:4]).lower() + ("_more" if len(kinds) > 4 else "")  # noqa: PLR2004
-    return f"kernel{position}_" + "".join(c if c.isalnum() else "_" for c in shown)
-
-
 def _kernel(
-    layer: Layer,
-    executable: Executable,
-    tiles: LoopTiles | None,
-    core: CoreShape,
-    named: tuple[str, int, tuple[str, ...]],
+    layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int, named: tuple[str, int, tuple[str, ...]]
 ) -> Kernel:
-    stages = stages_of(layer, executable, tiles)
+    stages = stages_of(layer, executable, tiles, lanes)
     name, position, operators = named
-    lanes = core.lanes
-    if tiles is not None and tiles.vector_dim >= 0 and tiles.register[tiles.vector_dim] % lanes:
-        lanes = next((n for n in (8, 4) if tiles.register[tiles.vector_dim] % n == 0 and n < core.lanes), 1)
     function = kernel_function(stages, tiles, name, lanes)
     return Kernel(name, position, operators, stages.inputs, stages.outputs, stages.packings, tiles, function)
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.cpu.anchors import Anchor, moving
 from scheduler.cpu.tiles import LoopTiles
-from tuner.codegen.anchors import Anchor, moving
 from workloads.loopnest import Access, LoopNest
 from workloads.operators.registry import Array
 

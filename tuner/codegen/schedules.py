@@ -6,21 +6,24 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
-from scheduler.cpu.tiles import LoopTiles
-from tuner.codegen.stages import LANES, Stages
+from scheduler.cpu.tiles import LoopTiles, halvings
+from tuner.codegen.stages import Stages
 
-_WORK_PER_THREAD = 4096
-"""Elements below which a kernel without an anchor is not worth a second thread."""
+_MOST_UNROLLED = 16
+"""Iterations of a loop that stores results of a register tile."""
 
 
-def kernel_function(stages: Stages, tiles: LoopTiles | None, name: str, lanes: int) -> Any:
-    """Return the PrimFunc ``name`` with the loops of ``tiles``; parameters are inputs, then outputs."""
+def kernel_function(stages: Stages, tiles: LoopTiles, name: str, lanes: int) -> Any:
+    """Return the PrimFunc ``name`` with the loops of ``tiles``; parameters are inputs, then outputs.
+
+    ``lanes`` are those of the machine's vectors.
+    """
     function = te.create_prim_func([*stages.placeholders, *stages.results])
     schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": function}))
-    if stages.anchor is not None and tiles is not None:
-        _Tiled(schedule, stages, tiles, lanes).apply()
+    if stages.anchor is not None:
+        _Tiled(schedule, stages, tiles, tiles.lanes(lanes)).apply()
     else:
-        schedule = _untiled(schedule, stages, lanes)
+        schedule = _untiled(schedule, stages, tiles, lanes)
     return schedule.mod["main"].with_attr("global_symbol", name)
 
 
@@ -118,7 +121,7 @@ class _Tiled:
             sch.vectorize(loops[-1])
         if self.tiles.depth_step is None:
             for loop in loops[:-1]:
-                if 1 < int(sch.get(loop).extent) <= 16:  # noqa: PLR2004
+                if 1 < int(sch.get(loop).extent) <= _MOST_UNROLLED:
                     sch.unroll(loop)
 
     def _vectorise_copy(self, block: Any) -> None:
@@ -127,7 +130,7 @@ class _Tiled:
         if self.cut or not isinstance(sch.get(last).extent, tirx.IntImm):
             return
         extent = int(sch.get(last).extent)
-        lanes = next((n for n in (self.lanes, 8, 4) if extent % n == 0), 1)
+        lanes = next(each for each in halvings(self.lanes) if extent % each == 0)
         if lanes > 1:
             sch.vectorize(sch.split(last, [None, lanes])[1])
 
@@ -155,7 +158,7 @@ def _before(sch: Any, block: Any, other: Any) -> bool:
     return False
 
 
-def _untiled(sch: Any, stages: Stages, lanes: int) -> Any:
+def _untiled(sch: Any, stages: Stages, tiles: LoopTiles, lanes: int) -> Any:
     """Return the schedule without register tiles: outer loops split over threads, vectors along the innermost.
 
     Where reductions are behind one another, all of them are finished for one row of the output before the next, if what
@@ -167,29 +170,43 @@ def _untiled(sch: Any, stages: Stages, lanes: int) -> Any:
         if name not in keep | set(stages.reductions) and not _feeds_reduction_twice(sch, block, stages):
             sch.compute_inline(block)
     if len(_blocks(sch)) > 1 and stages.reductions and len(keep) == 1:
-        for rows in range(_row_loops(sch, _blocks(sch)), 0, -1):
+        alone = sum(tiles.tile[dim] == 1 for dim in _leading(tiles))
+        for rows in range(alone, 0, -1):
             trial = sch.copy()
             try:
-                _by_rows(trial, stages.results[0].op.name, rows, lanes)
+                _by_rows(trial, stages.results[0].op.name, rows, tiles, lanes)
             except RuntimeError:  # TVM's refusal: rows read of one another
                 continue
             return trial
     for block in _blocks(sch):
-        _flat(sch, block, lanes)
+        _flat(sch, block, tiles, lanes)
     return sch
 
 
-def _by_rows(sch: Any, sink_name: str, rows: int, lanes: int) -> None:
+def _leading(tiles: LoopTiles) -> Sequence[int]:
+    """Return the outermost dimensions of which a tile has one element."""
+    found = []
+    for dim in tiles.order[:-1]:
+        if tiles.tile[dim] != 1:
+            break
+        found.append(dim)
+    return found
+
+
+def _by_rows(sch: Any, sink_name: str, rows: int, tiles: LoopTiles, lanes: int) -> None:
     """Compute everything for one place in the outer ``rows`` loops of the sink at a time."""
     blocks, sink = _blocks(sch), sch.get_sblock(sink_name)
-    loops = sch.get_loops(sink)
-    row = sch.fuse(*loops[:rows]) if rows > 1 else loops[0]
+    loops = sch.get_loops(sink)[:rows]
+    split = min(tiles.parallel, rows) or rows
+    outer = sch.fuse(*loops[:split]) if split > 1 else loops[0]
+    inner = [outer, *loops[split:]]
     for block in reversed(blocks):
         if sch.get(block).name_hint != sink_name:
-            sch.compute_at(block, row, preserve_unit_loops=True)
+            sch.compute_at(block, inner[-1], preserve_unit_loops=True)
     for block in blocks:
-        _vectorise_last(sch, block, lanes, after=1)
-    sch.parallel(row)
+        _vectorise_last(sch, block, lanes, after=len(inner))
+    if tiles.parallel:
+        sch.parallel(outer)
 
 
 def _feeds_reduction_twice(sch: Any, block: Any, stages: Stages) -> bool:
@@ -199,41 +216,21 @@ def _feeds_reduction_twice(sch: Any, block: Any, stages: Stages) -> bool:
     return costly and len(readers) > 1 and bool(readers & set(stages.reductions))
 
 
-def _row_loops(sch: Any, blocks: Sequence[Any]) -> int:
-    """Return how many of the sink's outer loops all stages share: those before the first reduced dimension."""
-    shapes = [[int(size) for size in sch.get(block).writes[0].source.shape] for block in blocks]
-    full = shapes[-1]
-    shared = len(full) - 1
-    for shape in shapes:
-        differing = (p for p, size in enumerate(full[:-1]) if p >= len(shape) or shape[p] != size)
-        shared = min(shared, next(differing, shared))
-    return shared
-
-
-def _flat(sch: Any, block: Any, lanes: int) -> None:
-    """Fuse the space loops, vectorise the innermost elements, split the rest over threads."""
+def _flat(sch: Any, block: Any, tiles: LoopTiles, lanes: int) -> None:
+    """Vectorise the innermost elements, split the outer loops over threads."""
     loops = sch.get_loops(block)
     reduce_count = _reduction_loops(sch, block)
     space = loops[: len(loops) - reduce_count]
     if not space:
         return
-    last = int(sch.get(space[-1]).extent)
-    total = 1
-    for loop in space:
-        total *= int(sch.get(loop).extent)
-    width = next((n for n in (lanes, 8, 4) if last % n == 0), 0)
-    if reduce_count:
-        if total >= _WORK_PER_THREAD // LANES:
-            sch.parallel(sch.fuse(*space) if len(space) > 1 else space[0])
-        return
-    if width:
-        outer, inner = sch.split(space[-1], [None, width])
-        sch.vectorize(inner)
-        rest = [*space[:-1], outer]
-    else:
-        rest = list(space)
-    if total >= _WORK_PER_THREAD:
-        sch.parallel(sch.fuse(*rest) if len(rest) > 1 else rest[0])
+    outer = space[: min(tiles.parallel, len(space) - 1)]
+    if not reduce_count:
+        long = [loop for loop in space[len(outer) :] if int(sch.get(loop).extent) > 1]
+        width = next(each for each in halvings(lanes) if not long or int(sch.get(long[-1]).extent) % each == 0)
+        if long and width > 1:
+            sch.vectorize(sch.split(long[-1], [None, width])[1])
+    if outer:
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
 def _reduction_loops(sch: Any, block: Any) -> int:
@@ -247,8 +244,8 @@ def _vectorise_last(sch: Any, block: Any, lanes: int, after: int) -> None:
     if not space:
         return
     extent = int(sch.get(space[-1]).extent)
-    width = next((n for n in (lanes, 8, 4) if extent % n == 0), 0)
-    if not width or (count and extent > lanes):
+    width = next(each for each in halvings(lanes) if extent % each == 0)
+    if width == 1 or (count and extent > lanes):
         return
     if count:
         sch.reorder(*loops[len(space) :], space[-1])

@@ -11,20 +11,17 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.anchors import Anchor, anchor_of
+from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, affine, guarded, inside_conditions, is_whole, logical, loops_of
 from tuner.codegen.anchored import anchored_stage
-from tuner.codegen.anchors import Anchor, anchor_of
 from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of, reduction_of
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.packing import Packing
 from workloads.executable import Executable
 from workloads.graph import Op, Tensor
 from workloads.loopnest import LoopNest
-
-LANES = 16
-"""Partial sums of a reduction along the innermost dimension, combined at its end."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,10 @@ class _Stages(Builder):
         return self.finished(op, nest, tensor, rule, total)
 
     def _lanes(self, nest: LoopNest, depth: Sequence[int]) -> int:
-        """Return the partial sums: as many as a vector has where the reduction runs along what lies together."""
+        """Return the partial sums: as many as a vector has where the reduction runs along what lies together.
+
+        They are combined at the reduction's end.
+        """
         data = nest.reads[0]
         order = self.tensor(data.tensor).order
         if not order or not depth:
@@ -178,13 +178,17 @@ class _Stages(Builder):
         index = data.indices[order[-1]]
         extent = nest.loops[depth[-1]].extent
         along = index.terms == ((depth[-1], 1),) and not index.offset
-        return next((lanes for lanes in (LANES, 8, 4) if along and extent % lanes == 0 and extent > lanes), 1)
+        if not along:
+            return 1
+        return next(lanes for lanes in halvings(self.lanes) if extent % lanes == 0 and (extent > lanes or lanes == 1))
 
 
+def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int) -> Stages:
+    """Return the tensor expressions of ``layer``; raise ``UnsupportedKernelError`` naming what has no code.
 
-def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles | None) -> Stages:
-    """Return the tensor expressions of ``layer``; raise ``UnsupportedKernelError`` naming what has no code."""
-    builder = _Stages(layer, executable, tiles, anchor_of(layer, tiles))
+    ``lanes`` are those of the machine's vectors.
+    """
+    builder = _Stages(layer, executable, tiles, anchor_of(layer, tiles), lanes)
     for position in layer.ops:
         try:
             builder.add(position)

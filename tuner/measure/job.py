@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fusion.plan import FusionPlan
+from scheduler.cpu.schedule import CpuSchedule
 from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.view import CpuView
 from tuner.measure.records import Budget
 
 
@@ -13,14 +15,22 @@ class Job:
     """A plan, the target it is compiled for, and how well it is to be measured."""
 
     plan: FusionPlan
+    tiles: Mapping[int, LoopTiles]
+    """By group, as a schedule decides them."""
+    lanes: int
+    """Of single precision in the vectors of the machine that the tiles are for."""
     threads: int
     target: str = "llvm"
     budget: Budget = field(default_factory=Budget)
-    tiles: Mapping[int, LoopTiles | None] | None = None
-    """As a schedule decides them, by group; None: the default ones."""
     seed: int = 0
     """Of weights and inputs."""
     done: frozenset[str] = frozenset()
     """Kernels that need not be looked at again."""
     failed: tuple[str, ...] = ()
     """Kernels without which the network cannot run."""
+
+
+def job_of_schedule(schedule: CpuSchedule, view: CpuView, target: str, budget: Budget) -> Job:
+    """Return the job of measuring ``schedule``, which was made for the machine of ``view``, on as many threads."""
+    tiles = {kernel.group: kernel.tiles for kernel in schedule.runs}
+    return Job(schedule.plan, tiles, view.lanes(schedule.dtype), max(view.thread_counts), target, budget)

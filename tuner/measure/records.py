@@ -51,7 +51,7 @@ class KernelMeasurement:
     error: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the entry of ``kernels``."""
+        """Return the entry of ``kernels``, without a prediction."""
         timing = self.timing
         return {
             "name": self.name, "operators": list(self.operators),
@@ -108,12 +108,12 @@ class Measurement:
         return all(each.correct for each in everything)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``measure --json`` prints."""
+        """Return what ``measure --json`` prints, without predictions."""
         whole = self.network.as_json()
         return {
             "model": self.model, "policy": self.policy, "target": self.target, "device": asdict(self.device),
             "threads": self.threads, "correct": self.correct, "measured_s": whole["measured_s"],
             "predicted_s": None, "spread": whole["spread"], "error": self.network.error,
-            "kernels": [kernel.as_json() for kernel in self.kernels], "mape": None, "spearman": None,
+            "kernels": [kernel.as_json() for kernel in self.kernels], "mape": None, "spearman": None, "kendall": None,
             "warnings": list(self.warnings),
         }  # fmt: skip

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 
+from tuner.late import late
 from tuner.measure.device import local_device, usable_cores
 from tuner.measure.job import Job
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement
@@ -34,6 +36,13 @@ def check_installed() -> None:
     lacking = [name for name in ("tvm", "onnxruntime") if importlib.util.find_spec(name) is None]
     if lacking:
         raise MeasureError(f"measuring needs {' and '.join(lacking)}: pip install 'dsascape[tvm]'")
+
+
+def compile_for(job: Job, policy: str, path: Path) -> Measurement:
+    """Write the code of ``job``, which does not run here, to the object file ``path``; return it without times."""
+    check_installed()
+    found: Measurement = late("cross").compile_job(job, policy, path)
+    return found
 
 
 def measure_plan(

@@ -91,7 +91,7 @@ def interval_width(samples: Sequence[float]) -> float:
 
 
 def _spread(samples: Sequence[float]) -> float:
-    if len(samples) < 2:  # noqa: PLR2004
+    if len(samples) == 1:
         return 0.0
     first, _, third = statistics.quantiles(samples, n=4, method="inclusive")
     return (third - first) / statistics.median(samples)

@@ -4,27 +4,19 @@ It sends one message for everything that it finishes; a kernel's name goes ahead
 """
 
 import os
-from collections.abc import Callable
-from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
 
-import numpy as np
-
-from tuner.measure.arrays import aligned_bytes
+from tuner.late import late
 from tuner.measure.job import Job
-from tuner.measure.records import KernelMeasurement, Timing
-from tuner.measure.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, reference
-from tuner.measure.timing import measured, measured_in_parts
-from workloads.executable import drawn_inputs, executable
-from workloads.operators.registry import Array
+from tuner.measure.records import KernelMeasurement
 
 PREPARATION = "preparation"
 """Stands for generating code and reference results."""
 NETWORK = "network"
 """Stands for all kernels in a row where a kernel's name would."""
-_SHORTEST_SAMPLE_S = 20e-6
-"""What is faster is run several times for one sample."""
+FAILURES = (ValueError, RuntimeError, TypeError, LookupError, AttributeError, MemoryError)
+"""What generating, building and running code raises, TVM's own errors among them."""
+_MOST_CHARACTERS = 300
 
 
 def work(connection: Connection, job: Job) -> None:
@@ -32,184 +24,26 @@ def work(connection: Connection, job: Job) -> None:
     os.environ["TVM_NUM_THREADS"] = str(job.threads)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     try:
-        run = _Run(job)
-    except (ValueError, RuntimeError, TypeError, LookupError, AttributeError, MemoryError) as error:
-        connection.send(KernelMeasurement(PREPARATION, (), error=f"{type(error).__name__}: {_first_line(error)}"))
+        session = late("session").Session(job)  # TVM reads the number of threads when it is imported
+    except FAILURES as error:
+        connection.send(KernelMeasurement(PREPARATION, (), error=reason(error)))
         return
     connection.send(None)
-    for position in range(len(run.code.kernels)):
-        kernel = run.code.kernels[position]
+    for position, kernel in enumerate(session.code.kernels):
         if kernel.name not in job.done:
             connection.send(kernel.name)
-            connection.send(run.kernel(position))
-    for missing in run.code.missing:
+            connection.send(session.kernel(position))
+    for missing in session.code.missing:
         if missing.name not in job.done:
             connection.send(missing.name)
             connection.send(KernelMeasurement(missing.name, missing.operators, error=f"no code: {missing.reason}"))
     if NETWORK not in job.done:
         connection.send(NETWORK)
-        connection.send(run.network(job.failed))
+        connection.send(session.network(job.failed))
     connection.close()
 
 
-class _Run:
-    """The code of a job, its data, and what it is compared with."""
-
-    def __init__(self, job: Job) -> None:
-        import tvm  # noqa: PLC0415 - reads the number of threads from the environment, which is set by now
-
-        from tuner.codegen.buffers import share_buffers  # noqa: PLC0415 - imports tvm
-        from tuner.codegen.kernels import generate  # noqa: PLC0415
-        from tuner.measure.device import processor_flags  # noqa: PLC0415
-        from tuner.measure.targets import code_target  # noqa: PLC0415
-
-        self.tvm, self.job = tvm, job
-        self.graph = job.plan.graph
-        target = code_target(job.target, job.threads, processor_flags())
-        self.target = tvm.target.Target(target.description)
-        self.device = tvm.cpu()
-        self.executable = executable(self.graph, job.seed)
-        self.code = generate(job.plan, self.executable, target.core, job.tiles)
-        inputs = drawn_inputs(self.graph, job.seed)
-        stored = {name for kernel in self.code.kernels for name in (*kernel.inputs, *kernel.outputs)}
-        wanted = [name for name in self.graph.producer if name in stored]
-        self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
-        self.built: dict[int, list[tuple[Any, Any]]] = {}
-        self.shared = share_buffers(self.code)
-        self.buffers: dict[int, Array] = {}
-        self.arrays: dict[str, Array] = {}
-        self.tensors: dict[str, Any] = {}
-        """The arrays as arguments of kernels."""
-        self.calls: list[tuple[Any, list[Any]]] = []
-        self.failed: list[str] = []
-
-    def kernel(self, position: int) -> KernelMeasurement:
-        """Return the measurement of one kernel: built, compared, repeated."""
-        kernel = self.code.kernels[position]
-        try:
-            module = self._built(kernel.function)
-            arguments = self._arguments(position)
-        except (ValueError, RuntimeError, TypeError, LookupError, AttributeError, MemoryError) as error:
-            return self._failed(position, f"{type(error).__name__}: {_first_line(error)}")
-        self._load_inputs(position)
-        function = module["main"]
-        function(*arguments)
-        found = max((self._deviation(name, self.values[name]) for name in kernel.outputs), default=0.0)
-        if found > KERNEL_TOLERANCE:
-            names = ", ".join(kernel.operators)
-            text = f"computes another result than onnxruntime: {found:.2g} of the largest value ({names})"
-            return self._failed(position, text, correct=False, deviation=found)
-        self.calls.append((function, arguments))
-        timing = self._timing(module, arguments)
-        return KernelMeasurement(kernel.name, kernel.operators, timing, True, found)
-
-    def _failed(self, position: int, text: str, **known: Any) -> KernelMeasurement:
-        kernel = self.code.kernels[position]
-        self.failed.append(kernel.name)
-        return KernelMeasurement(kernel.name, kernel.operators, error=text, **known)
-
-    def _built(self, function: Any) -> Any:
-        """Return the compiled function; equal ones are compiled once."""
-        import tvm_ffi  # noqa: PLC0415
-
-        plain = function.with_attr("global_symbol", "main")  # a name of its own would make equal kernels differ
-        known = self.built.setdefault(tvm_ffi.structural_hash(plain), [])
-        for other, module in known:
-            if tvm_ffi.structural_equal(other, plain):
-                return module
-        module = self.tvm.tirx.build(self.tvm.IRModule({"main": plain}), target=self.target)
-        known.append((plain, module))
-        return module
-
-    def _arguments(self, position: int) -> list[Any]:
-        import tvm_ffi  # noqa: PLC0415
-
-        from tuner.codegen.kernels import argument  # noqa: PLC0415
-
-        kernel = self.code.kernels[position]
-        found = []
-        for name in (*kernel.inputs, *kernel.outputs):
-            if name in self.executable.values:
-                packed = argument(self.executable, kernel, name, self.values[name])
-                found.append(self.tvm.runtime.tensor(packed, self.device))  # a copy at an aligned address
-                continue
-            if name not in self.arrays:
-                self.arrays[name] = self._allocated(name)
-                self.tensors[name] = tvm_ffi.from_dlpack(self.arrays[name])
-            found.append(self.tensors[name])
-        return found
-
-    def _allocated(self, name: str) -> Array:
-        """Return the array ``name`` in the buffer that it shares with others."""
-        tensor, buffer = self.graph.tensors[name], self.shared.buffer_of[name]
-        if buffer not in self.buffers:
-            self.buffers[buffer] = aligned_bytes(self.shared.sizes_bytes[buffer])
-        raw = self.buffers[buffer][: tensor.size_bytes].view(self.values[name].dtype)
-        return raw.reshape([tensor.shape[dim] for dim in tensor.order])
-
-    def _load_inputs(self, position: int) -> None:
-        from tuner.codegen.kernels import stored_array  # noqa: PLC0415
-
-        for name in self.code.kernels[position].inputs:
-            if name in self.arrays:
-                np.copyto(self.arrays[name], stored_array(self.graph, name, self.values[name]))
-
-    def _deviation(self, name: str, wanted: Array) -> float:
-        from tuner.codegen.kernels import network_array  # noqa: PLC0415
-
-        return deviation(network_array(self.graph, name, self.arrays[name]), wanted)
-
-    def _timing(self, module: Any, arguments: list[Any]) -> Timing:
-        once = module.time_evaluator("main", self.device, number=1, repeat=1)
-        first = min(once(*arguments).results[0] for _ in range(2))
-        number = max(1, int(_SHORTEST_SAMPLE_S / max(first, 1e-9)))
-        evaluator = module.time_evaluator("main", self.device, number=number, repeat=1)
-        run: Callable[[], float] = lambda: float(evaluator(*arguments).results[0])  # noqa: E731
-        return measured(run, self.job.budget.kernel_s, self.job.budget.width)
-
-    def network(self, failed: tuple[str, ...]) -> KernelMeasurement:
-        """Return the measurement of all kernels in a row."""
-        operators = tuple(op.name for op in self.graph.ops)
-        lacking = [*failed, *self.failed, *(missing.name for missing in self.code.missing)]
-        if lacking:
-            shown = ", ".join(dict.fromkeys(lacking))
-            return KernelMeasurement(NETWORK, operators, error=f"does not run without: {shown}")
-        parts = [partial(function, *arguments) for function, arguments in self._all_calls()]
-        for name in self.graph.inputs:
-            if name in self.arrays:
-                np.copyto(self.arrays[name], self.values[name])
-        for part in parts:
-            part()
-        found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
-        if found > NETWORK_TOLERANCE:
-            text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
-            return KernelMeasurement(NETWORK, operators, None, False, found, text)
-        timing = measured_in_parts(parts, self.job.budget.network_s, self.job.budget.width)
-        return KernelMeasurement(NETWORK, operators, timing, True, found)
-
-    def _all_calls(self) -> list[tuple[Any, list[Any]]]:
-        """Return the calls in order; what an earlier process measured is built again."""
-        if len(self.calls) == len(self.code.kernels):
-            return self.calls
-        return [
-            (self._built(kernel.function)["main"], self._arguments(position))
-            for position, kernel in enumerate(self.code.kernels)
-        ]
-
-    def _result(self, name: str) -> Array:
-        """Return an output of the network: a tensor, or a view of its first elements under another shape."""
-        from tuner.codegen.kernels import network_array  # noqa: PLC0415
-
-        root = self.graph.storage[name]
-        value = network_array(self.graph, root, self.arrays[root])
-        tensor = self.graph.tensors[name]
-        return value.reshape(-1)[: tensor.elements].reshape(tensor.shape)
-
-    def _wanted(self, name: str) -> Array:
-        root, tensor = self.graph.storage[name], self.graph.tensors[name]
-        return self.values[root].reshape(-1)[: tensor.elements].reshape(tensor.shape)
-
-
-def _first_line(error: Exception) -> str:
+def reason(error: BaseException) -> str:
+    """Return an error in one line: its kind, and the last thing that it says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else "")[:300]
+    return f"{type(error).__name__}: {(lines[-1] if lines else '')[:_MOST_CHARACTERS]}"

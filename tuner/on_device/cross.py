@@ -2,23 +2,24 @@
 
 from pathlib import Path
 
-from fusion.plan import FusionPlan
+import tvm
+
+from tuner.codegen.kernels import generate
 from tuner.measure.device import local_device
+from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Measurement
-from tuner.measure.targets import code_target
+from tuner.measure.targets import target_description
 from tuner.measure.worker import NETWORK
+from tuner.on_device.session import own_processor
 from workloads.executable import executable
 
 
-def compile_plan(plan: FusionPlan, policy: str, target: str, threads: int, path: Path) -> Measurement:
-    """Write the kernels of ``plan`` to the object file ``path``, a symbol each; return them without times."""
-    import tvm  # noqa: PLC0415 - heavy
-
-    from tuner.codegen.kernels import generate  # noqa: PLC0415 - imports tvm
-
-    described = code_target(target, threads)
-    code = generate(plan, executable(plan.graph), described.core)
-    module = tvm.tirx.build(code.module, target=tvm.target.Target(described.description))
+def compile_job(job: Job, policy: str, path: Path) -> Measurement:
+    """Write the kernels of ``job`` to the object file ``path``, a symbol each; return them without times."""
+    plan = job.plan
+    code = generate(plan, executable(plan.graph), job.tiles, job.lanes)
+    target = target_description(job.target, job.threads, own_processor())
+    module = tvm.tirx.build(code.module, target=tvm.target.Target(target))
     module.write_to_file(str(path), "o")
     compiled = {kernel.group: KernelMeasurement(kernel.name, kernel.operators) for kernel in code.kernels}
     failed = {
@@ -28,4 +29,4 @@ def compile_plan(plan: FusionPlan, policy: str, target: str, threads: int, path:
     kernels = tuple(kernel for _, kernel in sorted((compiled | failed).items()))
     network = KernelMeasurement(NETWORK, tuple(op.name for op in plan.graph.ops))
     warnings = (f"compiled, not run: {path} holds the code",)
-    return Measurement(plan.graph.name, policy, target, local_device(), threads, kernels, network, warnings)
+    return Measurement(plan.graph.name, policy, job.target, local_device(), job.threads, kernels, network, warnings)

@@ -12,7 +12,6 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from fusion.plan import FusionPlan
 from tuner.bundle import contents
 from tuner.bundle.archive import packed
 from tuner.bundle.contents import (
@@ -27,16 +26,16 @@ from tuner.bundle.contents import (
     BundledKernel,
     BundleError,
     DataRange,
-    Destination,
     Manifest,
     MissingKernel,
 )
 from tuner.bundle.linking import architecture_of, linked
 from tuner.codegen.buffers import SharedBuffers, share_buffers
 from tuner.codegen.kernels import GeneratedCode, Kernel, argument, generate, stored_array
-from tuner.measure.device import processor_flags
-from tuner.measure.reference import NETWORK_TOLERANCE, reference
-from tuner.measure.targets import code_target, runs_here
+from tuner.measure.job import Job
+from tuner.measure.targets import runs_here, target_description
+from tuner.on_device.reference import CANCELLED, NETWORK_TOLERANCE, largest, reference
+from tuner.on_device.session import own_processor
 from workloads.executable import Executable, drawn_inputs, executable
 from workloads.operators.registry import Array
 
@@ -73,30 +72,29 @@ class _Data:
         return place
 
 
-def build_bundle(plan: FusionPlan, model: str, policy: str, path: Path, destination: Destination) -> Manifest:
-    """Write the bundle of ``plan`` to ``path``; return what it says about itself.
+def build_bundle(job: Job, model: str, policy: str, path: Path, runtime: Path | None = None) -> Manifest:
+    """Write the bundle of ``job`` to ``path``; return what it says about itself.
 
-    Raises ``TargetError`` for an unknown target, ``BundleError`` for a runtime of another architecture, and where no
-    linker for the target is installed.
+    ``runtime``: a folder with the runtime's libraries (``RUNTIME``) for the device; None: those of this machine. Raises
+    ``TargetError`` for an unknown target, ``BundleError`` for a runtime of another architecture, and where no linker
+    for the target is installed.
     """
-    target = destination.target
-    here = runs_here(target)
-    architecture = platform.machine() if here else "aarch64"
-    libraries = _runtime(destination.runtime, architecture)
-    described = code_target(target, destination.threads, processor_flags() if here else ())
-    network = executable(plan.graph)
-    code = generate(plan, network, described.core)
+    architecture = platform.machine() if runs_here(job.target) else "aarch64"
+    libraries = _runtime(runtime, architecture)
+    network = executable(job.plan.graph, job.seed)
+    code = generate(job.plan, network, job.tiles, job.lanes)
     data = _Data()
-    arrays, kernels = _Listing(code, network, data).run()
+    arrays, kernels = _Listing(code, network, job.seed, data).run()
     with tempfile.TemporaryDirectory() as folder:
-        module = tvm.tirx.build(code.module, target=tvm.target.Target(described.description))
+        target = target_description(job.target, job.threads, own_processor())
+        module = tvm.tirx.build(code.module, target=tvm.target.Target(target))
         library = linked(module, Path(folder) / CODE, architecture)
         files = {CODE: library.read_bytes(), DATA: data.file.getvalue(), START: _START_TEXT.encode()}
     files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
     files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
     files |= dict.fromkeys(("tuner/__init__.py", "tuner/bundle/__init__.py", "tuner/measure/__init__.py"), b"")
     manifest = Manifest(
-        model, policy, plan.graph.batch, target, architecture, kernels,
+        model, policy, job.plan.graph.batch, job.target, architecture, kernels,
         tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
         arrays, share_buffers(code).sizes_bytes, NETWORK_TOLERANCE,
         {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
@@ -126,10 +124,10 @@ def _runtime(folder: Path | None, architecture: str) -> list[Path]:
 class _Listing:
     """The kernels of generated code and their arguments, as a manifest lists them; values go to ``data``."""
 
-    def __init__(self, code: GeneratedCode, network: Executable, data: _Data) -> None:
+    def __init__(self, code: GeneratedCode, network: Executable, seed: int, data: _Data) -> None:
         self._code, self._network, self._data = code, network, data
         self._graph = code.plan.graph
-        self._inputs = drawn_inputs(self._graph)
+        self._inputs = drawn_inputs(self._graph, seed)
         stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
         self._values = {**self._inputs, **reference(network, self._inputs, wanted)}
@@ -150,20 +148,22 @@ class _Listing:
             key = (kernel.name if is_weight else "", name)  # each kernel has its own packing of a weight
             if key not in self._known:
                 self._known[key] = len(self._arrays)
-                self._arrays.append(self._weight(kernel, name) if is_weight else self._stored(name))
+                self._arrays.append(self._weight(kernel, name) if is_weight else self._stored(kernel, name))
             yield self._known[key]
 
     def _weight(self, kernel: Kernel, name: str) -> BundledArray:
         value = argument(self._network, kernel, name, self._network.values[name])
         return BundledArray(name, _dtype(value), value.shape, values=self._data.add(value))
 
-    def _stored(self, name: str) -> BundledArray:
+    def _stored(self, kernel: Kernel, name: str) -> BundledArray:
+        """Return a tensor that is no weight; the first kernel that has it is the one that computes it."""
         value = stored_array(self._graph, name, self._values[name])
         place = self._data.add(value) if name in self._inputs else None
         expected = None if name in self._inputs else self._data.add(_sampled(value))
-        largest = float(np.abs(value).max()) if value.size and np.issubdtype(value.dtype, np.floating) else 0.0
+        made_of = largest(self._values[each] for each in kernel.inputs)
         return BundledArray(
-            name, _dtype(value), value.shape, self._shared.buffer_of[name], place, expected, largest,
+            name, _dtype(value), value.shape, self._shared.buffer_of[name], place, expected,
+            max(largest([value]), CANCELLED * made_of),
             name in self._graph.stored_outputs,
         )  # fmt: skip
 

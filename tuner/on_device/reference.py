@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import onnxruntime
 
 from workloads.executable import Executable
 from workloads.operators.registry import Array
@@ -15,8 +16,6 @@ NETWORK_TOLERANCE = 2e-3
 
 def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
     """Return the values of the tensors ``names`` of the network, unoptimised, operator by operator."""
-    import onnxruntime  # noqa: PLC0415 - heavy, and not needed to plan
-
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
@@ -27,10 +26,21 @@ def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterab
     return found
 
 
-def deviation(got: Array, wanted: Array) -> float:
+CANCELLED = 1e-3
+"""Results smaller than this part of what they are computed from are what is left when sums cancel: rounding."""
+
+
+def largest(values: Iterable[Array]) -> float:
+    """Return the largest magnitude of finite floating-point numbers among ``values``; 0 without any."""
+    found = [np.abs(v[np.isfinite(v)]) for v in values if np.issubdtype(v.dtype, np.floating)]
+    return max([float(each.max()) for each in found if each.size], default=0.0)
+
+
+def deviation(got: Array, wanted: Array, made_of: float = 0.0) -> float:
     """Return the largest difference by the largest value wanted; infinite where it cannot be compared.
 
-    What is not floating point has to be the same: any difference is infinite.
+    What is not floating point has to be the same: any difference is infinite. ``made_of`` is the largest value that
+    the result is computed from: a result that is next to nothing beside it is not compared more closely than that.
     """
     if got.shape != wanted.shape:
         return float("inf")
@@ -40,8 +50,8 @@ def deviation(got: Array, wanted: Array) -> float:
         return 0.0
     if not np.isfinite(wanted).all():
         return 0.0 if np.array_equal(got, wanted, equal_nan=True) else float("inf")
-    largest = float(np.abs(wanted).max())
+    scale = max(float(np.abs(wanted).max()), CANCELLED * made_of)
     difference = float(np.abs(got.astype(np.float64) - wanted).max())
     if not np.isfinite(difference):
         return float("inf")
-    return difference / largest if largest else difference
+    return difference / scale if scale else difference

@@ -1,0 +1,164 @@
+"""What was measured beside what was predicted: kernel by kernel, network by network, and which plan would be chosen."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
+
+from experiments.accuracy import kendall, mape, regret, spearman
+from experiments.report.canvas import (
+    INK,
+    MUTED,
+    PAPER,
+    WIDTH,
+    Looks,
+    Margins,
+    clipped,
+    house_style,
+    marker_entry,
+    panels,
+    to_svg,
+)
+from experiments.report.frames import names_in, usable
+from experiments.report.layout import Evaluation, Figure
+from experiments.report.tables import Format, Table, table_of
+from experiments.report.words import count, percent, significant
+
+_COLUMNS = 3
+_MOST_WORST = 25
+_NAMES = ("network", "policy")
+_PARTS = "predicted_parts_s."
+
+
+def measured_sections(evaluation: Evaluation) -> Iterator[Figure]:
+    """Show kernels and networks predicted and measured, where there are any."""
+    kernels = evaluation.study.kernels
+    points = _measured_points(evaluation)
+    if kernels is None or kernels.empty or points.empty:
+        return
+    policies = {name: look for name, look in evaluation.looks.items() if (kernels["policy"] == name).any()}
+    yield Figure(
+        f"Every point is a kernel, run again and again by itself ({count(len(kernels), 'kernel')}); on the line the"
+        f" simulator is right. {_said(kernels)}",
+        svg=measured_scatter(kernels, policies, "measured"),
+        numbers=table_of(_quality(points, evaluation), _QUALITY),
+    )
+    choices = pd.DataFrame(_choices(points, evaluation))
+    if not choices.empty:
+        worst = float(choices["regret"].max())
+        yield Figure(
+            "Which plan the simulator would choose, and what it costs: regret is the time of that plan by the time of"
+            f" the really fastest, less one. The most is {percent(worst)}.",
+            tables=(table_of(choices, _CHOICES),),
+        )
+    yield Figure(
+        "The kernels whose predictions are off by the most time, and what a core would take for each thing alone: to"
+        " issue its instructions, and to move what each memory moves.",
+        tables=(_worst(kernels),),
+    )
+
+
+def _measured_points(evaluation: Evaluation) -> pd.DataFrame:
+    points = usable(evaluation.every)
+    return points.loc[points["measured_s"].notna()] if "measured_s" in points else points.iloc[:0]
+
+
+def _said(kernels: pd.DataFrame) -> str:
+    """Say how good the predictions of all kernels are together."""
+    predicted, found = list(kernels["predicted_s"]), list(kernels["measured_s"])
+    ranks = [spearman(predicted, found), kendall(predicted, found)]
+    words = [f"{name} {significant(rank)}" for name, rank in zip(("Spearman", "Kendall"), ranks, strict=True) if rank]
+    return f"Mean error {percent(mape(predicted, found) or 0.0)}; rank correlation {', '.join(words) or 'unknown'}."
+
+
+def _quality(points: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
+    """Return a row for each measured point: the network, and how good its kernels' predictions are."""
+    shown = [*_NAMES, *evaluation.axes]
+    found = points[shown].copy()
+    found["measured"], found["predicted"] = points["measured_s"] * 1e3, points["latency_s"] * 1e3
+    found["error"] = points["latency_s"] / points["measured_s"] - 1
+    for name in ("mape", "spearman", "kendall"):
+        found[name] = points[name].astype(float)
+    return found
+
+
+def _choices(points: pd.DataFrame, evaluation: Evaluation) -> Iterator[dict[str, object]]:
+    """Yield for each network and setting with several plans which would be chosen, and which is the fastest."""
+    by = ["network", *evaluation.axes]
+    for place, own in points.groupby(by, sort=False):
+        if own["policy"].nunique() == 1:
+            continue
+        predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
+        found = dict(zip(own["policy"], own["measured_s"], strict=True))
+        yield {
+            **dict(zip(by, place, strict=True)), "chosen": min(predicted, key=lambda name: predicted[name]),
+            "fastest": min(found, key=lambda name: found[name]), "regret": regret(predicted, found),
+        }  # fmt: skip
+
+
+def _worst(kernels: pd.DataFrame) -> Table:
+    missed = (kernels["predicted_s"] - kernels["measured_s"]).abs()
+    own = kernels.loc[missed.sort_values(ascending=False, kind="stable").index[:_MOST_WORST]]
+    parts = [name for name in own if str(name).startswith(_PARTS)]
+    shown = own[[*_NAMES, "kernel"]].copy()
+    shown["measured"], shown["predicted"] = own["measured_s"] * 1e6, own["predicted_s"] * 1e6
+    shown["error"] = own["predicted_s"] / own["measured_s"] - 1
+    for name in parts:
+        shown[str(name).removeprefix(_PARTS)] = own[name].astype(float) * 1e6
+    micro = {str(name).removeprefix(_PARTS): (f"{str(name).removeprefix(_PARTS)} [µs]", significant) for name in parts}
+    return table_of(shown, {**_WORST, **micro})
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.1%}"
+
+
+_QUALITY: dict[str, tuple[str, Format]] = {
+    "measured": ("measured [ms]", significant), "predicted": ("predicted [ms]", significant),
+    "error": ("error", _signed), "mape": ("mean error of kernels", percent), "spearman": ("Spearman", significant),
+    "kendall": ("Kendall", significant),
+}  # fmt: skip
+_CHOICES: dict[str, tuple[str, Format]] = {"regret": ("regret", percent)}
+_WORST: dict[str, tuple[str, Format]] = {
+    "measured": ("measured [µs]", significant), "predicted": ("predicted [µs]", significant),
+    "error": ("error", _signed),
+}  # fmt: skip
+
+
+@house_style
+def measured_scatter(kernels: pd.DataFrame, looks: Looks, figure_id: str) -> Markup:
+    """Draw predicted over measured times of kernels, a panel per network, all on the same axes."""
+    networks = names_in(kernels, "network")
+    columns = min(_COLUMNS, len(networks))
+    legend = [marker_entry(look, name) for name, look in looks.items()]
+    figure, all_axes = panels(len(networks), columns, (WIDTH / _COLUMNS, 320), Margins(left=70, bottom=50), legend)
+    micro = kernels[["measured_s", "predicted_s"]].to_numpy(float) * 1e6
+    ends = float(np.nanmin(micro)) / 1.5, float(np.nanmax(micro)) * 1.5
+    for index, (axes, network) in enumerate(zip(all_axes, networks, strict=True)):
+        axes.plot(ends, ends, color=MUTED, linewidth=1.2, zorder=1)
+        for name, look in looks.items():
+            own = kernels.loc[(kernels["network"] == network) & (kernels["policy"] == name)]
+            axes.plot(
+                own["measured_s"].to_numpy(float) * 1e6, own["predicted_s"].to_numpy(float) * 1e6, linestyle="none",
+                color=look.colour, marker=look.marker, markersize=6, markeredgecolor=PAPER, markeredgewidth=0.6,
+                zorder=2,
+            )  # fmt: skip
+        _log_axes(axes, ends)
+        axes.set_title(clipped(network, 40))
+        if index % columns == 0:
+            axes.set_ylabel("predicted [µs]")
+        if index + columns >= len(networks):
+            axes.set_xlabel("measured [µs]")
+    return to_svg(figure, figure_id, "Predicted over measured time of every kernel, for each network")
+
+
+def _log_axes(axes: Axes, ends: Sequence[float]) -> None:
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(numticks=7))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    axes.tick_params(axis="both", labelcolor=INK)

@@ -1,0 +1,58 @@
+"""What measured kernels are compared with: each by itself, run again and again, its data in the caches.
+
+The call itself is left out, as measuring repeats a kernel from inside the runtime.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hw_models import cpu_energy, cpu_machine, simulate
+from hw_models.cpu.cores import issue_cycles
+from hw_models.cpu.machine import CORE
+from hw_models.quantities import PS_PER_S
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.lower import lower, works
+from scheduler.cpu.schedule import CpuKernel, CpuSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedKernel:
+    """The simulated time of one kernel, and where it goes."""
+
+    seconds: float
+    threads: int
+    """That have something to do."""
+    parts_s: Mapping[str, float]
+    """What a core would take for each thing alone: ``core`` to issue its instructions, memories to move their bytes."""
+
+    @property
+    def limited_by(self) -> str:
+        """What takes longest."""
+        return max(self.parts_s, key=lambda name: self.parts_s[name])
+
+
+def repeated_kernels(schedule: CpuSchedule, costs: CpuCosts) -> dict[int, RepeatedKernel]:
+    """Return the kernels of ``schedule``, by the group of the plan."""
+    view = replace(costs.view, tuning=replace(costs.view.tuning, warm_caches=True))
+    warm = CpuCosts(view, costs.analysis, costs.dtype, costs.known)
+    known: dict[object, RepeatedKernel] = {}
+    found = {}
+    for kernel in schedule.runs:
+        results = [name in schedule.graph.stored_outputs for name in kernel.layer.outputs]
+        key = kernel.layer.signature, kernel.tiles, kernel.threads, tuple(results)
+        if key not in known:
+            known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, warm)
+        found[kernel.group] = known[key]
+    return found
+
+
+def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> RepeatedKernel:
+    spec = costs.view.spec
+    result = simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
+    (work,) = works(schedule, costs.view)
+    payload = work.chunks[0].payload
+    assert payload.issued is not None
+    pace = costs.view.paces[0]
+    parts = {CORE: issue_cycles(pace.core, payload.issued) * pace.cycle_ps / PS_PER_S}
+    parts |= {name: size / pace.bytes_per_ps[name] / PS_PER_S for name, size in payload.traffic if size}
+    return RepeatedKernel((result.makespan_ps - spec.kernel_call_ps) / PS_PER_S, kernel.chunks, parts)

@@ -1,0 +1,180 @@
+"""A machine's file from what the system tells and what was measured, each value with where it comes from."""
+
+import datetime
+from dataclasses import dataclass
+
+from hw_models import Cpu
+from hw_models.quantities import PS_PER_S
+from hw_models.yaml_file import parse_yaml
+from tuner.calibrate.facts import CacheFact, HostFacts
+from tuner.calibrate.figures import Figures
+
+_FMA_LATENCY_CYCLES = 4.0
+"""Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""
+_MEASURED = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value as it stands in the file."""
+
+    text: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.text}  # {self.source}"
+
+
+def host_spec(facts: HostFacts, figures: Figures | None = None) -> Cpu:
+    """Return the machine; without ``figures`` what the system does not tell is assumed."""
+    return Cpu.model_validate(parse_yaml(host_yaml(facts, figures), "the description of this machine"))
+
+
+def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "host") -> str:
+    """Return the machine's file as text."""
+    pace = _pace(facts, figures)
+    clock_hz = pace.clock_hz
+    l1, l2, l3 = (facts.cache(level) for level in (1, 2, 3))
+    assert l1 is not None
+    one, both = _rates(figures)
+    reads_l1 = one.get("l1")
+    l1_rate = 2.0 * facts.register_bytes if reads_l1 is None else reads_l1 / clock_hz
+    lines = [
+        f"# {facts.processor} ({facts.architecture}), {facts.cores} cores.",
+        "#",
+        '# "the system": read from it; "measured": with small kernels'
+        f"{'' if figures is None else f', {datetime.date.today().isoformat()}'}; the rest is derived or assumed.",
+        "kind: cpu",
+        f"name: {name}",
+        "cores:",
+        "  core:",
+        f"    count: {facts.cores}  # the system: what this process may use",
+        f"    clock: {_hertz(clock_hz)}  # {pace.clock_source}",
+        "    order: out_of_order  # assumed",
+        "    issue_width: 6  # assumed",
+        f"    fma_pipes: {pace.pipes}",
+        f"    fma_latency_cycles: {_FMA_LATENCY_CYCLES}  # assumed: the clock follows from it",
+        "    loads_per_cycle: 2.0  # assumed; of whole vectors l1 passes what it does",
+        "    stores_per_cycle: 1.0  # assumed",
+        f"    special_cycles: {pace.special}",
+        f"    overlap: {_overlap(figures)}",
+        *_cache("l1", l1, f"{l1_rate:.2f}  # {_MEASURED if reads_l1 else 'assumed'}",
+                _latency(figures, "l1", clock_hz, 5.0)),
+    ]  # fmt: skip
+    if l2 is not None:
+        rate = _measured(one["l2"] / clock_hz) if "l2" in one else _Value("32.0", "assumed")
+        lines += _cache("l2", l2, str(rate), _latency(figures, "l2", clock_hz, 14.0))
+    lines += [
+        f"    dram_bandwidth: {_speed(one.get('dram'), 10e9)}",
+        "simd:",
+        f"  lanes: {{fp32: {facts.lanes}}}  # the system",
+        f"  register: {facts.register_bytes} B  # the system",
+        f"  registers: {facts.registers}  # the system: its instruction set",
+        f"  multiplies_by_lane: {str(facts.multiplies_by_lane).lower()}  # the system: its instruction set",
+        f"line: {facts.line_bytes} B  # the system",
+    ]
+    if l3 is None:
+        lines.append("l3: null")
+    else:
+        rate = _measured(one["l3"] / clock_hz) if "l3" in one else _Value("10.0", "assumed")
+        lines += [
+            "l3:",
+            f"  capacity: {l3.size_bytes // 2**10} KiB  # {l3.source}",
+            f"  bandwidth: {_speed(both.get('l3'), 20e9 * facts.cores)}",
+            f"  bytes_per_cycle: {rate}",
+            f"  latency: {_seconds(_load_s(figures, 'l3'), 30e-9)}",
+        ]
+    lines += [
+        "dram:",
+        f"  capacity: {facts.memory_bytes // 2**20} MiB  # the system",
+        f"  bandwidth: {_speed(both.get('dram'), 10e9 * facts.cores)}",
+        f"  latency: {_seconds(_load_s(figures, 'dram'), 100e-9)}",
+        "write_allocate: true  # ordinary stores fetch their line",
+        f"kernel_call: {_seconds(None if figures is None else figures.call_s, 0.5e-6)}",
+        f"parallel_region: {_seconds(None if figures is None else figures.region_s, 3e-6)}",
+        "energy:",
+        "  node: 5 nm  # assumed",
+        "  mac: {fp32: 1.43 pJ}  # assumed, as in the preset epyc",
+        "  vector_op: 0.33 pJ  # assumed, as in the preset epyc",
+        "  special_op: 3.3 pJ  # assumed, as in the preset epyc",
+        "  dram: 12 pJ/bit  # assumed, as in the preset epyc",
+        "  static_power: 5 W  # assumed, as in the preset epyc",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """How fast a core issues arithmetic."""
+
+    clock_hz: float
+    clock_source: str
+    pipes: _Value
+    special: _Value
+
+
+def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
+    """Return clock and pipes: together they are the rate of multiply-accumulates that was measured."""
+    if figures is None:
+        return _Pace(facts.clock_hz, "the system, at this moment", _Value("2", "assumed"), _Value("12.0", "assumed"))
+    pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
+    clock_hz = 1 / (figures.fma_s * pipes)
+    source = f"{_MEASURED}: multiply-accumulates per second by pipes; what is sustained"
+    special = figures.special_s * clock_hz * pipes
+    return _Pace(
+        clock_hz, source, _Value(str(pipes), f"{_MEASURED}: by the latency of one"),
+        _Value(f"{special:.1f}", f"{_MEASURED}: an exponential of one vector"),
+    )  # fmt: skip
+
+
+def _rates(figures: Figures | None) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the bytes per second that one thread reads by memory, and all of them together."""
+    if figures is None:
+        return {}, {}
+    one = {level.name: 1 / level.byte_s for level in figures.levels}
+    return one, {level.name: max(1 / level.byte_of_all_s, one[level.name]) for level in figures.levels}
+
+
+def _overlap(figures: Figures | None) -> _Value:
+    if figures is None:
+        return _Value("0.5", "assumed")
+    return _Value(f"{figures.overlap:.2f}", f"{_MEASURED}: arithmetic on what comes from a far cache")
+
+
+def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]:
+    shared = [f"      shared_by: {cache.shared_by}  # {cache.source}"] if cache.shared_by > 1 else []
+    return [
+        f"    {name}:",
+        f"      capacity: {cache.size_bytes // 2**10} KiB  # {cache.source}",
+        f"      associativity: {cache.ways}  # {cache.source}",
+        f"      bytes_per_cycle: {rate}",
+        f"      latency_cycles: {latency}",
+        *shared,
+    ]
+
+
+def _measured(value: float) -> _Value:
+    return _Value(f"{value:.2f}", _MEASURED)
+
+
+def _load_s(figures: Figures | None, name: str) -> float | None:
+    levels = () if figures is None else figures.levels
+    return next((level.load_s for level in levels if level.name == name), None)
+
+
+def _latency(figures: Figures | None, name: str, clock_hz: float, usual: float) -> _Value:
+    seconds = _load_s(figures, name)
+    return _Value(str(usual), "assumed") if seconds is None else _Value(f"{seconds * clock_hz:.1f}", _MEASURED)
+
+
+def _hertz(value: float) -> str:
+    return f"{value / 1e9:.3f} GHz"
+
+
+def _speed(value: float | None, usual: float) -> _Value:
+    return _Value(f"{(value or usual) / 1e9:.1f} GB/s", _MEASURED if value else "assumed")
+
+
+def _seconds(value: float | None, usual: float) -> _Value:
+    picoseconds = round((usual if value is None else value) * PS_PER_S)
+    return _Value(f"{max(picoseconds, 1)} ps", "assumed" if value is None else _MEASURED)

@@ -1,0 +1,38 @@
+"""What probes measure: times, as they are; what they mean for a machine's description follows from them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A cache or DRAM, by an array that lies in it."""
+
+    name: str
+    size_bytes: int
+    """Of the array, for each thread."""
+    byte_s: float
+    """Seconds of each byte that one thread reads."""
+    byte_of_all_s: float
+    """Seconds of each byte where all threads read."""
+    load_s: float
+    """From one load to the next that needs its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Seconds of single things."""
+
+    fma_chain_s: float
+    """Of a vector multiply-accumulate of which the next one needs the result."""
+    fma_s: float
+    """Of one among many."""
+    special_s: float
+    """Of a vector of exponentials."""
+    levels: tuple[Level, ...]
+    """From the first cache outwards."""
+    overlap: float
+    """Share of the time of reading a far cache that hides behind arithmetic on what is read."""
+    call_s: float
+    """Of calling a kernel."""
+    region_s: float
+    """Of splitting a loop over all threads."""

@@ -1,0 +1,13 @@
+"""What the functions of a plan are called."""
+
+from fusion.plan import FusionPlan
+
+_MOST_NAMED = 4
+"""Operators that the name of a function has."""
+
+
+def kernel_name(plan: FusionPlan, position: int) -> str:
+    """Return a name for the group's function: its place, and what its operators are."""
+    kinds = [plan.graph.ops[op].kind for op in plan.groups[position].ops if not plan.graph.ops[op].is_view]
+    shown = "_".join(kinds[:_MOST_NAMED]).lower() + ("_more" if len(kinds) > _MOST_NAMED else "")
+    return f"kernel{position}_" + "".join(c if c.isalnum() else "_" for c in shown)

@@ -1,0 +1,1 @@
+"""What builds and runs code: imports TVM and onnxruntime, and is imported by name when there is something to run."""

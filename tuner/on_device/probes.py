@@ -1,0 +1,227 @@
+"""Small kernels that each show one figure of a processor, and what is read off their times.
+
+None of them looks like a layer of a network: what is calibrated here is judged by networks elsewhere.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import te
+
+from tuner.calibrate.figures import Figures, Level
+from tuner.calibrate.plan import ProbePlan
+from tuner.codegen.functions import exponential
+from tuner.measure.arrays import aligned_bytes
+from tuner.measure.timing import measured, measured_in_parts
+from workloads.operators.registry import Array
+
+_BUDGET_S = 0.6
+"""Of one probe."""
+_WIDTH = 0.01
+_SHORTEST_SAMPLE_S = 50e-6
+_ACCUMULATORS = 12
+"""Vectors that multiply-accumulates go to by turns: more than any pipe's latency times its pipes."""
+_STREAMS = 16
+"""Vectors that are added up side by side."""
+_FACTORS = 6
+"""Numbers that what is read is multiplied by: enough for arithmetic to take as long as reading a cache."""
+_FLOAT_BYTES = 4
+_STEPS = 20_000
+"""Loads of a chain of addresses."""
+
+
+def probe(plan: ProbePlan) -> Figures:
+    """Return the figures of the processor that this runs on; takes about half a second for each of them."""
+    probes = _Probes(plan)
+    levels = tuple(probes.level(name, size) for name, size in plan.sizes_bytes.items())
+    return Figures(
+        fma_chain_s=probes.chain_s(),
+        fma_s=probes.fma_s(),
+        special_s=probes.special_s(),
+        levels=levels,
+        overlap=probes.overlap(levels),
+        call_s=probes.call_s(),
+        region_s=probes.region_s(),
+    )
+
+
+class _Probes:
+    """Builds and times probes for one target."""
+
+    def __init__(self, plan: ProbePlan) -> None:
+        self.plan, self.lanes = plan, plan.lanes
+        self.target = tvm.target.Target(plan.target)
+        self.device = tvm.cpu()
+
+    def chain_s(self) -> float:
+        """Return the seconds of a multiply-accumulate of which the next one needs the result."""
+        depth = 4096
+        return self._multiplied(1, depth) / depth
+
+    def fma_s(self) -> float:
+        """Return the seconds of one vector multiply-accumulate when there are enough of them."""
+        depth = 4096
+        return self._multiplied(_ACCUMULATORS, depth) / depth / _ACCUMULATORS
+
+    def _multiplied(self, vectors: int, depth: int) -> float:
+        """Return the seconds of ``depth`` rank-one updates of so many vectors that stay in registers."""
+        wide = vectors * self.lanes
+        row, column = te.placeholder((depth,), name="row"), te.placeholder((wide,), name="column")
+        k = te.reduce_axis((0, depth), "k")
+        total = te.compute((wide,), lambda j: te.sum(row[k] * column[j], axis=k), name="total")
+        schedule = _schedule([row, column, total])
+        self._in_registers(schedule, "total")
+        return self._seconds(schedule, [(depth,), (wide,), (wide,)])
+
+    def special_s(self) -> float:
+        """Return the seconds of an exponential of one vector."""
+        count = 64 * self.lanes
+        data = te.placeholder((count,), name="data")
+        result = te.compute((count,), lambda i: exponential(data[i]), name="result")
+        schedule = _schedule([data, result])
+        (loop,) = schedule.get_loops(schedule.get_sblock("result"))
+        schedule.vectorize(schedule.split(loop, [None, self.lanes])[1])
+        return self._seconds(schedule, [(count,), (count,)]) / 64
+
+    def level(self, name: str, size_bytes: int) -> Level:
+        """Return how fast arrays of ``size_bytes`` are read: by one thread, by all of them, and one word at a time."""
+        alone = self._read_s(size_bytes, 1)
+        together = self._read_s(size_bytes * self.plan.threads, self.plan.threads) if self.plan.threads > 1 else alone
+        return Level(name, size_bytes, alone, together, self._chased_s(size_bytes))
+
+    def overlap(self, levels: Sequence[Level]) -> float:
+        """Return how much of reading the last cache hides behind as much arithmetic."""
+        near, far = levels[0], levels[-2]
+        near_s, far_s = self._streamed_s(near.size_bytes), self._streamed_s(far.size_bytes)
+        shorter, longer = sorted([near_s, far.byte_s])
+        return min(max(1 - (far_s - longer) / shorter, 0.0), 1.0)
+
+    def _streamed_s(self, size_bytes: int) -> float:
+        """Return the seconds of each byte of an array that is multiplied, vectors at a time, by several numbers."""
+        wide = 2 * self.lanes
+        rows = size_bytes // _FLOAT_BYTES // wide
+        data, factors = te.placeholder((rows, wide), name="data"), te.placeholder((_FACTORS,), name="factors")
+        k = te.reduce_axis((0, rows), "k")
+        total = te.compute((_FACTORS, wide), lambda r, j: te.sum(data[k, j] * factors[r], axis=k), name="total")
+        schedule = _schedule([data, factors, total])
+        block = schedule.get_sblock("total")
+        row, column, depth = schedule.get_loops(block)
+        vectors, inner = schedule.split(column, [None, self.lanes])
+        schedule.reorder(depth, row, vectors, inner)
+        kept = schedule.cache_write(block, 0, "local")
+        schedule.vectorize(schedule.split(schedule.get_loops(kept)[-1], [None, self.lanes])[1])
+        for loop in (row, vectors):
+            schedule.unroll(loop)
+        schedule.vectorize(inner)
+        first = schedule.decompose_reduction(block, depth)
+        for loop in schedule.get_loops(first)[:-1]:
+            schedule.unroll(loop)
+        seconds = self._seconds(schedule, [(rows, wide), (_FACTORS,), (_FACTORS, wide)])
+        return seconds / (rows * wide * _FLOAT_BYTES)
+
+    def _read_s(self, size_bytes: int, threads: int) -> float:
+        """Return the seconds of each byte of an array that all threads read a part of.
+
+        It is multiplied and added up, as multiply-accumulates have the most pipes.
+        """
+        wide = _STREAMS * self.lanes
+        rows = size_bytes // threads // _FLOAT_BYTES // wide
+        taken_s = self._sum_s(rows, threads) - self._sum_s(1, threads)
+        return taken_s / (threads * (rows - 1) * wide * _FLOAT_BYTES)
+
+    def _sum_s(self, rows: int, threads: int) -> float:
+        """Return the seconds of adding up so many rows of vectors on each thread."""
+        wide = _STREAMS * self.lanes
+        data, factor = te.placeholder((threads, rows, wide), name="data"), te.placeholder((1,), name="factor")
+        k = te.reduce_axis((0, rows), "k")
+        total = te.compute((threads, wide), lambda t, j: te.sum(data[t, k, j] * factor[0], axis=k), name="total")
+        schedule = _schedule([data, factor, total])
+        if threads > 1:
+            schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
+        self._in_registers(schedule, "total")
+        return self._seconds(schedule, [(threads, rows, wide), (1,), (threads, wide)])
+
+    def _in_registers(self, schedule: Any, name: str) -> None:
+        """Keep the sums of block ``name`` in registers while the reduction runs."""
+        block = schedule.get_sblock(name)
+        *outer, last, depth = schedule.get_loops(block)
+        vectors, inner = schedule.split(last, [None, self.lanes])
+        schedule.reorder(*outer, depth, vectors, inner)
+        kept = schedule.cache_write(block, 0, "local")
+        if outer:
+            schedule.reverse_compute_at(kept, outer[-1])
+        schedule.vectorize(schedule.split(schedule.get_loops(kept)[-1], [None, self.lanes])[1])
+        schedule.unroll(vectors)
+        schedule.vectorize(inner)
+        first = schedule.decompose_reduction(block, depth)
+        schedule.unroll(schedule.get_loops(first)[-2])
+
+    def _chased_s(self, size_bytes: int) -> float:
+        """Return the seconds from one load to the next that needs its result, all over an array."""
+        count = size_bytes // self.plan.line_bytes
+        step = self.plan.line_bytes // _FLOAT_BYTES
+        order = np.random.default_rng(0).permutation(count)
+        chain, place = _array((count * step,), np.int32), _array((1,), np.int32)
+        chain[order * step] = np.roll(order, -1) * step
+        source = _CHASE.format(count=count * step, steps=_STEPS)
+        function = tvm.script.from_source(source)
+        return self._timed(tvm.IRModule({"main": function}), [chain, place]) / _STEPS
+
+    def call_s(self) -> float:
+        """Return the seconds of calling a kernel that does next to nothing, as the kernels of a network are called."""
+        function = tvm.tirx.build(self._little(1).mod, target=self.target)["main"]
+        arguments = [tvm_ffi.from_dlpack(_array((1,), np.float32)) for _ in range(2)]
+        return measured_in_parts([partial(function, *arguments)], _BUDGET_S, _WIDTH).seconds
+
+    def region_s(self) -> float:
+        """Return the seconds that a loop takes more when it is split over all threads; 0 for a single one."""
+        threads = self.plan.threads
+        if threads == 1:
+            return 0.0
+        schedule = self._little(threads)
+        schedule.parallel(schedule.get_loops(schedule.get_sblock("result"))[0])
+        split = self._seconds(schedule, [(threads,), (threads,)])
+        return max(split - self._seconds(self._little(threads), [(threads,), (threads,)]), 0.0)
+
+    @staticmethod
+    def _little(count: int) -> Any:
+        data = te.placeholder((count,), name="data")
+        return _schedule([data, te.compute((count,), lambda i: data[i] + 1.0, name="result")])
+
+    def _seconds(self, schedule: Any, shapes: Sequence[tuple[int, ...]]) -> float:
+        return self._timed(schedule.mod, [_array(shape, np.float32) for shape in shapes])
+
+    def _timed(self, module: Any, arrays: Sequence[Array]) -> float:
+        """Return the median seconds of one run of ``main``, its data in the caches from the run before."""
+        built = tvm.tirx.build(module, target=self.target)
+        arguments = [tvm_ffi.from_dlpack(array) for array in arrays]
+        run = _repeated(built, self.device, arguments, 1)
+        number = max(1, int(_SHORTEST_SAMPLE_S / max(min(run() for _ in range(3)), 1e-9)))
+        return measured(_repeated(built, self.device, arguments, number), _BUDGET_S, _WIDTH).seconds
+
+
+def _array(shape: tuple[int, ...], dtype: type) -> Array:
+    found: Array = aligned_bytes(int(np.prod(shape)) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+    found[...] = 0
+    return found
+
+
+def _schedule(tensors: list[Any]) -> Any:
+    return tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func(tensors)}))
+
+
+def _repeated(module: Any, device: Any, arguments: Sequence[Any], number: int) -> Callable[[], float]:
+    evaluator = module.time_evaluator("main", device, number=number, repeat=1)
+    return lambda: float(evaluator(*arguments).results[0])
+
+
+_CHASE = """
+@T.prim_func(s_tir=True)
+def main(chain: T.Buffer(({count},), "int32"), place: T.Buffer((1,), "int32")):
+    for step in T.serial({steps}):
+        place[0] = chain[place[0]]
+"""
