@@ -51,7 +51,7 @@ EVERY_POLICY = pytest.mark.parametrize("name", sorted(policy_types()))
 
 
 _SHORT: Mapping[str, Mapping[str, object]] = {
-    "searched": {"rivals": ("fixed-pattern", "graphturbo"), "most_kernels": 20, "most_neighbours": 1}
+    "searched": {"rivals": ("fixed-pattern", "astitch"), "most_kernels": 20, "most_neighbours": 1}
 }
 """Options of policies that run others, so that they do not take as long as all of these together."""
 

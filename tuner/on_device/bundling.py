@@ -130,7 +130,7 @@ class _Listing:
         self._inputs = drawn_inputs(self._graph, seed)
         stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
-        self._values = {**self._inputs, **reference(network, self._inputs, wanted)}
+        self._values = {**network.values, **self._inputs, **reference(network, self._inputs, wanted)}
         self._shared: SharedBuffers = share_buffers(code)
         self._arrays: list[BundledArray] = []
         self._known: dict[tuple[str, str], int] = {}
