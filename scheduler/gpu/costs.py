@@ -22,6 +22,10 @@ class GpuCosts:
         self.analysis = analysis
         self.known = KnownTiles() if known is None else known
 
+    def with_network(self, analysis: Analysis) -> "GpuCosts":
+        """Return the costs of another network on the same machine."""
+        return GpuCosts(self.view, analysis, self.known)
+
     @property
     def dtype(self) -> str:
         return self.view.dtype

@@ -70,7 +70,7 @@ class Searched:
     """The fastest of all policies' plans and of what a search finds around them."""
 
     name: ClassVar[str] = "searched"
-    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "cpu")
+    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "cpu", "gpu")
 
     rivals: Annotated[tuple[RivalName, ...], Field(min_length=1), BeforeValidator(_listed)] = RIVAL_NAMES
     """The policies that it is never worse than; of two that are equally fast, the first one's plan is taken."""

@@ -36,9 +36,10 @@ def test_on_a_cpu_no_other_policy_is_faster(graph: Graph) -> None:
     assert all(found <= makespan_ps(graph, spec, rival) for rival in rivals_on(spec))
 
 
+@pytest.mark.parametrize("hardware", ["stcp920", "adreno640"])
 @pytest.mark.parametrize("name", ["squeezenet", "bert-tiny"])
-def test_on_a_dsa_no_other_policy_is_faster(name: str) -> None:
-    spec, graph = load_hardware("stcp920"), load_network(name, batch=4).with_dtype("fp16")
+def test_on_a_dsa_or_a_gpu_no_other_policy_is_faster(name: str, hardware: str) -> None:
+    spec, graph = load_hardware(hardware), load_network(name, batch=4).with_dtype("fp16")
 
     found = makespan_ps(graph, spec, QUICK)
 
