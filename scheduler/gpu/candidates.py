@@ -25,10 +25,13 @@ _LARGEST_PART = 64
 _WARP_TILE = 64 * 64
 """Sums that a warp keeps, on tensor units."""
 _THREADS = (64, 128, 256)
-_RUNS = (64, 128, 256, 512, 1024, 2048, 4096)
+_RUNS = (64, 256, 1024, 4096)
 """Elements of a block without products."""
-_PARTS = (1, 2, 4, 8)
-_SPLITS = (1, 8, 32)
+_VECTORS = (1, 2, 4, 8)
+"""Neighbours that a thread computes, without products."""
+_ACROSS = (1, 4)
+"""Times as many of them, beside each other."""
+_SPLITS = (1, 32)
 """Threads that share a reduction, without products."""
 _SHARED_BY = 4
 """Threads or warps that share a reduction of products."""
@@ -223,8 +226,8 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
 def _run_parts(tile: Extents, dims: Sequence[int]) -> Iterator[Extents]:
     """Yield parts: neighbours that are loaded together, and neighbours across these, whose windows overlap."""
     found: dict[Extents, None] = {}
-    for vector in _PARTS:
-        for across in _PARTS:
+    for vector in _VECTORS:
+        for across in _ACROSS:
             part = [1] * len(tile)
             for dim, wanted in zip(dims, (vector, across), strict=False):
                 part[dim] = min(wanted, tile[dim])

@@ -149,7 +149,8 @@ class _Block:
         assert whole is not None
         like = self._nests.product(self._layer, self._tiles.part) or own
         rows, columns = min(like.rows, whole.rows), min(like.columns, whole.columns)
-        return whole._replace(rows=rows, columns=columns), -(-whole.rows // rows) * -(-whole.columns // columns)
+        own = Product(rows, columns, whole.depth, whole.number)
+        return own, -(-whole.rows // rows) * -(-whole.columns // columns)
 
     def _multiply(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> None:
         """Add the multiply-accumulates of a product, and the loads of its operands from shared memory."""

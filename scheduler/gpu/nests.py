@@ -93,12 +93,21 @@ class BlockNests:
     """Which nest is the anchor; -1: none."""
 
     @property
+    def shared(self) -> int:
+        """Tensors that lie in shared memory, statistics and the like included."""
+        return sum([nest.writes == "shared" for nest in self.nests])
+
+    @property
     def depth(self) -> int:
         """Iterations of the anchor's longest reduction loop; 1 without one."""
         return 1 if self.anchor < 0 else self.nests[self.anchor].depth
 
     def works(self, layer: Layer, box: Extents) -> list[NestWork]:
         """Return what each nest does for ``box`` elements per dimension of the sink of ``layer``."""
+        table = layer.analysis.table(BlockNests.works)
+        return table.get((layer.signature, box), partial(self._works, layer, box))
+
+    def _works(self, layer: Layer, box: Extents) -> list[NestWork]:
         if not self.is_plain:
             found = layer.tile_work(box).nests
             return [

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusion.plan import FusionPlan
+from hw_models.gpu.sm import DRAM, SHARED
 from scheduler.errors import ScheduleError
 from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.nests import nests_of
 from scheduler.gpu.residency import found_in_l2
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.kernels.cut import layer_of, layers_by_pattern
@@ -71,8 +73,13 @@ class GpuSchedule:
 
     @cached_property
     def tensor_scopes(self) -> dict[str, int]:
-        """Per memory: how many outputs of kernels are kept there; all have a place in DRAM, whatever the L2 holds."""
-        return {"dram": sum([len(kernel.layer.outputs) for kernel in self.runs])}
+        """Per memory: how many outputs of kernels are kept there, and of layers inside them in shared memory.
+
+        Outputs of kernels have a place in DRAM, whatever the L2 holds.
+        """
+        inner = sum([nests_of(kernel.layer).shared for kernel in self.runs])
+        outer = {DRAM: sum([len(kernel.layer.outputs) for kernel in self.runs])}
+        return {SHARED: inner, **outer} if inner else outer
 
     def __str__(self) -> str:
         lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]

@@ -6,7 +6,13 @@ sub-graph into instances, and prefers one kernel for chains of compute-intensive
 
 Here: layers join along straight and branch patterns with no regard to what fits, so that a network without wide joins
 is one kernel; every tensor stays in the local buffers if it fits there for as long as it lives, and goes to DDR if not
-(the global buffer only stages). The paper says no more about the reproduction; AStitch itself targets GPUs.
+(the global buffer only stages). The paper says no more about the reproduction.
+
+AStitch itself targets GPUs, where it stitches memory-intensive operators and leaves compute-intensive ones to
+libraries. So it is on a GPU here: layers without a multiply-accumulate over a reduction are stitched to each other,
+through registers and shared memory, where a block fits (`scheduler.gpu.stitching`). Departures: stitching has to pay by
+the machine model, where AStitch has rules; results are never handed on through DRAM within a kernel, which takes
+synchronising all blocks; operators that nothing connects are not put into one kernel.
 """
 
 from functools import partial
@@ -24,8 +30,13 @@ from scheduler.dsa.graphturbo.placement import Capacity, place_slices
 from scheduler.dsa.judging import Judge, Judged, candidate, with_smaller_buffers
 from scheduler.dsa.limits import check_can_be_scheduled
 from scheduler.dsa.schedule import Layout, Schedule
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from scheduler.gpu.stitching import stitched
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import split_into_instances
+from scheduler.kernels.cut import layer_of
+from workloads.analysis import Analysis
 from workloads.graph import Graph
 
 _UNBOUNDED = 2**62
@@ -37,20 +48,33 @@ class AStitch:
     """Keep tensors on chip where they fit, without splitting into instances."""
 
     name: ClassVar[str] = "astitch"
-    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa",)
+    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "gpu")
 
     batches_per_cluster: PositiveInt | Literal["best"] | None = None
     """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (GraphTurbo, section 5.1)."""
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
+        if isinstance(costs, GpuCosts):
+            return stitched(costs, partial(_is_memory_intensive, costs.analysis))
         with collector_paused():
             found = group_subgraphs(costs.analysis, _UNBOUNDED, 0.0)
         return plan_from_groups(graph, (Group(grouped.sub.ops, "no pattern joins it to another") for grouped in found))
 
-    def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
-        """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none."""
+    def schedule(self, plan: FusionPlan, costs: DsaCosts | GpuCosts) -> Schedule | GpuSchedule:
+        """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none.
+
+        On a GPU it is the plan, kernel by kernel.
+        """
+        if isinstance(costs, GpuCosts):
+            return kernel_by_kernel(plan, costs, self.name)
         found: Judged = costs.judged.get(self, lambda: _search(plan, costs, self.name))
         return found.schedule
+
+
+def _is_memory_intensive(analysis: Analysis, ops: frozenset[int]) -> str:
+    """Return why operators are not stitched; empty if they are memory-intensive, all of them."""
+    layer = layer_of(analysis, ops)
+    return "" if layer is None or layer.contraction is None else "compute-intensive operators are left to libraries"
 
 
 def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:

@@ -4,10 +4,14 @@ Steps, one file each in ``scheduler/graphturbo`` and ``scheduler/dsa/graphturbo`
 (Algorithm 2), instances and their order (Algorithm 3), core binding (Algorithm 4), placement with spilling (section
 4.3); weights are fetched ahead and layers overlap as section 4.4 has it. The options switch steps off as the paper's
 Fig. 15 does. The readings of each algorithm, and what departs from it, are stated where it is implemented.
+
+On a GPU (section 5.6) sub-graphs are kernels, their instances thread blocks, and tensors between layers stay in
+registers and shared memory (`scheduler.gpu.stitching`). The paper joins two convolutions at most, as its kernel
+generator does; here the machine model decides how many layers join, and the simulation whether that was worth it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt
@@ -25,6 +29,10 @@ from scheduler.dsa.graphturbo.plan_cost import least_bytes
 from scheduler.dsa.judging import Candidate, Judge, Judged, candidate, through_ddr_candidate, with_smaller_buffers
 from scheduler.dsa.limits import check_can_be_scheduled, has_too_many_instances
 from scheduler.dsa.schedule import Layout, Schedule
+from scheduler.errors import ScheduleError
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from scheduler.gpu.stitching import fastest, stitched
 from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
@@ -44,7 +52,7 @@ class GraphTurbo:
     """Sub-graph instance scheduling on scratchpads."""
 
     name: ClassVar[str] = "graphturbo"
-    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa",)
+    kinds: ClassVar[tuple[str, ...]] = ("clustered_dsa", "gpu")
 
     batches_per_cluster: PositiveInt | Literal["best"] | None = None
     """Images a cluster takes at once; ``best`` tries; None: its whole share of the batch (section 5.1)."""
@@ -74,15 +82,27 @@ class GraphTurbo:
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         """Return the plan of the fastest schedule."""
         del graph  # that of the costs
+        if isinstance(costs, GpuCosts):
+            return self._on_gpu(costs).plan
         return self._fastest(dsa_costs(costs, self.name)).schedule.plan
 
-    def schedule(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
+    def schedule(self, plan: FusionPlan, costs: DsaCosts | GpuCosts) -> Schedule | GpuSchedule:
         """Return the fastest schedule of ``plan``."""
+        if isinstance(costs, GpuCosts):
+            return kernel_by_kernel(plan, costs, self.name)
         found = self._fastest(costs).schedule
         if found.plan.groups == plan.groups and self.order != "exact":
             return found
         with collector_paused():
             return self._of_plan(plan, costs)
+
+    def _on_gpu(self, costs: GpuCosts) -> GpuSchedule:
+        """Return the faster of layers stitched together and layers apart; raise for options of scratchpads."""
+        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        if changed:
+            raise ScheduleError(f"policy {self.name}: option {changed[0]} is for clustered DSAs; leave it out on a GPU")
+        layers = costs.analysis.of(fixed_pattern_of)
+        return fastest([stitched(costs, lambda ops: ""), layers], costs, self.name)
 
     def _fastest(self, costs: DsaCosts) -> Judged:
         with collector_paused():

@@ -1,0 +1,78 @@
+"""Stitching layers on a GPU (GraphTurbo's section 5.6 and Table 5).
+
+``python -m experiments.papers.graphturbo_gpu [OUT.md]`` runs ResNet18-Tailor on an A100: layer by layer (the paper's
+TVM), with the eight layers joined two by two (its CUTLASS), and under GraphTurbo, at several batches; then the same
+with the DRAM bandwidth of an STCP920, to which the paper traces how little a GPU gains.
+"""
+
+import sys
+from collections.abc import Iterator
+
+from experiments.evaluate import network
+from experiments.papers.graphturbo_tables import FOLDER, markdown
+from experiments.papers.pages import write_page
+from experiments.points import Workload
+from fusion.fixed_pattern import fixed_pattern_of
+from fusion.plan import FusionPlan, Group
+from hw_models import Gpu, gpu_energy, gpu_machine, load_hardware, simulate, with_values
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.lower import lower
+from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from scheduler.gpu.view import GpuView
+from scheduler.policies.graphturbo import GraphTurbo
+
+MODEL, MACHINE, DTYPE = "resnet18-tailor", "a100", "fp16"
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+BANDWIDTHS = ("1555 GB/s", "136 GB/s")
+_BEFORE, _PAIRED = 2, 8
+"""Layers before those that the paper schedules, a convolution and a pooling, and these."""
+
+
+def pairs(layers: FusionPlan) -> FusionPlan:
+    """Return the plan in which the eight layers are joined two by two (Fig. 18b)."""
+    groups = list(layers.groups)
+    joined = [
+        Group(first.ops + second.ops, "two convolutions at most")
+        for first, second in zip(groups[_BEFORE : _BEFORE + _PAIRED : 2], groups[_BEFORE + 1 :: 2], strict=False)
+    ]
+    return FusionPlan(layers.graph, (*groups[:_BEFORE], *joined, *groups[_BEFORE + _PAIRED :]))
+
+
+def schedules(spec: Gpu, batch: int) -> Iterator[tuple[str, GpuSchedule, float]]:
+    """Yield each way of scheduling the network, its schedule, and the milliseconds that it takes."""
+    costs = GpuCosts(GpuView(spec, DTYPE), network(Workload(MODEL), batch, DTYPE))
+    layers, turbo = costs.analysis.of(fixed_pattern_of), GraphTurbo()
+    made = {
+        "layers": kernel_by_kernel(layers, costs),
+        "pairs": kernel_by_kernel(pairs(layers), costs),
+        "graphturbo": turbo.schedule(turbo.plan(costs.analysis.graph, costs), costs),
+    }
+    for name, schedule in made.items():
+        assert isinstance(schedule, GpuSchedule)
+        found = simulate(lower(schedule, costs), gpu_machine(spec), gpu_energy(spec))
+        yield name, schedule, found.makespan_ps / 1e9
+
+
+def table(bandwidth: str) -> str:
+    """Return the study at one DRAM bandwidth as a Markdown table."""
+    spec = with_values(load_hardware(MACHINE, Gpu), {"dram.bandwidth": bandwidth})
+    rows = []
+    for batch in BATCHES:
+        (_, _, layers_ms), (_, _, pairs_ms), (_, schedule, turbo_ms) = schedules(spec, batch)
+        rows.append(
+            (batch, layers_ms, pairs_ms, turbo_ms, schedule.kernels, layers_ms / turbo_ms, pairs_ms / turbo_ms)
+        )
+    columns = (
+        "batch", "layers [ms]", "pairs [ms]", "graphturbo [ms]", "its kernels", "speed-up over layers", "over pairs",
+    )  # fmt: skip
+    return markdown(columns, rows)
+
+
+def page() -> str:
+    """Return the tables with what has to be known to read them."""
+    introduction = (FOLDER / "gpu.md").read_text(encoding="utf-8").rstrip()
+    return "\n\n".join([introduction, *(f"## DRAM of {each}\n\n{table(each)}" for each in BANDWIDTHS)]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(write_page(page, __doc__))
