@@ -130,7 +130,7 @@ def networks(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
         "over Torch-Mobile-like", "over Ansor-like",
     )  # fmt: skip
     gains = [
-        f"{name} on kirin990 gains {printed['torch']:.0%} and {printed['ansor']:.0%} over the two in the paper (Fig. 12)."
+        f"In the paper, {name} on kirin990 gains {printed['torch']:.0%} and {printed['ansor']:.0%} over them (Fig. 12)."
         for name, printed in paper["fig12"].items()
     ]
     return "\n\n".join([markdown(columns, rows), *lines, *gains])
