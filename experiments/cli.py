@@ -113,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
     fuse.add_argument("--policy", required=True, metavar="P")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
     fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
+    fuse.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the operators, kernel by kernel")
 
     measured = "generate real code for a policy's plan and measure it"
     _measure_options(add("measure", _command("measuring", "measure"), measured))
