@@ -105,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     fuse.add_argument("--policy", required=True, metavar="P")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")
     fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
+    fuse.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the operators, kernel by kernel")
 
     _real_machines(add)
 

@@ -7,11 +7,12 @@ from dataclasses import asdict
 from experiments.answers import Answer, Console, shown_text, table
 from experiments.decompose import leaves_batches_open
 from experiments.evaluate import Outcome, evaluate, job_of
-from experiments.files import check_place, replacing
+from experiments.files import check_place, replacing, write_whole
 from experiments.layers import LayerFigures, layers_of
 from experiments.pipeline import plan_of
 from experiments.points import DesignPoint, Workload, named_dims, policy_of, split_tuning
 from experiments.replay import run_schedule_file, write_schedule
+from experiments.report.plan_picture import plan_picture
 from experiments.report.words import count
 from fusion import unfused_intermediate_bytes
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
@@ -144,7 +145,8 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
 
 
 def fuse(arguments: argparse.Namespace) -> Answer:
-    """Show the plan of one part of the machine, as ``simulate`` makes it for the same options."""
+    """Show the plan of one part of the machine, as ``simulate`` makes it for the same options; draw it on request."""
+    check_place(arguments.picture, "--picture")
     policy = policy_asked_for(arguments)
     analysis, job = job_of(workload_asked_for(arguments), load_hardware(arguments.hardware), {})
     graph = analysis.graph
@@ -159,6 +161,10 @@ def fuse(arguments: argparse.Namespace) -> Answer:
         "intermediate_bytes_after": plan.intermediate_bytes,
         "flops_before": graph.operations.flops, "flops_after": after.flops, "groups": groups,
     }  # fmt: skip
+
+    if arguments.picture is not None:
+        kernels = f"{count(len(planned), 'operator')} in {count(plan.kernels, 'kernel')}"
+        write_whole(arguments.picture, plan_picture(f"{graph.name} under {policy_label(policy)}: {kernels}", plan))
 
     def show() -> None:
         console = Console()

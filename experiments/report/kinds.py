@@ -52,10 +52,10 @@ def kinds_picture(title: str, kinds: Sequence[KindSummary]) -> str:
     axes.set_xlim(0, max(_PERCENT * max(max(row[2:]) for row in rows) * 1.08, 1))
     axes.set_xlabel("share of the network [%]")
     axes.set_title(clipped(title, 90))
-    return _standalone(str(to_svg(figure, "kinds", title)))
+    return standalone(str(to_svg(figure, "kinds", title)))
 
 
-def _standalone(svg: str) -> str:
+def standalone(svg: str) -> str:
     """Return the drawing with the report's colours in it, so that it opens by itself."""
     rules = (TEMPLATES / "report.css").read_text(encoding="utf-8").split("*{", 1)[0]
     opening, _, body = svg.partition(">")

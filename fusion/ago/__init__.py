@@ -2,7 +2,7 @@
 
 from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
 from fusion.ago.planning import Tuning, ago_plan
-from fusion.ago.redundancy import Redundancy, redundancy, reused_dims, tiled_dims
+from fusion.ago.redundancy import Redundancy, can_be_tiled, redundancy, reused_dims, tiled_dims
 from fusion.ago.weights import BIAS, SLOPE, Weights, is_complex
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Tuning",
     "Weights",
     "ago_plan",
+    "can_be_tiled",
     "cluster",
     "is_complex",
     "join",

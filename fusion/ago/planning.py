@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
-from fusion.ago.redundancy import reused_dims, tiled_dims
+from fusion.ago.redundancy import can_be_tiled, reused_dims
 from fusion.ago.weights import Weights, is_complex
 from fusion.fixed_pattern import fixed_pattern_layers
 from fusion.partition import AcyclicPartition
@@ -109,7 +109,7 @@ class _Reformer:
             if not self._tuning.intensive:
                 return f"{name} would be a second complex operator"
             outputs = [self._graph.ops[op].outputs[0] for op in upstream]
-            if not all(tiled_dims(self._analysis, together, output) for output in outputs):
+            if not all(can_be_tiled(self._analysis, together, output) for output in outputs):
                 return f"computed inside {name}, it would be computed again whichever dimension is cut"
         elif self._tuning.kernel_s is None:
             return "layers are joined where a machine says that it pays"

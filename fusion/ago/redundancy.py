@@ -81,7 +81,8 @@ def reused_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> froz
 
     Cut along any others, and fused, nothing of ``upstream`` is computed twice.
     """
-    return analysis.of(_reused_dims, ops, upstream)
+    shape = Subgraph(analysis.graph, ops).sink.shape
+    return frozenset(d for d, size in enumerate(shape) if size > 1 and analysis.of(_is_reused, ops, upstream, d))
 
 
 def tiled_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
@@ -90,28 +91,38 @@ def tiled_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> froze
     return frozenset(d for d, size in enumerate(shape) if size > 1) - reused_dims(analysis, ops, upstream)
 
 
-def _reused_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
-    graph = analysis.graph
-    sink = Subgraph(graph, ops).sink
-    ops = tuple(op for op in ops if op > graph.producer[upstream])  # what comes before needs nothing of it
-    cut = [dim for dim, size in enumerate(sink.shape) if size > 1]
-    return frozenset(dim for dim in cut if _is_reused(graph, ops, upstream, sink.name, sink.shape, dim))
+def can_be_tiled(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> bool:
+    """Whether there are any `tiled_dims`."""
+    shape = Subgraph(analysis.graph, ops).sink.shape
+    cut = sorted((size, dim) for dim, size in enumerate(shape) if size > 1)
+    return any(not analysis.of(_is_reused, ops, upstream, dim) for _, dim in cut)
 
 
-def _is_reused(graph: Graph, ops: Sequence[int], upstream: str, sink: str, shape: Extents, dim: int) -> bool:
+def _behind(graph: Graph, ops: tuple[int, ...], upstream: str) -> tuple[int, ...]:
+    """Return those of ``ops`` that need ``upstream``, directly or not."""
+    needing = {upstream}
+    for op in ops:
+        if not needing.isdisjoint(graph.ops[op].inputs):
+            needing.update(graph.ops[op].outputs)
+    return tuple(op for op in ops if not needing.isdisjoint(graph.ops[op].inputs))
+
+
+def _is_reused(analysis: Analysis, ops: tuple[int, ...], upstream: str, dim: int) -> bool:
     """Whether two single elements along ``dim``, whole along the others, need the same of ``upstream``.
 
     Tiles that are next to each other overlap if any do, as what a tile needs moves one way along a dimension.
     """
-    moving = moving_dims(graph, ops, [sink], dim)
+    graph = analysis.graph
+    sink = Subgraph(graph, ops).sink
+    ops = _behind(graph, ops, upstream)
+    moving = moving_dims(graph, ops, [sink.name], dim)
     if moving is not None:
         return upstream not in moving
-    before: Box | None = None
-    for position in range(shape[dim]):
-        wanted = full_box(shape)
-        wanted = (*wanted[:dim], (position, position + 1), *wanted[dim + 1 :])
-        box = required_regions(graph, ops, {sink: wanted}).get(upstream)
+    whole, before = full_box(sink.shape), None
+    for position in range(sink.shape[dim]):
+        wanted = (*whole[:dim], (position, position + 1), *whole[dim + 1 :])
+        box = required_regions(graph, ops, {sink.name: wanted}).get(upstream)
         if box is not None and before is not None and intersect(before, box) is not None:
             return True
-        before = box if box is not None else before
+        before = before if box is None else box
     return False

@@ -1,16 +1,19 @@
 """DNNFusion (PLDI '21): mapping types, rewriting with mathematical properties, plans that grow from seeds."""
 
 from fusion.dnnfusion.combination import Relation, combined, relation
+from fusion.dnnfusion.extended import ExtendedOperator, extended, mapping_types, removable
 from fusion.dnnfusion.mapping import MappingType, mapping_type
-from fusion.dnnfusion.planning import Direction, Exploration, dnnfusion_plan, mapping_types, removable
+from fusion.dnnfusion.planning import Direction, Exploration, dnnfusion_plan
 
 __all__ = [
     "Direction",
     "Exploration",
+    "ExtendedOperator",
     "MappingType",
     "Relation",
     "combined",
     "dnnfusion_plan",
+    "extended",
     "mapping_type",
     "mapping_types",
     "relation",

@@ -14,16 +14,16 @@ table wants a profile, the block is not slower with it than the two apart. Read 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fusion.dnnfusion.combination import Relation, combined, relation
-from fusion.dnnfusion.mapping import MappingType, mapping_type
+from fusion.dnnfusion.extended import mapping_types
+from fusion.dnnfusion.mapping import MappingType
 from fusion.partition import AcyclicPartition
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from workloads.analysis import Analysis
-from workloads.graph import Graph
 from workloads.subgraph import Subgraph
 
 Direction = Literal["successors", "predecessors"]
@@ -45,12 +45,6 @@ class Exploration:
     most_operands: int = MOST_OPERANDS
     first: Direction = "successors"
     """Which way a block grows first: the listing's step II, or, as the text allows, step III."""
-
-
-def mapping_types(analysis: Analysis) -> tuple[MappingType, ...]:
-    """Return the mapping type of every operator."""
-    graph = analysis.graph
-    return tuple(mapping_type(graph, op) for op in graph.ops)
 
 
 def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
@@ -187,15 +181,3 @@ def _share_loops(shapes: Sequence[tuple[int, ...]]) -> bool:
     if len({len(shape) for shape in shapes}) > 1:
         return False
     return all(len({size for size in sizes if size > 1}) <= 1 for sizes in zip(*shapes, strict=True))
-
-
-def removable(graph: Graph, group_of: Mapping[int, int]) -> dict[str, bool]:
-    """Return for every intermediate result whether it need not be kept: its readers are in its own block, all of them.
-
-    ``IR_removable`` of the paper's extended computational graph. ``group_of`` is that of a plan.
-    """
-    return {
-        name: name not in graph.results and all(group_of[r] == group_of[position] for r in graph.consumers[name])
-        for position, op in enumerate(graph.ops)
-        for name in op.outputs
-    }

@@ -173,9 +173,14 @@ class TestFuse:
         assert found["kernels"] <= len(found["groups"]) <= found["operators"]
         before, after = found["intermediate_bytes_before"], found["intermediate_bytes_after"]
         assert after == before if policy == "unfused" else after < before
-        rewrites = hasattr(policy_types()[policy], "rewritten")
+        rewrites = hasattr(policy_types()[policy], "rewritten") or policy == "searched"  # which takes what others find
         assert found["flops_before"] > 0
         assert (found["flops_after"] < found["flops_before"]) == rewrites  # fused, nothing is computed less often
+
+    def test_draws_the_plan(self, terminal: Terminal, tmp_path: Path) -> None:
+        terminal.json("fuse", "bert-tiny", "--policy", "ago", "--picture", str(tmp_path / "plan.svg"))
+
+        assert (tmp_path / "plan.svg").read_text(encoding="utf-8").startswith("<svg")
 
     def test_people_get_reasons(self, terminal: Terminal) -> None:
         assert "why it ends" in terminal.out("fuse", "bert-tiny", "--policy", "fixed-pattern")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fusion.dnnfusion import Exploration, dnnfusion_plan, removable
+from fusion.dnnfusion import Exploration, dnnfusion_plan
 from fusion.dnnfusion.planning import KernelSeconds
 from fusion.plan import FusionPlan, violations
 from tests.graphs import Net
@@ -127,14 +127,6 @@ class TestConstraints:
         plan = plan_of(net.graph(net.transpose(x, 0, 2, 1), net.unary("Exp", x)))
 
         assert names(plan) == [["relu1", "exp1"], ["transpose1"]]
-
-
-def test_results_all_of_whose_readers_are_in_the_block_are_removable() -> None:
-    net = Net()
-    x = net.unary("Tanh", net.relu(net.input(2, 4)))
-    graph = net.graph(net.unary("Exp", x), x)
-
-    assert removable(graph, plan_of(graph).group_of) == {"relu1": True, "tanh1": False, "exp1": False}
 
 
 def test_operators_that_no_seed_reaches_stay_alone() -> None:

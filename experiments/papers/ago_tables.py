@@ -1,0 +1,167 @@
+"""AGO's partition of MobileViT and its networks, ours beside the paper's; and the fit of its two weights.
+
+``python -m experiments.papers.ago_tables RESULTS [OUT.md]``: runs the experiment files of ``experiments/papers/ago``
+into RESULTS, one folder each, and puts their figures beside the paper's.
+"""
+
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from experiments.papers.graphturbo_tables import Results, geometric_mean, markdown, relative
+from experiments.papers.running import run_and_write
+from fusion import fixed_pattern_plan
+from fusion.ago import BIAS, SLOPE, THRESHOLD, Weights, cluster
+from hw_models.yaml_file import read_yaml
+from workloads import Graph, load_network
+
+FOLDER = Path(__file__).parent / "ago"
+EXPERIMENTS = ("networks",)
+MACHINES = ("snapdragon810", "kirin990")
+CLASSICAL = ("mobilenet-v2", "mnasnet", "squeezenet", "shufflenet-v2")
+_NETWORK = "mobilevit-raw"
+_TRIVIAL = 20
+_BINS = 10
+_MS = 1e3
+_WITHOUT_INTENSIVE = "ago(intensive=false)"
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """How the weights of sub-graphs are spread."""
+
+    subgraphs: int
+    trivial: int
+    mean: float
+    median: float
+    jain: float
+    """Jain's index: one where all weigh the same, near nothing where one has all the weight."""
+
+    @classmethod
+    def of(cls, weights: Sequence[float]) -> "Statistics":
+        squares = sum(weight * weight for weight in weights)
+        return cls(
+            len(weights),
+            sum(weight < _TRIVIAL for weight in weights),
+            statistics.mean(weights),
+            statistics.median(weights),
+            sum(weights) ** 2 / (len(weights) * squares),
+        )
+
+
+@lru_cache(maxsize=1)
+def mobilevit() -> Graph:
+    """Return the network of Fig. 14."""
+    return load_network(_NETWORK)
+
+
+def relay_weights(weights: Weights) -> list[float]:
+    """Return what the sub-graphs of Relay's rule weigh."""
+    graph = mobilevit()
+    return [sum(weights.of(graph.ops[op]) for op in group.ops) for group in fixed_pattern_plan(graph).groups]
+
+
+def ago_weights(weights: Weights) -> list[float]:
+    """Return what AGO's sub-graphs weigh."""
+    return [found.weight for found in cluster(mobilevit(), weights, THRESHOLD)]
+
+
+def fitted(mean: float, median: float) -> Weights:
+    """Return the weights at which Relay's sub-graphs have that mean, and the median as near as it comes to ``median``.
+
+    The bias is not negative; both statistics are linear in slope and bias but for the order of the sub-graphs.
+    """
+    slopes, biases = relay_weights(Weights(1.0, 0.0)), relay_weights(Weights(0.0, 1.0))
+    most = mean / statistics.mean(biases)
+    candidates = []
+    for share in range(100):
+        bias = most * share / 100
+        slope = (mean - bias * statistics.mean(biases)) / statistics.mean(slopes)
+        found = statistics.median(slope * s + bias * b for s, b in zip(slopes, biases, strict=True))
+        candidates.append((abs(found - median), bias, slope))
+    _, bias, slope = min(candidates)
+    return Weights(slope, bias)
+
+
+def figure14(paper: Mapping[str, Any]) -> str:
+    """Return the statistics of both partitions, ours and the paper's, and the distribution over the figure's bins."""
+    weights = Weights()
+    rows: list[tuple[object, ...]] = []
+    bins = []
+    for name, found in (("relay", relay_weights(weights)), ("ago", ago_weights(weights))):
+        ours, printed = Statistics.of(found), paper["fig14"][name]
+        for figure in ("subgraphs", "trivial", "mean", "median", "jain"):
+            value = getattr(ours, figure)
+            rows.append((name, figure, printed[figure], value, relative(value, printed[figure])))
+        counts = [sum(2**low <= weight < 2 ** (low + 1) for weight in found) for low in range(_BINS)]
+        bins.append((name, sum(weight < 1 for weight in found), *counts))
+    best = fitted(paper["fig14"]["relay"]["mean"], paper["fig14"]["relay"]["median"])
+    fit = f"The fit gives slope {best.slope:.2f} and bias {best.bias:.2f}; in use are {SLOPE} and {BIAS}."
+    statistics_table = markdown(("partition", "figure", "paper", "ours", "difference"), rows)
+    columns = ("partition", "below 1", *(f"[{2**low}, {2 ** (low + 1)})" for low in range(_BINS)))
+    return f"{fit}\n\n{statistics_table}\n\nSub-graphs by weight:\n\n{markdown(columns, bins)}"
+
+
+def networks(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
+    """Return times, and speed-ups over the two baselines and over AGO without intensive fusion."""
+    rows = []
+    lines = []
+    for machine, found in results.items():
+        overs: dict[str, list[float | None]] = {"torch": [], "ansor": []}
+        for name in (*CLASSICAL, "bert-tiny-128", "mobilevit"):
+            times = _times(found, name)
+            torch, ansor, ago, plain = (times.get(p) for p in ("unfused", "fixed-pattern", "ago", _WITHOUT_INTENSIVE))
+            rows.append((machine, name, torch, ansor, plain, ago, _over(torch, ago), _over(ansor, ago)))
+            if name in CLASSICAL:
+                overs["torch"].append(_over(torch, ago))
+                overs["ansor"].append(_over(ansor, ago))
+        printed = paper["mean_speedup"][machine]
+        means = {key: geometric_mean(values) or 0.0 for key, values in overs.items()}
+        lines.append(
+            f"Mean of the four classical networks on {machine}: {means['torch']:.2f} times the Torch-Mobile-like one"
+            f" (paper: {printed['torch']}), {means['ansor']:.2f} times the Ansor-like one (paper: {printed['ansor']})."
+        )
+    columns = (
+        "machine", "network", "Torch-Mobile-like [ms]", "Ansor-like [ms]", "ago without intensive [ms]", "ago [ms]",
+        "over Torch-Mobile-like", "over Ansor-like",
+    )  # fmt: skip
+    gains = [
+        f"In the paper, {name} on kirin990 gains {printed['torch']:.0%} and {printed['ansor']:.0%} over them (Fig. 12)."
+        for name, printed in paper["fig12"].items()
+    ]
+    return "\n\n".join([markdown(columns, rows), *lines, *gains])
+
+
+def _times(results: Results, name: str) -> dict[str, float]:
+    frame = results.frame
+    rows = frame[frame["model"] == name]
+    return {str(row["policy"]): float(row["latency_s"]) * _MS for _, row in rows.iterrows()}
+
+
+def _over(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None
+
+
+def page(folder: Path) -> str:
+    """Return the whole page as Markdown."""
+    paper = read_yaml(FOLDER / "paper.yaml")
+    results = {machine: Results.read(folder, ["networks"], machine) for machine in MACHINES}
+    parts = [
+        (FOLDER / "introduction.md").read_text(encoding="utf-8").rstrip(),
+        f"## Fig. 14: the partition of MobileViT\n\n{figure14(paper)}",
+        f"## Figs. 10 to 13: networks on phones\n\n{networks(paper, results)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what has not been run, and write the page."""
+    return run_and_write(FOLDER, EXPERIMENTS, page, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

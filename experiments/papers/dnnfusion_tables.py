@@ -1,0 +1,195 @@
+"""DNNFusion's evaluation, ours beside the paper's.
+
+``python -m experiments.papers.dnnfusion_tables RESULTS [OUT.md]``: runs the experiment files of
+``experiments/papers/dnnfusion`` into RESULTS, one folder each, and puts their figures beside the paper's. Counts and
+intermediate results before fusion are read off the networks.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.papers.graphturbo_tables import Results, geometric_mean, markdown, relative
+from experiments.papers.running import run_and_write
+from experiments.pipeline import plan_of
+from experiments.points import policy_of
+from fusion import FusionPlan
+from hw_models import load_hardware
+from hw_models.yaml_file import read_yaml
+from scheduler import Placing
+from workloads import Graph, load_network
+from workloads.analysis import Analysis
+
+FOLDER = Path(__file__).parent / "dnnfusion"
+EXPERIMENTS = ("table6", "fig10")
+MACHINE = "snapdragon865"
+OLDER = ("snapdragon855", "kirin980")
+_DTYPE = "fp32"
+_MEGA, _GIGA, _MS = 1e6, 1e9, 1e3
+_WITHOUT_REWRITING = "dnnfusion(rewriting=false)"
+
+
+@lru_cache(maxsize=64)
+def network(name: str) -> Graph:
+    """Return the raw export of a network."""
+    return load_network(f"{name}-raw")
+
+
+@lru_cache(maxsize=256)
+def plan(name: str, policy: str) -> FusionPlan:
+    """Return the plan of a policy with its default options on the paper's phone."""
+    placing = Placing(hardware=load_hardware(MACHINE), parts=1, dtype=_DTYPE)
+    return plan_of(Analysis(network(name)), policy_of(policy), placing)
+
+
+def table5_counts(paper: Mapping[str, Any]) -> str:
+    """Return the layers before fusion, under TVM's rule and under DNNFusion."""
+    rows = []
+    for name, printed in paper["networks"].items():
+        before, tvm = len(network(name).ops), plan(name, "fixed-pattern").kernels
+        ours = plan(name, "dnnfusion").kernels
+        rows.append(
+            (
+                name, printed["layers"], before, relative(before, printed["layers"]),
+                printed["tvm"], tvm, relative(tvm, printed["tvm"]),
+                printed["dnnf"], ours, relative(ours, printed["dnnf"]),
+            )
+        )  # fmt: skip
+    columns = (
+        "network", "layers, paper", "ours", "difference", "TVM, paper", "fixed-pattern", "difference",
+        "DNNF, paper", "dnnfusion", "difference",
+    )  # fmt: skip
+    return markdown(columns, rows)
+
+
+def table5_sizes(paper: Mapping[str, Any]) -> str:
+    """Return the intermediate results before and after fusion."""
+    rows = []
+    for name, printed in paper["networks"].items():
+        before = network(name).activation_bytes / _MEGA
+        after = plan(name, "dnnfusion").intermediate_bytes / _MEGA
+        tvm = plan(name, "fixed-pattern").intermediate_bytes / _MEGA
+        rows.append(
+            (
+                name, printed["irs_mb"], before, relative(before, printed["irs_mb"]), tvm,
+                printed["irs_after_mb"], after, relative(after, printed["irs_after_mb"]),
+            )
+        )  # fmt: skip
+    columns = (
+        "network", "before, paper [MB]", "ours [MB]", "difference", "fixed-pattern [MB]", "DNNF, paper [MB]",
+        "dnnfusion [MB]", "difference",
+    )  # fmt: skip
+    return markdown(columns, rows)
+
+
+def table6_sizes(paper: Mapping[str, Any]) -> str:
+    """Return parameters and floating-point operations, these also after rewriting, with the kernels that it saves."""
+    rows = []
+    for name, printed in paper["networks"].items():
+        graph, rewritten = network(name), plan(name, "dnnfusion")
+        params, gflop = graph.parameters / _MEGA, graph.operations.flops / _GIGA
+        rows.append(
+            (
+                name, printed["params_m"], params, relative(params, printed["params_m"]), printed["gflop"], gflop,
+                relative(gflop, printed["gflop"]), rewritten.graph.operations.flops / _GIGA,
+                len(graph.ops) - len(rewritten.graph.ops),
+            )
+        )  # fmt: skip
+    columns = (
+        "network", "parameters, paper [M]", "ours [M]", "difference", "FLOPs, paper [G]", "ours [G]", "difference",
+        "after rewriting [G]", "operators fewer",
+    )  # fmt: skip
+    return markdown(columns, rows)
+
+
+def table6_times(paper: Mapping[str, Any], results: Results) -> str:
+    """Return the latencies on the phone's CPU, and what fusion gains."""
+    rows = []
+    gains: list[float | None] = []
+    for name, printed in paper["networks"].items():
+        times = [
+            _figure(results, "latency_s", f"{name}-raw", policy, _MS)
+            for policy in ("unfused", "fixed-pattern", "dnnfusion")
+        ]
+        gains.append(_ratio(times[1], times[2]))
+        paper_ms = [printed[key] for key in ("ourb_ms", "ourb_plus_ms", "dnnf_ms")]
+        pairs = [cell for pair in zip(paper_ms, times, strict=True) for cell in pair]
+        rows.append((name, *pairs, _ratio(paper_ms[1], paper_ms[2]), gains[-1]))
+    columns = (
+        "network", "OurB, paper [ms]", "unfused [ms]", "OurB+, paper [ms]", "fixed-pattern [ms]", "DNNF, paper [ms]",
+        "dnnfusion [ms]", "OurB+ ÷ DNNF, paper", "ours",
+    )  # fmt: skip
+    return f"{markdown(columns, rows)}\n\nGeometric mean of the last column: {geometric_mean(gains) or 0:.2f}."
+
+
+def rewriting(paper: Mapping[str, Any], results: Results) -> str:
+    """Return what rewriting changes: kernels, DRAM traffic, time (the paper's Fig. 7 has no figures left)."""
+    shown = (("kernels", 1.0), ("traffic_bytes.dram", 1 / _MEGA), ("latency_s", _MS))
+    rows = [
+        (
+            name,
+            *(
+                _figure(results, column, f"{name}-raw", policy, scale)
+                for policy in (_WITHOUT_REWRITING, "dnnfusion")
+                for column, scale in shown
+            ),
+        )
+        for name in paper["networks"]
+    ]
+    columns = (
+        "network", "kernels without", "DRAM [MB]", "time [ms]", "kernels with", "DRAM [MB]", "time [ms]",
+    )  # fmt: skip
+    return markdown(columns, rows)
+
+
+def older_phones(results: Mapping[str, Results]) -> str:
+    """Return the same networks on the phones of Fig. 10."""
+    rows = []
+    for machine, found in results.items():
+        for name in ("yolo-v4-raw", "gpt2-raw"):
+            policies = ("unfused", "fixed-pattern", "dnnfusion")
+            rows.append((machine, name, *(_figure(found, "latency_s", name, p, _MS) for p in policies)))
+    return markdown(("machine", "network", "unfused [ms]", "fixed-pattern [ms]", "dnnfusion [ms]"), rows)
+
+
+def _figure(results: Results, column: str, model: str, policy: str, scale: float) -> float | None:
+    """Return the newest figure of the policy with just these options, None if that point was not run or failed."""
+    frame = results.frame
+    chosen = frame[(frame["model"] == model) & (frame["policy"] == policy)]
+    if chosen.empty or column not in chosen or pd.isna(chosen.iloc[-1][column]):
+        return None
+    return float(chosen.iloc[-1][column]) * scale
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None
+
+
+def page(folder: Path) -> str:
+    """Return the whole page as Markdown."""
+    paper = read_yaml(FOLDER / "paper.yaml")
+    results = Results.read(folder, ["table6"], MACHINE)
+    older = {machine: Results.read(folder, ["fig10"], machine) for machine in OLDER}
+    parts = [
+        (FOLDER / "introduction.md").read_text(encoding="utf-8").rstrip(),
+        f"## Table 5: layers\n\n{table5_counts(paper)}",
+        f"## Table 5: intermediate results\n\n{table5_sizes(paper)}",
+        f"## Table 6: parameters and operations\n\n{table6_sizes(paper)}",
+        f"## Table 6: time on the CPU of {MACHINE}\n\n{table6_times(paper, results)}",
+        f"## Rewriting, on and off (Fig. 7)\n\n{rewriting(paper, results)}",
+        f"## Older phones (Fig. 10)\n\n{older_phones(older)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what has not been run, and write the page."""
+    return run_and_write(FOLDER, EXPERIMENTS, page, __doc__, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
