@@ -9,7 +9,7 @@ import tvm_ffi
 
 from tuner.codegen.buffers import share_buffers
 from tuner.codegen.kernels import argument, generate, network_array, stored_array
-from tuner.measure.arrays import aligned_bytes
+from tuner.measure.arrays import aligned_bytes, aligned_copy
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Timing
 from tuner.measure.targets import target_description
@@ -89,7 +89,7 @@ class Session:
         for name in (*kernel.inputs, *kernel.outputs):
             if name in self.executable.values:
                 packed = argument(self.executable, kernel, name, self.values[name])
-                found.append(tvm.runtime.tensor(packed, self.device))  # a copy at an aligned address
+                found.append(tvm_ffi.from_dlpack(aligned_copy(packed)))
                 continue
             if name not in self.arrays:
                 self.arrays[name] = self._allocated(name)
