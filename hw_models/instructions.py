@@ -60,6 +60,8 @@ class Issued:
     """Loop control and addresses."""
     accumulators: int = 1
     """Chains of multiply-accumulates that do not wait for each other."""
+    loops: int = 0
+    """Innermost loops that run to their end."""
 
     @property
     def total(self) -> int:

@@ -48,6 +48,11 @@ class Operand:
     feeds_depth: bool
     """Whether the depth loop reads it; what follows the anchor is read, and written, once per register tile."""
 
+    @property
+    def used_bytes(self) -> int:
+        """What the whole layer uses of it."""
+        return math.prod([reach.most for reach in self.reaches]) * self.array.element_bytes
+
     def lines(self, tile: Sequence[int], depth: int, line_bytes: int) -> Lines:
         """Return the lines that a tile touches."""
         return box_lines(self.array, [reach.of(tile, depth) for reach in self.reaches], line_bytes)

@@ -238,7 +238,7 @@ class _Kernel:
             issued=Issued(
                 fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
                 load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
-                accumulators=of_code.accumulators,
+                accumulators=of_code.accumulators, loops=issued(of_code.loops),
             ),
         )  # fmt: skip
 
