@@ -96,10 +96,11 @@ class _Probes:
         tiles, wide = 16, _COLUMNS * self.lanes
         left, right = te.placeholder((self.rows, depth), name="left"), te.placeholder((depth, wide), name="right")
         k = te.reduce_axis((0, depth), "k")
-        total = te.compute((tiles, self.rows, wide), lambda _, r, j: te.sum(left[r, k] * right[k, j], axis=k), name="total")
+        shape = tiles, self.rows, wide
+        total = te.compute(shape, lambda _, r, j: te.sum(left[r, k] * right[k, j], axis=k), name="total")
         schedule = _schedule([left, right, total])
         self._in_registers(schedule, "total", 1)
-        return self._seconds(schedule, [(self.rows, depth), (depth, wide), (tiles, self.rows, wide)]) / tiles
+        return self._seconds(schedule, [(self.rows, depth), (depth, wide), shape]) / tiles
 
     def special_s(self) -> float:
         """Return the seconds of an exponential of one vector."""
