@@ -52,7 +52,8 @@ class Comparison:
             "measured_spread": None if timing is None else timing.spread,
             "measured_threads": found.threads, "is_correct": int(bool(found.correct)), **self.figures(),
             "target": found.target, "device": found.device.processor,
-            "device_facts": json.dumps(asdict(found.device), sort_keys=True), "measured_at": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
+            "device_facts": json.dumps(asdict(found.device), sort_keys=True),
+            "measured_at": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
             "warnings": "; ".join(found.warnings),
             "error": found.network.error,
         }  # fmt: skip
