@@ -170,8 +170,9 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")
 
 
-def _network_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("model", metavar="MODEL", help="a network of the zoo, or a path to an .onnx file")
+def _network_options(sub: argparse.ArgumentParser, model: str = "MODEL", or_else: str = "") -> None:
+    network = "a network of the zoo, or a path to an .onnx file"
+    sub.add_argument("model", metavar=model, help=f"{network}{or_else}")
     sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
     _dim_option(sub)
@@ -180,8 +181,8 @@ def _network_options(sub: argparse.ArgumentParser) -> None:
 
 
 def _measure_options(measure: argparse.ArgumentParser) -> None:
-    _network_options(measure)
-    measure.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
+    _network_options(measure, "MODEL|EXPERIMENT.yaml", "; or an experiment file, of which all points are measured")
+    measure.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)

@@ -1,5 +1,6 @@
 """Predicted beside measured: one network under one policy on one machine, kernel by kernel."""
 
+import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -51,7 +52,9 @@ class Comparison:
             "measured_spread": None if timing is None else timing.spread,
             "measured_threads": found.threads, "is_correct": int(bool(found.correct)), **self.figures(),
             "target": found.target, "device": found.device.processor,
-            "device_facts": json.dumps(asdict(found.device), sort_keys=True), "warnings": "; ".join(found.warnings),
+            "device_facts": json.dumps(asdict(found.device), sort_keys=True),
+            "measured_at": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
+            "warnings": "; ".join(found.warnings),
             "error": found.network.error,
         }  # fmt: skip
 

@@ -16,6 +16,7 @@ from experiments.config import (
     Experiment,
     ExperimentError,
     HardwareEntry,
+    Measuring,
     Search,
     WorkloadEntry,
     read_schema,
@@ -165,13 +166,15 @@ class Points(Sequence[DesignPoint]):
         return self.grid.point(self.numbers[index])
 
 
-def read_experiment(path: Path) -> tuple[Experiment, Grid]:
+def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Experiment, Grid]:
     """Return the experiment in ``path`` and its grid; raise ``ExperimentError`` with what is wrong.
 
-    Networks, machines, policies and every swept value are checked before anything runs. Relative paths of
-    networks, machines and policies are relative to the file.
+    With ``measure``, points are measured even if the file does not say so. Networks, machines, policies and every swept
+    value are checked before anything runs. Relative paths of networks, machines and policies are relative to the file.
     """
     experiment = read_schema(path)
+    if measure is not None and experiment.measure is None:
+        experiment = experiment.model_copy(update={"measure": measure})
     asked = _size(experiment)
     if asked > MOST_POINTS and experiment.search.method == "grid":
         sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]

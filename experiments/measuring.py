@@ -9,10 +9,12 @@ from typing import Any
 from experiments.answers import POINTS_FAILED, Answer, Console, shown_text, table
 from experiments.commands import policy_asked_for, workload_asked_for
 from experiments.compared import Comparison, worst
+from experiments.config import Measuring
 from experiments.files import FileError, write_whole
 from experiments.measured_point import job_for, measured
 from experiments.points import DesignPoint
 from experiments.report.words import count
+from experiments.runs import run
 from hw_models import Cpu, HardwareError, load_hardware
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
@@ -26,10 +28,14 @@ _OTHER_MACHINE = "kirin990"
 
 
 def measure(arguments: argparse.Namespace) -> Answer:
-    """Measure one network under one policy on this machine."""
+    """Measure one network under one policy on this machine, or all points of an experiment file."""
     if arguments.device != "local":
         raise MeasureError(f"device has {arguments.device!r}; needs local: other machines are not reached yet")
     check_installed()
+    if arguments.model.endswith((".yaml", ".yml")):
+        return _experiment(arguments)
+    if arguments.policy is None:
+        raise MeasureError("--policy is missing: a network is measured under a policy; an experiment file has its own")
     check_folder(arguments.out)
     point = point_asked_for(arguments)
     label, target = point.workload.label, arguments.target
@@ -61,6 +67,19 @@ def point_asked_for(arguments: argparse.Namespace) -> DesignPoint:
     return DesignPoint(
         workload_asked_for(arguments), spec, policy_asked_for(arguments), tuning={"threads": threads}
     )
+
+
+def _experiment(arguments: argparse.Namespace) -> Answer:
+    """Run an experiment file with all its points measured."""
+    given = [f"--{name}" for name in ("policy", "hardware", "threads", "batch", "sequence", "dtype")
+             if getattr(arguments, name) is not None]  # fmt: skip
+    if given:
+        raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
+    asked = argparse.Namespace(
+        experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
+        point_timeout=None, point_memory=None, retry_failed=False,
+    )  # fmt: skip
+    return run(asked, Measuring(target=arguments.target, device=arguments.device))
 
 
 def _machine(hardware: str | None, target: str) -> Cpu:

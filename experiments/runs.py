@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 from experiments.answers import POINTS_FAILED, Answer, say
-from experiments.config import Experiment
+from experiments.config import Experiment, Measuring
 from experiments.engines import EngineError, Row, open_engine
 from experiments.grid import Grid, read_experiment
 from experiments.limits import read_limits
@@ -29,12 +29,12 @@ from experiments.study import Written, begin_study, end_study, write_report
 _MOST_FAILURES_SHOWN = 5
 
 
-def run(arguments: argparse.Namespace) -> Answer:
-    """Run an experiment file, resuming what its folder has, and write the report."""
+def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answer:
+    """Run an experiment file, resuming what its folder has, and write the report; with ``measure``, measure it too."""
     if (arguments.engine == "dask") != (arguments.scheduler is not None):
         raise EngineError("--engine dask and --scheduler ADDRESS go together; one of them is missing")
     limits = read_limits(arguments.point_timeout, arguments.point_memory)
-    experiment, grid = read_experiment(arguments.experiment)
+    experiment, grid = read_experiment(arguments.experiment, measure)
     folder = arguments.out or Path("out") / experiment.name
     budget = experiment.search.budget
     planned = grid.size if budget is None else min(budget, grid.size)

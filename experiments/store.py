@@ -34,7 +34,7 @@ OF_KERNELS = {
 OF_MEASUREMENT = {
     "measured_s": "REAL", "measured_spread": "REAL", "measured_threads": "INTEGER", "is_correct": "INTEGER",
     "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT", "device": "TEXT", "device_facts": "TEXT",
-    "warnings": "TEXT",
+    "measured_at": "TEXT", "warnings": "TEXT",
 }  # fmt: skip
 """Columns of points that were measured."""
 NUMERIC = ("INTEGER", "REAL")

@@ -66,6 +66,8 @@ class Issued:
     """Times that data from further out is waited for, one after the other."""
     ahead: int = 1
     """As many of these are asked for before the first of them is waited for."""
+    loops: int = 0
+    """Innermost loops that run to their end."""
 
     @property
     def total(self) -> int:

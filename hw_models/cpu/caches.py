@@ -29,6 +29,9 @@ class CacheShape:
     """That it holds."""
     sets: int = 1
     """Into which lines are sorted by their address; 1 where any line may lie anywhere, or a hash chooses."""
+    forgets_oldest: bool = True
+    """Whether a full set gives up the line that was used longest ago; real ones only come near to that, and keep some
+    of what is read in turns and is more than they hold."""
 
     @property
     def ways(self) -> int:
@@ -47,13 +50,33 @@ class Lines:
     pitch_lines: int = 0
     """From one run to the next, if that is a whole number of lines."""
 
-    def fits_sets(self, cache: CacheShape) -> bool:
-        """Return whether no set of ``cache`` has to hold more lines of this box than it has ways."""
+    def pushed_out(self, cache: CacheShape) -> float:
+        """Return the share of lines that others of this box push out of their sets before they are used again."""
         if cache.sets == 1 or self.runs <= cache.ways or not self.pitch_lines:
-            return True
+            return 0.0
         places = cache.sets // math.gcd(self.pitch_lines, cache.sets)
         reached = min(places * math.ceil(self.count / self.runs), cache.sets)
-        return self.count <= reached * cache.ways
+        held = reached * cache.ways
+        if cache.forgets_oldest:
+            return float(self.count > held)
+        return 1 - found_again(self.count / held)
+
+
+def found_again(times: float) -> float:
+    """Return the share of what is used in turns, ``times`` as much as a cache holds, that it still has.
+
+    Of a cache that replaces any line with equal chance: a line survives so many replacements with e^-(those by lines).
+    """
+    if times <= 1:
+        return 1.0
+    share = 0.0
+    for _ in range(_ROUNDS):
+        share = math.exp(-(1 - share) * times)
+    return share
+
+
+_ROUNDS = 60
+"""After which the share no longer changes in its digits that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +249,9 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
     With ``write_allocate`` a line is fetched before it is first written; else only when the nest comes back to it.
     """
     depths = [len(each) - bisect_right(each, cache.lines) for each in nest.reuse_lines]
-    if cache.sets > 1 and nest.in_rows:
-        _let_rows_conflict(nest, cache, depths)
     fetched = [nest.times[depth] * nest.fetched_once[depth][place] for place, depth in enumerate(depths)]
+    if cache.sets > 1 and nest.in_rows:
+        _let_rows_conflict(nest, cache, depths, fetched)
     first = (0.0,) * len(fetched) if write_allocate else nest.fetched_once[0]
     written = nest.is_written
     return Passed(
@@ -237,8 +260,10 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
     )
 
 
-def _let_rows_conflict(nest: Nest, cache: CacheShape, depths: list[int]) -> None:
-    """Let arrays of which a set cannot hold all rows be fetched by every iteration around these rows."""
+def _let_rows_conflict(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: list[float]) -> None:
+    """Let what a set cannot hold of an array's rows be fetched by every iteration around these rows."""
     for depth, place in nest.in_rows:
-        if depth > depths[place] and not nest.touched[depth][place].fits_sets(cache):
-            depths[place] = depth
+        share = nest.touched[depth][place].pushed_out(cache) if depth > depths[place] else 0.0
+        again = nest.times[depth] * nest.fetched_once[depth][place]
+        if share and again > fetched[place]:
+            fetched[place] += share * (again - fetched[place])

@@ -9,13 +9,15 @@ def issue_cycles(core: CoreKind, issued: Issued) -> float:
 
     Multiply-accumulates keep the pipes busy only with as many accumulators as fit into their latency. In an
     out-of-order core the busiest of pipes, load ports, store ports and the front end sets the pace. In an in-order core
-    vector loads and stores take slots of their own beside arithmetic; only loop control pairs with it.
+    vector loads and stores take slots of their own beside arithmetic; only loop control pairs with it. At the end of
+    every innermost loop some cycles are lost.
     """
     at_once = min(core.fma_pipes, issued.accumulators / core.fma_latency_cycles)
     pipes = issued.fma / at_once
     pipes += issued.arithmetic / core.fma_pipes + issued.special * core.special_cycles / core.fma_pipes
     loads, stores = issued.load / core.loads_per_cycle, issued.store / core.stores_per_cycle
     front = issued.total / core.issue_width
+    lost = issued.loops * core.loop_cycles
     if core.order == "in_order":
-        return max(pipes + loads + stores, front)
-    return max(pipes, loads, stores, front)
+        return max(pipes + loads + stores, front) + lost
+    return max(pipes, loads, stores, front) + lost

@@ -102,6 +102,8 @@ class CoreKind(BaseModel):
     """Vector or scalar stores."""
     special_cycles: Cycles
     """Of one pipe, for one vector of divisions, square roots, exponentials or the like."""
+    loop_cycles: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Lost at the end of each innermost loop: a branch that is predicted wrongly, pipes that fill and run empty."""
     overlap: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Share of the time that data takes on its way which hides behind arithmetic, or behind that of another level. 1:
     the slowest sets the pace; 0: all wait for each other."""

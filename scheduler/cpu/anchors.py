@@ -102,7 +102,7 @@ def reduction_order(nest: LoopNest) -> tuple[int, ...]:
 
 
 def lanes_along(nest: LoopNest, dim: int, lanes: int) -> int:
-    """Return the length of the vectors along ``dim``: shorter than the machine's where that leaves less of it unused.
+    """Return the length of the vectors along ``dim``: shorter than the machine's where that takes no more of them.
 
     Vectors do not reach over groups of channels that are made of different data.
     """
@@ -110,16 +110,8 @@ def lanes_along(nest: LoopNest, dim: int, lanes: int) -> int:
     terms = nest.write.indices[dim].terms
     own = nest.loops[terms[-1][0]].extent if terms else size
     whole = size if len(terms) == 1 or own == 1 or _is_shared(nest, dim) else own
-    fitting = [each for each in halvings(lanes) if whole % each == 0 and each * _LEAST_OF_LANES >= lanes]
-    if fitting and (fitting[0] == lanes or size <= _FEW_VECTORS * lanes):
-        return fitting[0]
-    return lanes if size > lanes // 2 else max(lanes // 2, 1)
-
-
-_LEAST_OF_LANES = 4
-"""Vectors are no shorter than this part of the machine's."""
-_FEW_VECTORS = 4
-"""A dimension of more is not worth shorter vectors: only its last one is not full."""
+    lengths = [each for each in halvings(lanes) if whole == size or whole % each == 0]
+    return min(lengths, key=lambda each: (-(-size // each), each))
 
 
 def _is_shared(nest: LoopNest, dim: int) -> bool:

@@ -80,6 +80,8 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
     anchor = anchored_nest(layer)
     targets = {compiled.target for compiled in layer.nests if not compiled.is_view}
     has_rows = any(work.nest.has_reduction for work in works)
+    if anchor is None and not has_rows and works:
+        return (_inlined(layer, sum([work.operations for work in works], Operations())),)
     is_after = False
     found = []
     for work in works:
@@ -91,6 +93,30 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
         found.append(_nest(layer, nest, work.extents, reads, stores=stores, is_anchor=is_anchor, made=work.operations))
         is_after = is_after or is_anchor
     return tuple(found)
+
+
+def _inlined(layer: Layer, made: Operations) -> NestCode:
+    """Return a layer without reductions as one nest: each element of the sink from those of the operands.
+
+    How an operand's elements lie for the lanes of a vector is read off what two neighbours in the sink need of it.
+    """
+    shape = layer.sink.shape
+    single = (1,) * len(shape)
+    dim = _innermost(shape, layer.sink.order)
+    pair = tuple([2 if place == dim else 1 for place in range(len(shape))])
+    one, two = layer.tile_work(single).operand_extents, layer.tile_work(pair).operand_extents
+    reads = []
+    for name in layer.inputs:
+        if name not in one:
+            continue
+        tensor = layer.graph.tensors[name]
+        grown = [place for place in range(len(tensor.shape)) if two[name][place] > one[name][place]]
+        along: AlongVector = "same" if not grown else "apart"
+        if grown == [_innermost(tensor.shape, tensor.order)]:
+            along = "together"
+        depends = frozenset(place for place in layer.dependencies.get(name, frozenset()) if place >= 0)
+        reads.append(Read(along, depends, False, False, tensor.element_bytes))
+    return NestCode(False, tuple(shape), 1, 0, tuple(reads), True, made)
 
 
 def _behind_views(layer: Layer, name: str) -> str:
@@ -119,6 +145,8 @@ def _nest(
     follows_sink = written.shape == layer.sink.shape
     vector_dim = _innermost(shape, order)
     vector_loop = _vector_loop(nest, extents, vector_dim, reduction)
+    if not is_anchor and reduction and _along(layer, nest.reads[0], reduction[-1]) == "together":
+        vector_loop = reduction[-1]  # partial sums in the lanes of a vector
     deepest = max(reduction, default=-1)
     depth = math.prod([extents[loop] for loop in reduction])
     if made.macs and not is_anchor:
@@ -208,12 +236,13 @@ class _Counts:
     """Instructions being added up."""
 
     def __init__(self) -> None:
-        self.fma = self.arithmetic = self.special = self.load = self.store = self.scalar = self.register_bytes = 0.0
+        self.fma = self.arithmetic = self.special = self.load = self.store = self.scalar = self.loops = 0.0
+        self.register_bytes = 0.0
         self.accumulators = 1
 
     def scale(self, share: float) -> None:
         """Let there be ``share`` times as many."""
-        for name in ("fma", "arithmetic", "special", "load", "store", "scalar", "register_bytes"):
+        for name in ("fma", "arithmetic", "special", "load", "store", "scalar", "loops", "register_bytes"):
             setattr(self, name, getattr(self, name) * share)
 
     def issued(self) -> Issued:
@@ -221,7 +250,7 @@ class _Counts:
         return Issued(
             fma=math.ceil(self.fma), arithmetic=math.ceil(self.arithmetic), special=math.ceil(self.special),
             load=math.ceil(self.load), store=math.ceil(self.store), scalar=math.ceil(self.scalar),
-            accumulators=self.accumulators,
+            accumulators=self.accumulators, loops=math.ceil(self.loops),
         )  # fmt: skip
 
 
@@ -242,6 +271,8 @@ class _Vectors:
     """Of a register tile."""
     columns: int
     """Vectors of one row of a register tile."""
+    in_row: float
+    """Vectors one after the other along the vectorised loop."""
 
 
 def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
@@ -251,11 +282,12 @@ def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
         lanes = tiles.lanes(lanes)
         outputs = math.prod(tiles.padded(nest.outputs)) / lanes
         rows, columns = math.prod(tiles.register) // tiles.register[dim], tiles.register[dim] // lanes
-        return _Vectors(True, dim, lanes, outputs, outputs * nest.iterations, rows, columns)
+        in_row = nest.outputs[dim] / lanes
+        return _Vectors(True, dim, lanes, outputs, outputs * nest.iterations, rows, columns, in_row)
     extent = max(nest.vector_extent, 1)
     used = lanes if dim >= 0 or nest.vector_extent else 1
     outputs = math.prod(nest.outputs) / extent * -(-extent // used)
-    return _Vectors(follows_sink, -1, used, outputs, outputs * nest.iterations, 1, 1)
+    return _Vectors(follows_sink, -1, used, outputs, outputs * nest.iterations, 1, 1, extent / used)
 
 
 def _add(
@@ -287,6 +319,7 @@ def _add(
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
         total.scalar += vectors.steps / in_tile * tuning.loop_instructions / tuning.unrolled
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
+        total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
         total.scalar += vectors.steps * tuning.loop_instructions / tuning.unrolled
 
@@ -317,8 +350,13 @@ def _add_copies(
 def _add_read(
     total: _Counts, nest: NestCode, read: Read, vectors: _Vectors, tiles: LoopTiles, simd: Simd
 ) -> None:
-    """Add the loads of one operand: of the anchor's, one for all accumulators that use the same element."""
+    """Add the loads of one operand: of the anchor's, one for all accumulators that use the same element.
+
+    What is the same for all vectors of a row is loaded once for the row.
+    """
     times = vectors.steps if read.moves_with_depth or not nest.is_anchor else vectors.outputs
+    if not nest.is_anchor and read.along_vector == "same":
+        times = 0 if not read.dims else times / max(vectors.in_row, 1)
     if nest.is_anchor and vectors.follows_sink:
         for dim, extent in enumerate(tiles.register):
             if dim != vectors.vector_dim and dim not in read.dims:

@@ -48,4 +48,4 @@ class CpuCosts:
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators get as one layer, with empty caches."""
         layer = layer_of(self.analysis, ops)
-        return 0.0 if layer is None else self.tiling_of(layer).estimate_ps / PS_PER_S
+        return 0.0 if layer is None else self.tiling_of(layer).time_ps / PS_PER_S

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hw_models.cpu.caches import Array, Lines, Nest, box_lines
+from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
@@ -47,6 +48,19 @@ class Operand:
     """Dimensions of the sink that choose which part of it a tile needs."""
     feeds_depth: bool
     """Whether the depth loop reads it; what follows the anchor is read, and written, once per register tile."""
+    is_copied: bool = False
+    """Whether each tile copies its part of it, with padding, and goes on with the copy."""
+
+    @property
+    def used_bytes(self) -> int:
+        """What the whole layer uses of it."""
+        return math.prod([reach.most for reach in self.reaches]) * self.array.element_bytes
+
+    def copied_lines(self, tile: Sequence[int], part: Sequence[int], depth: Sequence[int], line_bytes: int) -> Lines:
+        """Return the lines that a ``part`` of a tile touches of the tile's copy, each with iterations of the depth."""
+        whole = tuple([reach.of(tile, depth[0]) for reach in self.reaches])
+        needed = [min(reach.of(part, depth[1]), most) for reach, most in zip(self.reaches, whole, strict=True)]
+        return box_lines(Array(whole, self.array.element_bytes), needed, line_bytes)
 
     def lines(self, tile: Sequence[int], depth: int, line_bytes: int) -> Lines:
         """Return the lines that a tile touches."""
@@ -64,6 +78,11 @@ class Footprints:
     """Iterations of the depth loop; 1 without one."""
     has_buffers: bool
     """Whether something is computed before the anchor, or for a reduction, and kept for the tile."""
+
+    @property
+    def copied(self) -> tuple[Operand, ...]:
+        """Operands that tiles copy: in nests, their copies are arrays behind those of the operands."""
+        return tuple([operand for operand in self.operands if operand.is_copied])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +136,7 @@ def _footprints(layer: Layer) -> Footprints:
     axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
     second = {axis: _probe(layer, axis, 2) for axis in axes}
     along = {axis: _probe(layer, axis, 0) for axis in axes}
-    operands, places, deep = [], [], _before_anchor(layer)
+    operands, places, deep, copied = [], [], _before_anchor(layer), _copied(layer)
     sizes = {**dict(enumerate(shape)), DEPTH: depth}
     for place, name in enumerate(layer.inputs):
         if name not in whole or name not in one:
@@ -134,7 +153,7 @@ def _footprints(layer: Layer) -> Footprints:
             reaches.append(reach)
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
-        operands.append(Operand(name, array, tuple(reaches), False, depends, name in deep))
+        operands.append(Operand(name, array, tuple(reaches), False, depends, name in deep, name in copied))
         places.append(place)
     for number, name in enumerate(layer.outputs):
         operands.append(_output(layer, name))
@@ -148,6 +167,14 @@ def _before_anchor(layer: Layer) -> frozenset[str]:
     anchor = layer.contraction
     first = 0 if anchor is None else next(place for place, nest in enumerate(every) if nest is anchor)
     return frozenset(read.tensor for nest in every[first:] for read in nest.reads)
+
+
+def _copied(layer: Layer) -> frozenset[str]:
+    """Return the tensors that the anchor reads with padding."""
+    nest, storage = anchored_nest(layer), layer.graph.storage
+    if nest is None:
+        return frozenset()
+    return frozenset(storage.get(read.tensor, read.tensor) for read in nest.reads if is_padded(nest, read))
 
 
 def _depth(layer: Layer) -> int:
@@ -191,17 +218,22 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     """Return the loops of one full chunk and the lines that they touch."""
     found = footprints_of(layer)
     shape, depth = layer.sink.shape, found.depth
-    tile, register = tiles.tile, tiles.register
-    extents = [min(size, part * count) for size, part, count in zip(shape, tile, chunks.per_dim, strict=True)]
+    tile, register = tiles.within(shape), tiles.register
+    extents = [min(size, part * count) for size, part, count in zip(shape, tiles.tile, chunks.per_dim, strict=True)]
     trips: list[int] = []
-    touched = [_lines(found, extents, depth, line_bytes)]
     step = depth if tiles.depth_step is None else min(tiles.depth_step, depth)
-    of_tile = 0
+
+    def touched_by(now: Sequence[int], steps: int) -> tuple[Lines, ...]:
+        inside = tuple(map(min, now, tile))
+        copies = [each.copied_lines(tile, inside, (depth, steps), line_bytes) for each in found.copied]
+        return (*_lines(found, now, steps, line_bytes), *copies)
+
+    touched = [touched_by(extents, depth)]
 
     def loop(count: int, now: Sequence[int], steps: int) -> None:
         if count > 1:
             trips.append(count)
-            touched.append(_lines(found, now, steps, line_bytes))
+            touched.append(touched_by(now, steps))
 
     for dim in tiles.order:
         extents[dim] = min(tile[dim], extents[dim])
@@ -215,12 +247,14 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     of_registers = len(trips)
     loop(step, extents, 1)
     last = len(trips)
-    outside = tuple([last if operand.feeds_depth else of_registers for operand in found.operands])
+    outside = [of_tile if each.is_copied else last if each.feeds_depth else of_registers for each in found.operands]
     held: tuple[float, ...] = ()
     if found.has_buffers:
-        buffer = layer.tile_work(tiles.within(shape)).internal_bytes / line_bytes
+        buffer = layer.tile_work(tile).internal_bytes / line_bytes
         held = tuple([buffer if place <= of_tile else 0.0 for place in range(len(trips) + 1)])
-    return Nest(tuple(trips), tuple(touched), tuple([operand.is_written for operand in found.operands]), held, outside)
+    copies = len(found.copied)
+    written = (*[operand.is_written for operand in found.operands], *[True] * copies)
+    return Nest(tuple(trips), tuple(touched), written, held, (*outside, *[last] * copies))
 
 
 def _lines(found: Footprints, tile: Sequence[int], depth: int, line_bytes: int) -> tuple[Lines, ...]:
@@ -248,12 +282,16 @@ def nest_of_cores(
     for dim in tiles.order[: tiles.parallel]:
         in_all = -(-shape[dim] // tiles.tile[dim])
         split[dim] = -(-in_all // chunks.per_dim[dim])
-    factors, most = [], []
+    factors: list[float] = []
+    most: list[float] = []
     for operand, is_split in zip(found.operands, split_operands(found, tiles), strict=True):
         full = chunks.count / chunks.in_all if is_split else 1.0
         apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
         factors.append(min(cores, apart * full))
         most.append(math.ceil(math.prod(operand.array.shape) * operand.array.element_bytes / line_bytes) * full)
+    copies = len(found.copied)  # of which every core has its own
+    factors += [float(cores)] * copies
+    most += [math.inf] * copies
     touched = tuple(
         tuple([
             Lines(min(lines.count * factor, bound), math.ceil(lines.runs * factor), 0)

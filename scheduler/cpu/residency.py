@@ -1,9 +1,10 @@
 """What caches still have of the kernels before: which operands need not come from further out.
 
-A cache forgets what was used longest ago. Between the use of an element in one kernel and in a later one, the rest of
-its tensor passes by, what both kernels touch meanwhile (half of it each, on average), and all that is touched in
-between. If all that fits, the later kernel finds the tensor; a tensor is found as a whole or not at all. What is
-written and found by everyone who reads it, and then overwritten by later tensors in the same place, never leaves.
+Between the use of an element in one kernel and in a later one, the rest of what the kernel uses of its tensor passes
+by, what both kernels touch meanwhile (half of it each, on average), and all that is touched in between. If all that
+fits, the later kernel finds the tensor; else the share that a cache still has which replaces any line
+(`hw_models.cpu.caches.found_again`). What is written and found by everyone who reads it, and then overwritten by later
+tensors in the same place, never leaves.
 
 A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
 touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
@@ -12,6 +13,7 @@ that fell to it. The same kernel, run again, gives every core the same part.
 
 from collections.abc import Mapping, Sequence
 
+from hw_models.cpu.caches import found_again
 from scheduler.cpu.footprints import Footprints
 from scheduler.cpu.schedule import CpuKernel
 from scheduler.cpu.view import CacheSize
@@ -24,19 +26,30 @@ def found_in_cache(
 ) -> list[Found]:
     """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it."""
     names = [_names(kernel, found) for kernel, found in zip(kernels, footprints, strict=True)]
-    return _Uses(graph, names, [kernel.chunks for kernel in kernels], cache, 2 if warm else 1).found(footprints)
+    sizes = [_sizes(own, found) for own, found in zip(names, footprints, strict=True)]
+    return _Uses(graph, names, sizes, [kernel.chunks for kernel in kernels], cache, 2 if warm else 1).found(footprints)
+
+
+_LEAST_SHARE = 0.01
+"""Less is not worth speaking of."""
 
 
 class _Uses:
     """The uses of stored tensors in rounds of all kernels, of which the last round counts."""
 
     def __init__(
-        self, graph: Graph, names: Sequence[Sequence[str]], threads: Sequence[int], cache: CacheSize, rounds: int
+        self,
+        graph: Graph,
+        names: Sequence[Sequence[str]],
+        sizes: Sequence[Mapping[str, int]],
+        threads: Sequence[int],
+        cache: CacheSize,
+        rounds: int,
     ) -> None:
-        self._graph, self._names, self._threads, self._cache = graph, names, threads, cache
+        self._graph, self._names, self._sizes, self._threads, self._cache = graph, names, sizes, threads, cache
         self._total = len(names)
         self._first = (rounds - 1) * self._total
-        self._touched = [sum([graph.tensors[name].size_bytes for name in dict.fromkeys(each)]) for each in names]
+        self._touched = [sum(each.values()) for each in sizes]
         self._steps: dict[str, list[int]] = {}
         self._before: dict[tuple[int, str], int] = {}
         self._sums = [0]
@@ -75,13 +88,12 @@ class _Uses:
         last = self._before.get((step, name))
         if last is None:
             return 0.0
-        size = self._graph.tensors[name].size_bytes
         own, other = step % self._total, last % self._total
-        around = (self._touched[other] + self._touched[own]) / 2 - size
         threads = max(self._threads[own], self._threads[other]) if self._cache.is_private else 1
-        if size + around + self._sums[step] - self._sums[last + 1] > self._cache.capacity_bytes * threads:
-            return 0.0
-        return 1.0 if own == other else 1 / threads
+        between = (self._touched[other] + self._touched[own]) / 2 + self._sums[step] - self._sums[last + 1]
+        share = found_again(between / (self._cache.capacity_bytes * threads))
+        share = share if share > _LEAST_SHARE else 0.0
+        return share if own == other else share / threads
 
 
 def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
@@ -89,3 +101,11 @@ def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
     every = (*kernel.layer.inputs, *kernel.layer.outputs)
     storage = kernel.layer.graph.storage
     return [storage.get(every[place], every[place]) for place in footprints.places]
+
+
+def _sizes(names: Sequence[str], footprints: Footprints) -> dict[str, int]:
+    """Return the bytes that a kernel uses of each tensor; of one that it uses in two places, the larger part."""
+    found: dict[str, int] = {}
+    for name, operand in zip(names, footprints.operands, strict=True):
+        found[name] = max(found.get(name, 0), operand.used_bytes)
+    return found

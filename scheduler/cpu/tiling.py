@@ -3,9 +3,10 @@
 The search is small and always finds the same. First the register tile: of all that the registers hold, the one for
 which the fastest cores need the fewest cycles, if all data were at hand. Then the loops over tiles: a few sizes along
 each dimension (the register tile, up to four of them, all), the vector dimension outermost or innermost, the depth loop
-whole or in steps, one thread or several; the machine model says of each how long its slowest core takes, and what the
-shared levels move. Of equal times the least traffic wins, then what is tried first. Layers without an anchor are
-computed row by row.
+whole or in steps; the machine model says of each how long instructions take, and what each level moves. The sum of
+these times decides, not the longest of them: what hides behind what depends on what the kernels before have left in
+the caches. Then the least traffic, then what is tried first. Last, several threads or one, by how long the slowest core
+takes. Layers without an anchor are computed row by row.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from scheduler.cpu.code import code_of, nests_of
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import estimate
+from scheduler.cpu.work import Estimate, estimate
 from scheduler.kernels.layer import Layer
 from scheduler.parts import divisors
 from workloads.analysis import Table
@@ -31,18 +32,20 @@ _TILES_OF_REGISTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tiles of a layer, the threads that it is split over, and how long that is estimated to take."""
+    """The tiles of a layer, the threads that it is split over, and what that is estimated to take."""
 
     tiles: LoopTiles
     threads: int
-    estimate_ps: float
-    moved_bytes: tuple[float, ...]
-    """At each level behind a cache, outermost first."""
+    estimate: Estimate
 
     @property
     def rank(self) -> tuple[float, tuple[float, ...]]:
-        """Return what is compared: the time, and of equal times the traffic, that of the outermost level first."""
-        return self.estimate_ps, self.moved_bytes
+        """Return what is compared of tiles on as many threads: the time without overlap, then the traffic."""
+        return self.estimate.apart_ps, self.estimate.moved_bytes
+
+    @property
+    def time_ps(self) -> float:
+        return self.estimate.time_ps
 
 
 class KnownTiles:
@@ -75,7 +78,7 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     for threads in fewer:
         for other in found[:2]:
             tried = _timed(layer, _with_parallel(other.tiles, shape, threads, view), threads, dtype, view)
-            if tried.rank < best.rank:
+            if tried.time_ps < best.time_ps:
                 best = tried
     return best
 
@@ -210,4 +213,4 @@ def _with_parallel(tiles: LoopTiles, shape: Extents, threads: int, view: CpuView
 
 
 def _timed(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> Tiling:
-    return Tiling(tiles, threads, *estimate(layer, tiles, threads, dtype, view))
+    return Tiling(tiles, threads, estimate(layer, tiles, threads, dtype, view))

@@ -68,7 +68,7 @@ class CpuView:
     def shape(self, cache: Cache) -> CacheShape:
         """Return a cache as a nest sees it."""
         lines = cache.capacity_bytes // self.spec.line_bytes
-        return CacheShape(lines, max(lines // cache.associativity, 1))
+        return CacheShape(lines, max(lines // cache.associativity, 1), forgets_oldest=False)
 
     @cached_property
     def caches(self) -> dict[str, CacheSize]:

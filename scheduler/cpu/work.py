@@ -11,7 +11,7 @@ from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import DRAM, L1, L2, L3, CorePace
 from hw_models.quantities import PS_PER_S
 from scheduler.cpu.code import Code, code_of
-from scheduler.cpu.footprints import chunks_of, footprints_of, nest_of_chunk, nest_of_cores, split_operands
+from scheduler.cpu.footprints import Footprints, chunks_of, footprints_of, nest_of_chunk, nest_of_cores, split_operands
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
@@ -84,13 +84,20 @@ def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: 
     return _Kernel(layer, tiles, threads, dtype, view).work()
 
 
-def estimate(
-    layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView
-) -> tuple[float, tuple[float, ...]]:
-    """Return how long the kernel takes from its call, in picoseconds, and the bytes of each level, outermost first.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a kernel takes on a machine that begins with empty caches."""
 
-    It is on a machine that begins with empty caches.
-    """
+    time_ps: float
+    """From its call: the slowest core, or what all move at a shared level."""
+    apart_ps: float
+    """The same if nothing overlapped: instructions, and what each level moves, one after the other."""
+    moved_bytes: tuple[float, ...]
+    """At each level behind a cache, outermost first."""
+
+
+def estimate(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> Estimate:
+    """Return the estimate of ``layer`` in ``tiles`` on ``threads`` of the machine's cores."""
     return _Kernel(layer, tiles, threads, dtype, view).estimate()
 
 
@@ -162,7 +169,7 @@ class _Kernel:
         """Return what has to pass a cache that ``cores`` share, for all chunks together."""
         line = self._view.spec.line_bytes
         times = [line * (self._chunks.count - 1 + share) for share in self._last_shares]
-        once = [lines.count / cores for lines in self._nest_of(cores).touched[0]]
+        once = [lines.count / cores for lines in self._nest_of(cores).touched[0]]  # copies are behind the operands
         return Compulsory(
             tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=True)]),
             tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
@@ -172,22 +179,25 @@ class _Kernel:
     def _last_shares(self) -> tuple[float, ...]:
         """What the last chunk moves by what a full one does, per operand: less only of what is split over chunks."""
         share = self._chunks.last_share
-        split = split_operands(footprints_of(self._layer), self._tiles)
-        return tuple([share if is_split else 1.0 for is_split in split])
+        found = footprints_of(self._layer)
+        split = split_operands(found, self._tiles)
+        return (*[share if is_split else 1.0 for is_split in split], *[share] * len(found.copied))
 
-    def estimate(self) -> tuple[float, tuple[float, ...]]:
-        """Return how long it takes (its slowest core, or what all move at a shared level) and the bytes moved."""
+    def estimate(self) -> Estimate:
+        """Return how long it takes, and the bytes moved."""
         view, chunks = self._view, self._chunks
         spec, line = view.spec, view.spec.line_bytes
         in_all = chunks.in_all
         names = self._names
         moved = dict.fromkeys(names, 0.0)
-        longest = 0.0
+        longest = apart = 0.0
         for pace, used, levels in self._levels():
             traffic = [(name, passed.total * line) for name, passed in zip(names, levels, strict=True)]
             traffic.append((L1, self._code.register_bytes / in_all))
-            startup_ps, duration_ps, _ = pace.chunk_ps(issue_cycles(pace.core, self._code.issued) / in_all, traffic)
+            cycles = issue_cycles(pace.core, self._code.issued) / in_all
+            startup_ps, duration_ps, _ = pace.chunk_ps(cycles, traffic)
             longest = max(longest, startup_ps + duration_ps)
+            apart = max(apart, cycles * pace.cycle_ps + sum([size / pace.bytes_per_ps[name] for name, size in traffic]))
             for name, size in traffic:
                 if name != L1:
                     moved[name] += used * size
@@ -195,7 +205,7 @@ class _Kernel:
         if spec.l3 is not None:
             longest = max(longest, moved[L3] / spec.l3.bandwidth_bytes_per_s * PS_PER_S)
         called_ps = spec.kernel_call_ps + (spec.parallel_region_ps if chunks.count > 1 else 0)
-        return called_ps + longest, tuple(reversed(moved.values()))
+        return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
 
     @property
     def _names(self) -> list[str]:
@@ -208,7 +218,9 @@ class _Kernel:
         known = self._known.get((cache, cores))
         if known is not None:
             return known
-        passed = passed_on(self._nest_of(cores), cache, write_allocate=self._view.spec.write_allocate)
+        nest = self._nest_of(cores)
+        passed = passed_on(nest, cache, write_allocate=self._view.spec.write_allocate)
+        passed = _without_scratch(passed, nest, cache, footprints_of(self._layer))
         if cores > 1:
             fetched, written = (tuple([lines / cores for lines in each]) for each in (passed.fetched, passed.written))
             passed = Passed(fetched, written)
@@ -238,9 +250,21 @@ class _Kernel:
             issued=Issued(
                 fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
                 load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
-                accumulators=of_code.accumulators,
+                accumulators=of_code.accumulators, loops=issued(of_code.loops),
             ),
         )  # fmt: skip
+
+
+def _without_scratch(passed: Passed, nest: Nest, cache: CacheShape, found: Footprints) -> Passed:
+    """Return what a cache passes on where tiles' copies stay in it if a tile does: they are overwritten, not needed."""
+    if not found.copied:
+        return passed
+    of_tile = nest.innermost[next(place for place, each in enumerate(found.operands) if each.is_copied)]
+    if nest.body_lines[of_tile] > cache.lines:
+        return passed
+    kept = len(found.operands)
+    nothing = (0.0,) * len(found.copied)
+    return Passed((*passed.fetched[:kept], *nothing), (*passed.written[:kept], *nothing))
 
 
 def _at_most(passed: Passed, inner: Passed) -> Passed:

@@ -33,7 +33,7 @@ def host_spec(facts: HostFacts, figures: Figures | None = None) -> Cpu:
 def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "host") -> str:
     """Return the machine's file as text."""
     pace = _pace(facts, figures)
-    clock_hz = pace.clock_hz
+    clock_hz = pace.sustained_hz
     l1, l2, l3 = (facts.cache(level) for level in (1, 2, 3))
     assert l1 is not None
     one, both = _rates(figures)
@@ -49,7 +49,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
         "cores:",
         "  core:",
         f"    count: {facts.cores}  # the system: what this process may use",
-        f"    clock: {_hertz(clock_hz)}  # {pace.clock_source}",
+        f"    clock: {_hertz(pace.clock_hz)}  # {pace.clock_source}",
         "    order: out_of_order  # assumed",
         "    issue_width: 6  # assumed",
         f"    fma_pipes: {pace.pipes}",
@@ -57,6 +57,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
         "    loads_per_cycle: 2.0  # assumed; of whole vectors l1 passes what it does",
         "    stores_per_cycle: 1.0  # assumed",
         f"    special_cycles: {pace.special}",
+        f"    loop_cycles: {pace.loop}",
         f"    overlap: {_overlap(figures)}",
         *_cache("l1", l1, f"{l1_rate:.2f}  # {_MEASURED if reads_l1 else 'assumed'}",
                 _latency(figures, "l1", clock_hz, 5.0)),
@@ -92,6 +93,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
         "write_allocate: true  # ordinary stores fetch their line",
         f"kernel_call: {_seconds(None if figures is None else figures.call_s, 0.5e-6)}",
         f"parallel_region: {_seconds(None if figures is None else figures.region_s, 3e-6)}",
+        f"sustained_factor: {pace.sustained}",
         "energy:",
         "  node: 5 nm  # assumed",
         "  mac: {fp32: 1.43 pJ}  # assumed, as in the preset epyc",
@@ -111,19 +113,29 @@ class _Pace:
     clock_source: str
     pipes: _Value
     special: _Value
+    loop: _Value
+    sustained: _Value
+
+    @property
+    def sustained_hz(self) -> float:
+        return self.clock_hz * float(self.sustained.text)
 
 
 def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
     """Return clock and pipes: together they are the rate of multiply-accumulates that was measured."""
     if figures is None:
-        return _Pace(facts.clock_hz, "the system, at this moment", _Value("2", "assumed"), _Value("12.0", "assumed"))
+        assumed = [_Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.85")]
+        return _Pace(facts.clock_hz, "the system, at this moment", *assumed)
     pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
     clock_hz = 1 / (figures.fma_s * pipes)
-    source = f"{_MEASURED}: multiply-accumulates per second by pipes; what is sustained"
-    special = figures.special_s * clock_hz * pipes
+    share = min(figures.fma_s / figures.fed_fma_s, 1.0)
+    sustained_hz = clock_hz * share
     return _Pace(
-        clock_hz, source, _Value(str(pipes), f"{_MEASURED}: by the latency of one"),
-        _Value(f"{special:.1f}", f"{_MEASURED}: an exponential of one vector"),
+        clock_hz, f"{_MEASURED}: multiply-accumulates per second by pipes",
+        _Value(str(pipes), f"{_MEASURED}: by the latency of one"),
+        _Value(f"{figures.special_s * sustained_hz * pipes:.1f}", f"{_MEASURED}: an exponential of one vector"),
+        _Value(f"{figures.tile_s * sustained_hz:.1f}", f"{_MEASURED}: a short loop beside a long one"),
+        _Value(f"{share:.3f}", f"{_MEASURED}: the same with operands from the first cache"),
     )  # fmt: skip
 
 

@@ -26,6 +26,10 @@ class Figures:
     """Of a vector multiply-accumulate of which the next one needs the result."""
     fma_s: float
     """Of one among many."""
+    fed_fma_s: float
+    """Of one among many that take their operands from the nearest cache, as those of a matrix product do."""
+    tile_s: float
+    """Of beginning and ending a loop over such multiply-accumulates, with the results leaving the registers."""
     special_s: float
     """Of a vector of exponentials."""
     levels: tuple[Level, ...]

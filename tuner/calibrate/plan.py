@@ -13,6 +13,8 @@ class ProbePlan:
     """As TVM takes it."""
     lanes: int
     """Of single precision."""
+    registers: int
+    """Vector registers."""
     threads: int
     line_bytes: int
     sizes_bytes: Mapping[str, int]

@@ -61,7 +61,9 @@ def _work(connection: Connection, facts: HostFacts) -> None:
     try:
         own = late("session").own_processor()  # TVM reads the number of threads when it is imported
         target = target_description("llvm", facts.cores, own)
-        plan = ProbePlan(target, facts.lanes, facts.cores, facts.line_bytes, sizes_bytes(facts))
+        plan = ProbePlan(
+            target, facts.lanes, facts.registers, facts.cores, facts.line_bytes, sizes_bytes(facts)
+        )
         connection.send(late("probes").probe(plan))
     except FAILURES as error:
         connection.send(reason(error))

@@ -5,7 +5,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.anchors import moving
+from scheduler.cpu.anchors import is_padded
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
 from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
 from tuner.codegen.builder import COMBINE, Builder
@@ -63,30 +63,24 @@ def _operand(builder: Builder, nest: LoopNest, read: Access, rule: Reduction) ->
             return holder(tirx.floordiv(along, block), *rest, tirx.floormod(along, block))
 
         return packed
-    needed = _needed(builder, nest, read)
-    plain = all(i.divisor == i.window == 1 and not i.opaque and not i.clamp for i in read.indices)
-    if not plain or all(lo >= 0 and hi <= size for (lo, hi), size in zip(needed, read.shape, strict=True)):
-        return None
-    _pad(builder, read.tensor, needed, rule.fill)
+    if is_padded(nest, read):
+        _pad(builder, nest, read, rule.fill)
     return None
 
 
-def _needed(builder: Builder, nest: LoopNest, read: Access) -> list[tuple[int, int]]:
-    """Return what the anchor reads of each dimension; vectors that stick out of the tensor are read whole."""
-    assert builder.anchor is not None
-    along = moving(nest, nest.write.indices[builder.anchor.vector_dim])
-    end = builder.anchor.padded[builder.anchor.vector_dim]
-    return [
-        (0, max(end, size)) if moving(nest, index) == along else reach(nest, index)
-        for index, size in zip(read.indices, read.shape, strict=True)
-    ]
+def _pad(builder: Builder, nest: LoopNest, read: Access, fill: float) -> None:
+    """Replace a tensor by its copy with padding.
 
-
-def _pad(builder: Builder, name: str, needed: Sequence[tuple[int, int]], fill: float) -> None:
-    """Replace a tensor by its copy with padding."""
-    source, tensor = builder.tensor(name), builder.described(name)
-    starts = tuple(min(lo, 0) for lo, _ in needed)
-    ends = tuple(max(hi, size) for (_, hi), size in zip(needed, tensor.shape, strict=True))
+    Vectors that stick out of the tensor are copied whole, with whatever lies behind a row: it is not used.
+    """
+    source, tensor = builder.tensor(read.tensor), builder.described(read.tensor)
+    needed = [reach(nest, index) for index in read.indices]
+    starts = tuple(min(low, 0) for low, _ in needed)
+    ends = [max(high, size) for (_, high), size in zip(needed, tensor.shape, strict=True)]
+    loose = {dim for dim in range(len(ends)) if builder.is_loose(nest, read, dim)}
+    for dim in range(len(ends)):
+        if dim in loose or builder.is_vector_dim(nest, read, dim):
+            ends[dim] = max(ends[dim], builder.vector_end)
 
     def element(*stored: Any) -> Any:
         place: list[Any] = [0] * len(stored)
@@ -94,12 +88,13 @@ def _pad(builder: Builder, name: str, needed: Sequence[tuple[int, int]], fill: f
             place[dim] = stored[p] + starts[dim]
         inside = [
             condition
-            for p, size, lo, hi in zip(place, tensor.shape, starts, ends, strict=True)
-            for condition, needed in ((p >= 0, lo < 0), (p < size, hi > size))
+            for dim, (p, size) in enumerate(zip(place, tensor.shape, strict=True))
+            for condition, needed in ((p >= 0, starts[dim] < 0), (p < size, ends[dim] > size and dim not in loose))
             if needed
         ]
         value = source.at(place)
-        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(fill, dtype_of(value)))
+        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(fill, dtype_of(value))) if inside else value
 
     shape = [ends[dim] - starts[dim] for dim in source.order]
-    builder.stored[name] = Stored(te.compute(shape, element, name=builder.name("padded")), source.order, starts)
+    copy = te.compute(shape, element, name=builder.name("padded"))
+    builder.stored[read.tensor] = Stored(copy, source.order, starts)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.anchors import Anchor
+from scheduler.cpu.anchors import Anchor, moving
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, affine, divided, loops_of, reach, stored_extent
@@ -73,7 +73,7 @@ class Builder:
     ) -> Any:
         """Return the element of ``read`` at the values ``loops``; ``fill``, or zero, beyond the border.
 
-        What the loops ``clamped`` reach beyond it is not used: any element will do.
+        What the loops ``clamped`` reach beyond it is not used: any element will do, also what lies behind a row.
         """
         source = self.tensor(read.tensor)
         element, conditions = [], []
@@ -90,13 +90,35 @@ class Builder:
             else:
                 conditions += [value >= first] if lo < first else []
                 conditions += [value < end] if hi > end else []
-                if any(loop in clamped for loop, _ in index.terms) and not self._is_wide(source, dim, read.shape):
+                sticks_out = any(loop in clamped for loop, _ in index.terms) and not self.is_loose(nest, read, dim)
+                if sticks_out and not self._is_wide(source, dim, read.shape):
                     value = te.min(value, end - 1)
             element.append(value)
         found = source.at(element)
         if not conditions:
             return found
         return tirx.if_then_else(tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if fill is None else fill)
+
+    def is_vector_dim(self, nest: LoopNest, read: Access, dim: int) -> bool:
+        """Whether the anchor's vectors lie along a dimension of what it reads."""
+        if self.anchor is None or nest is not self.anchor.nest:
+            return False
+        return moving(nest, read.indices[dim]) == moving(nest, nest.write.indices[self.anchor.vector_dim])
+
+    def is_loose(self, nest: LoopNest, read: Access, dim: int) -> bool:
+        """Whether vectors may be loaded beyond the end of a dimension: what lies behind in memory is theirs to read.
+
+        So it is behind every row of a parameter, or of a view of one: its memory goes on for a while behind its end
+        (`tuner.measure.arrays`).
+        """
+        source, root = self.tensor(read.tensor), self.layer.graph.storage.get(read.tensor, read.tensor)
+        is_stored = root in self.inputs and self.inputs[root] is self.stored[root].stage
+        return is_stored and source.order[-1] == dim and self.is_vector_dim(nest, read, dim)
+
+    @property
+    def vector_end(self) -> int:
+        """How far register tiles reach along the anchor's vectors."""
+        return 0 if self.anchor is None else self.anchor.padded[self.anchor.vector_dim]
 
     def _is_wide(self, source: Stored, dim: int, shape: Sequence[int]) -> bool:
         """Whether a padded copy reaches as far as register tiles do."""

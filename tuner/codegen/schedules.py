@@ -127,7 +127,7 @@ class _Tiled:
     def _vectorise_copy(self, block: Any) -> None:
         sch = self.sch
         last = sch.get_loops(block)[-1]
-        if self.cut or not isinstance(sch.get(last).extent, tirx.IntImm):
+        if not isinstance(sch.get(last).extent, tirx.IntImm):
             return
         extent = int(sch.get(last).extent)
         lanes = next(each for each in halvings(self.lanes) if extent % each == 0)

@@ -9,9 +9,9 @@ from typing import Any
 class Budget:
     """How long measuring may take, and how sure it has to be."""
 
-    kernel_s: float = 1.0
+    kernel_s: float = 0.4
     """Of repeating one kernel."""
-    network_s: float = 5.0
+    network_s: float = 4.0
     """Of repeating the whole network."""
     width: float = 0.01
     """Repeating ends when the 95 % confidence interval of the median is no wider than this share of it."""

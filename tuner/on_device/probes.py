@@ -25,8 +25,8 @@ _WIDTH = 0.01
 _SHORTEST_SAMPLE_S = 50e-6
 _ACCUMULATORS = 12
 """Vectors that multiply-accumulates go to by turns: more than any pipe's latency times its pipes."""
-_STREAMS = 16
-"""Vectors that are added up side by side."""
+_COLUMNS = 3
+"""Vectors of one row of a register tile of a matrix product."""
 _FACTORS = 6
 """Numbers that what is read is multiplied by: enough for arithmetic to take as long as reading a cache."""
 _FLOAT_BYTES = 4
@@ -38,9 +38,12 @@ def probe(plan: ProbePlan) -> Figures:
     """Return the figures of the processor that this runs on; takes about half a second for each of them."""
     probes = _Probes(plan)
     levels = tuple(probes.level(name, size) for name, size in plan.sizes_bytes.items())
+    fed_fma_s, tile_s = probes.fed()
     return Figures(
         fma_chain_s=probes.chain_s(),
         fma_s=probes.fma_s(),
+        fed_fma_s=fed_fma_s,
+        tile_s=tile_s,
         special_s=probes.special_s(),
         levels=levels,
         overlap=probes.overlap(levels),
@@ -54,6 +57,10 @@ class _Probes:
 
     def __init__(self, plan: ProbePlan) -> None:
         self.plan, self.lanes = plan, plan.lanes
+        self.streams = plan.registers // 2
+        """Vectors that are added up side by side."""
+        self.rows = (plan.registers - 1) // _COLUMNS - 1
+        """Of a register tile of a matrix product: as many as registers hold beside the operands."""
         self.target = tvm.target.Target(plan.target)
         self.device = tvm.cpu()
 
@@ -74,8 +81,26 @@ class _Probes:
         k = te.reduce_axis((0, depth), "k")
         total = te.compute((wide,), lambda j: te.sum(row[k] * column[j], axis=k), name="total")
         schedule = _schedule([row, column, total])
-        self._in_registers(schedule, "total")
+        self._in_registers(schedule, "total", 0)
         return self._seconds(schedule, [(depth,), (wide,), (wide,)])
+
+    def fed(self) -> tuple[float, float]:
+        """Return the seconds of one multiply-accumulate of a product in the nearest cache, and of a loop of them."""
+        short, long = 16, 128
+        short_s, long_s = self._product_s(short), self._product_s(long)
+        row_s = (long_s - short_s) / (long - short)
+        return row_s / (self.rows * _COLUMNS), max(short_s - short * row_s, 0.0)
+
+    def _product_s(self, depth: int) -> float:
+        """Return the seconds of a register tile of a matrix product: so many rank-one updates."""
+        tiles, wide = 16, _COLUMNS * self.lanes
+        left, right = te.placeholder((self.rows, depth), name="left"), te.placeholder((depth, wide), name="right")
+        k = te.reduce_axis((0, depth), "k")
+        shape = tiles, self.rows, wide
+        total = te.compute(shape, lambda _, r, j: te.sum(left[r, k] * right[k, j], axis=k), name="total")
+        schedule = _schedule([left, right, total])
+        self._in_registers(schedule, "total", 1)
+        return self._seconds(schedule, [(self.rows, depth), (depth, wide), shape]) / tiles
 
     def special_s(self) -> float:
         """Return the seconds of an exponential of one vector."""
@@ -108,18 +133,7 @@ class _Probes:
         k = te.reduce_axis((0, rows), "k")
         total = te.compute((_FACTORS, wide), lambda r, j: te.sum(data[k, j] * factors[r], axis=k), name="total")
         schedule = _schedule([data, factors, total])
-        block = schedule.get_sblock("total")
-        row, column, depth = schedule.get_loops(block)
-        vectors, inner = schedule.split(column, [None, self.lanes])
-        schedule.reorder(depth, row, vectors, inner)
-        kept = schedule.cache_write(block, 0, "local")
-        schedule.vectorize(schedule.split(schedule.get_loops(kept)[-1], [None, self.lanes])[1])
-        for loop in (row, vectors):
-            schedule.unroll(loop)
-        schedule.vectorize(inner)
-        first = schedule.decompose_reduction(block, depth)
-        for loop in schedule.get_loops(first)[:-1]:
-            schedule.unroll(loop)
+        self._in_registers(schedule, "total", 0)
         seconds = self._seconds(schedule, [(rows, wide), (_FACTORS,), (_FACTORS, wide)])
         return seconds / (rows * wide * _FLOAT_BYTES)
 
@@ -128,37 +142,40 @@ class _Probes:
 
         It is multiplied and added up, as multiply-accumulates have the most pipes.
         """
-        wide = _STREAMS * self.lanes
+        wide = self.streams * self.lanes
         rows = size_bytes // threads // _FLOAT_BYTES // wide
         taken_s = self._sum_s(rows, threads) - self._sum_s(1, threads)
         return taken_s / (threads * (rows - 1) * wide * _FLOAT_BYTES)
 
     def _sum_s(self, rows: int, threads: int) -> float:
         """Return the seconds of adding up so many rows of vectors on each thread."""
-        wide = _STREAMS * self.lanes
+        wide = self.streams * self.lanes
         data, factor = te.placeholder((threads, rows, wide), name="data"), te.placeholder((1,), name="factor")
         k = te.reduce_axis((0, rows), "k")
         total = te.compute((threads, wide), lambda t, j: te.sum(data[t, k, j] * factor[0], axis=k), name="total")
         schedule = _schedule([data, factor, total])
         if threads > 1:
             schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
-        self._in_registers(schedule, "total")
+        self._in_registers(schedule, "total", 1)
         return self._seconds(schedule, [(threads, rows, wide), (1,), (threads, wide)])
 
-    def _in_registers(self, schedule: Any, name: str) -> None:
-        """Keep the sums of block ``name`` in registers while the reduction runs."""
+    def _in_registers(self, schedule: Any, name: str, outer: int) -> None:
+        """Keep the sums of block ``name``, but for its ``outer`` loops, in registers while the reduction runs."""
         block = schedule.get_sblock(name)
-        *outer, last, depth = schedule.get_loops(block)
+        *loops, last, depth = schedule.get_loops(block)
+        rows = loops[outer:]
         vectors, inner = schedule.split(last, [None, self.lanes])
-        schedule.reorder(*outer, depth, vectors, inner)
+        schedule.reorder(*loops[:outer], depth, *rows, vectors, inner)
         kept = schedule.cache_write(block, 0, "local")
         if outer:
-            schedule.reverse_compute_at(kept, outer[-1])
+            schedule.reverse_compute_at(kept, loops[outer - 1])
         schedule.vectorize(schedule.split(schedule.get_loops(kept)[-1], [None, self.lanes])[1])
-        schedule.unroll(vectors)
+        for loop in (*rows, vectors):
+            schedule.unroll(loop)
         schedule.vectorize(inner)
         first = schedule.decompose_reduction(block, depth)
-        schedule.unroll(schedule.get_loops(first)[-2])
+        for loop in schedule.get_loops(first)[outer:-1]:
+            schedule.unroll(loop)
 
     def _chased_s(self, size_bytes: int) -> float:
         """Return the seconds from one load to the next that needs its result, all over an array."""

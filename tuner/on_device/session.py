@@ -9,7 +9,7 @@ import tvm_ffi
 
 from tuner.codegen.buffers import share_buffers
 from tuner.codegen.kernels import argument, generate, network_array, stored_array
-from tuner.measure.arrays import aligned_bytes
+from tuner.measure.arrays import Arena
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Timing
 from tuner.measure.targets import target_description
@@ -39,6 +39,7 @@ class Session:
         self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
         self.shared = share_buffers(self.code)
+        self.arena = Arena()
         self.buffers: dict[int, Array] = {}
         self.arrays: dict[str, Array] = {}
         self.tensors: dict[str, Any] = {}
@@ -89,7 +90,7 @@ class Session:
         for name in (*kernel.inputs, *kernel.outputs):
             if name in self.executable.values:
                 packed = argument(self.executable, kernel, name, self.values[name])
-                found.append(tvm.runtime.tensor(packed, self.device))  # a copy at an aligned address
+                found.append(tvm_ffi.from_dlpack(self.arena.copy(packed)))
                 continue
             if name not in self.arrays:
                 self.arrays[name] = self._allocated(name)
@@ -101,7 +102,7 @@ class Session:
         """Return the array ``name`` in the buffer that it shares with others."""
         tensor, buffer = self.graph.tensors[name], self.shared.buffer_of[name]
         if buffer not in self.buffers:
-            self.buffers[buffer] = aligned_bytes(self.shared.sizes_bytes[buffer])
+            self.buffers[buffer] = self.arena.bytes(self.shared.sizes_bytes[buffer])
         raw = self.buffers[buffer][: tensor.size_bytes].view(self.values[name].dtype)
         return raw.reshape([tensor.shape[dim] for dim in tensor.order])
 

@@ -1,0 +1,140 @@
+"""The page on predicted beside measured times, made from the tables that a measured run leaves.
+
+    dsascape calibrate --out experiments/measured/host.yaml
+    dsascape run experiments/measured/cpu.yaml --out out/measured
+    python -m experiments.measured_page --from out/measured docs/measured.md
+
+``--from`` first takes the tables over into ``experiments/measured``; without it the page is made of those there.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from experiments.accuracy import kendall, mape, regret, spearman
+
+TABLES = Path(__file__).parent / "measured"
+_POINTS, _KERNELS = "results.csv", "kernels.csv"
+_SETTING = "tuning.threads"
+_MOST_WORST = 20
+
+
+def page(folder: Path = TABLES) -> str:
+    """Return the page as Markdown."""
+    points, kernels = pd.read_csv(folder / _POINTS), pd.read_csv(folder / _KERNELS)
+    kernels = kernels.dropna(subset=["measured_s", "predicted_s"])
+    points = points.dropna(subset=["measured_s"])
+    facts = json.loads(str(points["device_facts"].iloc[0]))
+    versions = ", ".join(f"{name} {number}" for name, number in sorted(facts["versions"].items()))
+    days = sorted({str(moment)[:10] for moment in points["measured_at"]})
+    lines = [
+        "# Predicted beside measured",
+        "",
+        f"{facts['processor']} ({facts['architecture']}), {facts['cores']} cores, on {' and '.join(days)}; {versions}.",
+        "The machine is described by [host.yaml](../experiments/measured/host.yaml), which `dsascape calibrate` has",
+        "made with small kernels; no network has calibrated it. What is compared, and how it is measured:",
+        "[real code, and what is measured of it](measure.md). `python -m experiments.measured_page` makes this page.",
+        "",
+        *_summary(points, kernels),
+        "",
+        "## Networks",
+        "",
+        *_table(_networks(points)),
+        "",
+        "## Which plan",
+        "",
+        "Regret is the time of the plan that the simulator would choose by that of the really fastest, less one.",
+        "",
+        *_table(_choices(points)),
+        "",
+        "## Kernels that are off by the most time",
+        "",
+        *_table(_worst(kernels)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
+    predicted, found = list(kernels["predicted_s"]), list(kernels["measured_s"])
+    whole = mape(list(points["latency_s"]), list(points["measured_s"])) or 0.0
+    choices = _choices(points)
+    worst = max(choices["regret"], default="none")
+    ranks = spearman(predicted, found) or 0.0, kendall(predicted, found) or 0.0
+    return [
+        f"- {len(kernels)} kernels: mean error {mape(predicted, found) or 0.0:.1%}, rank correlation {ranks[0]:.3f}"
+        f" (Spearman), {ranks[1]:.3f} (Kendall)",
+        f"- {len(points)} runs of whole networks: mean error {whole:.1%}",
+        f"- largest regret: {worst}",
+    ]
+
+
+def _networks(points: pd.DataFrame) -> pd.DataFrame:
+    error = points["latency_s"] / points["measured_s"] - 1
+    return pd.DataFrame({
+        "network": points["model"], "policy": points["policy"], "threads": points[_SETTING],
+        "measured [ms]": (points["measured_s"] * 1e3).map("{:.3f}".format),
+        "predicted [ms]": (points["latency_s"] * 1e3).map("{:.3f}".format), "error": error.map("{:+.1%}".format),
+        "kernels: mean error": points["mape"].map("{:.1%}".format),
+        "Spearman": points["spearman"].map("{:.3f}".format), "Kendall": points["kendall"].map("{:.3f}".format),
+        "correct": points["is_correct"].map(lambda value: "yes" if value else "no"),
+    })  # fmt: skip
+
+
+def _choices(points: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for (model, threads), own in points.groupby(["model", _SETTING], sort=False):
+        predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
+        found = dict(zip(own["policy"], own["measured_s"], strict=True))
+        lost = regret(predicted, found)
+        rows.append({
+            "network": model, "threads": threads, "chosen": min(predicted, key=lambda name: predicted[name]),
+            "fastest": min(found, key=lambda name: found[name]), "regret": f"{lost or 0.0:.1%}",
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _worst(kernels: pd.DataFrame) -> pd.DataFrame:
+    missed = (kernels["predicted_s"] - kernels["measured_s"]).abs().sort_values(ascending=False, kind="stable")
+    own = kernels.loc[missed.index[:_MOST_WORST]]
+    parts = [str(name) for name in own if str(name).startswith("predicted_parts_s.")]
+    micro = {name: (own[name] * 1e6).map(lambda value: "" if pd.isna(value) else f"{value:.1f}") for name in parts}
+    return pd.DataFrame({
+        "network": own["model"], "policy": own["policy"], "threads": own[_SETTING], "kernel": own["kernel"],
+        "measured [µs]": (own["measured_s"] * 1e6).map("{:.1f}".format),
+        "predicted [µs]": (own["predicted_s"] * 1e6).map("{:.1f}".format),
+        "error": (own["predicted_s"] / own["measured_s"] - 1).map("{:+.0%}".format),
+        **{f"{name.rpartition('.')[2]} [µs]": micro[name] for name in parts},
+    })  # fmt: skip
+
+
+def _table(frame: pd.DataFrame) -> list[str]:
+    """Return a table as Markdown."""
+    heads = [str(name) for name in frame]
+    rows = [f"| {' | '.join(map(str, row))} |" for row in frame.itertuples(index=False, name=None)]
+    return [f"| {' | '.join(heads)} |", f"|{'|'.join([' --- '] * len(heads))}|", *rows]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page, or print it; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
+    parser.add_argument("--from", type=Path, dest="folder", metavar="DIR", help="folder of a measured run")
+    arguments = parser.parse_args(argv)
+    if arguments.folder is not None:
+        for name in (_POINTS, _KERNELS):
+            shutil.copyfile(arguments.folder / name, TABLES / name)
+    if arguments.out is None:
+        sys.stdout.write(page())
+    else:
+        arguments.out.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

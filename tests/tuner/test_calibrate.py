@@ -1,0 +1,81 @@
+"""A description of this machine is a machine file that simulates, with the figures that were measured in it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.evaluate import evaluate
+from experiments.points import DesignPoint, Workload
+from hw_models import Cpu, load_hardware
+from scheduler import make_policy
+from tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts
+from tuner.calibrate.facts import CacheFact
+from tuner.calibrate.figures import Figures, Level
+from tuner.calibrate.run import sizes_bytes
+
+FACTS = HostFacts(
+    processor="example", architecture="x86_64", cores=2, clock_hz=2e9, memory_bytes=2**34, register_bytes=64,
+    registers=32, line_bytes=64, multiplies_by_lane=False,
+    caches=(
+        CacheFact(1, 48 * 2**10, 12, 1, "the system"), CacheFact(2, 2**21, 16, 1, "the system"),
+        CacheFact(3, 2**26, 16, 2, "the system"),
+    ),
+)  # fmt: skip
+FIGURES = Figures(
+    fma_chain_s=2e-9, fma_s=0.25e-9, fed_fma_s=0.3125e-9, tile_s=20e-9, special_s=5e-9,
+    levels=(
+        Level("l1", 2**14, 5e-12, 2.5e-12, 2e-9), Level("l2", 2**20, 1e-11, 5e-12, 7e-9),
+        Level("l3", 2**24, 4e-11, 2e-11, 5e-8), Level("dram", 2**27, 1e-10, 8e-11, 1e-7),
+    ),
+    overlap=0.75, call_s=2e-7, region_s=1e-6,
+)  # fmt: skip
+
+
+def test_figures_become_the_values_of_the_machine() -> None:
+    spec = host_spec(FACTS, FIGURES)
+    core = spec.kinds[0]
+
+    # a chain of 4 cycles in 2 ns is 2 GHz, and two pipes finish a vector in 0.25 ns; from a cache 0.8 of that
+    assert (core.fma_pipes, core.clock_hz) == (2, 2_000_000_000)
+    assert spec.sustained_factor == pytest.approx(0.8)
+    assert spec.peak_macs_per_s("fp32") == pytest.approx(2 * 16 / 0.3125e-9)
+    assert core.loop_cycles == pytest.approx(20e-9 * 1.6e9)
+    assert core.special_cycles == pytest.approx(5e-9 * 1.6e9 * 2)
+    assert core.l2 is not None
+    assert core.l2.bytes_per_cycle * spec.clock_hz(core) == pytest.approx(1e11, rel=0.01)
+    assert core.overlap == 0.75
+    assert spec.dram.bandwidth_bytes_per_s == pytest.approx(12.5e9)
+    assert core.dram_bytes_per_s == pytest.approx(10e9)
+    assert spec.kernel_call_ps == 200_000
+
+
+def test_a_processor_with_two_caches_has_no_third_one() -> None:
+    facts = replace(FACTS, caches=FACTS.caches[:2])
+
+    assert host_spec(facts).l3 is None
+    assert list(sizes_bytes(facts)) == ["l1", "l2", "dram"]
+
+
+def test_arrays_fit_the_memory_that_they_probe_and_no_faster_one() -> None:
+    sizes = sizes_bytes(FACTS)
+
+    assert sizes["l1"] <= 48 * 2**10 < sizes["l2"] <= 2**21 < sizes["l3"] <= 2**26 < sizes["dram"]
+
+
+def test_every_value_says_where_it_comes_from() -> None:
+    lines = host_yaml(FACTS, FIGURES).splitlines()
+    values = [line for line in lines if ": " in line and not line.startswith(("#", "kind", "name"))]
+
+    assert [line for line in values if "  # " not in line] == []
+
+
+def test_this_machine_can_be_described_and_simulated(tmp_path: Path) -> None:
+    path = tmp_path / "host.yaml"
+    path.write_text(host_yaml(local_facts()), encoding="utf-8")
+    spec = load_hardware(path, Cpu)
+
+    found = evaluate(DesignPoint(Workload("bert-tiny", 1), spec, make_policy("fixed-pattern")))
+
+    assert spec.core_count == local_facts().cores
+    assert found.record.latency_s > 0
