@@ -24,7 +24,8 @@ _USER_ERRORS = (
     "experiments.limits:LimitError",
     "experiments.store:StoreError",
     "workloads:WorkloadError", "hw_models:HardwareError", "scheduler:ScheduleError", "hw_models:SimulationError",
-    "fusion:FusionError", "tuner.measure:MeasureError", "tuner.measure:TargetError", "tuner.bundle:BundleError",
+    "fusion:FusionError", "tuner.measure:AddressError", "tuner.measure:MeasureError", "tuner.measure:TargetError",
+    "tuner.bundle:BundleError",
 )  # fmt: skip
 """Mistakes of the user, by module and name: nothing is imported before a command needs it."""
 
@@ -187,7 +188,8 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)
     measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
-    measure.add_argument("--device", default="local", metavar="D", help="what runs it (default: %(default)s)")
+    where = "what runs it: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
+    measure.add_argument("--device", default="local", metavar="D", help=where)
     measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
     slow = "seconds after which a kernel is given up (default: %(default)s)"
     measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)

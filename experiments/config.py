@@ -114,8 +114,8 @@ class Measuring(BaseModel):
 
     target: Name = "llvm"
     """What code is generated for."""
-    device: Literal["local"] = "local"
-    """What runs it."""
+    device: Name = "local"
+    """What runs it: ``local``, ``rpc://HOST:PORT`` or ``rpc://HOST:PORT/KEY``."""
 
 
 def _as_list(value: Any) -> Any:

@@ -26,7 +26,7 @@ from experiments.points import TUNING, DesignPoint, MeasuredOn, Origin, Workload
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
 from tuner.calibrate import local_facts
-from tuner.measure import MeasureError, TargetError, check_installed, check_target
+from tuner.measure import AddressError, MeasureError, TargetError, check_installed, check_target, remote_address
 from workloads import WorkloadError, zoo_entry
 
 _MOST_MACHINES_KEPT = 1_000
@@ -202,12 +202,15 @@ def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
     """Return what the points are measured with, if they are; raise ``ExperimentError`` if that cannot be here."""
     if experiment.measure is None:
         return None
+    target, device = experiment.measure.target, experiment.measure.device
     try:
         check_installed()
-        check_target(experiment.measure.target)
-    except (MeasureError, TargetError) as error:
+        is_local = remote_address(device) is None
+        if is_local:
+            check_target(target)
+    except (AddressError, MeasureError, TargetError) as error:
         raise ExperimentError(f"{path}: measure: {error}") from error
-    return MeasuredOn(experiment.measure.target, experiment.measure.device, local_facts().processor)
+    return MeasuredOn(target, device, local_facts().processor if is_local else device)
 
 
 def _size(experiment: Experiment) -> int:

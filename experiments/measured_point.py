@@ -11,7 +11,7 @@ from scheduler import network_of, policy_label
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.repeated import repeated_kernels
 from scheduler.cpu.schedule import CpuSchedule
-from tuner.measure import Budget, Job, MeasureError, check_installed, job_of_schedule, measure_plan
+from tuner.measure import LOCAL, Budget, Job, MeasureError, check_installed, job_of_schedule, measure_plan
 
 MEASURED_DTYPE = "fp32"
 
@@ -30,7 +30,7 @@ def as_measured(point: DesignPoint) -> DesignPoint:
     return replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
 
 
-def job_for(point: DesignPoint, target: str, budget: Budget) -> tuple[Outcome, CpuCosts, Job]:
+def job_for(point: DesignPoint, target: str, budget: Budget, device: str = LOCAL) -> tuple[Outcome, CpuCosts, Job]:
     """Return the simulated run of ``point`` as measured, what its kernels cost, and the job of measuring them."""
     point = as_measured(point)
     outcome = evaluate(point)
@@ -38,16 +38,16 @@ def job_for(point: DesignPoint, target: str, budget: Budget) -> tuple[Outcome, C
     costs = simulated.placing.costs(network_of(outcome.schedule.plan, analysis))
     assert isinstance(costs, CpuCosts)
     assert isinstance(outcome.schedule, CpuSchedule)
-    return outcome, costs, job_of_schedule(outcome.schedule, costs.view, target, budget)
+    return outcome, costs, job_of_schedule(outcome.schedule, costs.view, target, budget, device)
 
 
-def measured(point: DesignPoint, target: str, budget: Budget) -> tuple[Outcome, Comparison]:
-    """Return the simulated run of ``point`` and its measurement on this machine beside it.
+def measured(point: DesignPoint, target: str, budget: Budget, device: str = LOCAL) -> tuple[Outcome, Comparison]:
+    """Return the simulated run of ``point`` and its measurement on a device beside it.
 
     Raises what `evaluate` and `measure_plan` raise.
     """
     check_installed()
-    outcome, costs, job = job_for(point, target, budget)
+    outcome, costs, job = job_for(point, target, budget, device)
     found = measure_plan(job, policy_label(point.policy))
     assert isinstance(outcome.schedule, CpuSchedule)
     simulated = repeated_kernels(outcome.schedule, costs)

@@ -19,7 +19,17 @@ from hw_models import Cpu, HardwareError, load_hardware
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
 from tuner.calibrate import host_spec, local_facts
-from tuner.measure import Budget, MeasureError, Measurement, check_installed, compile_for, runs_here, usable_cores
+from tuner.measure import (
+    LOCAL,
+    Budget,
+    MeasureError,
+    Measurement,
+    check_installed,
+    compile_for,
+    remote_address,
+    runs_here,
+    usable_cores,
+)
 
 _MOST_KERNELS = 20
 """That a person is shown."""
@@ -29,8 +39,7 @@ _OTHER_MACHINE = "kirin990"
 
 def measure(arguments: argparse.Namespace) -> Answer:
     """Measure one network under one policy on this machine, or all points of an experiment file."""
-    if arguments.device != "local":
-        raise MeasureError(f"device has {arguments.device!r}; needs local: other machines are not reached yet")
+    is_local = remote_address(arguments.device) is None
     check_installed()
     if arguments.model.endswith((".yaml", ".yml")):
         return _experiment(arguments)
@@ -41,13 +50,13 @@ def measure(arguments: argparse.Namespace) -> Answer:
     label, target = point.workload.label, arguments.target
     policy = policy_label(point.policy)
     comparison: Comparison | None = None
-    if arguments.out is not None and not runs_here(target):
+    if arguments.out is not None and is_local and not runs_here(target):
         path = arguments.out / f"{file_name(label, policy, target)}.o"
         found = compile_for(job_for(point, target, Budget())[2], policy, path)
         data = found.as_json() | {"model": label, "object": str(path)}
     else:
         budget = Budget(limit_s=arguments.kernel_timeout)
-        _, comparison = measured(point, target, budget)
+        _, comparison = measured(point, target, budget, arguments.device)
         found = comparison.measurement
         data = (comparison if arguments.hardware else found).as_json() | {"model": label}
     if arguments.out is not None:
@@ -61,7 +70,8 @@ def measure(arguments: argparse.Namespace) -> Answer:
 def point_asked_for(arguments: argparse.Namespace) -> DesignPoint:
     """Return the network, policy and threads that a command names, on the machine that tiles are chosen for."""
     spec = _machine(arguments.hardware, arguments.target)
-    threads = arguments.threads or min(usable_cores(), spec.core_count)
+    own = usable_cores() if remote_address(getattr(arguments, "device", LOCAL)) is None else spec.core_count
+    threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
         raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
     return DesignPoint(

@@ -50,7 +50,7 @@ def computed(point: DesignPoint) -> Computed:
 
 def _measured(point: DesignPoint, on: MeasuredOn) -> Computed:
     """Return the figures of a point that is measured too, and its kernels, predicted beside measured."""
-    outcome, comparison = measured(point, on.target, Budget())
+    outcome, comparison = measured(point, on.target, Budget(), on.device)
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
     check_finite(row)

@@ -96,7 +96,7 @@ class Manifest:
     missing: tuple[MissingKernel, ...]
     arrays: tuple[BundledArray, ...]
     buffers: tuple[int, ...]
-    """Bytes of each."""
+    """Bytes of each, with what kernels may read behind the last tensor."""
     tolerance: float
     """Largest difference of a result by its largest value."""
     files: Mapping[str, str]

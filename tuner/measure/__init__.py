@@ -1,5 +1,6 @@
 """Measured times of real code: kernels in a process of their own, checked, repeated, described."""
 
+from tuner.measure.address import LOCAL, AddressError, remote_address
 from tuner.measure.device import usable_cores
 from tuner.measure.job import Job, job_of_schedule
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement, Timing
@@ -7,6 +8,7 @@ from tuner.measure.run import MeasureError, check_installed, compile_for, measur
 from tuner.measure.targets import TargetError, check_target, runs_here
 
 __all__ = [
-    "Budget", "Device", "Job", "KernelMeasurement", "MeasureError", "Measurement", "TargetError", "Timing",
-    "check_installed", "check_target", "compile_for", "job_of_schedule", "measure_plan", "runs_here", "usable_cores",
+    "LOCAL", "AddressError", "Budget", "Device", "Job", "KernelMeasurement", "MeasureError", "Measurement",
+    "TargetError", "Timing", "check_installed", "check_target", "compile_for", "job_of_schedule", "measure_plan",
+    "remote_address", "runs_here", "usable_cores",
 ]  # fmt: skip

@@ -30,6 +30,11 @@ def local_device() -> Device:
     )
 
 
+def remote_device(address: str, architecture: str, threads: int) -> Device:
+    """Return what is known of a device that is reached at ``address``: it tells nothing about itself."""
+    return Device(address, "not told", architecture, threads, None, {}, None, None, _versions())
+
+
 def usable_cores() -> int:
     """Return the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -7,6 +7,7 @@ from fusion.plan import FusionPlan
 from scheduler.cpu.schedule import CpuSchedule
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
+from tuner.measure.address import LOCAL
 from tuner.measure.records import Budget
 
 
@@ -22,6 +23,8 @@ class Job:
     threads: int
     target: str = "llvm"
     budget: Budget = field(default_factory=Budget)
+    device: str = LOCAL
+    """What runs it (`tuner.measure.address`)."""
     seed: int = 0
     """Of weights and inputs."""
     done: frozenset[str] = frozenset()
@@ -30,7 +33,7 @@ class Job:
     """Kernels without which the network cannot run."""
 
 
-def job_of_schedule(schedule: CpuSchedule, view: CpuView, target: str, budget: Budget) -> Job:
+def job_of_schedule(schedule: CpuSchedule, view: CpuView, target: str, budget: Budget, device: str = LOCAL) -> Job:
     """Return the job of measuring ``schedule``, which was made for the machine of ``view``, on as many threads."""
     tiles = {kernel.group: kernel.tiles for kernel in schedule.runs}
-    return Job(schedule.plan, tiles, view.lanes(schedule.dtype), max(view.thread_counts), target, budget)
+    return Job(schedule.plan, tiles, view.lanes(schedule.dtype), max(view.thread_counts), target, budget, device)

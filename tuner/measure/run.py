@@ -5,6 +5,7 @@ A kernel that crashes its process, or never ends, is recorded with the reason; a
 
 import importlib.util
 import multiprocessing
+import platform
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from tuner.codegen.names import kernel_name
 from tuner.late import late
-from tuner.measure.device import local_device, usable_cores
+from tuner.measure.address import remote_address
+from tuner.measure.device import local_device, remote_device, usable_cores
 from tuner.measure.job import Job
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement
-from tuner.measure.targets import check_target
+from tuner.measure.targets import check_target, runs_here
 from tuner.measure.worker import NETWORK, PREPARATION, work
 
 _MOST_LOAD = 0.5
@@ -55,14 +58,10 @@ def measure_plan(
     """Return the measurement of a plan of ``policy`` on this machine; ``on_kernel`` hears of each kernel.
 
     Raises ``MeasureError`` for what is not installed, and for more threads than there are cores; ``TargetError`` for
-    code that does not run here.
+    code that does not run here; ``AddressError`` for a device that is none.
     """
     check_installed()
-    check_target(job.target)
-    cores = usable_cores()
-    if not 1 <= job.threads <= cores:
-        raise MeasureError(f"threads has {job.threads}; this process may use {cores} cores")
-    device = local_device()
+    device = _device(job)
     waiting = _Waiting(job, on_kernel or (lambda _: None))
     while waiting.open:
         waiting.run(work)
@@ -71,6 +70,18 @@ def measure_plan(
     kernels = tuple(found.values())
     warnings = tuple(_warnings(device, (*kernels, network), job.budget))
     return Measurement(job.plan.graph.name, policy, job.target, device, job.threads, kernels, network, warnings)
+
+
+def _device(job: Job) -> Device:
+    """Return what is known of the device of ``job``; of a remote one that is its address and what code it runs."""
+    if remote_address(job.device) is not None:
+        architecture = platform.machine() if runs_here(job.target) else job.target
+        return remote_device(job.device, architecture, job.threads)
+    check_target(job.target)
+    cores = usable_cores()
+    if not 1 <= job.threads <= cores:
+        raise MeasureError(f"threads has {job.threads}; this process may use {cores} cores")
+    return local_device()
 
 
 @dataclass
@@ -122,8 +133,14 @@ class _Waiting:
 
     def _note(self, name: str, reason: str) -> None:
         """Record what ended the process; without code or a network there is nothing to go on with."""
-        if name == PREPARATION:
+        if name == PREPARATION and not self.found:
             raise MeasureError(f"{self.job.plan.graph.name}: generating code and reference results failed: {reason}")
+        if name == PREPARATION:  # it worked before: a device that can no longer be reached
+            for position in range(len(self.job.plan.groups)):
+                left = kernel_name(self.job.plan, position)
+                if self.job.plan.is_kernel(position) and left not in self.found:
+                    self._note(left, reason)
+            name = NETWORK
         failed = KernelMeasurement(name, self._operators(name), error=reason)
         self.found[name] = failed
         self.on_kernel(failed)

@@ -32,6 +32,7 @@ from tuner.bundle.contents import (
 from tuner.bundle.linking import architecture_of, linked
 from tuner.codegen.buffers import SharedBuffers, share_buffers
 from tuner.codegen.kernels import GeneratedCode, Kernel, argument, generate, stored_array
+from tuner.measure.arrays import READABLE_BEHIND_BYTES
 from tuner.measure.job import Job
 from tuner.measure.targets import runs_here, target_description
 from tuner.on_device.reference import CANCELLED, NETWORK_TOLERANCE, largest, reference
@@ -89,14 +90,15 @@ def build_bundle(job: Job, model: str, policy: str, path: Path, runtime: Path | 
         target = target_description(job.target, job.threads, own_processor())
         module = tvm.tirx.build(code.module, target=tvm.target.Target(target))
         library = linked(module, Path(folder) / CODE, architecture)
-        files = {CODE: library.read_bytes(), DATA: data.file.getvalue(), START: _START_TEXT.encode()}
+        files = {CODE: library.read_bytes(), START: _START_TEXT.encode()}
+    files[DATA] = data.file.getvalue() + bytes(READABLE_BEHIND_BYTES)
     files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
     files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
     files |= dict.fromkeys(("tuner/__init__.py", "tuner/bundle/__init__.py", "tuner/measure/__init__.py"), b"")
     manifest = Manifest(
         model, policy, job.plan.graph.batch, job.target, architecture, kernels,
         tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
-        arrays, share_buffers(code).sizes_bytes, NETWORK_TOLERANCE,
+        arrays, tuple(size + READABLE_BEHIND_BYTES for size in share_buffers(code).sizes_bytes), NETWORK_TOLERANCE,
         {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     )  # fmt: skip
     packed(path, manifest, files)

@@ -1,20 +1,20 @@
 """One process's work on a job: its code, its data, and what results are compared with."""
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
 
 from tuner.codegen.buffers import share_buffers
 from tuner.codegen.kernels import argument, generate, network_array, stored_array
-from tuner.measure.arrays import Arena
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Timing
 from tuner.measure.targets import target_description
 from tuner.measure.timing import measured, measured_in_parts
 from tuner.measure.worker import FAILURES, NETWORK, reason
+from tuner.on_device.places import place_of
 from tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
 from workloads.executable import drawn_inputs, executable
 from workloads.operators.registry import Array
@@ -30,7 +30,7 @@ class Session:
         self.job = job
         self.graph = job.plan.graph
         self.target = tvm.target.Target(target_description(job.target, job.threads, own_processor()))
-        self.device = tvm.cpu()
+        self.place = place_of(job)
         self.executable = executable(self.graph, job.seed)
         self.code = generate(job.plan, self.executable, job.tiles, job.lanes)
         inputs = drawn_inputs(self.graph, job.seed)
@@ -39,12 +39,10 @@ class Session:
         self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
         self.shared = share_buffers(self.code)
-        self.arena = Arena()
-        self.buffers: dict[int, Array] = {}
-        self.arrays: dict[str, Array] = {}
         self.tensors: dict[str, Any] = {}
-        """The arrays as arguments of kernels."""
+        """What is no weight, as arguments of kernels."""
         self.calls: list[tuple[Any, list[Any]]] = []
+        """Modules and the arguments of their one function."""
         self.failed: list[str] = []
 
     def kernel(self, position: int) -> KernelMeasurement:
@@ -55,16 +53,19 @@ class Session:
             arguments = self._arguments(position)
         except FAILURES as error:
             return self._failed(position, reason(error))
-        self._load_inputs(position)
         function = module["main"]
-        function(*arguments)
+        try:
+            self._load_inputs(position)
+            function(*arguments)
+        except FAILURES as error:  # what runs it is gone
+            return self._failed(position, reason(error))
         made_of = largest(self.values[name] for name in kernel.inputs)
         found = max((self._deviation(name, self.values[name], made_of) for name in kernel.outputs), default=0.0)
         if found > KERNEL_TOLERANCE:
             names = ", ".join(kernel.operators)
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value ({names})"
             return self._failed(position, text, correct=False, deviation=found)
-        self.calls.append((function, arguments))
+        self.calls.append((module, arguments))
         timing = self._timing(module, arguments)
         return KernelMeasurement(kernel.name, kernel.operators, timing, True, found)
 
@@ -80,7 +81,7 @@ class Session:
         for other, module in known:
             if tvm_ffi.structural_equal(other, plain):
                 return module
-        module = tvm.tirx.build(tvm.IRModule({"main": plain}), target=self.target)
+        module = self.place.loaded(tvm.tirx.build(tvm.IRModule({"main": plain}), target=self.target))
         known.append((plain, module))
         return module
 
@@ -90,40 +91,38 @@ class Session:
         for name in (*kernel.inputs, *kernel.outputs):
             if name in self.executable.values:
                 packed = argument(self.executable, kernel, name, self.values[name])
-                found.append(tvm_ffi.from_dlpack(self.arena.copy(packed)))
+                found.append(self.place.constant(packed))
                 continue
-            if name not in self.arrays:
-                self.arrays[name] = self._allocated(name)
-                self.tensors[name] = tvm_ffi.from_dlpack(self.arrays[name])
+            if name not in self.tensors:
+                tensor, buffer = self.graph.tensors[name], self.shared.buffer_of[name]
+                shape = [tensor.shape[dim] for dim in tensor.order]
+                sized = buffer, self.shared.sizes_bytes[buffer]
+                self.tensors[name] = self.place.tensor(name, shape, self.values[name].dtype, sized)
             found.append(self.tensors[name])
         return found
 
-    def _allocated(self, name: str) -> Array:
-        """Return the array ``name`` in the buffer that it shares with others."""
-        tensor, buffer = self.graph.tensors[name], self.shared.buffer_of[name]
-        if buffer not in self.buffers:
-            self.buffers[buffer] = self.arena.bytes(self.shared.sizes_bytes[buffer])
-        raw = self.buffers[buffer][: tensor.size_bytes].view(self.values[name].dtype)
-        return raw.reshape([tensor.shape[dim] for dim in tensor.order])
-
     def _load_inputs(self, position: int) -> None:
         for name in self.code.kernels[position].inputs:
-            if name in self.arrays:
-                np.copyto(self.arrays[name], stored_array(self.graph, name, self.values[name]))
+            if name in self.tensors:
+                self.place.write(name, stored_array(self.graph, name, self.values[name]))
 
     def _deviation(self, name: str, wanted: Array, made_of: float) -> float:
-        return deviation(network_array(self.graph, name, self.arrays[name]), wanted, made_of)
+        return deviation(network_array(self.graph, name, self.place.read(name)), wanted, made_of)
 
     def _timing(self, module: Any, arguments: list[Any]) -> Timing:
-        once = module.time_evaluator("main", self.device, number=1, repeat=1)
+        once = self._evaluator(module, 1)
         first = min(once(*arguments).results[0] for _ in range(2))
         number = max(1, int(_SHORTEST_SAMPLE_S / max(first, 1e-9)))
-        evaluator = module.time_evaluator("main", self.device, number=number, repeat=1)
+        evaluator = self._evaluator(module, number)
 
         def run() -> float:
             return float(evaluator(*arguments).results[0])
 
         return measured(run, self.job.budget.kernel_s, self.job.budget.width)
+
+    def _evaluator(self, module: Any, number: int) -> Any:
+        """Return what runs a module's function so many times in a row, and says how long one took."""
+        return module.time_evaluator("main", self.place.device, number=number, repeat=1)
 
     def network(self, failed: tuple[str, ...]) -> KernelMeasurement:
         """Return the measurement of all kernels in a row."""
@@ -132,17 +131,24 @@ class Session:
         if lacking:
             shown = ", ".join(dict.fromkeys(lacking))
             return KernelMeasurement(NETWORK, operators, error=f"does not run without: {shown}")
-        parts = [partial(function, *arguments) for function, arguments in self._all_calls()]
+        calls = self._all_calls()
+        parts = [partial(module["main"], *arguments) for module, arguments in calls]
         for name in self.graph.inputs:
-            if name in self.arrays:
-                np.copyto(self.arrays[name], self.values[name])
+            if name in self.tensors:
+                self.place.write(name, stored_array(self.graph, name, self.values[name]))
         for part in parts:
             part()
         found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
         if found > NETWORK_TOLERANCE:
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
             return KernelMeasurement(NETWORK, operators, None, False, found, text)
-        timing = measured_in_parts(parts, self.job.budget.network_s, self.job.budget.width)
+        budget = self.job.budget
+        if self.place.is_here:
+            timing = measured_in_parts(parts, budget.network_s, budget.width)
+        else:  # by the clock of the device, kernel by kernel: the way there takes longer than some of them
+            clocks = [partial(self._evaluator(module, 1), *arguments) for module, arguments in calls]
+            row = partial(_seconds, clocks)
+            timing = measured(row, budget.network_s, budget.width)
         return KernelMeasurement(NETWORK, operators, timing, True, found)
 
     def _all_calls(self) -> list[tuple[Any, list[Any]]]:
@@ -150,20 +156,25 @@ class Session:
         if len(self.calls) == len(self.code.kernels):
             return self.calls
         return [
-            (self._built(kernel.function)["main"], self._arguments(position))
+            (self._built(kernel.function), self._arguments(position))
             for position, kernel in enumerate(self.code.kernels)
         ]
 
     def _result(self, name: str) -> Array:
         """Return an output of the network: a tensor, or a view of its first elements under another shape."""
         root = self.graph.storage[name]
-        value = network_array(self.graph, root, self.arrays[root])
+        value = network_array(self.graph, root, self.place.read(root))
         tensor = self.graph.tensors[name]
         return value.reshape(-1)[: tensor.elements].reshape(tensor.shape)
 
     def _wanted(self, name: str) -> Array:
         root, tensor = self.graph.storage[name], self.graph.tensors[name]
         return self.values[root].reshape(-1)[: tensor.elements].reshape(tensor.shape)
+
+
+def _seconds(clocks: Iterable[Callable[[], Any]]) -> float:
+    """Return what kernels take one after the other, each by its evaluator."""
+    return sum(float(clock().results[0]) for clock in clocks)
 
 
 def own_processor() -> str:

@@ -1,0 +1,137 @@
+"""Where kernels run and their tensors lie: this process, or a server that is reached through TVM's RPC."""
+
+import math
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import rpc
+
+from tuner.bundle.linking import linked
+from tuner.measure.address import RemoteAddress, remote_address
+from tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena
+from tuner.measure.job import Job
+from tuner.measure.targets import runs_here
+from workloads.operators.registry import Array
+
+_SESSION_LIMIT_S = 3600
+
+
+class Place(Protocol):
+    """What a session needs of the machine that runs its kernels."""
+
+    device: Any
+    """As TVM calls it."""
+    is_here: bool
+    """Whether this machine's clock tells how long its kernels take."""
+
+    def loaded(self, module: Any) -> Any:
+        """Return a compiled module, ready to be called there."""
+
+    def constant(self, value: Array) -> Any:
+        """Return a kernel's argument with fixed values."""
+
+    def tensor(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], sized: tuple[int, int]) -> Any:
+        """Return a kernel's argument in a buffer (number, bytes) that tensors may share, one after the other."""
+
+    def write(self, name: str, value: Array) -> None:
+        """Give a tensor its values."""
+
+    def read(self, name: str) -> Array:
+        """Return the values of a tensor."""
+
+
+class LocalPlace:
+    """The process itself."""
+
+    def __init__(self) -> None:
+        self.device, self.is_here = tvm.cpu(), True
+        self._arena = Arena()
+        self._buffers: dict[int, Array] = {}
+        self._arrays: dict[str, Array] = {}
+
+    def loaded(self, module: Any) -> Any:
+        """Return the module, which is here."""
+        return module
+
+    def constant(self, value: Array) -> Any:
+        """Return a copy at an aligned address."""
+        return tvm_ffi.from_dlpack(self._arena.copy(value))
+
+    def tensor(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], sized: tuple[int, int]) -> Any:
+        """Return a view of the first bytes of the buffer."""
+        buffer, buffer_bytes = sized
+        if buffer not in self._buffers:
+            self._buffers[buffer] = self._arena.bytes(buffer_bytes)
+        raw = self._buffers[buffer][: math.prod(shape) * dtype.itemsize].view(dtype)
+        self._arrays[name] = raw.reshape(tuple(shape))
+        return tvm_ffi.from_dlpack(self._arrays[name])
+
+    def write(self, name: str, value: Array) -> None:
+        np.copyto(self._arrays[name], value)
+
+    def read(self, name: str) -> Array:
+        return self._arrays[name]
+
+
+class RemotePlace:
+    """A server of TVM's RPC, alone or behind a tracker. Tensors do not share buffers there."""
+
+    def __init__(self, address: RemoteAddress, target: str, threads: int) -> None:
+        try:
+            self._session = _connected(address)
+        except OSError as error:
+            raise RuntimeError(f"{address.host}:{address.port} is not reached: {error}") from error
+        self.device, self.is_here = self._session.cpu(0), False
+        self._architecture = platform.machine() if runs_here(target) else "aarch64"
+        self._tensors: dict[str, Any] = {}
+        self._modules = 0
+        all_alike = 1  # TVM's mode for threads: the fastest cores first
+        self._session.get_function("runtime.config_threadpool")(all_alike, threads)
+
+    def loaded(self, module: Any) -> Any:
+        """Return the module on the server: linked here, sent there."""
+        self._modules += 1
+        with tempfile.TemporaryDirectory() as folder:
+            path = linked(module, Path(folder) / f"kernel{self._modules}.so", self._architecture)
+            self._session.upload(str(path))
+        return self._session.load_module(path.name)
+
+    def constant(self, value: Array) -> Any:
+        found = self._padded(value.shape, value.dtype)
+        found.copyfrom(np.ascontiguousarray(value))
+        return found
+
+    def tensor(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], sized: tuple[int, int]) -> Any:
+        """Return memory of its own."""
+        self._tensors[name] = self._padded(shape, dtype)
+        return self._tensors[name]
+
+    def _padded(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Return memory for a tensor, and for what vectors read behind it."""
+        elements = math.prod(shape) + READABLE_BEHIND_BYTES // dtype.itemsize
+        return tvm.runtime.empty((elements,), str(dtype), self.device)._create_view(tuple(shape))
+
+    def write(self, name: str, value: Array) -> None:
+        self._tensors[name].copyfrom(np.ascontiguousarray(value))
+
+    def read(self, name: str) -> Array:
+        found: Array = self._tensors[name].numpy()
+        return found
+
+
+def _connected(address: RemoteAddress) -> Any:
+    if not address.key:
+        return rpc.connect(address.host, address.port, session_timeout=_SESSION_LIMIT_S)
+    return rpc.connect_tracker(address.host, address.port).request(address.key, session_timeout=_SESSION_LIMIT_S)
+
+
+def place_of(job: Job) -> Place:
+    """Return where the kernels of ``job`` run."""
+    address = remote_address(job.device)
+    return LocalPlace() if address is None else RemotePlace(address, job.target, job.threads)
