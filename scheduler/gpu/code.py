@@ -167,7 +167,7 @@ class _Block:
             tiled = min([-(-rows // tensor.rows) * -(-columns // tensor.columns) for rows, columns in shapes])
             self._matrix += done * own.number * tiled * steps
             self._chains = max(self._chains, done * own.number * tiled)
-            loaded = together * (own.rows * left_bytes + own.columns * right_bytes)
+            loaded = together * (own.rows * left_bytes + own.columns * right_bytes / min(tensor.warps, parts))
             loads = loaded / self._view.tuning.vector_bytes
             self._shared_bytes += loaded
             self._scalar += self._loops(done * own.number * tiled * steps * warp)

@@ -14,7 +14,7 @@ from scheduler.gpu.work import grid_of, kernel_work, tile_classes
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer
 from tests.graphs import Net
-from tests.hw_models.gpu.gpus import gpu
+from tests.hw_models.gpu.gpus import TENSOR, gpu, sms
 from workloads import Graph
 from workloads.analysis import Analysis
 
@@ -61,6 +61,17 @@ class TestCode:
         read = 2 * (16 + 32) * 64
 
         assert block_code(product(), ON_LANES, view()).shared_bytes == 2 * (2 * 32 * 64 + read)
+
+    def test_warps_that_work_together_read_one_operand_once(self) -> None:
+        """Two warps of 32 x 16: each reads 32 rows, and 16 columns, of which a group reads half each."""
+        staged = 2 * 2 * 32 * 64
+        apart, together = (
+            block_code(product(), ON_TENSOR, GpuView(gpu(sms=sms(tensor={"fp16": TENSOR | {"warps": warps}})), "fp16"))
+            for warps in (1, 4)
+        )
+
+        assert apart.shared_bytes == staged + 2 * 2 * (32 + 16) * 64
+        assert together.shared_bytes == staged + 2 * 2 * (32 + 8) * 64
 
     def test_a_block_takes_its_stages_and_its_sums(self) -> None:
         # two stages of 16 x (32 + 32) elements; 16 sums and 4 + 4 operands beside 24 registers
