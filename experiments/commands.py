@@ -108,12 +108,13 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     total, title = result.makespan_ps, "What the critical path waited for"
     if record.iterations > 1:
         console.print(
-            f"  in {record.iterations} iterations of {record.batch_at_once} a cluster, {format_ps(total)} each"
+            f"  in {record.iterations} iterations of {record.batch_at_once}{' a cluster' if record.parts > 1 else ''},"
+            f" {format_ps(total)} each"
         )
         title += ", one iteration"
     elif tries_fewer and record.batch_at_once > 1:
         console.print(
-            f"  a cluster takes its {record.batch_at_once} at once;"
+            f"  {'a cluster takes its' if record.parts > 1 else 'takes all'} {record.batch_at_once} at once;"
             " --option batches_per_cluster=best tries fewer, in several iterations"
         )
     paths = sorted(result.critical_ps.items(), key=lambda item: -item[1])

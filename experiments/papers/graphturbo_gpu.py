@@ -59,9 +59,7 @@ def table(bandwidth: str) -> str:
     rows = []
     for batch in BATCHES:
         (_, _, layers_ms), (_, _, pairs_ms), (_, schedule, turbo_ms) = schedules(spec, batch)
-        rows.append(
-            (batch, layers_ms, pairs_ms, turbo_ms, schedule.kernels, layers_ms / turbo_ms, pairs_ms / turbo_ms)
-        )
+        rows.append((batch, layers_ms, pairs_ms, turbo_ms, schedule.kernels, layers_ms / turbo_ms, pairs_ms / turbo_ms))
     columns = (
         "batch", "layers [ms]", "pairs [ms]", "graphturbo [ms]", "its kernels", "speed-up over layers", "over pairs",
     )  # fmt: skip

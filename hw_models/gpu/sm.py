@@ -64,22 +64,20 @@ class SmPace:
     @cached_property
     def bytes_per_cycle(self) -> Mapping[str, float]:
         """What one SM moves at most between itself and each memory."""
-        spec, cycle_s = self.spec, self.spec.cycle_ps / PS_PER_S
-        path = spec.sms.l2_bytes_per_cycle
-        return {
-            SHARED: spec.sms.shared.bytes_per_cycle,
-            L2: min(path, spec.l2.bandwidth_bytes_per_s * cycle_s),
-            DRAM: min(path, spec.dram.sustained_bytes_per_s * cycle_s),
-        }
+        return self._bytes_per_cycle(sharing=1)
 
     @cached_property
     def fair_bytes_per_cycle(self) -> Mapping[str, float]:
         """What one SM moves when all of them move as much."""
-        spec, each_s = self.spec, self.spec.cycle_ps / PS_PER_S / self.spec.sms.count
+        return self._bytes_per_cycle(self.spec.sms.count)
+
+    def _bytes_per_cycle(self, sharing: int) -> Mapping[str, float]:
+        spec, each_s = self.spec, self.spec.cycle_ps / PS_PER_S / sharing
+        path = spec.sms.l2_bytes_per_cycle
         return {
             SHARED: spec.sms.shared.bytes_per_cycle,
-            L2: min(spec.sms.l2_bytes_per_cycle, spec.l2.bandwidth_bytes_per_s * each_s),
-            DRAM: min(spec.sms.l2_bytes_per_cycle, spec.dram.sustained_bytes_per_s * each_s),
+            L2: min(path, spec.l2.bandwidth_bytes_per_s * each_s),
+            DRAM: min(path, spec.dram.sustained_bytes_per_s * each_s),
         }
 
     @cached_property
@@ -118,7 +116,7 @@ class SmPace:
         judged with all SMs at work, each with its share of the bandwidth.
         """
         cycles, limit = self.pipe_cycles(issued, blocks)
-        shared_pace = self.pipe_cycles(issued, 1)[0]
+        pace = self.pipe_cycles(issued, 1)[0]
         latency = 0.0
         for memory, size in traffic:
             if not size:
@@ -126,12 +124,12 @@ class SmPace:
             moving = blocks * size / self.bytes_per_cycle[memory]
             if moving > cycles:
                 cycles, limit = moving, memory
-            shared_pace = max(shared_pace, size / self.fair_bytes_per_cycle[memory])
+            pace = max(pace, size / self.fair_bytes_per_cycle[memory])
             latency = max(latency, self.latency_cycles[memory])
         exposed = 0.0
         if issued.waits:
-            step = shared_pace / issued.waits
-            later = latency - (blocks * issued.ahead - 1) * step
-            exposed = max(latency - (blocks - 1) * shared_pace, 0.0) + (issued.waits - 1) * max(later, 0.0)
+            first = latency - (blocks - 1) * pace
+            later = latency - (blocks * issued.ahead - 1) * pace / issued.waits
+            exposed = max(first, 0.0) + (issued.waits - 1) * max(later, 0.0)
         cycle_ps = self.spec.cycle_ps
         return Taken(exposed * cycle_ps, cycles * cycle_ps, limit)

@@ -44,6 +44,8 @@ class TensorUnits(BaseModel):
     """Of that product."""
     depth: Few
     """Of that product; matrices whose sides are no multiples of these are padded."""
+    warps: Few
+    """Warps whose instructions take one operand from shared memory together, once for all: one beside the other."""
     latency_cycles: Cycles
     """Until an instruction's sums can be added to."""
 

@@ -167,9 +167,9 @@ class _Block:
             tiled = min([-(-rows // tensor.rows) * -(-columns // tensor.columns) for rows, columns in shapes])
             self._matrix += done * own.number * tiled * steps
             self._chains = max(self._chains, done * own.number * tiled)
-            loaded = together * (own.rows * left_bytes + own.columns * right_bytes)
+            loaded = together * (own.rows * left_bytes + own.columns * right_bytes / min(tensor.warps, parts))
+            loads = loaded / self._view.tuning.vector_bytes
             self._shared_bytes += loaded
-            self._load += loaded / self._view.tuning.vector_bytes
             self._scalar += self._loops(done * own.number * tiled * steps * warp)
         else:
             self._fma += together * own.rows * own.columns
@@ -179,29 +179,29 @@ class _Block:
             rows = min(warp // columns, -(-whole.rows // own.rows))
             left, right = together * own.rows, together * own.columns
             self._shared_bytes += left * left_bytes / columns + right * right_bytes / rows
-            self._load += left / self._vector(left_bytes, own.rows) + right / self._vector(right_bytes, own.columns)
+            loads = left / self._vector(left_bytes, own.rows) + right / self._vector(right_bytes, own.columns)
             self._scalar += self._loops(together * own.rows * own.columns)
-        self._stage(nest, work)
+        self._load += loads
+        if tiles.depth_step is None:
+            self._outside_loads += loads
+        else:
+            self._stage(nest, work, tiles.depth_step)
 
     def _vector(self, element_bytes: int, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""
         return max(1, min(self._view.tuning.vector_bytes // element_bytes, neighbours))
 
-    def _stage(self, nest: BlockNest, work: NestWork) -> None:
+    def _stage(self, nest: BlockNest, work: NestWork, depth_step: int) -> None:
         """Add what brings operands from outside into shared memory, step by step."""
-        tiles, tuning, depth = self._tiles, self._view.tuning, nest.depth
-        if tiles.depth_step is None:
-            self._outside_loads += self._load
-            return
-        step = min(tiles.depth_step, depth)
-        steps = -(-depth // step)
+        tuning, step = self._view.tuning, min(depth_step, nest.depth)
+        steps = -(-nest.depth // step)
         staged = steps * _staged_bytes(nest, work, step)
         copies = staged / tuning.vector_bytes
         self._load += copies
         self._store += copies
         self._scalar += 2 * copies * tuning.address_instructions
         self._shared_bytes += staged
-        self._steps += -(-steps // tiles.split)
+        self._steps += -(-steps // self._tiles.split)
 
     def _read(self, nest: BlockNest, work: NestWork, times: int) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""

@@ -2,10 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from fusion.plan import FusionPlan, Group
 from hw_models.gpu.occupancy import occupancy
 from scheduler.errors import ScheduleError
 from scheduler.gpu.code import block_needs
@@ -14,67 +12,56 @@ from scheduler.gpu.nests import nests_of
 from scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.schedule_file import (
+    Few,
+    GroupRecord,
+    KernelRecord,
+    NetworkRecord,
+    Numbers,
+    Record,
+    Size,
+    Sizes,
+    check_order,
+    group_records,
+    network_record,
+    parsed,
+    read_layer,
+    read_plan,
+)
 
-FORMAT = "dsascape gpu schedule 1"
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
-_Number = Annotated[int, Field(ge=0, lt=2**53)]
-_Size = Annotated[int, Field(ge=1, lt=2**53)]
-_Few = Annotated[int, Field(ge=1, le=1024)]
-_Numbers = Annotated[tuple[_Number, ...], Field(strict=False)]
-_Sizes = Annotated[tuple[_Size, ...], Field(strict=False)]
+FORMAT: Literal["dsascape gpu schedule 1"] = "dsascape gpu schedule 1"
 
 
-class _Record(BaseModel):
-    model_config = _STRICT
-
-
-class _Network(_Record):
-    name: str
-    batch: _Size
-    operators: _Number
-    dtype: str
-
-
-class _Machine(_Record):
+class _Machine(Record):
     kind: Literal["gpu"]
 
 
-class _Group(_Record):
-    operators: _Numbers
-    reason: str
-
-
-class _Kernel(_Record):
-    output: str
-    group: _Number
-    operators: _Numbers
-    tile: _Sizes
-    order: _Numbers
-    part: _Sizes
-    split: _Few
-    depth_step: _Size | None
-    stages: _Few
+class _Kernel(KernelRecord):
+    order: Numbers
+    part: Sizes
+    split: Few
+    depth_step: Size | None
+    stages: Few
     unit: ComputeUnit
 
 
-class _File(_Record):
+class _File(Record):
     format: Literal["dsascape gpu schedule 1"]
-    network: _Network
+    network: NetworkRecord
     machine: _Machine
     policy: str
-    groups: Annotated[tuple[_Group, ...], Field(strict=False)]
+    groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
     kernels: Annotated[tuple[_Kernel, ...], Field(strict=False)]
 
 
 def schedule_json(schedule: GpuSchedule) -> dict[str, Any]:
     """Return what is written of a schedule."""
-    graph = schedule.graph
     found = _File(
         format=FORMAT,
-        network=_Network(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=schedule.dtype),
+        network=network_record(schedule.graph, schedule.dtype),
         machine=_Machine(kind="gpu"),
         policy=schedule.policy,
-        groups=tuple([_Group(operators=group.ops, reason=group.boundary_reason) for group in schedule.plan.groups]),
+        groups=group_records(schedule.plan),
         kernels=tuple([_kernel_record(kernel) for kernel in schedule.runs]),
     )
     return found.model_dump(mode="json")
@@ -93,43 +80,16 @@ def read_schedule(data: object, costs: GpuCosts) -> GpuSchedule:
 
     Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
     """
-    try:
-        file = _File.model_validate(data)
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ScheduleError(f"schedule: {where}: {first['msg']}") from error
-    graph = costs.analysis.graph
-    for what, has, needs in (
-        ("network.name", file.network.name, graph.name), ("network.batch", file.network.batch, graph.batch),
-        ("network.operators", file.network.operators, len(graph.ops)),
-        ("network.dtype", file.network.dtype, costs.dtype),
-    ):  # fmt: skip
-        if has != needs:
-            raise ScheduleError(f"schedule: {what} is {has}; the run has {needs}")
-    every = [position for group in file.groups for position in group.operators]
-    if sorted(every) != list(range(len(graph.ops))):
-        raise ScheduleError("schedule: groups: needs every operator of the network once")
-    plan = FusionPlan(graph, tuple([Group(group.operators, group.reason) for group in file.groups]))
-    kernels = tuple([_kernel(record, number, file, costs) for number, record in enumerate(file.kernels)])
-    _check_order(kernels, costs)
+    file, graph = parsed(_File, data), costs.analysis.graph
+    plan = read_plan(file.network, file.groups, graph, costs.dtype)
+    kernels = tuple([_kernel(record, number, len(file.groups), costs) for number, record in enumerate(file.kernels)])
+    check_order(kernels, graph)
     return GpuSchedule(plan, kernels, costs.dtype, file.policy)
 
 
-def _kernel(record: _Kernel, number: int, file: _File, costs: GpuCosts) -> GpuKernel:
+def _kernel(record: _Kernel, number: int, groups: int, costs: GpuCosts) -> GpuKernel:
     where = f"schedule: kernels.{number} ({record.output})"
-    graph = costs.analysis.graph
-    known = all(position < len(graph.ops) for position in record.operators)
-    if not record.operators or not known or list(record.operators) != sorted(set(record.operators)):
-        raise ScheduleError(f"{where}: operators: needs some of the network's {len(graph.ops)}, ascending")
-    if record.group >= len(file.groups):
-        raise ScheduleError(f"{where}: group {record.group}: there are {len(file.groups)}")
-    layer = Layer(graph, record.operators, costs.analysis)
-    shape = layer.sink.shape
-    if record.output != layer.sink.name:
-        raise ScheduleError(f"{where}: its operators end with {layer.sink.name!r}")
-    if len(record.tile) != len(shape) or any(part > size for part, size in zip(record.tile, shape, strict=False)):
-        raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
+    layer = read_layer(where, record, groups, costs.analysis)
     try:
         tiles = GpuTiles(
             record.tile, record.order, record.part, record.split, record.depth_step, record.stages, record.unit
@@ -155,20 +115,3 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
             f"{where}: its block takes {needs.threads} threads of {needs.registers_per_thread} registers and"
             f" {needs.shared_bytes} B of shared memory: more {held.limited_by} than an SM of {view.spec.name} gives"
         )
-
-
-def _check_order(kernels: tuple[GpuKernel, ...], costs: GpuCosts) -> None:
-    """Refuse kernels that read what no kernel before them has written, or that leave something out."""
-    graph = costs.analysis.graph
-    there: set[str] = set()
-    for number, kernel in enumerate(kernels):
-        for name in kernel.layer.inputs:
-            stored = graph.storage.get(name, name)
-            if graph.tensors[stored].role == "activation" and stored not in there:
-                where = f"schedule: kernels.{number} ({kernel.name})"
-                raise ScheduleError(f"{where}: reads {stored!r} before it is written")
-        there.update(kernel.layer.outputs)
-    results = [name for name in sorted(graph.stored_outputs) if graph.tensors[name].role == "activation"]
-    missing = [name for name in results if name not in there]
-    if missing:
-        raise ScheduleError(f"schedule: kernels: no kernel writes the network's result {missing[0]!r}")

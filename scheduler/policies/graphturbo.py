@@ -97,8 +97,12 @@ class GraphTurbo:
             return self._of_plan(plan, costs)
 
     def _on_gpu(self, costs: GpuCosts) -> GpuSchedule:
-        """Return the faster of layers stitched together and layers apart; raise for options of scratchpads."""
-        changed = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        """Return the faster of layers stitched together and layers apart; raise for options of scratchpads.
+
+        How much of the batch is taken at once is decided outside, as on a DSA.
+        """
+        of_scratchpads = [field for field in fields(self) if field.name != "batches_per_cluster"]
+        changed = [field.name for field in of_scratchpads if getattr(self, field.name) != field.default]
         if changed:
             raise ScheduleError(f"policy {self.name}: option {changed[0]} is for clustered DSAs; leave it out on a GPU")
         layers = costs.analysis.of(fixed_pattern_of)

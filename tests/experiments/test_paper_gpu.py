@@ -18,9 +18,7 @@ def test_the_eight_layers_are_joined_two_by_two() -> None:
     paired = pairs(layers)
 
     assert violations(paired) == []
-    convolutions = [
-        sum([paired.graph.ops[op].kind == "Conv" for op in group.ops]) for group in paired.groups
-    ]
+    convolutions = [sum([paired.graph.ops[op].kind == "Conv" for op in group.ops]) for group in paired.groups]
     assert [count for count in convolutions if count] == [1, 2, 2, 2, 2]
 
 

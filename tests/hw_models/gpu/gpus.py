@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from hw_models import Gpu
 
-TENSOR = {"macs_per_cycle": 256, "rows": 16, "columns": 8, "depth": 16, "latency_cycles": 16.0}
+TENSOR = {"macs_per_cycle": 256, "rows": 16, "columns": 8, "depth": 16, "warps": 1, "latency_cycles": 16.0}
 SHARED = {
     "capacity": "16 KiB", "per_block": "16 KiB", "reserved": "0 B", "unit": "256 B", "bytes_per_cycle": 64.0,
     "latency_cycles": 20.0,

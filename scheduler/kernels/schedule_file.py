@@ -1,0 +1,130 @@
+"""What schedules of kinds that run kernel by kernel have in common as JSON: the network, the groups, the kernels."""
+
+from collections.abc import Sequence
+from typing import Annotated, Protocol, TypeVar
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from fusion.plan import FusionPlan, Group
+from scheduler.errors import ScheduleError
+from scheduler.kernels.layer import Layer
+from workloads.analysis import Analysis
+from workloads.graph import Graph
+
+Number = Annotated[int, Field(ge=0, lt=2**53)]
+Size = Annotated[int, Field(ge=1, lt=2**53)]
+Few = Annotated[int, Field(ge=1, le=1024)]
+Numbers = Annotated[tuple[Number, ...], Field(strict=False)]
+Sizes = Annotated[tuple[Size, ...], Field(strict=False)]
+
+
+class Record(BaseModel):
+    """A part of a file, of which nothing is guessed and nothing left unread."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class NetworkRecord(Record):
+    """The network that a schedule is for."""
+
+    name: str
+    batch: Size
+    operators: Number
+    dtype: str
+
+
+class GroupRecord(Record):
+    """A group of the plan."""
+
+    operators: Numbers
+    reason: str
+
+
+class KernelRecord(Record):
+    """What every kernel states; kinds add how it is tiled."""
+
+    output: str
+    group: Number
+    operators: Numbers
+    tile: Sizes
+
+
+class Kernel(Protocol):
+    """A kernel of a schedule."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def layer(self) -> Layer: ...
+
+
+_File = TypeVar("_File", bound=Record)
+
+
+def network_record(graph: Graph, dtype: str) -> NetworkRecord:
+    """Return what is written of the network."""
+    return NetworkRecord(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=dtype)
+
+
+def group_records(plan: FusionPlan) -> tuple[GroupRecord, ...]:
+    """Return what is written of the plan's groups."""
+    return tuple([GroupRecord(operators=group.ops, reason=group.boundary_reason) for group in plan.groups])
+
+
+def parsed(file: type[_File], data: object) -> _File:
+    """Return ``data`` as a ``file``; raise ``ScheduleError`` with the first mistake in it."""
+    try:
+        return file.model_validate(data)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ScheduleError(f"schedule: {where}: {first['msg']}") from error
+
+
+def read_plan(network: NetworkRecord, groups: Sequence[GroupRecord], graph: Graph, dtype: str) -> FusionPlan:
+    """Return the plan of a file; raise ``ScheduleError`` if it is of another network, or leaves an operator out."""
+    for what, has, needs in (
+        ("network.name", network.name, graph.name), ("network.batch", network.batch, graph.batch),
+        ("network.operators", network.operators, len(graph.ops)), ("network.dtype", network.dtype, dtype),
+    ):  # fmt: skip
+        if has != needs:
+            raise ScheduleError(f"schedule: {what} is {has}; the run has {needs}")
+    every = [position for group in groups for position in group.operators]
+    if sorted(every) != list(range(len(graph.ops))):
+        raise ScheduleError("schedule: groups: needs every operator of the network once")
+    return FusionPlan(graph, tuple([Group(group.operators, group.reason) for group in groups]))
+
+
+def read_layer(where: str, record: KernelRecord, groups: int, analysis: Analysis) -> Layer:
+    """Return the layer of a kernel; raise ``ScheduleError`` if there is none, or if its tile is no part of it."""
+    graph = analysis.graph
+    known = all(position < len(graph.ops) for position in record.operators)
+    if not record.operators or not known or list(record.operators) != sorted(set(record.operators)):
+        raise ScheduleError(f"{where}: operators: needs some of the network's {len(graph.ops)}, ascending")
+    if record.group >= groups:
+        raise ScheduleError(f"{where}: group {record.group}: there are {groups}")
+    layer = Layer(graph, record.operators, analysis)
+    shape = layer.sink.shape
+    if record.output != layer.sink.name:
+        raise ScheduleError(f"{where}: its operators end with {layer.sink.name!r}")
+    if len(record.tile) != len(shape) or any(part > size for part, size in zip(record.tile, shape, strict=True)):
+        raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
+    return layer
+
+
+def check_order(kernels: Sequence[Kernel], graph: Graph) -> None:
+    """Refuse kernels that read what no kernel before them has written, or that leave something out."""
+    there: set[str] = set()
+    for number, kernel in enumerate(kernels):
+        for name in kernel.layer.inputs:
+            stored = graph.storage.get(name, name)
+            if graph.tensors[stored].role == "activation" and stored not in there:
+                where = f"schedule: kernels.{number} ({kernel.name})"
+                raise ScheduleError(f"{where}: reads {stored!r} before it is written")
+        there.update(kernel.layer.outputs)
+    results = [name for name in sorted(graph.stored_outputs) if graph.tensors[name].role == "activation"]
+    missing = [name for name in results if name not in there]
+    if missing:
+        raise ScheduleError(f"schedule: kernels: no kernel writes the network's result {missing[0]!r}")
