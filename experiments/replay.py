@@ -10,7 +10,7 @@ from experiments.files import write_whole
 from experiments.job import Outcome, replay
 from experiments.points import Workload
 from hw_models import AnyHardware
-from scheduler import Schedule, ScheduleError, kind_of
+from scheduler import Schedule, ScheduleError, kind_of, labelled_policy, make_network
 from workloads.analysis import Analysis
 
 _LARGEST_FILE_BYTES = 256 * 2**20
@@ -34,6 +34,8 @@ def run_schedule_file(
     share = analysis.graph.batch
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
+    policy = labelled_policy(_policy(data))
+    at_once = at_once if policy is None else make_network(policy, at_once)
     try:
         schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))
     except ScheduleError as error:
@@ -55,6 +57,11 @@ def _read(path: Path) -> object:
     except (ValueError, RecursionError) as error:
         raise ScheduleError(f"{path}: is not JSON: {error}") from error
     return data
+
+
+def _policy(data: object) -> str:
+    """Return what a file calls the policy that it was made by."""
+    return str(data.get("policy", "")) if isinstance(data, dict) else ""
 
 
 def _batch(data: object, share: int) -> int:

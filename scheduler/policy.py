@@ -105,6 +105,26 @@ def policy_label(policy: Policy) -> str:
     return f"{policy.name}({','.join(changed)})" if changed else policy.name
 
 
+def labelled_policy(label: str) -> Policy | None:
+    """Return the policy that `policy_label` calls so; None if there is none. No label is a file to run."""
+    name, _, options = label.removesuffix(")").partition("(")
+    if name not in policy_types():
+        return None
+    values: dict[str, str] = {}
+    last = ""
+    for part in options.split(",") if options else ():
+        option, sign, value = part.partition("=")
+        if sign:
+            last = option
+            values[last] = value
+        else:
+            values[last] = f"{values.get(last, '')},{part}"  # a list
+    try:
+        return make_policy(name, values)
+    except ScheduleError:
+        return None
+
+
 def changed_options(policy: Policy) -> dict[str, str]:
     """Return the options that differ from their defaults, as they are written on the command line."""
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(policy) if dataclasses.is_dataclass(policy) else ()

@@ -9,7 +9,7 @@ from fusion.plan import FusionError, FusionPlan, violations
 from hw_models.machine import HardwareError
 from scheduler.errors import ScheduleError, where_raised
 from scheduler.machine_kinds import Placing
-from scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy
+from scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, policy_label
 from workloads.analysis import Analysis
 from workloads.graph import WorkloadError
 
@@ -66,7 +66,7 @@ def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: Ker
                 f" {placing.hardware.name}"
             )
         return schedule
-    return placing.kind.schedule(plan, costs, policy.name)
+    return placing.kind.schedule(plan, costs, policy_label(policy))
 
 
 def _shown(value: object) -> str:

@@ -67,11 +67,12 @@ class _Reformer:
 
     def _group(self, part: int) -> Group:
         ops = self._partition.members(part)
-        complex_ops = [op for op in ops if is_complex(self._graph, op)]
-        whole = {
-            dim for op in complex_ops[:-1] for dim in reused_dims(self._analysis, ops, self._graph.ops[op].outputs[0])
-        }
+        whole = {dim for name in self._inner(ops) for dim in reused_dims(self._analysis, ops, name)}
         return Group(ops, self._reasons.get(part, self._found.boundary_reason), whole_dims=tuple(sorted(whole)))
+
+    def _inner(self, ops: Sequence[int]) -> list[str]:
+        """Return the results of the complex operators of a kernel, the last one's aside."""
+        return [self._graph.ops[op].outputs[0] for op in ops if is_complex(self._graph, op)][:-1]
 
     def _layers(self, mini: tuple[int, ...]) -> list[list[int]]:
         """Return a mini-sub-graph as one kernel, or as its layers where these are faster."""
@@ -104,12 +105,10 @@ class _Reformer:
             return f"kernels between this one and that of {name} wait for it"
         ops, others = self._partition.members(part), self._partition.members(reader)
         together = join((ops, others))
-        upstream = [op for op in ops if is_complex(self._graph, op)]
-        if upstream and any(is_complex(self._graph, op) for op in others):
+        if all(any(is_complex(self._graph, op) for op in kernel) for kernel in (ops, others)):
             if not self._tuning.intensive:
                 return f"{name} would be a second complex operator"
-            outputs = [self._graph.ops[op].outputs[0] for op in upstream]
-            if not all(can_be_tiled(self._analysis, together, output) for output in outputs):
+            if not can_be_tiled(self._analysis, together, self._inner(together)):
                 return f"computed inside {name}, it would be computed again whichever dimension is cut"
         elif self._tuning.kernel_s is None:
             return "layers are joined where a machine says that it pays"

@@ -91,11 +91,11 @@ def tiled_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> froze
     return frozenset(d for d, size in enumerate(shape) if size > 1) - reused_dims(analysis, ops, upstream)
 
 
-def can_be_tiled(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> bool:
-    """Whether there are any `tiled_dims`."""
+def can_be_tiled(analysis: Analysis, ops: tuple[int, ...], upstream: Sequence[str]) -> bool:
+    """Whether some dimension can be cut without computing any of the ``upstream`` tensors twice."""
     shape = Subgraph(analysis.graph, ops).sink.shape
     cut = sorted((size, dim) for dim, size in enumerate(shape) if size > 1)
-    return any(not analysis.of(_is_reused, ops, upstream, dim) for _, dim in cut)
+    return any(not any(analysis.of(_is_reused, ops, name, dim) for name in upstream) for _, dim in cut)
 
 
 def _behind(graph: Graph, ops: tuple[int, ...], upstream: str) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ class _Machine(_Record):
 class _Group(_Record):
     operators: _Numbers
     reason: str
+    whole_dims: _Numbers = ()
 
 
 class _Kernel(_Record):
@@ -71,7 +72,12 @@ def schedule_json(schedule: CpuSchedule) -> dict[str, Any]:
         network=_Network(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=schedule.dtype),
         machine=_Machine(kind="cpu"),
         policy=schedule.policy,
-        groups=tuple([_Group(operators=group.ops, reason=group.boundary_reason) for group in schedule.plan.groups]),
+        groups=tuple(
+            [
+                _Group(operators=group.ops, reason=group.boundary_reason, whole_dims=group.whole_dims)
+                for group in schedule.plan.groups
+            ]
+        ),
         kernels=tuple([_kernel_record(kernel) for kernel in schedule.runs]),
     )
     return found.model_dump(mode="json")
@@ -108,7 +114,7 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
     every = [position for group in file.groups for position in group.operators]
     if sorted(every) != list(range(len(graph.ops))):
         raise ScheduleError("schedule: groups: needs every operator of the network once")
-    plan = FusionPlan(graph, tuple([Group(group.operators, group.reason) for group in file.groups]))
+    plan = FusionPlan(graph, tuple([Group(g.operators, g.reason, whole_dims=g.whole_dims) for g in file.groups]))
     kernels = tuple([_kernel(record, number, file, costs) for number, record in enumerate(file.kernels)])
     _check_order(kernels, costs)
     return CpuSchedule(plan, kernels, costs.dtype, file.policy)

@@ -54,6 +54,7 @@ class GroupRecord(Record):
     operators: Numbers
     reason: str
     split: SplitRecord | None
+    whole_dims: Numbers = ()
 
 
 class PrefetchRecord(Record):

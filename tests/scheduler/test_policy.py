@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import Policy, ScheduleError, make_policy, policy_label, policy_types
+from scheduler import Policy, ScheduleError, labelled_policy, make_policy, policy_label, policy_types
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 from workloads import Graph
@@ -82,6 +82,7 @@ def test_a_label_names_the_options_that_differ_from_their_defaults() -> None:
     policy = make_policy("graphturbo", {"order": "bfs", "instances": False, "most_recompute": 0.25})
 
     assert policy_label(policy) == "graphturbo(instances=false,order=bfs)"
+    assert labelled_policy(policy_label(policy)) == policy
 
 
 def test_a_policy_comes_from_a_users_own_file(tmp_path: Path) -> None:
@@ -149,3 +150,14 @@ class TestInstalledPackages:
 
         with pytest.raises(ScheduleError, match=r"unfused:Unfused has the name of scheduler\.policies\.graphturbo"):
             policy_types()
+
+
+@pytest.mark.parametrize("label", ["nobody", "mine.py", "graphturbo(nothing=1)", "dnnfusion(yellow=purple)", ""])
+def test_a_label_of_no_policy_is_none(label: str) -> None:
+    assert labelled_policy(label) is None
+
+
+def test_a_label_with_a_list_is_the_policy_with_that_list() -> None:
+    policy = make_policy("graphturbo", {"unbound": ["*:2", "*:3"]})
+
+    assert labelled_policy(policy_label(policy)) == policy

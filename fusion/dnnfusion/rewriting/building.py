@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fusion.dnnfusion.rewriting.matching import Match, holds, matches
 from fusion.dnnfusion.rewriting.network import Network, Replacement, key_of
 from fusion.dnnfusion.rewriting.rules import FRAMES, Rule
-from fusion.dnnfusion.rewriting.terms import CHAINS, Number, Term, Var
+from fusion.dnnfusion.rewriting.terms import CHAINS, Call, Number, Term, Var
 from workloads.edits import Attributes, Constant, Node
 from workloads.source import Drafted
 
@@ -40,7 +40,7 @@ class _Builder:
         """Return ``term`` as a replacement of the root, None if it cannot be one or saves nothing."""
         network, root = self._network, self._root
         try:
-            output = self._built(term, self._match.rest)
+            output = self._with_rest(term)
         except _MisfitError:
             return None
         known = output in self._made
@@ -52,36 +52,34 @@ class _Builder:
         saved = network.saved_flops(root, output, made)
         return Replacement(root, output, made, tuple(self._constants.values()), saved) if saved > 0 else None
 
-    def _built(self, term: Term, rest: Sequence[str] = ()) -> str:
-        """Return the tensor that ``term`` is; ``rest`` belongs to its chain."""
+    def _with_rest(self, term: Term) -> str:
+        """Return the tensor that ``term`` is, in the chain whose other operands the pattern left outside."""
+        if not self._match.rest:
+            return self._built(term)
+        node = self._network.node(self._root)
+        assert node is not None
+        return self._chain(node.kind, [*self._parts(node.kind, term), *self._match.rest])
+
+    def _built(self, term: Term) -> str:
+        """Return the tensor that ``term`` is."""
         if isinstance(term, Var):
             bound = self._match.bound[term.name]
-            return self._chain(bound.kind, bound.parts) if bound.kind else self._with_rest(bound.parts[0], rest)
+            return self._chain(bound.kind, bound.parts) if bound.kind else bound.parts[0]
         if isinstance(term, Number):
             return self._number(term.value)
         if term.kind in CHAINS:
-            parts = [part for arg in term.args for part in self._parts(term.kind, arg)]
-            return self._chain(term.kind, [*parts, *rest])
+            return self._chain(term.kind, self._parts(term.kind, term))
         operands = [self._built(arg) for arg in term.args]
-        if term.kind == "Square":
-            return self._with_rest(self._operator("Mul", operands * 2), rest)
-        return self._with_rest(self._like(term.kind, operands), rest)
+        return self._operator("Mul", operands * 2) if term.kind == "Square" else self._like(term.kind, operands)
 
-    def _with_rest(self, name: str, rest: Sequence[str]) -> str:
-        """Return ``name`` in the chain whose other operands the pattern left outside."""
-        return self._chain(self._rest_kind(), [name, *rest]) if rest else name
-
-    def _rest_kind(self) -> str:
-        node = self._network.node(self._root)
-        assert node is not None
-        return node.kind
-
-    def _parts(self, kind: str, arg: Term) -> Sequence[str]:
-        """Return the operands of a chain that one of its arguments is."""
-        if isinstance(arg, Var):
-            bound = self._match.bound[arg.name]
-            return bound.parts if bound.kind in ("", kind) else (self._built(arg),)
-        return (self._built(arg),)
+    def _parts(self, kind: str, term: Term) -> Sequence[str]:
+        """Return the operands of a chain of ``kind`` that ``term`` contributes: several if it is one itself."""
+        if isinstance(term, Var):
+            bound = self._match.bound[term.name]
+            return bound.parts if bound.kind in ("", kind) else (self._built(term),)
+        if isinstance(term, Call) and term.kind == kind:
+            return [part for arg in term.args for part in self._parts(kind, arg)]
+        return (self._built(term),)
 
     def _chain(self, kind: str, parts: Sequence[str]) -> str:
         """Return the sum or product of ``parts``: weights with each other, then always the two smallest."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from fusion.dnnfusion.rewriting.building import best_replacement
 from fusion.dnnfusion.rewriting.network import Network, Replacement
 from fusion.dnnfusion.rewriting.rules import RULES, Rule
-from fusion.dnnfusion.rewriting.terms import Call, kinds_in
+from fusion.dnnfusion.rewriting.terms import kinds_in
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 from workloads.source import source_of
@@ -60,7 +60,6 @@ class _RuleBook:
 def _rule_book(rules: tuple[Rule, ...]) -> _RuleBook:
     ending_in: dict[str, tuple[int, ...]] = {}
     for number, rule in enumerate(rules):
-        assert isinstance(rule.pattern, Call)
         ending_in[rule.pattern.kind] = (*ending_in.get(rule.pattern.kind, ()), number)
     kinds_of = tuple(kinds_in(rule.pattern) for rule in rules)
     return _RuleBook(rules, ending_in, kinds_of, frozenset().union(*kinds_of))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fusion.dnnfusion.rewriting.terms import Term, parse
+from fusion.dnnfusion.rewriting.terms import Call, Term, parse
 
 Law = Literal["associative", "distributive", "commutative"]
 Check = Literal["weight", "single", "columns", "rows", "kept", "same shape", "shifts left"]
@@ -54,8 +54,12 @@ class Rule:
     """Whether it holds for whole numbers too."""
 
     @property
-    def pattern(self) -> Term:
-        return parse(self.before)
+    def pattern(self) -> Call:
+        """The operator that is looked for; raises ``ValueError`` for a rule that begins with none."""
+        term = parse(self.before)
+        if not isinstance(term, Call):
+            raise ValueError(f"{self.before!r} has no operator to look for")
+        return term
 
     @property
     def replacement(self) -> Term:

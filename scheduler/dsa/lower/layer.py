@@ -16,6 +16,7 @@ from scheduler.dsa.lower.tile_waits import TileWaits
 from scheduler.dsa.unit_choice import Assignment, assign
 from scheduler.dsa.view import GLOBAL, LOCAL
 from scheduler.kernels.layer import NestWork, TileWork
+from workloads.loopnest import LoopNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +88,14 @@ class LayerEmitter:
             self._at.builder.free(last, self._halo)
 
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Job]]:
-        """Return a tile's work and its jobs; before the last pass over the depth only the products are done."""
+        """Return a tile's work and its jobs; what follows the products waits for the last pass over the depth."""
         at, layer, units = self._at, self._at.run.layer, self._at.execution.units
         key = (layer.ops, at.active_cores, units, extents, depth, last)
         if key not in self._known_jobs:
             work = layer.tile_work(extents, depth)
             assigned = assign(work, units, at.view, at.dtype)
             if not last:
-                assigned = [job for job in assigned if job.work.nest is layer.contraction]
+                assigned = _up_to(layer.contraction, assigned, layer.graph.storage)
             self._known_jobs[key] = work, [
                 Job(
                     at.builder.work(Work(unit=unit, payload=payload, participants=at.active_cores)),
@@ -167,6 +168,18 @@ class LayerEmitter:
 def in_parts(size_bytes: int, parts: int) -> list[int]:
     """Return ``size_bytes`` in parts of nearly one size."""
     return [size_bytes * (part + 1) // parts - size_bytes * part // parts for part in range(parts)]
+
+
+def _up_to(anchor: LoopNest | None, jobs: Sequence[Assignment], storage: Mapping[str, str]) -> list[Assignment]:
+    """Return the jobs of the anchor and of what computes its operands, in order."""
+    found: list[Assignment] = []
+    needed: set[str] = set()
+    for job in reversed(jobs):
+        nest = job.work.nest
+        if nest is anchor or nest.write.tensor in needed:
+            found.append(job)
+            needed.update(storage.get(read.tensor, read.tensor) for read in nest.reads)
+    return found[::-1]
 
 
 def merged(

@@ -1,5 +1,7 @@
 """Rules of algebra that save operations: each one is applied where it saves, and changes no result."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
@@ -38,6 +40,26 @@ def test_every_rule_saves_operations_somewhere_and_changes_no_result(rule: Rule)
             assert saved >= sum(application.saved_flops for application in found.applications) > 0
             assert_same_results(graph, found.graph, network.inputs(fired))
         if fired == 2:
+            break
+    assert fired
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.pattern.kind in ("Add", "Mul")], ids=str)
+def test_what_a_rule_leaves_outside_in_its_chain_stays_there(rule: Rule) -> None:
+    """``B / C * A`` with one more factor, and so on: the replacement need not be a chain of the same kind."""
+    sign = {"Add": "+", "Mul": "*"}[rule.pattern.kind]
+    longer = replace(rule, before=f"({rule.before}) {sign} R")
+    fired = 0
+    for ways in ways_of(longer):
+        if ways["R"] != "input":
+            continue
+        network = TermNetwork(longer.pattern, ways)
+        graph = network.graph()
+        found = rewritten(Analysis(graph), (rule,))
+        if found.applications:
+            fired += 1
+            assert_same_results(graph, found.graph, network.inputs(fired))
+        if fired == 3:
             break
     assert fired
 
