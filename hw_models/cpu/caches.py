@@ -250,6 +250,8 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
     """
     depths = [len(each) - bisect_right(each, cache.lines) for each in nest.reuse_lines]
     fetched = [nest.times[depth] * nest.fetched_once[depth][place] for place, depth in enumerate(depths)]
+    if not cache.forgets_oldest:
+        _keep_a_part(nest, cache, depths, fetched)
     if cache.sets > 1 and nest.in_rows:
         _let_rows_conflict(nest, cache, depths, fetched)
     first = (0.0,) * len(fetched) if write_allocate else nest.fetched_once[0]
@@ -258,6 +260,15 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
         tuple([count - each * wrote for count, each, wrote in zip(fetched, first, written, strict=True)]),
         tuple([count * wrote for count, wrote in zip(fetched, written, strict=True)]),
     )
+
+
+def _keep_a_part(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: list[float]) -> None:
+    """Let arrays that do not quite stay between iterations of a loop be found there in part."""
+    for place, depth in enumerate(depths):
+        if depth:
+            further = nest.reuse_lines[place][nest.innermost[place] - depth]
+            fewer = nest.times[depth - 1] * nest.fetched_once[depth - 1][place]
+            fetched[place] -= found_again(further / cache.lines) * max(fetched[place] - fewer, 0.0)
 
 
 def _let_rows_conflict(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: list[float]) -> None:

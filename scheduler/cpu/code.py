@@ -305,6 +305,10 @@ def _add(
     total.arithmetic += made.simple / iterations * vectors.steps
     total.special += made.special / iterations * vectors.steps
     element = layer.sink.element_bytes
+    if not nest.is_anchor and nest.iterations > 1 and vectors.lanes > 1 and not vectors.follows_sink:
+        outputs = math.prod(nest.outputs)  # the lanes' partial sums are added up one by one
+        total.arithmetic += outputs * vectors.lanes
+        total.load += outputs * vectors.lanes
     if nest.stores:
         is_vector = vectors.follows_sink or not nest.vector_extent
         stored = vectors.outputs if is_vector else math.prod(nest.outputs) / vectors.lanes

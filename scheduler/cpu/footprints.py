@@ -34,6 +34,23 @@ class Reach:
             more += slope * ((depth if dim == DEPTH else tile[dim]) - 1)
         return min(self.base + math.ceil(more - 1e-9), self.most)
 
+    def pieces(self, tile: Sequence[int], depth: int) -> tuple[int, int]:
+        """Return the same as pieces of consecutive elements: how long each is, and how many there are.
+
+        A dimension that moves it further than what the others reach leaves a gap.
+        """
+        extent, pieces = float(self.base), 1
+        for dim, slope in sorted(self.slopes, key=lambda each: each[1]):
+            count = depth if dim == DEPTH else tile[dim]
+            if count > 1 and slope > extent:
+                pieces *= count
+            elif pieces == 1:
+                extent += slope * (count - 1)
+            elif count > 1:
+                return self.of(tile, depth), 1
+        whole = min(math.ceil(extent - 1e-9), self.most)
+        return (whole, pieces) if whole * pieces < self.of(tile, depth) else (self.of(tile, depth), 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -64,7 +81,13 @@ class Operand:
 
     def lines(self, tile: Sequence[int], depth: int, line_bytes: int) -> Lines:
         """Return the lines that a tile touches."""
-        return box_lines(self.array, [reach.of(tile, depth) for reach in self.reaches], line_bytes)
+        cut = [reach.pieces(tile, depth) for reach in self.reaches]
+        pieces = math.prod([number for _, number in cut])
+        found = box_lines(self.array, [extent for extent, _ in cut], line_bytes)
+        if pieces == 1:
+            return found
+        hull = box_lines(self.array, [reach.of(tile, depth) for reach in self.reaches], line_bytes)
+        return Lines(min(found.count * pieces, hull.count), found.runs * pieces, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,8 @@ class _Uses:
 
     def _stays(self, name: str) -> float:
         """Return the share of a tensor that is found by all who use it after it is written."""
-        if name in self._graph.stored_outputs:
-            return 0.0
+        if name in self._graph.stored_outputs and not self._first:
+            return 0.0  # nobody overwrites the results of a single run
         steps = [step for step in self._steps[name] if step >= self._first]
         return min([self._share(step, name) for step in steps[1:] or steps])
 

@@ -1,6 +1,7 @@
 """Runs of generated code in this process: for tests that look at results, not at times."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import tvm
@@ -76,3 +77,8 @@ def deviations(plan: FusionPlan, tiles: GroupTiles | None = None) -> dict[str, f
             for name, value in zip(kernel.outputs, got, strict=True)
         )
     return found
+
+
+def written_onnx(graph: Graph, path: Path) -> None:
+    """Write a network with its weights as an ONNX file."""
+    path.write_bytes(executable(graph).model().SerializeToString())

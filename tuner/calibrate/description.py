@@ -133,7 +133,7 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
     return _Pace(
         clock_hz, f"{_MEASURED}: multiply-accumulates per second by pipes",
         _Value(str(pipes), f"{_MEASURED}: by the latency of one"),
-        _Value(f"{figures.special_s * sustained_hz * pipes:.1f}", f"{_MEASURED}: an exponential of one vector"),
+        _Value(f"{figures.special_s * sustained_hz * pipes:.1f}", f"{_MEASURED}: exponentials and divisions"),
         _Value(f"{figures.tile_s * sustained_hz:.1f}", f"{_MEASURED}: a short loop beside a long one"),
         _Value(f"{share:.3f}", f"{_MEASURED}: the same with operands from the first cache"),
     )  # fmt: skip

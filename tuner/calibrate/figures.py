@@ -31,7 +31,7 @@ class Figures:
     tile_s: float
     """Of beginning and ending a loop over such multiply-accumulates, with the results leaving the registers."""
     special_s: float
-    """Of a vector of exponentials."""
+    """Of a vector of exponentials or divisions, on average."""
     levels: tuple[Level, ...]
     """From the first cache outwards."""
     overlap: float

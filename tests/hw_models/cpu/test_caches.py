@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.cpu.caches import Access, Array, CacheShape, Lines, Passed, box_lines, nest_of, passed_on
+from hw_models.cpu.caches import Access, Array, CacheShape, Lines, Passed, box_lines, found_again, nest_of, passed_on
 from tests.hw_models.cpu.lru import Counted, simulated
 from tests.hw_models.cpu.nests import (
     ELEMENT_BYTES,
@@ -182,3 +182,28 @@ def test_half_the_cache_never_passes_on_less(tiled: Tiled, lines: int, sets: int
 @given(tiled=tilings(), lines=LINES)
 def test_nothing_passes_less_than_an_infinite_cache(tiled: Tiled, lines: int) -> None:
     assert modelled(tiled, lines).total >= passed_on(nest_of(*tiled, 64), INFINITE, write_allocate=True).total
+
+
+class TestCachesThatReplaceAnyLine:
+    """What is used in turns and is more than a cache holds is not all gone."""
+
+    def test_what_fits_is_found(self) -> None:
+        assert found_again(0.5) == found_again(1.0) == 1
+
+    @given(times=st.floats(1.05, 20))
+    def test_a_line_survives_as_many_replacements_as_there_are_misses(self, times: float) -> None:
+        share = found_again(times)
+
+        assert 0 <= share < 1
+        assert share == pytest.approx(math.exp(-(1 - share) * times), abs=1e-3)
+
+    def test_of_twice_as_much_a_fifth_is_found(self) -> None:
+        assert found_again(2.0) == pytest.approx(0.2032, abs=1e-4)
+
+    def test_rows_in_too_few_sets_push_out_a_part_of_each_other(self) -> None:
+        # 14 rows of a line, all in one set of 12 ways
+        rows = Lines(14.0, runs=14, pitch_lines=64)
+
+        assert rows.pushed_out(CacheShape(768, 64)) == 1
+        assert rows.pushed_out(CacheShape(768, 64, forgets_oldest=False)) == pytest.approx(0.27, abs=0.01)
+        assert Lines(12.0, runs=12, pitch_lines=64).pushed_out(CacheShape(768, 64)) == 0

@@ -53,6 +53,11 @@ class TestIssue:
     def test_the_busiest_port_sets_the_pace(self, issued: Issued, cycles: float) -> None:
         assert issue_cycles(cpu().kinds[0], issued) == cycles
 
+    def test_the_end_of_a_loop_costs_cycles_of_its_own(self) -> None:
+        spec = cpu(cores={"big": core(loop_cycles=20.0)})
+
+        assert issue_cycles(spec.kinds[0], Issued(fma=800, accumulators=8, loops=3)) == 400 + 60
+
     def test_an_in_order_core_pays_for_loads_on_top(self) -> None:
         little = big_and_little().kinds[1]
 
@@ -88,6 +93,14 @@ class TestChunks:
         moved = (("l1", 3200), ("l2", 1600), ("l3", 1000))
 
         assert run(cpu(), (1, chunk(traffic=moved))).makespan_ps == 1 * US + 145 * NS
+
+    @pytest.mark.parametrize(("overlap", "cycles"), [(1.0, 125), (0.0, 100 + 100 + 125), (0.5, 125 + 100)])
+    def test_what_does_not_overlap_is_added(self, overlap: float, cycles: int) -> None:
+        # 100 cycles of arithmetic, in which the first cache moves its bytes too; l2 another 100, l3 125
+        spec = cpu(cores={"big": core(overlap=overlap)})
+        work = chunk(fma=200, accumulators=8, traffic=(("l1", 3200), ("l2", 1600), ("l3", 1000)))
+
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + cycles * NS
 
     def test_equal_chunks_wait_for_the_little_cores(self) -> None:
         # 2000 cycles on one pipe at 500 MHz; big ones are done after 1000

@@ -1,0 +1,98 @@
+"""A measured experiment: figures of real code in the same store, and predicted beside measured in the report."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+from experiments.cli import main
+from experiments.grid import read_experiment
+from experiments.measured_page import TABLES
+from tests.graphs import Net
+from tests.tuner.runs import written_onnx
+from tuner.calibrate import host_yaml, local_facts
+
+pytestmark = pytest.mark.tvm
+
+EXPERIMENT = """
+workloads: [net.onnx]
+hardware: {base: host.yaml, set: {tuning.threads: 1}}
+policies: [unfused, fixed-pattern]
+measure: {target: llvm, device: local}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    here = tmp_path_factory.mktemp("measured")
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 8, 12, 12), 16))
+    written_onnx(net.graph(net.unary("Tanh", net.conv(x, 8, 1)), dtype="fp32"), here / "net.onnx")
+    (here / "host.yaml").write_text(host_yaml(local_facts()), encoding="utf-8")
+    (here / "experiment.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    assert main(["run", str(here / "experiment.yaml"), "--out", str(here / "out")]) == 0
+    return here
+
+
+def test_measured_figures_stand_beside_simulated_ones(folder: Path) -> None:
+    rows = pd.read_csv(folder / "out" / "results.csv")
+
+    assert len(rows) == 2
+    assert (rows["measured_s"] > 0).all()
+    assert (rows["latency_s"] > 0).all()
+    assert (rows["is_correct"] == 1).all()
+    assert json.loads(rows["device_facts"][0])["processor"] == rows["device"][0]
+
+
+def test_every_kernel_is_predicted_and_measured(folder: Path) -> None:
+    kernels = pd.read_csv(folder / "out" / "kernels.csv")
+
+    assert list(kernels["policy"]) == ["unfused"] * 4 + ["fixed-pattern"] * 2
+    assert (kernels[["measured_s", "predicted_s", "predicted_parts_s.core"]] > 0).all().all()
+
+
+def test_the_report_compares(folder: Path) -> None:
+    page = (folder / "out" / "report.html").read_text(encoding="utf-8")
+
+    assert "Predicted beside measured" in page
+    assert "Which plan the simulator would choose" in page
+    assert "predicted [µs]" in page
+
+
+def test_a_run_that_is_complete_measures_nothing_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["measure", str(folder / "experiment.yaml"), "--out", str(folder / "out"), "--json"]
+
+    assert main(asked) == 0
+    assert json.loads(capsys.readouterr().out)["computed"] == 0
+
+
+def test_the_shipped_experiment_can_be_read_here(folder: Path) -> None:
+    _, grid = read_experiment(TABLES / "cpu.yaml")
+
+    assert grid.size == 24
+    assert grid.point(0).measured_on is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (EXPERIMENT.replace("target: llvm", "target: pdp11"), "measure: target has 'pdp11'"),
+        (EXPERIMENT.replace("device: local", "device: there"), "measure.device"),
+        (EXPERIMENT.replace("[net.onnx]", "[{model: net.onnx, dtype: int8}]"), "code is measured in fp32"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(
+    text: str, message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("net.onnx", "host.yaml"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text, encoding="utf-8")
+
+    assert main(["run", str(path), "--out", str(tmp_path / "out")]) != 0
+    told = capsys.readouterr()
+    assert message in told.out + told.err
