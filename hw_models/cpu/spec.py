@@ -9,20 +9,16 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from hw_models.cached_parts import Dram, LaneEnergy
 from hw_models.quantities import (
     PS_PER_S,
     Bytes,
     BytesPerSecond,
     Hertz,
-    Nanometres,
-    Picojoules,
-    PicojoulesPerByte,
     PicojoulesPerByteOrBySize,
     Picoseconds,
-    Watts,
 )
 from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
-from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
 KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -115,48 +111,15 @@ class CoreKind(BaseModel):
     """Most that one core of this kind moves to and from DRAM."""
 
 
-class Dram(BaseModel):
-    """Memory outside the chip."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the machine."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Peak for all cores; reads and writes share it."""
-    efficiency: Efficiency = 1.0
-    """Share of the peak that streams reach."""
-    latency_ps: Picoseconds = Field(alias="latency")
-    """From the request to the first bytes, for a line that no cache has."""
-
-    @property
-    def sustained_bytes_per_s(self) -> int:
-        return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
-
-
-class CpuEnergy(BaseModel):
+class CpuEnergy(LaneEnergy):
     """Energy by component, cores of all kinds taken alike."""
 
-    model_config = STRICT
-
-    node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(alias="node")
-    """Technology node, by which the energy of a cache follows from its size."""
-    mac: dict[DType, Picojoules] = Field(min_length=1)
-    """Of one multiply-accumulate with its registers."""
-    vector_op: Picojoules
-    """Of one operation of a lane, special functions aside."""
-    special_op: Picojoules
-    """Of one division, square root, exponential or the like."""
     l1: PicojoulesPerByteOrBySize = None
     """By default that of an SRAM of its size (`hw_models.technology`); of cores that differ, that of the first kind."""
     l2: PicojoulesPerByteOrBySize = None
     """By default that of an SRAM of its size, as for l1."""
     l3: PicojoulesPerByteOrBySize = None
     """As for l1, of the whole."""
-    dram: PicojoulesPerByte
-    """Of a byte read or written."""
-    static_power_w: Watts = Field(alias="static_power")
-    """Drawn for as long as the machine runs: leakage, clocks, instruction fetch of idle cores."""
 
 
 class Cpu(BaseModel):
@@ -188,10 +151,7 @@ class Cpu(BaseModel):
 
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Cpu":
-        lacking = [dtype for dtype in self.simd.lanes if dtype not in self.energy.mac]
-        if lacking:
-            has, needs = ", ".join(self.energy.mac), ", ".join(lacking)
-            raise ValueError(f"energy.mac has {has}; needs {needs} too, which simd.lanes computes")
+        self.energy.check_dtypes(self.simd.lanes, "simd.lanes")
         return self
 
     @model_validator(mode="after")
@@ -235,8 +195,7 @@ class Cpu(BaseModel):
         if self.l3 is not None:
             sizes["l3"] = self.l3.capacity_bytes
         given = {"l1": self.energy.l1, "l2": self.energy.l2, "l3": self.energy.l3}
-        by_size = {name: sram_pj_per_byte(size, self.energy.node_nm) for name, size in sizes.items()}
-        return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
+        return self.energy.sram_pj_per_byte(sizes, given)
 
     @property
     def area_mm2(self) -> None:

@@ -81,15 +81,7 @@ def _launching(spec: Gpu) -> Serve:
 
 def gpu_energy(spec: Gpu) -> EnergyModel:
     """Return the energy of a machine's operations and of the bytes in its memories."""
-    energy = spec.energy
-    return EnergyModel(
-        machine=spec.name,
-        mac_pj={str(dtype): value for dtype, value in energy.mac.items()},
-        simple_pj=energy.vector_op,
-        special_pj=energy.special_op,
-        byte_pj={**spec.sram_pj_per_byte, DRAM: energy.dram},
-        static_power_w=energy.static_power_w,
-    )
+    return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte)
 
 
 def gpu_summary(spec: Gpu) -> MachineSummary:

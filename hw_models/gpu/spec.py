@@ -10,21 +10,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from hw_models.cached_parts import Dram, LaneEnergy
 from hw_models.quantities import (
     PS_PER_S,
     Bytes,
     BytesFromZero,
     BytesPerSecond,
     Hertz,
-    Nanometres,
-    Picojoules,
-    PicojoulesPerByte,
     PicojoulesPerByteOrBySize,
     Picoseconds,
-    Watts,
 )
 from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
-from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(ge=0.01, le=65536)]
@@ -128,46 +124,13 @@ class L2(BaseModel):
     """From the request to the first bytes."""
 
 
-class GpuDram(BaseModel):
-    """Memory outside the chip."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the machine."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Peak; reads and writes share it."""
-    efficiency: Efficiency = 1.0
-    """Share of the peak that streams reach."""
-    latency_ps: Picoseconds = Field(alias="latency")
-    """From the request to the first bytes, for a sector that the L2 does not have."""
-
-    @property
-    def sustained_bytes_per_s(self) -> int:
-        return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
-
-
-class GpuEnergy(BaseModel):
+class GpuEnergy(LaneEnergy):
     """Energy by component."""
 
-    model_config = STRICT
-
-    node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(alias="node")
-    """Technology node, by which the energy of a memory follows from its size."""
-    mac: dict[DType, Picojoules] = Field(min_length=1)
-    """Of one multiply-accumulate with its registers, on lanes or tensor units."""
-    vector_op: Picojoules
-    """Of one operation of a lane, special functions aside."""
-    special_op: Picojoules
-    """Of one division, square root, exponential or the like."""
     shared: PicojoulesPerByteOrBySize = None
     """By default that of an SRAM of its size (`hw_models.technology`)."""
     l2: PicojoulesPerByteOrBySize = None
     """By default that of an SRAM of its size."""
-    dram: PicojoulesPerByte
-    """Of a byte read or written."""
-    static_power_w: Watts = Field(alias="static_power")
-    """Drawn for as long as the machine runs: leakage, clocks, instruction fetch of idle SMs."""
 
 
 class Gpu(BaseModel):
@@ -181,7 +144,7 @@ class Gpu(BaseModel):
     """What tables and reports call it; a file with a base that states none is called after the file."""
     sms: Sms
     l2: L2
-    dram: GpuDram
+    dram: Dram
     launch_ps: Picoseconds = Field(alias="launch")
     """From the end of a kernel to the work of the next, as measured between kernels that do next to nothing: emptying
     the machine, handing out the first blocks, and the latency of their first loads are in it."""
@@ -192,10 +155,7 @@ class Gpu(BaseModel):
     @model_validator(mode="after")
     def _has_energy_for_every_dtype(self) -> "Gpu":
         computed = dict.fromkeys([*self.sms.lanes, *self.sms.tensor])
-        lacking = [dtype for dtype in computed if dtype not in self.energy.mac]
-        if lacking:
-            has, needs = ", ".join(self.energy.mac), ", ".join(lacking)
-            raise ValueError(f"energy.mac has {has}; needs {needs} too, which sms computes")
+        self.energy.check_dtypes(computed, "sms")
         return self
 
     @model_validator(mode="after")
@@ -239,8 +199,7 @@ class Gpu(BaseModel):
         """Picojoules per byte of shared memory and L2: as given, or by their sizes."""
         given = {"shared": self.energy.shared, "l2": self.energy.l2}
         sizes = {"shared": self.sms.shared.capacity_bytes, "l2": self.l2.capacity_bytes}
-        by_size = {name: sram_pj_per_byte(size, self.energy.node_nm) for name, size in sizes.items()}
-        return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
+        return self.energy.sram_pj_per_byte(sizes, given)
 
     @property
     def area_mm2(self) -> None:
