@@ -21,7 +21,7 @@ from hw_models.quantities import (
     Picoseconds,
     Watts,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from hw_models.spec_types import STRICT, Count, Dram, DType, Efficiency, PerCycle
 from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
 KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
@@ -108,25 +108,6 @@ class CoreKind(BaseModel):
     """None where the shared cache or DRAM is next."""
     dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
     """Most that one core of this kind moves to and from DRAM."""
-
-
-class Dram(BaseModel):
-    """Memory outside the chip."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the machine."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Peak for all cores; reads and writes share it."""
-    efficiency: Efficiency = 1.0
-    """Share of the peak that streams reach."""
-    latency_ps: Picoseconds = Field(alias="latency")
-    """From the request to the first bytes, for a line that no cache has."""
-
-    @property
-    def sustained_bytes_per_s(self) -> int:
-        return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
 
 
 class CpuEnergy(BaseModel):

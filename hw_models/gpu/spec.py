@@ -23,7 +23,7 @@ from hw_models.quantities import (
     Picoseconds,
     Watts,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from hw_models.spec_types import STRICT, Count, Dram, DType, Efficiency, PerCycle
 from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -128,25 +128,6 @@ class L2(BaseModel):
     """From the request to the first bytes."""
 
 
-class GpuDram(BaseModel):
-    """Memory outside the chip."""
-
-    model_config = STRICT
-
-    capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the machine."""
-    bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Peak; reads and writes share it."""
-    efficiency: Efficiency = 1.0
-    """Share of the peak that streams reach."""
-    latency_ps: Picoseconds = Field(alias="latency")
-    """From the request to the first bytes, for a sector that the L2 does not have."""
-
-    @property
-    def sustained_bytes_per_s(self) -> int:
-        return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
-
-
 class GpuEnergy(BaseModel):
     """Energy by component."""
 
@@ -181,7 +162,7 @@ class Gpu(BaseModel):
     """What tables and reports call it; a file with a base that states none is called after the file."""
     sms: Sms
     l2: L2
-    dram: GpuDram
+    dram: Dram
     launch_ps: Picoseconds = Field(alias="launch")
     """From the end of a kernel to the work of the next, as measured between kernels that do next to nothing: emptying
     the machine, handing out the first blocks, and the latency of their first loads are in it."""
