@@ -19,6 +19,14 @@ class MachineRun(Protocol):
     def result(self) -> SimulationResult: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A program and its run, where nothing else comes of it."""
+
+    program: Program
+    result: SimulationResult
+
+
 @dataclass(frozen=True, kw_only=True)
 class MachineKind:
     """What a kind of machine offers between a plan and a simulated run; ``costs`` is what its other functions take."""

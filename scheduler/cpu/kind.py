@@ -1,9 +1,8 @@
 """The kind of machine that a CPU with caches is: all that it offers, in one record."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from hw_models import Cpu, Program, SimulationResult, cpu_dtypes, cpu_energy, cpu_machine, cpu_summary, simulate
+from hw_models import Cpu, cpu_dtypes, cpu_energy, cpu_machine, cpu_summary, simulate
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.lower import lower
 from scheduler.cpu.schedule import CpuSchedule, kernel_by_kernel
@@ -11,16 +10,8 @@ from scheduler.cpu.schedule_json import read_schedule, schedule_json
 from scheduler.cpu.tiling import KnownTiles
 from scheduler.cpu.tuning import CpuTuning
 from scheduler.cpu.view import CpuView
-from scheduler.machine_kind import MachineKind
+from scheduler.machine_kind import MachineKind, Simulated
 from workloads.analysis import Analysis
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """A program and its run."""
-
-    program: Program
-    result: SimulationResult
 
 
 def _one_part(spec: Cpu) -> int:

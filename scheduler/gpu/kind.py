@@ -1,9 +1,8 @@
 """The kind of machine that a GPU is: all that it offers, in one record."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from hw_models import Gpu, Program, SimulationResult, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary, simulate
+from hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary, simulate
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.lower import lower
 from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
@@ -11,16 +10,8 @@ from scheduler.gpu.schedule_json import read_schedule, schedule_json
 from scheduler.gpu.tiling import KnownTiles
 from scheduler.gpu.tuning import GpuTuning
 from scheduler.gpu.view import GpuView
-from scheduler.machine_kind import MachineKind
+from scheduler.machine_kind import MachineKind, Simulated
 from workloads.analysis import Analysis
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """A program and its run."""
-
-    program: Program
-    result: SimulationResult
 
 
 def _one_part(spec: Gpu) -> int:

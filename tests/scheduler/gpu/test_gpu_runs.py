@@ -444,3 +444,12 @@ def test_real_networks_take_what_is_known_of_such_parts(
 
     assert record.dtype == dtype
     assert least_ms < record.latency_s * 1000 < most_ms
+
+
+@pytest.mark.parametrize(("hardware", "most_w"), [("a100", 400), ("v100", 300), ("h100", 700), ("p100", 300)])
+def test_no_server_part_draws_more_than_it_is_made_for(hardware: str, most_w: float) -> None:
+    """What a data sheet allows the whole board, against the parts that are modelled."""
+    spec = load_hardware(hardware, Gpu)
+    record = evaluate(DesignPoint(Workload("resnet50", 32), spec, make_policy("fixed-pattern"))).record
+
+    assert spec.energy.static_power_w < record.energy_j / record.latency_s < most_w
