@@ -4,7 +4,7 @@ Every machine kind implements `KernelCosts` for one network (`scheduler.machine_
 knows no hardware spec; what it decides holds for any machine that answers alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,10 @@ class OnChipMemory:
     """Between all copies together and the next memory inwards (the compute units, for the innermost)."""
     startup_bytes: int
     """What its transfers move in the time that one takes to start up: smaller ones mostly start up."""
+
+
+KernelSeconds = Callable[[Sequence[int]], float]
+"""Seconds of operators, ascending, as one kernel, from whoever knows."""
 
 
 class KernelCosts(Protocol):

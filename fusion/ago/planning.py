@@ -9,20 +9,18 @@ are taken as they are and every redundancy-free pair is joined.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
 from fusion.ago.redundancy import can_be_tiled, reused_dims
 from fusion.ago.weights import Weights, is_complex
+from fusion.costs import KernelSeconds
 from fusion.fixed_pattern import fixed_pattern_layers
 from fusion.partition import AcyclicPartition
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from workloads.analysis import Analysis
 from workloads.subgraph import Subgraph
-
-KernelSeconds = Callable[[Sequence[int]], float]
-"""Seconds of operators, ascending, as one kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,11 @@ table wants a profile, the block is not slower with it than the two apart. Read 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from fusion.costs import KernelSeconds
 from fusion.dnnfusion.combination import Relation, combined, relation
 from fusion.dnnfusion.extended import mapping_types
 from fusion.dnnfusion.mapping import MappingType
@@ -27,9 +28,6 @@ from workloads.analysis import Analysis
 from workloads.subgraph import Subgraph
 
 Direction = Literal["successors", "predecessors"]
-KernelSeconds = Callable[[Sequence[int]], float]
-"""Seconds of operators, ascending, as one kernel."""
-
 MOST_OPERANDS = 32
 """A vector register for each tensor that a block reads or writes: AArch64, which the paper's phones have, has 32."""
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from fusion.ago import Tuning, ago_plan
 from fusion.dnnfusion import Exploration, dnnfusion_plan
+from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionPlan, violations
 from tests.fusion.random_dags import random_dag
-from workloads import Graph
+from workloads import Graph, load_network
 from workloads.analysis import Analysis
 
 Planner = Callable[[Graph], FusionPlan]
@@ -59,8 +60,10 @@ class TestEveryPlanner:
 
 
 def described() -> str:
-    """Return the plans of a few networks as text."""
-    return "\n".join(str(planner(random_dag(seed))) for planner in PLANNERS for seed in range(5))
+    """Return the plans of a few networks, and a rewritten one, as text."""
+    plans = [str(planner(random_dag(seed))) for planner in PLANNERS for seed in range(5)]
+    found = rewritten(Analysis(load_network("bert-tiny-raw")))
+    return "\n".join([*plans, *map(str, found.applications), str(found.graph)])
 
 
 def test_plans_are_the_same_in_another_process() -> None:

@@ -110,7 +110,7 @@ class Network:
         return self._draft.is_float(name)
 
     def outputs(self) -> tuple[str, ...]:
-        """Return the first outputs of all operators that can be read, in no order that means anything."""
+        """Return what the operators that can be read write, those of the file in their order first."""
         return tuple(self._writer)
 
     # What rules make.

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fusion.costs import KernelSeconds
 from fusion.dnnfusion import Exploration, dnnfusion_plan
-from fusion.dnnfusion.planning import KernelSeconds
 from fusion.plan import FusionPlan, violations
 from tests.graphs import Net
 from workloads import Graph
