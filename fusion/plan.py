@@ -48,6 +48,8 @@ class FusionPlan:
     groups: tuple[Group, ...]
     scheduled_by: str = ""
     """The policy whose schedule it is made for, where that is not the one that made it."""
+    rewritten: bool = False
+    """Whether ``graph`` was made of the given network by the policy that planned, and not by a stage before."""
     origin: str = ""
     """Where it comes from, if there is more to say than which policy made it."""
 

@@ -28,6 +28,7 @@ from scheduler.policies.dnnfusion import DnnFusion
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
 from scheduler.policies.unfused import Unfused
+from workloads.analysis import Analysis
 from workloads.graph import Graph
 
 
@@ -74,6 +75,8 @@ class Searched:
 
     rivals: Annotated[tuple[RivalName, ...], Field(min_length=1), BeforeValidator(_listed)] = RIVAL_NAMES
     """The policies that it is never worse than; of two that are equally fast, the first one's plan is taken."""
+    rewriting: bool | None = None
+    """Whether the network is rewritten first, as DNNFusion does; None: whichever is faster."""
     most_kernels: PositiveInt = 1000
     """Sets of operators whose cost as a kernel is asked."""
     most_ops: PositiveInt = 8
@@ -81,13 +84,22 @@ class Searched:
     most_neighbours: PositiveInt = 16
     """Plans next to the fastest that are simulated in all."""
 
+    def rewritten(self, analysis: Analysis) -> Analysis:
+        """Return the network that is planned; one that may be rewritten is, if at all, while it is planned."""
+        return DnnFusion().rewritten(analysis) if self.rewriting else analysis
+
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # that of the costs
         return _Search(self, costs).run()
 
     def schedule(self, plan: FusionPlan, costs: Any) -> Any:
-        """Return the schedule by the policy that the plan names, or kernel by kernel."""
-        return _scheduled(plan, plan.scheduled_by, costs)
+        """Return the schedule by the policy that the plan names, or kernel by kernel.
+
+        Its ``policy`` is one under which the network is rewritten before anything else, if the plan is of such a one.
+        """
+        rewrites = plan.rewritten or self.rewriting
+        label = f"{self.name}(rewriting=true)" if rewrites else self.name
+        return replace(_scheduled(plan, plan.scheduled_by, costs), policy=label)
 
 
 def _scheduled(plan: FusionPlan, by: str, costs: Any) -> Any:
@@ -124,7 +136,8 @@ class _Search:
             new = sum(group.ops not in known for group in best.plan.groups)
             gain = 1 - best.makespan_ps / fastest.makespan_ps
             origin = f"{gain:.1%} faster than {fastest.name}, the fastest other; {new} groups are in none of them"
-        return replace(best.plan, scheduled_by=best.scheduled_by, origin=origin)
+        rewritten = best.costs is not self._costs
+        return replace(best.plan, scheduled_by=best.scheduled_by, rewritten=rewritten, origin=origin)
 
     def _rivals(self) -> Iterator[tuple[FusionPlan, Any]]:
         """Yield the plans of the other policies that this kind of machine runs, with the costs of what they plan."""
@@ -133,7 +146,9 @@ class _Search:
             by = _scheduler(rival, self._costs)
             if by is None:
                 continue
-            analysis = rival.rewritten(self._costs.analysis) if isinstance(rival, DnnFusion) else self._costs.analysis
+            analysis = self._costs.analysis
+            if isinstance(rival, DnnFusion) and self._policy.rewriting is None:
+                analysis = rival.rewritten(analysis)
             costs = networks.setdefault(analysis, self._costs.with_network(analysis))
             plan = self._planned(rival, costs)
             if plan is not None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from hw_models import AnyHardware, Cpu, load_hardware
-from scheduler import Placing, Policy, make_plan, make_policy, make_schedule
+from scheduler import Placing, Policy, make_plan, make_policy, make_schedule, network_of
 from scheduler.policies.searched import RIVALS, Searched
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import cpu
@@ -67,3 +67,20 @@ def test_a_plan_says_which_policy_it_comes_from_where_nothing_found_is_faster() 
 
     assert plan.origin == "as graphturbo has it: nothing else that was simulated is faster"
     assert plan.scheduled_by == "graphturbo"
+
+
+def test_a_schedule_of_a_rewritten_network_says_so() -> None:
+    """So that its file is read as one of the rewritten network."""
+    placing = Placing(hardware=load_hardware("stcp920"), parts=1, dtype="fp16")
+    graph = load_network("bert-tiny", batch=1).with_dtype("fp16")
+    analysis = Analysis(graph)
+    costs = placing.costs(analysis)
+
+    plan = make_plan(QUICK, placing, costs)
+
+    assert plan.rewritten == (plan.graph is not graph)
+    rewritten = Searched(rewriting=True)
+    again = rewritten.rewritten(analysis)
+    assert (plan.graph is again.graph) == plan.rewritten
+    schedule = make_schedule(QUICK, plan, placing, placing.costs(network_of(plan, analysis)))
+    assert schedule.policy == ("searched(rewriting=true)" if plan.rewritten else "searched")
