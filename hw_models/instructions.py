@@ -62,6 +62,8 @@ class Issued:
     """Chains of multiply-accumulates that do not wait for each other."""
     loops: int = 0
     """Innermost loops that run to their end."""
+    meanwhile: tuple[tuple[str, float], ...] = ()
+    """Memories that move their bytes during a share of the instructions only, such as a first pass over new data."""
 
     @property
     def total(self) -> int:

@@ -121,8 +121,9 @@ class _Probes:
     def overlap(self, levels: Sequence[Level]) -> float:
         """Return how much of reading the last cache hides behind as much arithmetic."""
         near, far = levels[0], levels[-2]
+        read_s = self._read_s(far.size_bytes, 1)
         near_s, far_s = self._streamed_s(near.size_bytes), self._streamed_s(far.size_bytes)
-        shorter, longer = sorted([near_s, far.byte_s])
+        shorter, longer = sorted([near_s, read_s])
         return min(max(1 - (far_s - longer) / shorter, 0.0), 1.0)
 
     def _streamed_s(self, size_bytes: int) -> float:
