@@ -68,6 +68,8 @@ class Issued:
     """As many of these are asked for before the first of them is waited for."""
     loops: int = 0
     """Innermost loops that run to their end."""
+    meanwhile: tuple[tuple[str, float], ...] = ()
+    """Memories that move their bytes during a share of the instructions only, such as a first pass over new data."""
 
     @property
     def total(self) -> int:

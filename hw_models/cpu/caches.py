@@ -103,6 +103,8 @@ class Nest:
     outside: tuple[int, ...] = ()
     """Per array: the depth from which on loops leave it alone, as registers have what they need of it; empty where
     every iteration touches every array."""
+    still: tuple[frozenset[int], ...] = ()
+    """Per array: the loops that go through the same elements of it again; empty where that is not known."""
 
     @cached_property
     def innermost(self) -> tuple[int, ...]:
@@ -210,7 +212,9 @@ def nest_of(trips: Sequence[int], accesses: Sequence[Access], line_bytes: int) -
     for depth in range(len(trips) + 1):
         counts = [1] * depth + list(trips[depth:])
         touched.append(tuple([box_lines(each.array, each.extents(counts), line_bytes) for each in accesses]))
-    return Nest(tuple(trips), tuple(touched), tuple([each.is_written for each in accesses]))
+    moving = [{loop for terms in each.terms for loop, _ in terms} for each in accesses]
+    still = tuple([frozenset(range(len(trips))) - loops for loops in moving])
+    return Nest(tuple(trips), tuple(touched), tuple([each.is_written for each in accesses]), still=still)
 
 
 def box_lines(array: Array, extents: Sequence[int], line_bytes: int) -> Lines:
@@ -248,7 +252,7 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
 
     With ``write_allocate`` a line is fetched before it is first written; else only when the nest comes back to it.
     """
-    depths = [len(each) - bisect_right(each, cache.lines) for each in nest.reuse_lines]
+    depths = _stays_between(nest, cache)
     fetched = [nest.times[depth] * nest.fetched_once[depth][place] for place, depth in enumerate(depths)]
     if not cache.forgets_oldest:
         _keep_a_part(nest, cache, depths, fetched)
@@ -260,6 +264,27 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
         tuple([count - each * wrote for count, each, wrote in zip(fetched, first, written, strict=True)]),
         tuple([count * wrote for count, wrote in zip(fetched, written, strict=True)]),
     )
+
+
+def _stays_between(nest: Nest, cache: CacheShape) -> list[int]:
+    """Return for each array the depth of the outermost loop between whose iterations it stays."""
+    return [len(each) - bisect_right(each, cache.lines) for each in nest.reuse_lines]
+
+
+def share_of_iterations(nest: Nest, cache: CacheShape) -> float:
+    """Return the share of a nest's iterations in which the cache fetches, averaged over what it fetches.
+
+    Of loops that go through the same lines again, and find them, only the first iteration does.
+    """
+    moved = weighted = 0.0
+    for place, depth in enumerate(_stays_between(nest, cache)):
+        lines, share = nest.times[depth] * nest.fetched_once[depth][place], 1.0
+        for loop in nest.still[place] if nest.still else ():
+            if depth <= loop < nest.innermost[place]:
+                share /= nest.trips[loop]
+        moved += lines
+        weighted += lines * share
+    return weighted / moved if moved else 1.0
 
 
 def _keep_a_part(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: list[float]) -> None:

@@ -4,7 +4,7 @@ What a chunk moves at each level is part of its payload, worked out by who made 
 own levels bound its pace; what cores share, they contend for in the simulation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hw_models.bandwidth import whole_ps
 from hw_models.cpu.cores import issue_cycles
@@ -76,26 +76,35 @@ class CorePace:
         self.bytes_per_ps = {name: rate / PS_PER_S for name, rate in rates.items()}
         self.latency_ps = latencies
 
-    def chunk_ps(self, issue_cycles_taken: float, traffic: Iterable[tuple[str, float]]) -> tuple[float, float, str]:
+    def chunk_ps(
+        self, issue_cycles_taken: float, traffic: Iterable[tuple[str, float]], meanwhile: Mapping[str, float]
+    ) -> tuple[float, float, str]:
         """Return start-up and duration of a chunk that takes so many cycles to issue, and what sets its pace.
 
         The start-up is the latency of the level furthest out that it reads. Then instructions are issued while data
-        move at all levels: the slowest of these sets the pace, ``core`` or a memory. As far as the core does not
-        overlap them, the others add to it; what the first cache moves is part of issuing.
+        move at all levels: the slowest of these sets the pace, ``core`` or a memory. A memory that moves its bytes
+        ``meanwhile`` in a share of the instructions hides behind these only. As far as the core does not overlap them,
+        the others add to it; what the first cache moves is part of issuing.
         """
-        issue_ps = issue_cycles_taken * self.cycle_ps
-        longest, limit, startup_ps, in_all = issue_ps, CORE, 0.0, 0.0
+        issue_ps, startup_ps, in_all = issue_cycles_taken * self.cycle_ps, 0.0, 0.0
+        times: list[tuple[str, float]] = []
+        limit = CORE
         for memory, size in traffic:
             if size:
                 duration = size / self.bytes_per_ps[memory]
                 startup_ps = max(startup_ps, self.latency_ps[memory])
-                if memory == L1:
-                    issue_ps = max(issue_ps, duration)
-                else:
+                if memory != L1:
+                    times.append((memory, duration))
                     in_all += duration
-                if duration > longest:
-                    longest, limit = duration, memory
-        return startup_ps, longest + (1 - self.core.overlap) * (in_all + issue_ps - longest), limit
+                elif duration > issue_ps:
+                    issue_ps, limit = duration, L1
+        longest = issue_ps
+        for memory, duration in times:
+            together = issue_ps + max(duration - meanwhile.get(memory, 1.0) * issue_ps, 0.0)
+            if together > longest:
+                longest = together
+                limit = memory if duration > issue_ps else limit
+        return startup_ps, longest + (1 - self.core.overlap) * max(in_all + issue_ps - longest, 0.0), limit
 
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
         """Return the same for ``work``; raise ``HardwareError`` for a dtype that the cores do not compute."""
@@ -103,7 +112,9 @@ class CorePace:
             raise HardwareError(f"{self.spec.name}: cores compute {', '.join(self.spec.simd.lanes)}, not {work.dtype}")
         if work.issued is None:
             raise ProgramError("a core runs instructions; the work says none")
-        startup_ps, duration_ps, limit = self.chunk_ps(issue_cycles(self.core, work.issued), work.traffic)
+        startup_ps, duration_ps, limit = self.chunk_ps(
+            issue_cycles(self.core, work.issued), work.traffic, dict(work.issued.meanwhile)
+        )
         return whole_ps(startup_ps), whole_ps(duration_ps), limit
 
 

@@ -244,6 +244,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     tile, register = tiles.within(shape), tiles.register
     extents = [min(size, part * count) for size, part, count in zip(shape, tiles.tile, chunks.per_dim, strict=True)]
     trips: list[int] = []
+    axes: list[int] = []
     step = depth if tiles.depth_step is None else min(tiles.depth_step, depth)
 
     def touched_by(now: Sequence[int], steps: int) -> tuple[Lines, ...]:
@@ -253,22 +254,23 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
 
     touched = [touched_by(extents, depth)]
 
-    def loop(count: int, now: Sequence[int], steps: int) -> None:
+    def loop(axis: int, count: int, now: Sequence[int], steps: int) -> None:
         if count > 1:
             trips.append(count)
+            axes.append(axis)
             touched.append(touched_by(now, steps))
 
     for dim in tiles.order:
         extents[dim] = min(tile[dim], extents[dim])
-        loop(chunks.per_dim[dim], extents, depth)
+        loop(dim, chunks.per_dim[dim], extents, depth)
     of_tile = len(trips)
-    loop(-(-depth // step), extents, step)
+    loop(DEPTH, -(-depth // step), extents, step)
     for dim in tiles.order:
         count = -(-extents[dim] // register[dim])
         extents[dim] = min(register[dim], extents[dim])
-        loop(count, extents, step)
+        loop(dim, count, extents, step)
     of_registers = len(trips)
-    loop(step, extents, 1)
+    loop(DEPTH, step, extents, 1)
     last = len(trips)
     outside = [of_tile if each.is_copied else last if each.feeds_depth else of_registers for each in found.operands]
     held: tuple[float, ...] = ()
@@ -277,7 +279,9 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
         held = tuple([buffer if place <= of_tile else 0.0 for place in range(len(trips) + 1)])
     copies = len(found.copied)
     written = (*[operand.is_written for operand in found.operands], *[True] * copies)
-    return Nest(tuple(trips), tuple(touched), written, held, (*outside, *[last] * copies))
+    moving = [operand.depends_on | {DEPTH} for operand in found.operands] + [frozenset(axes)] * copies
+    still = tuple([frozenset(place for place, axis in enumerate(axes) if axis not in own) for own in moving])
+    return Nest(tuple(trips), tuple(touched), written, held, (*outside, *[last] * copies), still)
 
 
 def _lines(found: Footprints, tile: Sequence[int], depth: int, line_bytes: int) -> tuple[Lines, ...]:

@@ -15,8 +15,9 @@ from functools import partial
 
 from hw_models.cpu.cores import issue_cycles
 from scheduler.cpu.anchors import anchored_nest, lanes_along, shared_rows
-from scheduler.cpu.code import code_of, nests_of
+from scheduler.cpu.code import code_of
 from scheduler.cpu.footprints import footprints_of
+from scheduler.cpu.nests import nests_of
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.cpu.view import CpuView
 from scheduler.cpu.work import Estimate, estimate

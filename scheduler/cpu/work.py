@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from hw_models import Compute, Issued
-from hw_models.cpu.caches import CacheShape, Nest, Passed, passed_on
+from hw_models.cpu.caches import CacheShape, Nest, Passed, passed_on, share_of_iterations
 from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import DRAM, L1, L2, L3, CorePace
 from hw_models.quantities import PS_PER_S
@@ -176,6 +176,17 @@ class _Kernel:
         )  # fmt: skip
 
     @cached_property
+    def _meanwhile(self) -> tuple[tuple[str, float], ...]:
+        """The share of instructions during which each memory behind a cache moves its bytes."""
+        spec, core = self._view.spec, self._view.kinds[0]
+        shapes = [self._view.shape(core.l1)]
+        if core.l2 is not None:
+            shapes.append(self._view.shape(core.l2))
+        if spec.l3 is not None:
+            shapes.append(CacheShape(spec.l3.capacity_bytes // spec.line_bytes))
+        return tuple(zip(self._names, [share_of_iterations(self._nest, shape) for shape in shapes], strict=True))
+
+    @cached_property
     def _last_shares(self) -> tuple[float, ...]:
         """What the last chunk moves by what a full one does, per operand: less only of what is split over chunks."""
         share = self._chunks.last_share
@@ -195,7 +206,7 @@ class _Kernel:
             traffic = [(name, passed.total * line) for name, passed in zip(names, levels, strict=True)]
             traffic.append((L1, self._code.register_bytes / in_all))
             cycles = issue_cycles(pace.core, self._code.issued) / in_all
-            startup_ps, duration_ps, _ = pace.chunk_ps(cycles, traffic)
+            startup_ps, duration_ps, _ = pace.chunk_ps(cycles, traffic, dict(self._meanwhile))
             longest = max(longest, startup_ps + duration_ps)
             apart = max(apart, cycles * pace.cycle_ps + sum([size / pace.bytes_per_ps[name] for name, size in traffic]))
             for name, size in traffic:
@@ -251,6 +262,7 @@ class _Kernel:
                 fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
                 load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
                 accumulators=of_code.accumulators, loops=issued(of_code.loops),
+                meanwhile=self._meanwhile,
             ),
         )  # fmt: skip
 

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.cpu.caches import Access, Array, CacheShape, Lines, Passed, box_lines, found_again, nest_of, passed_on
+from hw_models.cpu.caches import (
+    Access,
+    Array,
+    CacheShape,
+    Lines,
+    Passed,
+    box_lines,
+    found_again,
+    nest_of,
+    passed_on,
+    share_of_iterations,
+)
 from tests.hw_models.cpu.lru import Counted, simulated
 from tests.hw_models.cpu.nests import (
     ELEMENT_BYTES,
@@ -182,6 +193,18 @@ def test_half_the_cache_never_passes_on_less(tiled: Tiled, lines: int, sets: int
 @given(tiled=tilings(), lines=LINES)
 def test_nothing_passes_less_than_an_infinite_cache(tiled: Tiled, lines: int) -> None:
     assert modelled(tiled, lines).total >= passed_on(nest_of(*tiled, 64), INFINITE, write_allocate=True).total
+
+
+def test_what_stays_is_fetched_in_the_first_pass_over_it() -> None:
+    # 8 rows by 32 columns by 16 deep: the weights of 32 lines are the same for every row, the rows' own lines are new
+    weights = Access(array(16, 32), (((2, 1),), ((1, 1),)))
+    rows = Access(array(8, 16), (((0, 1),), ((2, 1),)))
+
+    assert share_of_iterations(nest_of((8, 32, 16), [weights], LINE_BYTES), INFINITE) == pytest.approx(1 / 8)
+    assert share_of_iterations(nest_of((8, 16), [Access(array(8, 16), (((0, 1),), ((1, 1),)))], 64), INFINITE) == 1
+    # as many lines of weights as of rows would be the mean; here 32 lines in an eighth, and 8 in a thirty-second
+    both = share_of_iterations(nest_of((8, 32, 16), [weights, rows], LINE_BYTES), INFINITE)
+    assert both == pytest.approx((32 / 8 + 8 / 32) / 40)
 
 
 class TestCachesThatReplaceAnyLine:

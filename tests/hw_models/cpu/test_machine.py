@@ -1,5 +1,7 @@
 """What cores take for chunks and how they share what is further out: small numbers, worked out by hand."""
 
+from typing import Any
+
 import pytest
 
 from hw_models import (
@@ -23,7 +25,7 @@ from tests.hw_models.cpu.cpus import big_and_little, core, cpu
 NS, US = 1000, 1_000_000
 
 
-def chunk(dtype: str = "fp32", traffic: tuple[tuple[str, int], ...] = (), **issued: int) -> Compute:
+def chunk(dtype: str = "fp32", traffic: tuple[tuple[str, int], ...] = (), **issued: Any) -> Compute:
     return Compute(dtype=dtype, traffic=traffic, issued=Issued(**issued))
 
 
@@ -101,6 +103,12 @@ class TestChunks:
         work = chunk(fma=200, accumulators=8, traffic=(("l1", 3200), ("l2", 1600), ("l3", 1000)))
 
         assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + cycles * NS
+
+    def test_bytes_of_a_first_pass_hide_behind_that_pass_only(self) -> None:
+        # 100 cycles of arithmetic, a quarter of them while l3 moves its bytes in 125 cycles
+        work = chunk(fma=200, accumulators=8, traffic=(("l3", 1000),), meanwhile=(("l3", 0.25),))
+
+        assert run(cpu(), (1, work)).makespan_ps == 1 * US + 20 * NS + (100 + 125 - 25) * NS
 
     def test_equal_chunks_wait_for_the_little_cores(self) -> None:
         # 2000 cycles on one pipe at 500 MHz; big ones are done after 1000

@@ -1,5 +1,7 @@
 """What SMs take for the blocks that they hold, and how grids run: small numbers, worked out by hand."""
 
+from typing import Any
+
 import pytest
 
 from hw_models import (
@@ -24,7 +26,7 @@ from tests.hw_models.gpu.gpus import gpu, sms
 NS, US = 1000, 1_000_000
 
 
-def work(dtype: str = "fp32", traffic: tuple[tuple[str, int], ...] = (), **issued: int) -> Compute:
+def work(dtype: str = "fp32", traffic: tuple[tuple[str, int], ...] = (), **issued: Any) -> Compute:
     return Compute(dtype=dtype, traffic=traffic, issued=Issued(**issued))
 
 

@@ -1,0 +1,177 @@
+"""The loop nests of a layer as generated code runs them: what iterations load, and which loop vectors lie along."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from scheduler.cpu.anchors import anchored_nest, is_padded
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import Access, Extents, LoopNest, Operations
+
+AlongVector = Literal["together", "same", "apart"]
+"""How the elements that lanes need lie: next to each other, one for all lanes, or each somewhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one iteration of a nest loads of one tensor."""
+
+    along_vector: AlongVector
+    dims: frozenset[int]
+    """Dimensions of the sink (of the nest's own output, where it has another rank) that move it."""
+    moves_with_depth: bool
+    lies_along_depth: bool
+    """Whether the next iteration of the innermost reduction finds the next element."""
+    element_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NestCode:
+    """One loop nest over the whole of the sink."""
+
+    is_anchor: bool
+    outputs: tuple[int, ...]
+    """Elements written, per dimension."""
+    iterations: int
+    """Of the reduction, for each element written; those that compute."""
+    vector_extent: int
+    """Iterations of the loop that is vectorised, where the nest does not follow the sink's vectors; 0: it does."""
+    reads: tuple[Read, ...]
+    """Those that come from memory."""
+    stores: bool
+    """Whether what it writes goes to memory."""
+    operations: Operations
+    padded: tuple[Access, ...] = ()
+    """Of the anchor: what it reads with padding."""
+
+
+def nests_of(layer: Layer) -> tuple[NestCode, ...]:
+    """Return the nests of ``layer`` that compute or move something, first to last; once for equal layers."""
+    return layer.analysis.table(_nests).get(layer.signature, partial(_nests, layer))
+
+
+def _nests(layer: Layer) -> tuple[NestCode, ...]:
+    works = layer.tile_work(layer.sink.shape).nests
+    anchor = anchored_nest(layer)
+    targets = {compiled.target for compiled in layer.nests if not compiled.is_view}
+    has_rows = any(work.nest.has_reduction for work in works)
+    if anchor is None and not has_rows and works:
+        return (_inlined(layer, sum([work.operations for work in works], Operations())),)
+    is_after = False
+    found = []
+    for work in works:
+        nest = work.nest
+        is_anchor = nest is anchor
+        follows = is_after or (anchor is None and not has_rows)
+        reads = [read for read in nest.reads if not (follows and _behind_views(layer, read.tensor) in targets)]
+        stores = nest.write.tensor in layer.outputs or not (follows or is_anchor)
+        found.append(_nest(layer, nest, work.extents, reads, stores=stores, is_anchor=is_anchor, made=work.operations))
+        is_after = is_after or is_anchor
+    return tuple(found)
+
+
+def _inlined(layer: Layer, made: Operations) -> NestCode:
+    """Return a layer without reductions as one nest: each element of the sink from those of the operands.
+
+    How an operand's elements lie for the lanes of a vector is read off what two neighbours in the sink need of it.
+    """
+    shape = layer.sink.shape
+    single = (1,) * len(shape)
+    dim = _innermost(shape, layer.sink.order)
+    pair = tuple([2 if place == dim else 1 for place in range(len(shape))])
+    one, two = layer.tile_work(single).operand_extents, layer.tile_work(pair).operand_extents
+    reads = []
+    for name in layer.inputs:
+        if name not in one:
+            continue
+        tensor = layer.graph.tensors[name]
+        grown = [place for place in range(len(tensor.shape)) if two[name][place] > one[name][place]]
+        along: AlongVector = "same" if not grown else "apart"
+        if grown == [_innermost(tensor.shape, tensor.order)]:
+            along = "together"
+        depends = frozenset(place for place in layer.dependencies.get(name, frozenset()) if place >= 0)
+        reads.append(Read(along, depends, False, False, tensor.element_bytes))
+    return NestCode(False, tuple(shape), 1, 0, tuple(reads), True, made)
+
+
+def _behind_views(layer: Layer, name: str) -> str:
+    return layer.graph.storage.get(name, name)
+
+
+def memory_order(layer: Layer, access: Access) -> Sequence[int]:
+    """Return the dimensions of what is accessed as they lie in memory, outermost first."""
+    tensor = layer.graph.tensors.get(access.tensor)
+    return range(len(access.shape)) if tensor is None else tensor.order
+
+
+def element_bytes(layer: Layer, name: str) -> int:
+    """Return the size of an element of a tensor, also of one that an operator keeps to itself."""
+    tensor = layer.graph.tensors.get(name)
+    return layer.internal_bytes[name] if tensor is None else tensor.element_bytes
+
+
+def _nest(
+    layer: Layer, nest: LoopNest, extents: Extents, reads: Sequence[Access], *, stores: bool, is_anchor: bool,
+    made: Operations,
+) -> NestCode:  # fmt: skip
+    written = nest.write
+    shape = tuple([_count(index.terms, extents) for index in written.indices])
+    order = memory_order(layer, written)
+    loops_of_dim = [frozenset(loop for loop, _ in index.terms if extents[loop] > 1) for index in written.indices]
+    reduction = [loop for loop, each in enumerate(nest.loops) if each.reduction and extents[loop] > 1]
+    follows_sink = written.shape == layer.sink.shape
+    vector_dim = _innermost(shape, order)
+    vector_loop = _vector_loop(nest, extents, vector_dim, reduction)
+    if not is_anchor and reduction and _along(layer, nest.reads[0], reduction[-1]) == "together":
+        vector_loop = reduction[-1]  # partial sums in the lanes of a vector
+    deepest = max(reduction, default=-1)
+    depth = math.prod([extents[loop] for loop in reduction])
+    if made.macs and not is_anchor:
+        depth = max(1, round(made.macs / max(math.prod(shape) * nest.per_iteration.macs, 1)))
+    described = tuple([
+        Read(
+            _along(layer, read, vector_loop),
+            frozenset(dim for dim, loops in enumerate(loops_of_dim) if any(read.uses(loop) for loop in loops)),
+            any(read.uses(loop) for loop in reduction),
+            _along(layer, read, deepest) == "together",
+            element_bytes(layer, read.tensor),
+        )
+        for read in reads
+    ])  # fmt: skip
+    own = extents[vector_loop] if vector_loop >= 0 else 1
+    vectorised = 0 if follows_sink and vector_loop not in reduction else own
+    padded = tuple([read for read in nest.reads if is_anchor and is_padded(nest, read)])
+    return NestCode(is_anchor, shape, depth, vectorised, described, stores, made, padded)
+
+
+def _count(terms: Sequence[tuple[int, int]], extents: Extents) -> int:
+    return math.prod([extents[loop] for loop, _ in terms])
+
+
+def _innermost(shape: Sequence[int], order: Sequence[int]) -> int:
+    """Return the innermost dimension in memory that has more than one element; -1 if none has."""
+    return next((dim for dim in reversed(order) if shape[dim] > 1), -1)
+
+
+def _vector_loop(nest: LoopNest, extents: Extents, dim: int, reduction: Sequence[int]) -> int:
+    """Return the loop that vectors lie along: the innermost one of what is written, else the longest reduction."""
+    if dim >= 0:
+        moving = [(stride, loop) for loop, stride in nest.write.indices[dim].terms if extents[loop] > 1]
+        return min(moving)[1]
+    return max(reduction, key=lambda loop: extents[loop], default=-1)
+
+
+def _along(layer: Layer, read: Access, loop: int) -> AlongVector:
+    """Return how what ``read`` finds lies when ``loop`` moves."""
+    if loop < 0 or not read.uses(loop):
+        return "same"
+    tensor = layer.graph.tensors.get(read.tensor)
+    if tensor is not None and tensor.role == "weight":
+        return "together"
+    inner = _innermost(read.shape, memory_order(layer, read))
+    index = read.indices[inner] if inner >= 0 else None
+    if index is None or index.opaque or index.divisor != 1:
+        return "apart"
+    return "together" if (loop, 1) in index.terms else "apart"

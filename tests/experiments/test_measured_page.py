@@ -1,0 +1,52 @@
+"""The page on predicted beside measured times says what the tables of a measured run say."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.measured_page import main, page
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    facts = json.dumps({"processor": "P", "architecture": "x", "cores": 2, "versions": {"apache-tvm": "0.27"}})
+    points = pd.DataFrame({
+        "model": "net", "policy": ["unfused", "fixed-pattern"], "tuning.threads": 1, "latency_s": [3e-3, 1e-3],
+        "measured_s": [2e-3, 2.5e-3], "mape": 0.1, "spearman": 0.9, "kendall": 0.8, "is_correct": 1,
+        "device_facts": facts, "measured_at": "2030-01-02T03:04:05", "warnings": ["", "the machine was busy"],
+    })  # fmt: skip
+    kernels = pd.DataFrame({
+        "model": "net", "policy": "unfused", "tuning.threads": 1, "kernel": ["kernel0_conv", "kernel1_relu"],
+        "measured_s": [1e-6, 4e-6], "predicted_s": [1.5e-6, 3e-6], "predicted_parts_s.core": [1e-6, 2e-6],
+    })  # fmt: skip
+    points.to_csv(tmp_path / "results.csv", index=False)
+    kernels.to_csv(tmp_path / "kernels.csv", index=False)
+    return tmp_path
+
+
+def test_kernels_networks_and_choices_are_summed_up(tables: Path) -> None:
+    text = page(tables)
+
+    assert "on 2030-01-02; apache-tvm 0.27" in text
+    assert "2 kernels: mean error 37.5%, rank correlation 1.000 (Spearman), 1.000 (Kendall)" in text
+    assert "2 runs of whole networks: mean error 55.0%" in text
+    # fixed-pattern looks faster, and takes a quarter more
+    assert "| net | 1 | fixed-pattern | unfused | 25.0% |" in text
+    assert "largest regret: 25.0%" in text
+    assert "1 of 2 runs began on a busy machine" in text
+
+
+def test_kernels_are_in_order_of_the_time_that_is_missed(tables: Path) -> None:
+    rows = [line for line in page(tables).splitlines() if "| kernel" in line and line.startswith("| net |")]
+
+    assert [row.split(" | ")[3] for row in rows] == ["kernel1_relu", "kernel0_conv"]
+    assert "| 4.0 | 3.0 | -25% | 2.0 |" in rows[0]
+
+
+def test_the_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "page.md"
+
+    assert main([str(out)]) == 0
+    assert out.read_text(encoding="utf-8") == page()
