@@ -259,7 +259,11 @@ def _without_scratch(passed: Passed, nest: Nest, cache: CacheShape, found: Footp
     """Return what a cache passes on where tiles' copies stay in it if a tile does: they are overwritten, not needed."""
     if not found.copied:
         return passed
-    of_tile = nest.innermost[next(place for place, each in enumerate(found.operands) if each.is_copied)]
+    of_tile = min([
+        depth
+        for depth, each in zip(nest.innermost, found.operands, strict=False)
+        if each.is_copied or each.is_in_front
+    ])  # fmt: skip
     if nest.body_lines[of_tile] > cache.lines:
         return passed
     kept = len(found.operands)

@@ -8,6 +8,7 @@ from tvm import te, tirx
 
 from scheduler.cpu.tiles import LoopTiles, halvings
 from tuner.codegen.stages import Stages
+from tuner.codegen.tile_buffers import UpstreamStages
 
 _MOST_UNROLLED = 16
 """Iterations of a loop that stores results of a register tile."""
@@ -51,16 +52,52 @@ class _Tiled:
         for block in reversed(padded):
             sch.compute_at(block, self._tile_loop, preserve_unit_loops=True)
             self._vectorise_copy(block)
+        fronts = self._place_fronts()
         self._store()
         first = sch.decompose_reduction(self.sum, self._first_reduction)
         self._unroll(first)
+        for front in fronts:
+            front.decompose()
+
+    def _place_fronts(self) -> list["_Front"]:
+        """Compute what anchors in front of the last make, and copies of it, inside the loops over tiles."""
+        chain, sch, found = self.stages.chain, self.sch, []
+        if chain is None:
+            return []
+        waiting = dict(chain.copies)
+
+        def place(name: str, loops: int) -> Any:
+            block = sch.get_sblock(name)
+            if loops:
+                sch.compute_at(block, self._inside_of[loops - 1], preserve_unit_loops=True)
+            return block
+
+        def place_copies() -> None:
+            for name in list(waiting):
+                if all(sch.get(reader).name_hint in placed for reader in sch.get_consumers(sch.get_sblock(name))):
+                    self._vectorise_copy(place(name, waiting.pop(name)))
+
+        placed = {self.stages.anchor_stage}
+        place_copies()
+        for stages in reversed(chain.stages):
+            result = place(stages.result, stages.made.loops)
+            total = place(stages.total, stages.made.loops)
+            found.append(_Front(sch, stages, total, result, self.lanes))
+            placed.add(stages.total)
+            place_copies()
+        for front in found:
+            front.apply()
+        return found
 
     def _inline(self) -> list[Any]:
         """Inline what is computed element by element; return the blocks of padding, in order."""
         sch, kept = self.sch, []
+        keep = {self.stages.anchor_stage, self.stages.results[0].op.name}
+        if self.stages.chain is not None:
+            keep |= self.stages.chain.stage_names
         for block in _blocks(sch):
             name = sch.get(block).name_hint
-            if name in (self.stages.anchor_stage, self.stages.results[0].op.name):
+            if name in keep:
                 continue
             if name.startswith("padded"):
                 kept.append(block)
@@ -68,7 +105,7 @@ class _Tiled:
                 sch.compute_inline(block)
         for block in _blocks(sch):
             name = sch.get(block).name_hint
-            if name not in (self.stages.anchor_stage, self.stages.results[0].op.name) and not name.startswith("padded"):
+            if name not in keep and not name.startswith("padded"):
                 sch.compute_inline(block)
         return kept
 
@@ -95,12 +132,12 @@ class _Tiled:
         sch.reorder(*outers, *([] if steps_loop is None else [steps_loop]), *middles, *depth, *register)
         self._register_loop = middles[-1]
         self._first_reduction = depth[0] if steps_loop is None else steps_loop
-        self._tile_loop = outers[-1]
+        self._inside_of = list(outers)
         if tiles.parallel:
             fused = sch.fuse(*outers[: tiles.parallel]) if tiles.parallel > 1 else outers[0]
             sch.parallel(fused)
-            if tiles.parallel == len(outers):
-                self._tile_loop = fused
+            self._inside_of[: tiles.parallel] = [fused] * tiles.parallel
+        self._tile_loop = self._inside_of[-1]
         for loop in register[:-1]:
             sch.unroll(loop)
         self._count = len(register)
@@ -110,19 +147,9 @@ class _Tiled:
         """Vectorise and unroll the loops in which results leave the registers."""
         sch = self.sch
         loops = sch.get_loops(self.out)[-len(self.order) :]
-        extent = int(sch.get(loops[-1]).extent)
         if self.cut:
             return  # vectors that stick out of the tensor are stored under a mask, which the compiler makes
-        if extent > self.lanes and extent % self.lanes == 0:
-            outer, inner = sch.split(loops[-1], [None, self.lanes])
-            sch.unroll(outer)
-            sch.vectorize(inner)
-        elif extent > 1:
-            sch.vectorize(loops[-1])
-        if self.tiles.depth_step is None:
-            for loop in loops[:-1]:
-                if 1 < int(sch.get(loop).extent) <= _MOST_UNROLLED:
-                    sch.unroll(loop)
+        _store_registers(sch, loops, self.lanes, unrolled=self.tiles.depth_step is None)
 
     def _vectorise_copy(self, block: Any) -> None:
         sch = self.sch
@@ -142,8 +169,62 @@ class _Tiled:
                 sch.unroll(loop)
 
 
+class _Front:
+    """The loops of an anchor in front of the last, for one tile."""
+
+    def __init__(self, schedule: Any, stages: UpstreamStages, total: Any, result: Any, most_lanes: int) -> None:
+        self.sch, self.stages, self.sum, self.out = schedule, stages, total, result
+        self.tiles = stages.made.tiles
+        self.lanes = self.tiles.lanes(most_lanes)
+
+    def apply(self) -> None:
+        """Split the loops into register tiles; compute what follows where each leaves the registers."""
+        sch, tiles, order = self.sch, self.tiles, self.stages.order
+        loops = sch.get_loops(self.sum)
+        depth_count = _reduction_loops(sch, self.sum)
+        depth = loops[len(loops) - depth_count :]
+        space = loops[len(loops) - depth_count - len(order) : len(loops) - depth_count]
+        middle: dict[int, Any] = {}
+        register: list[Any] = []
+        for loop, dim in zip(space, order, strict=True):
+            middle[dim], inner = sch.split(loop, [None, tiles.register[dim]])
+            if dim == tiles.vector_dim and tiles.register[dim] > self.lanes:
+                register += sch.split(inner, [None, self.lanes])
+            else:
+                register.append(inner)
+        middles = [middle[dim] for dim in tiles.order]
+        sch.reorder(*middles, *depth, *register)
+        sch.set_scope(self.sum, 0, "local")
+        sch.reverse_compute_at(self.out, middles[-1], preserve_unit_loops=True)
+        for loop in register[:-1]:
+            sch.unroll(loop)
+        sch.vectorize(register[-1])
+        self._depth, self._count = depth[0], len(register)
+        _store_registers(sch, sch.get_loops(self.out)[-len(order) :], self.lanes)
+
+    def decompose(self) -> None:
+        """Let sums begin at zero."""
+        first = self.sch.decompose_reduction(self.sum, self._depth)
+        for loop in self.sch.get_loops(first)[-self._count : -1]:
+            self.sch.unroll(loop)
+
+
 def _blocks(sch: Any) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def _store_registers(sch: Any, loops: Sequence[Any], lanes: int, *, unrolled: bool = True) -> None:
+    """Vectorise the innermost of the loops that store a register tile, unroll the others."""
+    extent = int(sch.get(loops[-1]).extent)
+    if extent > lanes and extent % lanes == 0:
+        outer, inner = sch.split(loops[-1], [None, lanes])
+        sch.unroll(outer)
+        sch.vectorize(inner)
+    elif extent > 1:
+        sch.vectorize(loops[-1])
+    for loop in loops[:-1]:
+        if unrolled and 1 < int(sch.get(loop).extent) <= _MOST_UNROLLED:
+            sch.unroll(loop)
 
 
 def _before(sch: Any, block: Any, other: Any) -> bool:
