@@ -182,6 +182,18 @@ def read_spans(nest: LoopNest, read: Access, written: Spans) -> Spans:
     return tuple([_span_of(index, loops) for index in read.indices])
 
 
+def loops_apart(nest: LoopNest, read: Access, order: tuple[int, ...]) -> int:
+    """Return how many loops over dimensions of the output, outermost first, never come to the same elements twice."""
+    read_along = [moving(nest, index) for index in read.indices]
+    count = 0
+    for dim in order:
+        along = moving(nest, nest.write.indices[dim])
+        if along.terms and along not in read_along:
+            break
+        count += 1
+    return count
+
+
 def _span_of(index: Index, loops: Mapping[int, Span]) -> Span:
     first, extent = index.offset, 1
     steps: dict[int, int] = {}

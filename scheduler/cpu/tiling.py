@@ -16,7 +16,7 @@ from functools import partial
 
 from hw_models.cpu.cores import issue_cycles
 from scheduler.cpu.anchors import anchored_nest, lanes_along, shared_rows
-from scheduler.cpu.chains import box_in_front, parts_of, sink_spans
+from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
 from scheduler.cpu.code import code_of, nests_of
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, halvings
@@ -97,12 +97,22 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
         register = _known_register_tile(part, extents, dtype, view, begins)
         spans = tuple([span.rounded(size) for span, size in zip(box, register, strict=True)])
         others = tuple(dim for dim in part.sink.order if dim != vector_dim)
-        data = part.tile_work(tuple(map(min, extents, part.sink.shape))).operand_bytes
-        weights = [size for name, size in data.items() if part.graph.tensors[name].role == "weight"]
-        has_more_weights = 2 * sum(weights) > sum(data.values())
-        order = (vector_dim, *others) if has_more_weights else (*others, vector_dim)
+        order = (vector_dim, *others) if _has_vectors_outermost(part, vector_dim, extents) else (*others, vector_dim)
         upstream.append(UpstreamTiles(order, register, vector_dim))
     return replace(cut, upstream=tuple(upstream))
+
+
+def _has_vectors_outermost(part: Layer, vector_dim: int, extents: Extents) -> bool:
+    """Whether its loops go along the vectors last: where they use data apart, or where more weights than data."""
+    anchor = anchored_nest(part)
+    assert anchor is not None
+    tensors = part.graph.tensors
+    data = [read for read in anchor.reads if tensors[read.tensor].role != "weight"]
+    if all(loops_apart(anchor, read, (vector_dim,)) for read in data):
+        return True
+    needed = part.tile_work(tuple(map(min, extents, part.sink.shape))).operand_bytes
+    weights = sum([size for name, size in needed.items() if tensors[name].role == "weight"])
+    return 2 * weights > sum(needed.values())
 
 
 def vector_dim_of(layer: Layer) -> int:

@@ -7,13 +7,13 @@ from typing import Any
 from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor, is_padded
-from scheduler.cpu.chains import Made, read_spans
+from scheduler.cpu.chains import Made, loops_apart, read_spans
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
 from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing, packing_of
-from tuner.codegen.tile_buffers import Place, TileBuffer
+from tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
 from workloads.graph import Tensor
 from workloads.loopnest import Access, LoopNest
 
@@ -151,9 +151,12 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
             return tirx.if_then_else(tirx.all(*inside), found, tirx.const(fill, dtype_of(found))) if inside else found
 
         buffer = chain.buffer(builder.name("tile_copy"), tensor.order, spans, value)
-        depends = [chain.tiles.order.index(dim) + 1 for dim in buffer.dims]
-        loops = max([chain.tiles.parallel, *depends]) if made is None else made.loops
-        chain.copies[buffer.stage.op.name] = loops
+        own = chain.tiles if made is None else made.tiles
+        apart = loops_apart(nest, read, own.order) if own.depth_step is None else 0
+        if made is None:
+            depends = [own.order.index(dim) + 1 for dim in buffer.dims]
+            apart = len(own.order) + apart if apart else max([own.parallel, *depends])
+        chain.copies.append(TileCopy(buffer.stage.op.name, apart))
 
     def operand(iteration: _Iteration) -> Any:
         assert iteration.place is not None

@@ -64,29 +64,16 @@ class _Tiled:
         chain, sch, found = self.stages.chain, self.sch, []
         if chain is None:
             return []
-        waiting = dict(chain.copies)
-
-        def place(name: str, loops: int) -> Any:
-            block = sch.get_sblock(name)
-            if loops:
-                sch.compute_at(block, self._inside_of[loops - 1], preserve_unit_loops=True)
-            return block
-
-        def place_copies() -> None:
-            for name in list(waiting):
-                if all(sch.get(reader).name_hint in placed for reader in sch.get_consumers(sch.get_sblock(name))):
-                    self._vectorise_copy(place(name, waiting.pop(name)))
-
-        placed = {self.stages.anchor_stage}
-        place_copies()
+        for copy in chain.copies:
+            inside = (self._inside_of + self._middles)[: copy.loops]
+            self._vectorise_copy(_computed_at(sch, copy.name, inside))
         for stages in reversed(chain.stages):
-            result = place(stages.result, stages.made.loops)
-            total = place(stages.total, stages.made.loops)
-            found.append(_Front(sch, stages, total, result, self.lanes))
-            placed.add(stages.total)
-            place_copies()
-        for front in found:
-            front.apply()
+            inside = self._inside_of[: stages.made.loops]
+            result, total = _computed_at(sch, stages.result, inside), _computed_at(sch, stages.total, inside)
+            front = _Front(sch, stages, total, result, self.lanes)
+            for copy in stages.copies:
+                self._vectorise_copy(_computed_at(sch, copy.name, inside + front.loops[: copy.loops]))
+            found.append(front)
         return found
 
     def _inline(self) -> list[Any]:
@@ -130,7 +117,7 @@ class _Tiled:
             depth = [*depth[:-1], inside]
         outers, middles = [outer[d] for d in tiles.order], [middle[d] for d in tiles.order]
         sch.reorder(*outers, *([] if steps_loop is None else [steps_loop]), *middles, *depth, *register)
-        self._register_loop = middles[-1]
+        self._middles, self._register_loop = middles, middles[-1]
         self._first_reduction = depth[0] if steps_loop is None else steps_loop
         self._inside_of = list(outers)
         if tiles.parallel:
@@ -169,38 +156,45 @@ class _Tiled:
                 sch.unroll(loop)
 
 
+def _computed_at(sch: Any, name: str, loops: Sequence[Any]) -> Any:
+    """Return the block ``name``, computed inside the last of ``loops``."""
+    block = sch.get_sblock(name)
+    if loops:
+        sch.compute_at(block, loops[-1], preserve_unit_loops=True)
+    return block
+
+
 class _Front:
-    """The loops of an anchor in front of the last, for one tile."""
+    """An anchor in front of the last: its loops for one tile, split into register tiles.
+
+    What follows it is computed where each of them leaves the registers.
+    """
 
     def __init__(self, schedule: Any, stages: UpstreamStages, total: Any, result: Any, most_lanes: int) -> None:
-        self.sch, self.stages, self.sum, self.out = schedule, stages, total, result
-        self.tiles = stages.made.tiles
-        self.lanes = self.tiles.lanes(most_lanes)
-
-    def apply(self) -> None:
-        """Split the loops into register tiles; compute what follows where each leaves the registers."""
-        sch, tiles, order = self.sch, self.tiles, self.stages.order
-        loops = sch.get_loops(self.sum)
-        depth_count = _reduction_loops(sch, self.sum)
-        depth = loops[len(loops) - depth_count :]
-        space = loops[len(loops) - depth_count - len(order) : len(loops) - depth_count]
+        self.sch, self.sum = schedule, total
+        tiles, order = stages.made.tiles, stages.order
+        lanes = tiles.lanes(most_lanes)
+        loops = schedule.get_loops(total)
+        first = len(loops) - _reduction_loops(schedule, total)
+        depth = loops[first:]
         middle: dict[int, Any] = {}
         register: list[Any] = []
-        for loop, dim in zip(space, order, strict=True):
-            middle[dim], inner = sch.split(loop, [None, tiles.register[dim]])
-            if dim == tiles.vector_dim and tiles.register[dim] > self.lanes:
-                register += sch.split(inner, [None, self.lanes])
+        for loop, dim in zip(loops[first - len(order) : first], order, strict=True):
+            middle[dim], inner = schedule.split(loop, [None, tiles.register[dim]])
+            if dim == tiles.vector_dim and tiles.register[dim] > lanes:
+                register += schedule.split(inner, [None, lanes])
             else:
                 register.append(inner)
-        middles = [middle[dim] for dim in tiles.order]
-        sch.reorder(*middles, *depth, *register)
-        sch.set_scope(self.sum, 0, "local")
-        sch.reverse_compute_at(self.out, middles[-1], preserve_unit_loops=True)
+        self.loops = [middle[dim] for dim in tiles.order]
+        """Over register tiles, outermost first."""
+        schedule.reorder(*self.loops, *depth, *register)
+        schedule.set_scope(total, 0, "local")
+        schedule.reverse_compute_at(result, self.loops[-1], preserve_unit_loops=True)
         for loop in register[:-1]:
-            sch.unroll(loop)
-        sch.vectorize(register[-1])
+            schedule.unroll(loop)
+        schedule.vectorize(register[-1])
         self._depth, self._count = depth[0], len(register)
-        _store_registers(sch, sch.get_loops(self.out)[-len(order) :], self.lanes)
+        _store_registers(schedule, schedule.get_loops(result)[-len(order) :], lanes)
 
     def decompose(self) -> None:
         """Let sums begin at zero."""

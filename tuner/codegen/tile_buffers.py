@@ -42,6 +42,18 @@ class TileBuffer:
 
 
 @dataclass(frozen=True)
+class TileCopy:
+    """A stage that copies what an anchor reads, with padding."""
+
+    name: str
+    loops: int
+    """How many loops it is inside of: those over tiles, then the reader's over register tiles, outermost first.
+
+    Of an anchor in front of the last, only the latter count.
+    """
+
+
+@dataclass(frozen=True)
 class UpstreamStages:
     """The stages of one anchor in front of the last, by name."""
 
@@ -54,6 +66,8 @@ class UpstreamStages:
     order: tuple[int, ...]
     """The others, as they lie in memory."""
     made: Made
+    copies: tuple[TileCopy, ...]
+    """Of what the anchor reads with padding."""
 
 
 @dataclass
@@ -67,13 +81,16 @@ class Chain:
     """By the tensor that the next anchor reads."""
     buffers: dict[str, TileBuffer] = field(default_factory=dict)
     stages: list[UpstreamStages] = field(default_factory=list)
-    copies: dict[str, int] = field(default_factory=dict)
-    """Stages that copy with padding, and how many loops over tiles each is inside of."""
+    copies: list[TileCopy] = field(default_factory=list)
+    """Of what the last anchor reads, or the one whose stages are being made."""
 
     @property
     def stage_names(self) -> frozenset[str]:
         """All that is computed for tiles."""
-        return frozenset([*self.copies, *(name for each in self.stages for name in (each.total, each.result))])
+        names = {copy.name for copy in self.copies}
+        for each in self.stages:
+            names |= {each.total, each.result, *(copy.name for copy in each.copies)}
+        return frozenset(names)
 
     @property
     def counts(self) -> tuple[int, ...]:
