@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.cpu.anchors import anchored_nest, is_padded, moving
-from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
 from workloads.index import Index
@@ -42,13 +42,18 @@ class Made:
 
     layer: Layer
     tiles: LoopTiles
-    """Of that part for one tile of the sink."""
+    """Of that part: a tile is what one copy with padding is for, or all that it makes."""
     spans: Spans
-    """Of its sink, in whole register tiles."""
+    """Of its sink, in whole register tiles: all that it makes for one tile of the kernel's sink."""
     loops: int
     """How many loops over tiles, from the outermost, it is computed inside of: the others go on with what there is."""
     times: int
     """How often it is computed."""
+
+    @property
+    def extents(self) -> Extents:
+        """The elements per dimension that it makes at once."""
+        return tuple([span.extent for span in self.spans])
 
 
 def parts_of(layer: Layer) -> tuple[Layer, ...]:
@@ -137,8 +142,17 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
         depends = {dim for span in spans for dim, _ in span.steps}
         loops = max([tiles.parallel, *(tiles.order.index(dim) + 1 for dim in depends)])
         times = math.prod([counts[dim] for dim in tiles.order[:loops]])
-        found.append(Made(part, own.over(tuple([span.extent for span in box])), spans, loops, times))
+        found.append(Made(part, _tiles_of(part, own, spans), spans, loops, times))
     return tuple(reversed(found))
+
+
+def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:
+    anchor = anchored_nest(part)
+    assert anchor is not None
+    padded = [read for read in anchor.reads if is_padded(anchor, read)]
+    apart = own.order[: min([loops_apart(anchor, read, own.order) for read in padded], default=0)]
+    tile = tuple([own.register[dim] if dim in apart else span.extent for dim, span in enumerate(spans)])
+    return LoopTiles(tile, own.order, 0, own.register, own.vector_dim, None)
 
 
 def box_in_front(behind: Layer, layer: Layer, written: Spans) -> Spans:

@@ -207,7 +207,7 @@ def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuT
     total, operations = _counted(last, tiles, lanes, simd, tuning)
     for made in in_front:
         whole = math.prod(made.tiles.padded(made.layer.sink.shape))
-        share = made.times * math.prod(made.tiles.tile) / whole
+        share = made.times * math.prod(made.extents) / whole
         counts, of_part = _counted(made.layer, made.tiles, lanes, simd, tuning)
         counts.scale(share)
         total.add(counts)

@@ -12,7 +12,7 @@ from functools import partial
 
 from hw_models.cpu.caches import Array, Lines, Nest, box_lines
 from scheduler.cpu.anchors import anchored_nest, is_padded
-from scheduler.cpu.chains import made_in_front, parts_of
+from scheduler.cpu.chains import Made, made_in_front, parts_of
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
@@ -293,6 +293,12 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     copies = len(found.copied)
     written = (*[operand.is_written for operand in found.operands], *[True] * copies)
     return Nest(tuple(trips), tuple(touched), written, held, (*outside, *[last] * copies))
+
+
+def nest_in_front(made: Made, line_bytes: int) -> Nest:
+    """Return the loops of a part in front for one tile of the kernel's sink."""
+    counts = tuple([-(-size // part) for size, part in zip(made.extents, made.tiles.tile, strict=True)])
+    return nest_of_chunk(made.layer, made.tiles, Chunks(1, 1, 1, counts), line_bytes)
 
 
 def _lines(found: Footprints, tile: Sequence[int], depth: int, line_bytes: int) -> tuple[Lines, ...]:

@@ -27,11 +27,6 @@ class UpstreamTiles:
                 f"register tile {self.register} has order {self.order}, vectors along {self.vector_dim}"
             )
 
-    def over(self, extents: Extents) -> "LoopTiles":
-        """Return the same as the loops of a layer of which ``extents`` are computed at once."""
-        tile = tuple([-(-size // part) * part for size, part in zip(extents, self.register, strict=True)])
-        return LoopTiles(tile, self.order, 0, self.register, self.vector_dim, None)
-
 
 @dataclass(frozen=True, slots=True)
 class LoopTiles:

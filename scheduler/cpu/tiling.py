@@ -30,7 +30,7 @@ from workloads.loopnest import Extents
 _MOST_COLUMNS = 8
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28)
 _TILES_OF_REGISTERS = (4,)
-_TILES_IN_FRONT = (4, 16)
+_TILES_IN_FRONT = (2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
