@@ -178,8 +178,8 @@ def _buffers(layer: Layer) -> tuple[Operand, ...]:
     parts = parts_of(layer)
     if len(parts) < _CHAINED:
         return ()
-    found, name = footprints_of(parts[-1]), parts[-2].sink.name
-    operand = next(operand for operand in found.operands if operand.name == name)
+    found, place = footprints_of(parts[-1]), parts[-1].inputs.index(parts[-2].sink.name)
+    operand = found.operands[found.places.index(place)]
     reaches = tuple([reach.with_depth(found.depth) for reach in operand.reaches])
     return (replace(operand, reaches=reaches),) * (1 + operand.is_copied)
 
