@@ -149,10 +149,16 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
 def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:
     anchor = anchored_nest(part)
     assert anchor is not None
-    padded = [read for read in anchor.reads if is_padded(anchor, read)]
-    apart = own.order[: min([loops_apart(anchor, read, own.order) for read in padded], default=0)]
+    copied = [read for read in anchor.reads if is_padded(anchor, read) or is_computed_before(part, anchor, read)]
+    apart = own.order[: min([loops_apart(anchor, read, own.order) for read in copied], default=0)]
     tile = tuple([own.register[dim] if dim in apart else span.extent for dim, span in enumerate(spans)])
     return LoopTiles(tile, own.order, 0, own.register, own.vector_dim, None)
+
+
+def is_computed_before(part: Layer, anchor: LoopNest, read: Access) -> bool:
+    """Whether the part itself computes what its anchor reads: for each tile at once, like a copy with padding."""
+    made = part.graph.storage.get(read.tensor, read.tensor) in part.computed
+    return made and all(_is_plain(index) for index in read.indices)
 
 
 def box_in_front(behind: Layer, layer: Layer, written: Spans) -> Spans:

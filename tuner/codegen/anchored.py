@@ -7,7 +7,7 @@ from typing import Any
 from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor, is_padded
-from scheduler.cpu.chains import Made, loops_apart, read_spans
+from scheduler.cpu.chains import Made, is_computed_before, loops_apart, read_spans
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
 from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
 from tuner.codegen.builder import COMBINE, Builder
@@ -102,9 +102,11 @@ def _operand(builder: Builder, nest: LoopNest, read: Access, rule: Reduction, ma
     if packing is not None and (made is None or _begins_panels(made, builder.anchor, packing)):
         return _packed(builder, read, tensor, packing)
     is_linked = builder.chain is not None and read.tensor in builder.chain.buffers
-    if is_linked or (made is not None and is_padded(nest, read)):
+    layer = builder.layer if builder.chain is None else builder.chain.parts[-1] if made is None else made.layer
+    is_copied = is_padded(nest, read) or is_computed_before(layer, nest, read)
+    if is_linked or (made is not None and is_copied):
         return _from_buffer(builder, nest, read, rule.fill, made)
-    if is_padded(nest, read):
+    if is_copied:
         _pad(builder, nest, read, rule.fill)
     return None
 
@@ -167,7 +169,7 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
 
 
 def _pad(builder: Builder, nest: LoopNest, read: Access, fill: float) -> None:
-    """Replace a tensor by its copy with padding.
+    """Replace a tensor by its copy for the tile, with padding; one that the kernel computes is computed there.
 
     Vectors that stick out of the tensor are copied whole, with whatever lies behind a row: it is not used.
     """
