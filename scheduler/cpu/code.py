@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hw_models.cpu.spec import Simd
 from hw_models.instructions import Issued
 from scheduler.cpu.anchors import anchored_nest
+from scheduler.cpu.chains import made_in_front, parts_of
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import NestCode, Read, element_bytes, memory_order, nests_of
 from scheduler.cpu.tiles import LoopTiles, halvings
@@ -35,20 +36,37 @@ class Code:
 def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:
     """Return the instructions of the whole kernel in ``tiles``."""
     lanes = {str(name): count for name, count in simd.lanes.items()}[dtype]
-    total = _Counts()
+    in_front = made_in_front(layer, tiles)
+    last = parts_of(layer)[-1] if in_front else layer
+    total, operations = _counted(last, tiles, lanes, simd, tuning)
+    for made in in_front:
+        whole = math.prod(made.tiles.padded(made.layer.sink.shape))
+        share = made.times * math.prod(made.extents) / whole
+        counts, of_part = _counted(made.layer, made.tiles, lanes, simd, tuning)
+        counts.scale(share)
+        total.add(counts)
+        operations += _scaled(of_part, share)
+    return Code(total.issued(), round(total.register_bytes), operations)
+
+
+def _counted(
+    layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
+) -> tuple["_Counts", Operations]:
+    """Return the instructions and operations of a layer with one anchor at most."""
+    total, operations = _Counts(), Operations()
     for nest in nests_of(layer):
         _add(total, nest, layer, tiles, lanes, simd, tuning)
         _add_copies(total, nest, layer, tiles, lanes, tuning)
-    operations = Operations()
-    for nest in nests_of(layer):
         operations += nest.operations
     share = _recomputed(layer, tiles)
-    if share > 1:
-        total.scale(share)
-        operations = Operations(
-            round(operations.macs * share), round(operations.simple * share), round(operations.special * share)
-        )
-    return Code(total.issued(), round(total.register_bytes), operations)
+    total.scale(share)
+    return total, _scaled(operations, share)
+
+
+def _scaled(operations: Operations, share: float) -> Operations:
+    return Operations(
+        round(operations.macs * share), round(operations.simple * share), round(operations.special * share)
+    )
 
 
 def _recomputed(layer: Layer, tiles: LoopTiles) -> float:
@@ -66,6 +84,9 @@ def _recomputed(layer: Layer, tiles: LoopTiles) -> float:
     return max(work(tile) * number / whole, 1.0) if whole else 1.0
 
 
+_CLASSES = ("fma", "arithmetic", "special", "load", "store", "scalar", "loops", "register_bytes")
+
+
 class _Counts:
     """Instructions being added up."""
 
@@ -76,8 +97,14 @@ class _Counts:
 
     def scale(self, share: float) -> None:
         """Let there be ``share`` times as many."""
-        for name in ("fma", "arithmetic", "special", "load", "store", "scalar", "loops", "register_bytes"):
+        for name in _CLASSES:
             setattr(self, name, getattr(self, name) * share)
+
+    def add(self, other: "_Counts") -> None:
+        """Let there be those of ``other``, too."""
+        for name in _CLASSES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.accumulators = max(self.accumulators, other.accumulators)
 
     def issued(self) -> Issued:
         """Return them as whole numbers."""

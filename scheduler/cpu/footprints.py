@@ -7,11 +7,12 @@ dimensions), the straight line between the smallest tile and the whole stands in
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hw_models.cpu.caches import Array, Lines, Nest, box_lines
 from scheduler.cpu.anchors import anchored_nest, is_padded
+from scheduler.cpu.chains import Made, made_in_front, parts_of
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
@@ -51,6 +52,11 @@ class Reach:
         whole = min(math.ceil(extent - 1e-9), self.most)
         return (whole, pieces) if whole * pieces < self.of(tile, depth) else (self.of(tile, depth), 1)
 
+    def with_depth(self, depth: int) -> "Reach":
+        """Return the same where the depth loop always has ``depth`` iterations."""
+        single = (1,) * (1 + max([dim for dim, _ in self.slopes], default=0))
+        return Reach(self.of(single, depth), self.most, tuple([each for each in self.slopes if each[0] != DEPTH]))
+
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -67,6 +73,8 @@ class Operand:
     """Whether the depth loop reads it; what follows the anchor is read, and written, once per register tile."""
     is_copied: bool = False
     """Whether each tile copies its part of it, with padding, and goes on with the copy."""
+    is_in_front: bool = False
+    """Whether only anchors in front of the last read it: they are done with it before that begins with a tile."""
 
     @property
     def used_bytes(self) -> int:
@@ -102,10 +110,13 @@ class Footprints:
     has_buffers: bool
     """Whether something is computed before the anchor, or for a reduction, and kept for the tile."""
 
+    buffers: tuple[Operand, ...] = ()
+    """What anchors in front of the last make for each tile, and copies of it: no stored arrays."""
+
     @property
     def copied(self) -> tuple[Operand, ...]:
-        """Operands that tiles copy: in nests, their copies are arrays behind those of the operands."""
-        return tuple([operand for operand in self.operands if operand.is_copied])
+        """What tiles have of their own: in nests, arrays behind those of the operands."""
+        return (*[operand for operand in self.operands if operand.is_copied], *self.buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,7 @@ def _footprints(layer: Layer) -> Footprints:
     axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
     second = {axis: _probe(layer, axis, 2) for axis in axes}
     along = {axis: _probe(layer, axis, 0) for axis in axes}
-    operands, places, deep, copied = [], [], _before_anchor(layer), _copied(layer)
+    operands, places, deep, copied, behind = [], [], _before_anchor(layer), _copied(layer), parts_of(layer)[-1:]
     sizes = {**dict(enumerate(shape)), DEPTH: depth}
     for place, name in enumerate(layer.inputs):
         if name not in whole or name not in one:
@@ -176,18 +187,35 @@ def _footprints(layer: Layer) -> Footprints:
             reaches.append(reach)
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
-        operands.append(Operand(name, array, tuple(reaches), False, depends, name in deep, name in copied))
+        in_front = bool(behind) and name not in behind[0].inputs
+        operands.append(Operand(name, array, tuple(reaches), False, depends, name in deep, name in copied, in_front))
         places.append(place)
     for number, name in enumerate(layer.outputs):
         operands.append(_output(layer, name))
         places.append(len(layer.inputs) + number)
-    return Footprints(tuple(operands), tuple(places), depth, _has_buffers(layer))
+    return Footprints(tuple(operands), tuple(places), depth, _has_buffers(layer), _buffers(layer))
+
+
+def _buffers(layer: Layer) -> tuple[Operand, ...]:
+    """Return what the part in front of the last makes for it, as that needs it; twice, where it is copied."""
+    parts = parts_of(layer)
+    if len(parts) < _CHAINED:
+        return ()
+    found, place = footprints_of(parts[-1]), parts[-1].inputs.index(parts[-2].sink.name)
+    operand = found.operands[found.places.index(place)]
+    reaches = tuple([reach.with_depth(found.depth) for reach in operand.reaches])
+    return (replace(operand, reaches=reaches),) * (1 + operand.is_copied)
+
+
+_CHAINED = 2
+"""Parts that a kernel with several anchors has at least."""
 
 
 def _before_anchor(layer: Layer) -> frozenset[str]:
     """Return the tensors that the anchor, or what is computed before it, reads; without an anchor, all."""
     every = [compiled.nest for compiled in layer.nests]
-    anchor = layer.contraction
+    parts = parts_of(layer)
+    anchor = anchored_nest(parts[-1]) if parts else layer.contraction
     first = 0 if anchor is None else next(place for place, nest in enumerate(every) if nest is anchor)
     return frozenset(read.tensor for nest in every[first:] for read in nest.reads)
 
@@ -201,6 +229,8 @@ def _copied(layer: Layer) -> frozenset[str]:
 
 
 def _depth(layer: Layer) -> int:
+    if len(parts_of(layer)) >= _CHAINED:
+        return 1
     nest, loop = layer.contraction, layer.depth_loop
     return 1 if nest is None or loop is None else nest.loops[loop].extent
 
@@ -230,6 +260,8 @@ def _output(layer: Layer, name: str) -> Operand:
 
 
 def _has_buffers(layer: Layer) -> bool:
+    if len(parts_of(layer)) >= _CHAINED:
+        return False
     computing = [compiled for compiled in layer.nests if not compiled.is_view]
     anchor = layer.contraction
     if anchor is None:
@@ -260,9 +292,12 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
             axes.append(axis)
             touched.append(touched_by(now, steps))
 
-    for dim in tiles.order:
+    in_front = made_in_front(layer, tiles)
+    made_at = 0
+    for number, dim in enumerate(tiles.order):
         extents[dim] = min(tile[dim], extents[dim])
         loop(dim, chunks.per_dim[dim], extents, depth)
+        made_at = len(trips) if in_front and number + 1 == in_front[-1].loops else made_at
     of_tile = len(trips)
     loop(DEPTH, -(-depth // step), extents, step)
     for dim in tiles.order:
@@ -272,7 +307,10 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     of_registers = len(trips)
     loop(DEPTH, step, extents, 1)
     last = len(trips)
-    outside = [of_tile if each.is_copied else last if each.feeds_depth else of_registers for each in found.operands]
+    outside = [
+        made_at if each.is_in_front else of_tile if each.is_copied else last if each.feeds_depth else of_registers
+        for each in found.operands
+    ]
     held: tuple[float, ...] = ()
     if found.has_buffers:
         buffer = layer.tile_work(tile).internal_bytes / line_bytes
@@ -282,6 +320,12 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     moving = [operand.depends_on | {DEPTH} for operand in found.operands] + [frozenset(axes)] * copies
     still = tuple([frozenset(place for place, axis in enumerate(axes) if axis not in own) for own in moving])
     return Nest(tuple(trips), tuple(touched), written, held, (*outside, *[last] * copies), still)
+
+
+def nest_in_front(made: Made, line_bytes: int) -> Nest:
+    """Return the loops of a part in front for one tile of the kernel's sink."""
+    counts = tuple([-(-size // part) for size, part in zip(made.extents, made.tiles.tile, strict=True)])
+    return nest_of_chunk(made.layer, made.tiles, Chunks(1, 1, 1, counts), line_bytes)
 
 
 def _lines(found: Footprints, tile: Sequence[int], depth: int, line_bytes: int) -> tuple[Lines, ...]:

@@ -34,14 +34,21 @@ class CpuKernel:
 
     def __str__(self) -> str:
         tiles = self.tiles
-        loops = " ".join(f"d{dim}" for dim in tiles.order)
         depth = "all" if tiles.depth_step is None else str(tiles.depth_step)
         vectors = "no vectors" if tiles.vector_dim < 0 else f"vectors along d{tiles.vector_dim}"
+        in_front = "".join([
+            f", in front registers {_by(each.register)}, loops {_loops(each.order)}, vectors along d{each.vector_dim}"
+            for each in tiles.upstream
+        ])  # fmt: skip
         return (
-            f"{self.name}: tile {_by(tiles.tile)} of {_by(self.layer.sink.shape)}, loops {loops}, first"
-            f" {tiles.parallel} in parallel, registers {_by(tiles.register)}, {vectors}, depth {depth},"
-            f" {self.threads} threads, {self.chunks} chunks"
+            f"{self.name}: tile {_by(tiles.tile)} of {_by(self.layer.sink.shape)}, loops {_loops(tiles.order)}, first"
+            f" {tiles.parallel} in parallel, registers {_by(tiles.register)}, {vectors}, depth {depth}"
+            f"{in_front}, {self.threads} threads, {self.chunks} chunks"
         )
+
+
+def _loops(order: tuple[int, ...]) -> str:
+    return " ".join(f"d{dim}" for dim in order)
 
 
 def _by(extents: Extents) -> str:

@@ -6,9 +6,10 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from fusion.plan import FusionPlan, Group
+from scheduler.cpu.chains import parts_of
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.schedule import CpuKernel, CpuSchedule
-from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
 from scheduler.cpu.tiling import vector_dim_of
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
@@ -42,6 +43,12 @@ class _Group(_Record):
     whole_dims: _Numbers = ()
 
 
+class _Upstream(_Record):
+    order: _Numbers
+    register_tile: _Sizes
+    vector_dim: _Number
+
+
 class _Kernel(_Record):
     output: str
     group: _Number
@@ -52,6 +59,7 @@ class _Kernel(_Record):
     register_tile: _Sizes
     vector_dim: Annotated[int, Field(ge=-1, lt=64)]
     depth_step: _Size | None
+    upstream: Annotated[tuple[_Upstream, ...], Field(strict=False)] = ()
     threads: _Size
 
 
@@ -89,6 +97,10 @@ def _kernel_record(kernel: CpuKernel) -> _Kernel:
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         parallel=tiles.parallel, register_tile=tiles.register, vector_dim=tiles.vector_dim,
         depth_step=tiles.depth_step, threads=kernel.threads,
+        upstream=tuple([
+            _Upstream(order=each.order, register_tile=each.register, vector_dim=each.vector_dim)
+            for each in tiles.upstream
+        ]),
     )  # fmt: skip
 
 
@@ -142,13 +154,31 @@ def _kernel(record: _Kernel, number: int, file: _File, costs: CpuCosts) -> CpuKe
         )
     try:
         tiles = LoopTiles(
-            record.tile, record.order, record.parallel, record.register_tile, record.vector_dim, record.depth_step
-        )
+            record.tile, record.order, record.parallel, record.register_tile, record.vector_dim, record.depth_step,
+            tuple([UpstreamTiles(each.order, each.register_tile, each.vector_dim) for each in record.upstream]),
+        )  # fmt: skip
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
+    _check_upstream(layer, tiles, where)
     if any(part > size for part, size in zip(tiles.tile, tiles.padded(shape), strict=True)):
         raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
     return CpuKernel(record.output, record.group, layer, tiles, record.threads)
+
+
+def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:
+    """Refuse tiles of anchors in front of the last that are not those of the layer."""
+    in_front = tuple(reversed(parts_of(layer)[:-1]))
+    if tiles.upstream and len(tiles.upstream) != len(in_front):
+        raise ScheduleError(
+            f"{where}: upstream: has tiles of {len(tiles.upstream)} anchors in front of the last; there are"
+            f" {len(in_front)}"
+        )
+    for number, (part, each) in enumerate(zip(in_front, tiles.upstream, strict=False)):
+        if len(each.register) != len(part.sink.shape) or each.vector_dim != vector_dim_of(part):
+            raise ScheduleError(
+                f"{where}: upstream.{number}: needs a register tile of {part.sink.name!r}, which has"
+                f" {len(part.sink.shape)} dimensions, vectors along {vector_dim_of(part)}"
+            )
 
 
 def _check_order(kernels: tuple[CpuKernel, ...], costs: CpuCosts) -> None:

@@ -7,6 +7,28 @@ from workloads.loopnest import Extents
 
 
 @dataclass(frozen=True, slots=True)
+class UpstreamTiles:
+    """How what an anchor reads is computed in front of it, for one tile at a time, where it has an anchor of its own.
+
+    Its dimensions are numbered as stored. What follows that anchor is computed per register tile, too.
+    """
+
+    order: tuple[int, ...]
+    """The dimensions, outermost loop over register tiles first."""
+    register: Extents
+    """Elements of each dimension that are held in registers."""
+    vector_dim: int
+    """The dimension along which register tiles are vectors."""
+
+    def __post_init__(self) -> None:
+        dims = len(self.register)
+        if sorted(self.order) != list(range(dims)) or not 0 <= self.vector_dim < dims:
+            raise ValueError(
+                f"register tile {self.register} has order {self.order}, vectors along {self.vector_dim}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class LoopTiles:
     """The loops around a layer's sink, the last output of its fused operators; its dimensions are numbered as stored.
 
@@ -31,6 +53,8 @@ class LoopTiles:
     """The dimension along which register tiles are vectors; -1 where nothing is vectorised."""
     depth_step: int | None
     """Iterations of the anchor's longest reduction loop before the next register tile; None: all of them."""
+    upstream: tuple[UpstreamTiles, ...] = ()
+    """Of the anchors in front of the layer's last one (`scheduler.cpu.chains`), the nearest first."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)
@@ -40,6 +64,11 @@ class LoopTiles:
             raise ValueError(f"{self.parallel} parallel loops, vectors along {self.vector_dim}, of {dims} dimensions")
         if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
             raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
+
+    @property
+    def whole_registers(self) -> Extents:
+        """The elements of each dimension of a tile that its register tiles cover."""
+        return tuple([-(-size // part) * part for size, part in zip(self.tile, self.register, strict=True)])
 
     def lanes(self, most: int) -> int:
         """Return the lanes of a register tile's vectors, on a machine that has ``most``: as many as divide it."""

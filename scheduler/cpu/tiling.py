@@ -9,26 +9,29 @@ the caches. Then the least traffic, then what is tried first. Last, several thre
 takes. Layers without an anchor are computed row by row.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from hw_models.cpu.cores import issue_cycles
 from scheduler.cpu.anchors import anchored_nest, lanes_along, shared_rows
+from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
 from scheduler.cpu.code import code_of
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
-from scheduler.cpu.tiles import LoopTiles, halvings
+from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, halvings
 from scheduler.cpu.view import CpuView
 from scheduler.cpu.work import Estimate, estimate
 from scheduler.kernels.layer import Layer
 from scheduler.parts import divisors
 from workloads.analysis import Table
-from workloads.loopnest import Extents, LoopNest
+from workloads.loopnest import Extents
 
 _MOST_COLUMNS = 8
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28)
-_TILES_OF_REGISTERS = 4
+_TILES_OF_REGISTERS = (4,)
+_TILES_IN_FRONT = (2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +67,14 @@ def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) ->
 
 def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     most, *fewer = view.thread_counts
-    shape = layer.sink.shape
-    anchor = anchored_nest(layer)
-    if anchor is None:
-        candidates = list(_without_anchor(layer, dtype, view))
+    shape, parts = layer.sink.shape, parts_of(layer)
+    if parts:
+        register = _known_register_tile(parts[-1], parts[-1].sink.shape, dtype, view)
+        wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
+        cuts = list(dict.fromkeys(_candidates(parts[-1], register, vector_dim_of(layer), view, shape, wider)))
+        candidates = [_with_upstream(parts, cut, dtype, view) for cut in cuts]
     else:
-        table = layer.analysis.table(_register_tile)
-        key = layer.signature, dtype, view.code_key, view.issue_key
-        register = table.get(key, partial(_register_tile, layer, anchor, dtype, view))
-        candidates = list(dict.fromkeys(_candidates(layer, register, vector_dim_of(layer), view, shape)))
+        candidates = list(_without_anchor(layer, dtype, view))
     found = [_timed(layer, cut, most, dtype, view) for cut in candidates]
     found.sort(key=lambda tiling: tiling.rank)
     best = found[0]
@@ -84,47 +86,90 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     return best
 
 
+def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: CpuView) -> LoopTiles:
+    """Return ``cut`` of the last part with tiles of those in front of it."""
+    spans = sink_spans(parts[-1].sink.shape, cut)
+    upstream = []
+    for behind, part in zip(reversed(parts), reversed(parts[:-1]), strict=False):
+        box = box_in_front(behind, part, spans)
+        extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
+        along = box[vector_dim]
+        begins = math.gcd(along.first, *[step for _, step in along.steps])
+        register = _known_register_tile(part, extents, dtype, view, begins)
+        spans = tuple([span.rounded(size) for span, size in zip(box, register, strict=True)])
+        others = tuple(dim for dim in part.sink.order if dim != vector_dim)
+        order = (vector_dim, *others) if _has_vectors_outermost(part, vector_dim, extents) else (*others, vector_dim)
+        upstream.append(UpstreamTiles(order, register, vector_dim))
+    return replace(cut, upstream=tuple(upstream))
+
+
+def _has_vectors_outermost(part: Layer, vector_dim: int, extents: Extents) -> bool:
+    """Whether its loops go along the vectors last: where they use data apart, or where more weights than data."""
+    anchor = anchored_nest(part)
+    assert anchor is not None
+    tensors = part.graph.tensors
+    data = [read for read in anchor.reads if tensors[read.tensor].role != "weight"]
+    if all(loops_apart(anchor, read, (vector_dim,)) for read in data):
+        return True
+    needed = part.tile_work(tuple(map(min, extents, part.sink.shape))).operand_bytes
+    weights = sum([size for name, size in needed.items() if tensors[name].role == "weight"])
+    return 2 * weights > sum(needed.values())
+
+
 def vector_dim_of(layer: Layer) -> int:
     """Return the dimension of the sink that vectors lie along, the innermost in memory; -1 if it has one element."""
     sink = layer.sink
     return next((dim for dim in reversed(sink.order) if sink.shape[dim] > 1), -1)
 
 
-def _register_tile(layer: Layer, nest: LoopNest, dtype: str, view: CpuView) -> Extents:
-    """Return the elements per dimension of the anchor's output that are held in registers."""
-    vector_dim, shape = vector_dim_of(layer), layer.sink.shape
-    lanes = lanes_along(nest, vector_dim, view.lanes(dtype))
+def _known_register_tile(
+    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0
+) -> Extents:
+    """Return the register tile of a layer with one anchor, worked out once for equal ones."""
+    key = layer.signature, extents, begins, dtype, view.code_key, view.issue_key
+    return layer.analysis.table(_register_tile).get(key, partial(_register_tile, layer, extents, dtype, view, begins))
+
+
+def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int) -> Extents:
+    """Return the elements per dimension of the anchor's output that are held in registers, of ``extents`` at a time.
+
+    Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin.
+    """
+    nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
+    assert nest is not None
+    lanes = math.gcd(lanes_along(nest, vector_dim, view.lanes(dtype)), begins)
     limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
     core = view.kinds[0]
     best: tuple[float, int, Extents] | None = None
-    for columns in range(1, min(-(-shape[vector_dim] // lanes), _MOST_COLUMNS) + 1):
+    for columns in range(1, min(-(-extents[vector_dim] // lanes), _MOST_COLUMNS) + 1):
         for rows in _ROWS:
             if (columns > 1 or rows > 1) and rows * columns + columns + 1 > limit:
                 continue
-            register = _of_rows(layer, vector_dim, columns * lanes, rows)
-            if register is None:
+            register = _of_rows(layer, vector_dim, columns * lanes, rows, extents)
+            if register is None or begins % (columns * lanes):
                 continue
             tiles = LoopTiles(register, tuple(layer.sink.order), 0, register, vector_dim, None)
             issued = code_of(layer, tiles, dtype, view.spec.simd, view.tuning).issued
-            ranked = issue_cycles(core, issued), issued.total, register
+            share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
+            ranked = issue_cycles(core, issued) * share, issued.total, register
             if best is None or ranked < best:
                 best = ranked
     assert best is not None
     return best[2]
 
 
-def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int) -> Extents | None:
+def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int, shape: Extents) -> Extents | None:
     """Return a register tile of ``rows`` vectors, along the dimensions further out; None if there are not so many."""
     sink = layer.sink
-    register = [1] * len(sink.shape)
+    register = [1] * len(shape)
     register[vector_dim] = width
     for dim in reversed(sink.order):
-        if dim == vector_dim or sink.shape[dim] == 1 or rows == 1:
+        if dim == vector_dim or shape[dim] == 1 or rows == 1:
             continue
-        if rows <= sink.shape[dim]:
+        if rows <= shape[dim]:
             register[dim], rows = rows, 1
-        elif rows % sink.shape[dim] == 0:
-            register[dim], rows = sink.shape[dim], rows // sink.shape[dim]
+        elif rows % shape[dim] == 0:
+            register[dim], rows = shape[dim], rows // shape[dim]
         else:
             return None
     return tuple(register) if rows == 1 else None
@@ -154,7 +199,7 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
 
 
 def _candidates(
-    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents
+    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents, few: Sequence[int]
 ) -> Iterator[LoopTiles]:
     """Yield the tiles that are tried, in a fixed order."""
     memory = layer.sink.order
@@ -162,8 +207,8 @@ def _candidates(
     steps = [None, *_depth_steps(layer, view)]
     others = tuple(dim for dim in memory if dim != vector_dim)
     orders = [(*others, vector_dim), (vector_dim, *others)]
-    widths = _ladder(register[vector_dim], shape[vector_dim])
-    for rows in _row_tiles(outer, register, shape):
+    widths = _ladder(register[vector_dim], shape[vector_dim], few)
+    for rows in _row_tiles(outer, register, shape, few):
         for width in widths:
             tile = list(rows)
             tile[vector_dim] = width
@@ -183,19 +228,19 @@ def _depth_steps(layer: Layer, view: CpuView) -> list[int]:
     return fitting[:1] if depth * inner > most // 2 else []
 
 
-def _ladder(register: int, size: int) -> list[int]:
-    """Return tiles of one register tile, a few and all: they divide the number of register tiles."""
+def _ladder(register: int, size: int, few: Sequence[int]) -> list[int]:
+    """Return tiles of one register tile, up to a ``few`` and all: they divide the number of register tiles."""
     number = -(-size // register)
-    few = max(each for each in divisors(number) if each <= _TILES_OF_REGISTERS)
-    return [count * register for count in dict.fromkeys([1, few, number])]
+    some = [max(each for each in divisors(number) if each <= most) for most in few]
+    return [count * register for count in dict.fromkeys([1, *some, number])]
 
 
-def _row_tiles(outer: list[int], register: Extents, shape: Extents) -> Iterator[list[int]]:
+def _row_tiles(outer: list[int], register: Extents, shape: Extents, few: Sequence[int]) -> Iterator[list[int]]:
     """Yield tiles without their vector dimension: whole along more and more dimensions, the innermost first."""
     tile = list(register)
     yield list(tile)
     for dim in outer:
-        for size in _ladder(register[dim], shape[dim])[1:]:
+        for size in _ladder(register[dim], shape[dim], few)[1:]:
             tile[dim] = size
             yield list(tile)
 

@@ -10,8 +10,17 @@ from hw_models.cpu.caches import CacheShape, Nest, Passed, passed_on, share_of_i
 from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import DRAM, L1, L2, L3, CorePace
 from hw_models.quantities import PS_PER_S
+from scheduler.cpu.chains import made_in_front
 from scheduler.cpu.code import Code, code_of
-from scheduler.cpu.footprints import Footprints, chunks_of, footprints_of, nest_of_chunk, nest_of_cores, split_operands
+from scheduler.cpu.footprints import (
+    Footprints,
+    chunks_of,
+    footprints_of,
+    nest_in_front,
+    nest_of_chunk,
+    nest_of_cores,
+    split_operands,
+)
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
@@ -232,11 +241,33 @@ class _Kernel:
         nest = self._nest_of(cores)
         passed = passed_on(nest, cache, write_allocate=self._view.spec.write_allocate)
         passed = _without_scratch(passed, nest, cache, footprints_of(self._layer))
+        passed = self._with_parts_in_front(passed, cache, cores)
         if cores > 1:
             fetched, written = (tuple([lines / cores for lines in each]) for each in (passed.fetched, passed.written))
             passed = Passed(fetched, written)
         self._known[cache, cores] = passed
         return passed
+
+    def _with_parts_in_front(self, passed: Passed, cache: CacheShape, cores: int) -> Passed:
+        """Return ``passed`` with what parts in front fetch again while they work on one tile.
+
+        What they fetch once for each tile is among the kernel's operands. Cores that share a cache have a part each.
+        """
+        fetched = list(passed.fetched)
+        own = CacheShape(cache.lines // cores, cache.sets)
+        for made in made_in_front(self._layer, self._tiles):
+            nest, found = nest_in_front(made, self._view.spec.line_bytes), footprints_of(made.layer)
+            each = passed_on(nest, own, write_allocate=self._view.spec.write_allocate)
+            each = _without_scratch(each, nest, own, found)
+            count = len(found.operands)
+            again = sum([
+                max(lines - once.count, 0)
+                for lines, once, operand in zip(each.fetched, nest.touched[0], found.operands, strict=False)
+                if not operand.is_written
+            ])  # fmt: skip
+            copies = sum(each.fetched[count:]) + sum(each.written[count:])
+            fetched[-1] += cores * made.times / self._chunks.in_all * (again + copies)
+        return Passed(tuple(fetched), passed.written)
 
     def _payload(self, levels: list[Passed], *, is_last: bool) -> Compute:
         """Return what a chunk does: a full one, or the last one, which does what is left."""
@@ -271,7 +302,11 @@ def _without_scratch(passed: Passed, nest: Nest, cache: CacheShape, found: Footp
     """Return what a cache passes on where tiles' copies stay in it if a tile does: they are overwritten, not needed."""
     if not found.copied:
         return passed
-    of_tile = nest.innermost[next(place for place, each in enumerate(found.operands) if each.is_copied)]
+    of_tile = min([
+        depth
+        for depth, each in zip(nest.innermost, found.operands, strict=False)
+        if each.is_copied or each.is_in_front
+    ])  # fmt: skip
     if nest.body_lines[of_tile] > cache.lines:
         return passed
     kept = len(found.operands)

@@ -14,6 +14,7 @@ from tuner.codegen.access import Stored, affine, divided, loops_of, reach, store
 from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError
 from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing
+from tuner.codegen.tile_buffers import Chain
 from workloads.executable import Executable
 from workloads.graph import Tensor
 from workloads.loopnest import Access, LoopNest
@@ -36,6 +37,8 @@ class Builder:
     anchor: Anchor | None
     lanes: int
     """Of the machine's vectors."""
+    chain: Chain | None = None
+    """Of a kernel with several anchors: ``anchor`` and ``tiles`` are those of the part whose stages are being made."""
     stored: dict[str, Stored] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     packings: dict[str, Packing] = field(default_factory=dict)
@@ -63,10 +66,13 @@ class Builder:
         place = {dim: p for p, dim in enumerate(tensor.order)}
 
         def body(*stored: Any) -> Any:
-            value = element(*[stored[place[dim]] for dim in range(len(stored))])
-            return value if dtype_of(value) == self.dtype(tensor) else value.astype(self.dtype(tensor))
+            return self.cast(tensor, element(*[stored[place[dim]] for dim in range(len(stored))]))
 
         return te.compute(shape, body, name=self.name(label))
+
+    def cast(self, tensor: Tensor, value: Any) -> Any:
+        """Return ``value`` in the dtype of ``tensor``."""
+        return value if dtype_of(value) == self.dtype(tensor) else value.astype(self.dtype(tensor))
 
     def read(
         self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: Collection[int] = ()
@@ -158,22 +164,24 @@ class Builder:
 
     def finished(self, op: Operator, nest: LoopNest, tensor: Tensor, rule: Reduction, total: Any) -> Any:
         """Return what becomes of the sums of ``nest`` in ``total``, which may be larger than the tensor."""
-        finish = rule.finish
-        count = math.prod(loop.extent for loop in nest.loops if loop.reduction)
         exact = [total.shape[p] == tensor.shape[dim] for p, dim in enumerate(tensor.order)]
-        if finish is None and self.anchor is None and all(exact):
+        if rule.finish is None and self.anchor is None and all(exact):
             return total
 
         def element(*indices: Any) -> Any:
-            value = total(*[indices[dim] for dim in tensor.order])
-            if finish is None:
-                return value
-            loops = loops_of(nest, indices)
-            late = [self.read(nest, nest.reads[n], loops) for n in rule.late]
-            taps = self._taps(op, nest, loops, count)
-            return finish(value, late, count) if taps is None else value / taps.astype(dtype_of(value))
+            return self.finish(op, nest, rule, indices, total(*[indices[dim] for dim in tensor.order]))
 
         return self.compute(f"{op.kind}_out", tensor, element)
+
+    def finish(self, op: Operator, nest: LoopNest, rule: Reduction, element: Sequence[Any], value: Any) -> Any:
+        """Return what becomes of ``value``, the sum of one element."""
+        if rule.finish is None:
+            return value
+        count = math.prod(loop.extent for loop in nest.loops if loop.reduction)
+        loops = loops_of(nest, element)
+        late = [self.read(nest, nest.reads[n], loops) for n in rule.late]
+        taps = self._taps(op, nest, loops, count)
+        return rule.finish(value, late, count) if taps is None else value / taps.astype(dtype_of(value))
 
     def _taps(self, op: Operator, nest: LoopNest, loops: Mapping[int, Any], count: int) -> Any:
         """Return by how many elements an average is divided where padding does not count; None for all."""

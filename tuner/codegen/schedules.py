@@ -8,6 +8,7 @@ from tvm import te, tirx
 
 from scheduler.cpu.tiles import LoopTiles, halvings
 from tuner.codegen.stages import Stages
+from tuner.codegen.tile_buffers import UpstreamStages
 
 _MOST_UNROLLED = 16
 """Iterations of a loop that stores results of a register tile."""
@@ -51,16 +52,39 @@ class _Tiled:
         for block in reversed(padded):
             sch.compute_at(block, self._tile_loop, preserve_unit_loops=True)
             self._vectorise_copy(block)
+        fronts = self._place_fronts()
         self._store()
         first = sch.decompose_reduction(self.sum, self._first_reduction)
         self._unroll(first)
+        for front in fronts:
+            front.decompose()
+
+    def _place_fronts(self) -> list["_Front"]:
+        """Compute what anchors in front of the last make, and copies of it, inside the loops over tiles."""
+        chain, sch, found = self.stages.chain, self.sch, []
+        if chain is None:
+            return []
+        for copy in chain.copies:
+            inside = (self._inside_of + self._middles)[: copy.loops]
+            self._vectorise_copy(_computed_at(sch, copy.name, inside))
+        for stages in reversed(chain.stages):
+            inside = self._inside_of[: stages.made.loops]
+            result, total = _computed_at(sch, stages.result, inside), _computed_at(sch, stages.total, inside)
+            front = _Front(sch, stages, total, result, self.lanes)
+            for copy in stages.copies:
+                self._vectorise_copy(_computed_at(sch, copy.name, inside + front.loops[: copy.loops]))
+            found.append(front)
+        return found
 
     def _inline(self) -> list[Any]:
         """Inline what is computed element by element; return the blocks of padding, in order."""
         sch, kept = self.sch, []
+        keep = {self.stages.anchor_stage, self.stages.results[0].op.name}
+        if self.stages.chain is not None:
+            keep |= self.stages.chain.stage_names
         for block in _blocks(sch):
             name = sch.get(block).name_hint
-            if name in (self.stages.anchor_stage, self.stages.results[0].op.name):
+            if name in keep:
                 continue
             if name.startswith("padded"):
                 kept.append(block)
@@ -68,7 +92,7 @@ class _Tiled:
                 sch.compute_inline(block)
         for block in _blocks(sch):
             name = sch.get(block).name_hint
-            if name not in (self.stages.anchor_stage, self.stages.results[0].op.name) and not name.startswith("padded"):
+            if name not in keep and not name.startswith("padded"):
                 sch.compute_inline(block)
         return kept
 
@@ -93,14 +117,14 @@ class _Tiled:
             depth = [*depth[:-1], inside]
         outers, middles = [outer[d] for d in tiles.order], [middle[d] for d in tiles.order]
         sch.reorder(*outers, *([] if steps_loop is None else [steps_loop]), *middles, *depth, *register)
-        self._register_loop = middles[-1]
+        self._middles, self._register_loop = middles, middles[-1]
         self._first_reduction = depth[0] if steps_loop is None else steps_loop
-        self._tile_loop = outers[-1]
+        self._inside_of = list(outers)
         if tiles.parallel:
             fused = sch.fuse(*outers[: tiles.parallel]) if tiles.parallel > 1 else outers[0]
             sch.parallel(fused)
-            if tiles.parallel == len(outers):
-                self._tile_loop = fused
+            self._inside_of[: tiles.parallel] = [fused] * tiles.parallel
+        self._tile_loop = self._inside_of[-1]
         for loop in register[:-1]:
             sch.unroll(loop)
         self._count = len(register)
@@ -110,19 +134,9 @@ class _Tiled:
         """Vectorise and unroll the loops in which results leave the registers."""
         sch = self.sch
         loops = sch.get_loops(self.out)[-len(self.order) :]
-        extent = int(sch.get(loops[-1]).extent)
         if self.cut:
             return  # vectors that stick out of the tensor are stored under a mask, which the compiler makes
-        if extent > self.lanes and extent % self.lanes == 0:
-            outer, inner = sch.split(loops[-1], [None, self.lanes])
-            sch.unroll(outer)
-            sch.vectorize(inner)
-        elif extent > 1:
-            sch.vectorize(loops[-1])
-        if self.tiles.depth_step is None:
-            for loop in loops[:-1]:
-                if 1 < int(sch.get(loop).extent) <= _MOST_UNROLLED:
-                    sch.unroll(loop)
+        _store_registers(sch, loops, self.lanes, unrolled=self.tiles.depth_step is None)
 
     def _vectorise_copy(self, block: Any) -> None:
         sch = self.sch
@@ -142,8 +156,69 @@ class _Tiled:
                 sch.unroll(loop)
 
 
+def _computed_at(sch: Any, name: str, loops: Sequence[Any]) -> Any:
+    """Return the block ``name``, computed inside the last of ``loops``."""
+    block = sch.get_sblock(name)
+    if loops:
+        sch.compute_at(block, loops[-1], preserve_unit_loops=True)
+    return block
+
+
+class _Front:
+    """An anchor in front of the last: its loops for one tile, split into register tiles.
+
+    What follows it is computed where each of them leaves the registers.
+    """
+
+    def __init__(self, schedule: Any, stages: UpstreamStages, total: Any, result: Any, most_lanes: int) -> None:
+        self.sch, self.sum = schedule, total
+        tiles, order = stages.made.tiles, stages.order
+        lanes = tiles.lanes(most_lanes)
+        loops = schedule.get_loops(total)
+        first = len(loops) - _reduction_loops(schedule, total)
+        depth = loops[first:]
+        middle: dict[int, Any] = {}
+        register: list[Any] = []
+        for loop, dim in zip(loops[first - len(order) : first], order, strict=True):
+            middle[dim], inner = schedule.split(loop, [None, tiles.register[dim]])
+            if dim == tiles.vector_dim and tiles.register[dim] > lanes:
+                register += schedule.split(inner, [None, lanes])
+            else:
+                register.append(inner)
+        self.loops = [middle[dim] for dim in tiles.order]
+        """Over register tiles, outermost first."""
+        schedule.reorder(*self.loops, *depth, *register)
+        schedule.set_scope(total, 0, "local")
+        schedule.reverse_compute_at(result, self.loops[-1], preserve_unit_loops=True)
+        for loop in register[:-1]:
+            schedule.unroll(loop)
+        schedule.vectorize(register[-1])
+        self._depth, self._count = depth[0], len(register)
+        _store_registers(schedule, schedule.get_loops(result)[-len(order) :], lanes)
+
+    def decompose(self) -> None:
+        """Let sums begin at zero."""
+        first = self.sch.decompose_reduction(self.sum, self._depth)
+        for loop in self.sch.get_loops(first)[-self._count : -1]:
+            self.sch.unroll(loop)
+
+
 def _blocks(sch: Any) -> list[Any]:
     return list(sch.get_child_blocks(sch.get_sblock("root")))
+
+
+def _store_registers(sch: Any, loops: Sequence[Any], lanes: int, *, unrolled: bool = True) -> None:
+    """Vectorise the innermost of the loops that store a register tile, unroll the others."""
+    extent = int(sch.get(loops[-1]).extent)
+    if extent > lanes and extent % lanes == 0:
+        outer, inner = sch.split(loops[-1], [None, lanes])
+        sch.unroll(outer)
+        sch.vectorize(inner)
+    elif extent > 1:
+        sch.vectorize(loops[-1])
+    for loop in loops[:-1]:
+        if unrolled and 1 < int(sch.get(loop).extent) <= _MOST_UNROLLED:
+            sch.unroll(loop)
 
 
 def _before(sch: Any, block: Any, other: Any) -> bool:

@@ -12,13 +12,15 @@ from typing import Any
 from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor, anchor_of
+from scheduler.cpu.chains import Made
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, affine, guarded, inside_conditions, is_whole, logical, loops_of
-from tuner.codegen.anchored import anchored_stage
+from tuner.codegen.anchored import anchored_stage, upstream_sums
 from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of, reduction_of
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.packing import Packing
+from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
 from workloads.executable import Executable
 from workloads.graph import Op, Tensor
 from workloads.loopnest import LoopNest
@@ -42,10 +44,52 @@ class Stages:
     """Name of the stage that accumulates, empty where there is no anchor."""
     reductions: tuple[str, ...]
     """Names of all stages with reduction loops."""
+    chain: Chain | None
+    """The anchors in front of the last one, if there are any."""
 
 
+@dataclass
+class _Front:
+    """An anchor in front of the last, until all that follows it is there."""
+
+    op: Operator
+    nest: LoopNest
+    tensor: Tensor
+    """That the anchor itself writes."""
+    sums: TileBuffer
+    following: set[str]
+    """Tensors that its outputs have become so far."""
+
+
+@dataclass
 class _Stages(Builder):
     """Adds the stages of one operator after the other."""
+
+    made: Made | None = None
+    """What the part makes whose stages are being made, if it is one in front of the last."""
+    front: "_Front | None" = None
+
+    def add_parts(self) -> None:
+        """Add the stages of all operators, part by part."""
+        if self.chain is None:
+            for position in self.layer.ops:
+                self.checked(position)
+            return
+        whole = self.tiles
+        for part in self.chain.parts:
+            self.made = self.chain.made.get(part.sink.name)
+            self.tiles = whole if self.made is None else self.made.tiles
+            self.anchor = anchor_of(part, self.tiles)
+            for position in part.ops:
+                self.checked(position)
+
+    def checked(self, position: int) -> None:
+        """Add the stages of one operator; name it in the complaint if there is no code for it."""
+        try:
+            self.add(position)
+        except UnsupportedKernelError as error:
+            op = self.layer.graph.ops[position]
+            raise UnsupportedKernelError(f"{op.name} ({op.kind}): {error}") from None
 
     def add(self, position: int) -> None:
         """Add the stages of one operator."""
@@ -70,6 +114,8 @@ class _Stages(Builder):
 
     def _stage(self, op: Operator, nests: Sequence[LoopNest], tensor: Tensor) -> None:
         nest = nests[0]
+        if self._in_front(op, nests, tensor):
+            return
         if self.anchor is not None and nest is self.anchor.nest:
             stage = anchored_stage(self, op, nest, tensor)
         elif any(loop.reduction for loop in nest.loops):
@@ -82,6 +128,45 @@ class _Stages(Builder):
         else:
             stage = self._joined(op, nests, tensor)
         self.stored[tensor.name] = Stored(stage, tensor.order)
+
+    def _in_front(self, op: Operator, nests: Sequence[LoopNest], tensor: Tensor) -> bool:
+        """Add an anchor in front of the last, or what follows it; return whether it is one of these.
+
+        What follows has no stage of its own: it is computed where the sums leave the registers.
+        """
+        if self.chain is None or self.made is None or self.anchor is None:
+            return False
+        nest, sink = nests[0], self.made.layer.sink
+        if nest is self.anchor.nest:
+            self.front = _Front(op, nest, tensor, upstream_sums(self, op, nest, tensor, self.made), {tensor.name})
+        elif self.front is not None and self.front.following.intersection(read.tensor for read in nest.reads):
+            compute = self._pointwise(op, nest)
+            self.front.following.add(tensor.name)
+            self.stored[tensor.name] = Stored(
+                lambda *stored: self.cast(tensor, compute(logical(tensor, stored))), tensor.order
+            )
+        else:
+            return False
+        if tensor.name == sink.name:
+            self._finish_front(self.chain, self.made, self.front, tensor)
+            self.front = None
+        return True
+
+    def _finish_front(self, chain: Chain, made: Made, front: "_Front", tensor: Tensor) -> None:
+        """Add what the part in front makes: its sums, and all that follows them."""
+        rule, summed = reduction_of(front.op, front.nest), front.tensor
+
+        def value(place: Place, indices: tuple[Any, ...]) -> Any:
+            inside = chain.nearest(chain.element(place, made.spans), made.spans, tensor.shape)
+            total = self.cast(summed, self.finish(front.op, front.nest, rule, inside, front.sums.stage(*indices)))
+            self.stored[summed.name] = Stored(lambda *_: total, summed.order)
+            return self.stored[tensor.name].at(inside)
+
+        buffer = chain.buffer(self.name("made"), tensor.order, made.spans, value)
+        chain.buffers[tensor.name] = buffer
+        names = front.sums.stage.op.name, buffer.stage.op.name
+        chain.stages.append(UpstreamStages(*names, len(buffer.dims), tensor.order, made, tuple(chain.copies)))
+        chain.copies.clear()
 
     def _pointwise(self, op: Operator, nest: LoopNest) -> Callable[[Sequence[Any]], Any]:
         compute = pointwise_of(op, nest)
@@ -188,13 +273,9 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
 
     ``lanes`` are those of the machine's vectors.
     """
-    builder = _Stages(layer, executable, tiles, anchor_of(layer, tiles), lanes)
-    for position in layer.ops:
-        try:
-            builder.add(position)
-        except UnsupportedKernelError as error:
-            op = layer.graph.ops[position]
-            raise UnsupportedKernelError(f"{op.name} ({op.kind}): {error}") from None
+    chain = chain_of(layer, tiles)
+    builder = _Stages(layer, executable, tiles, anchor_of(layer, tiles), lanes, chain)
+    builder.add_parts()
     outputs = layer.outputs
     results = []
     for name in outputs:
@@ -204,4 +285,5 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
         tuple(builder.inputs), builder.packings, outputs, tuple(builder.inputs.values()), tuple(results),
         layer.sink.order,
         builder.anchor if builder.anchor_stage else None, builder.anchor_stage, tuple(builder.reductions),
+        chain,
     )  # fmt: skip

@@ -1,0 +1,154 @@
+"""Kernels with several anchors on CPUs: a tile has what it needs of them, and what is computed again is counted."""
+
+import itertools
+import json
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusion import plan_from_groups
+from fusion.plan import Group
+from scheduler.cpu.anchors import anchored_nest
+from scheduler.cpu.chains import link_read, made_in_front, parts_of
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.schedule import kernel_by_kernel
+from scheduler.cpu.schedule_json import read_schedule, schedule_json
+from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
+from scheduler.cpu.tuning import CpuTuning
+from scheduler.cpu.view import CpuView
+from scheduler.cpu.work import kernel_work
+from scheduler.kernels.layer import Layer
+from tests.graphs import Net
+from tests.hw_models.cpu.cpus import cpu
+from workloads import Graph
+from workloads.analysis import Analysis
+
+SINGLE = UpstreamTiles((0, 2, 3, 1), (1, 1, 1, 1), 1)
+
+
+def whole(graph: Graph) -> Layer:
+    return Layer(graph, tuple(range(len(graph.ops))), Analysis(graph))
+
+
+def chain(size: int = 8, kernel: int = 3, stride: int = 1, *, depthwise: bool = False) -> Graph:
+    net = Net("chain")
+    middle = net.relu(net.conv(net.input(1, 4, size, size), 6, 1))
+    behind = net.depthwise(middle, kernel, stride) if depthwise else net.conv(middle, 8, kernel, stride)
+    return net.graph(net.relu(behind), dtype="fp32")
+
+
+def test_a_kernel_is_cut_in_front_of_each_anchor_with_what_follows_the_one_before() -> None:
+    net = Net()
+    x = net.input(1, 8, 9, 7)
+    first = net.relu(net.add(net.conv(net.relu(x), 8, 1), x))
+    graph = net.graph(net.relu(net.conv(net.relu(net.depthwise(first)), 12, 1)), dtype="fp32")
+
+    parts = [[graph.ops[op].kind for op in part.ops] for part in parts_of(whole(graph))]
+
+    assert parts == [["Relu", "Conv", "Add", "Relu"], ["Conv", "Relu"], ["Conv", "Relu"]]
+
+
+def test_a_kernel_whose_middle_others_need_is_not_cut() -> None:
+    net = Net()
+    middle = net.relu(net.conv(net.input(1, 8, 9, 7), 8, 1))
+    assert parts_of(whole(net.graph(net.add(net.conv(middle, 8), middle), dtype="fp32"))) == ()
+
+
+def test_tiles_behind_a_window_need_its_border_and_one_for_all_needs_none() -> None:
+    layer = whole(chain(8, kernel=3))
+    rows = LoopTiles((1, 8, 2, 8), (0, 2, 3, 1), 0, (1, 8, 1, 8), 1, None, (SINGLE,))
+    (made,) = made_in_front(layer, rows)
+
+    # 4 tiles of 2 rows need 4 rows each, the first from row -1 on; along the other dimensions there is one tile
+    assert made.extents == (1, 6, 4, 8)
+    assert (made.spans[2].first, made.spans[2].steps) == (-1, ((2, 2),))
+    assert (made.loops, made.times) == (2, 4)
+
+
+def test_what_loops_further_in_do_not_choose_is_computed_once_for_all_of_them() -> None:
+    layer = whole(chain(8, kernel=1))
+    inside = LoopTiles((1, 4, 2, 8), (0, 2, 3, 1), 0, (1, 4, 1, 8), 1, None, (SINGLE,))
+    outside = LoopTiles((1, 4, 2, 8), (1, 0, 2, 3), 0, (1, 4, 1, 8), 1, None, (SINGLE,))
+
+    assert [made.times for made in made_in_front(layer, inside)] == [4]
+    assert [made.times for made in made_in_front(layer, outside)] == [2 * 4]
+
+
+@given(
+    size=st.integers(3, 9), kernel=st.sampled_from([1, 3]), stride=st.integers(1, 2), depthwise=st.booleans(),
+    tile=st.tuples(st.integers(1, 8), st.integers(1, 9), st.integers(1, 9)),
+)  # fmt: skip
+@settings(deadline=None, max_examples=60)
+def test_boxes_hold_exactly_what_tiles_read(
+    size: int, kernel: int, stride: int, depthwise: bool, tile: tuple[int, int, int]
+) -> None:
+    """Against every single iteration of the second anchor."""
+    layer = whole(chain(size, kernel, stride, depthwise=depthwise))
+    shape = layer.sink.shape
+    cut = tuple(map(min, (1, *tile), shape))
+    (made,) = made_in_front(layer, LoopTiles(cut, (0, 2, 3, 1), 0, (1, 1, 1, 1), 1, None, (SINGLE,)))
+    anchor = anchored_nest(parts_of(layer)[-1])
+    assert anchor is not None
+    read = link_read(anchor, made.layer.sink.name)
+    needed: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    for loops in itertools.product(*(range(loop.extent) for loop in anchor.loops)):
+        at = [tuple(index.span([(each, each + 1) for each in loops])[0] for index in indices)
+              for indices in (anchor.write.indices, read.indices)]  # fmt: skip
+        if all(0 <= place < extent for place, extent in zip(at[1], read.shape, strict=True)):
+            number = tuple(place // part for place, part in zip(at[0], cut, strict=True))
+            needed.setdefault(number, set()).add(at[1])
+
+    for number, elements in needed.items():
+        for dim, span in enumerate(made.spans):
+            first = span.first + sum(number[of] * step for of, step in span.steps)
+            reached = sorted(element[dim] for element in elements)
+            assert reached[0] >= first
+            assert reached[-1] < first + span.extent
+            is_whole = all((place + 1) * part <= extent for place, part, extent in zip(number, cut, shape, strict=True))
+            clear_of_borders = first >= 0 and first + span.extent <= read.shape[dim]
+            if is_whole and clear_of_borders:
+                assert (reached[0], reached[-1] + 1) == (first, first + span.extent)
+
+
+def test_work_counts_the_first_anchor_as_often_as_it_is_computed() -> None:
+    graph = chain(8, kernel=3)
+    view = CpuView(cpu(), CpuTuning())
+    in_front = UpstreamTiles((0, 2, 3, 1), (1, 2, 1, 2), 1)
+
+    def macs(rows: int) -> int:
+        tiles = LoopTiles((1, 8, rows, 8), (0, 2, 3, 1), 0, (1, 4, 1, 4), 1, None, (in_front,))
+        work = kernel_work(whole(graph), tiles, 1, "fp32", view)
+        return sum(each.count * each.payload.macs for each in work.chunks)
+
+    behind = 8 * 8 * 8 * 6 * 9
+    assert macs(8) == behind + 8 * 8 * 6 * 4
+    assert macs(2) == behind + 4 * (2 + 2) * 8 * 6 * 4
+
+
+def test_schedules_with_several_anchors_say_so_and_survive_writing_and_reading() -> None:
+    graph = chain(16, depthwise=True)
+    costs = CpuCosts(CpuView(cpu(), CpuTuning()), Analysis(graph), "fp32")
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+    schedule = kernel_by_kernel(plan, costs)
+
+    again = read_schedule(json.loads(json.dumps(schedule_json(schedule))), costs)
+
+    (kernel,) = schedule.runs
+    assert len(kernel.tiles.upstream) == 1
+    assert "in front registers" in str(schedule)
+    assert (str(again), again.runs[0].tiles) == (str(schedule), kernel.tiles)
+
+
+@given(size=st.integers(4, 40), depthwise=st.booleans(), stride=st.integers(1, 2))
+@settings(deadline=None, max_examples=15)
+def test_one_kernel_never_moves_less_than_comes_in_and_goes_out(size: int, depthwise: bool, stride: int) -> None:
+    graph = chain(size, 3, stride, depthwise=depthwise)
+    costs = CpuCosts(CpuView(cpu(), CpuTuning()), Analysis(graph), "fp32")
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+    (kernel,) = kernel_by_kernel(plan, costs).runs
+    work = kernel_work(kernel.layer, kernel.tiles, kernel.threads, "fp32", costs.view)
+    outside = [*kernel.layer.inputs, *kernel.layer.outputs]
+    moved = sum(each.count * dict(each.payload.traffic)["dram"] for each in work.chunks)
+
+    assert moved >= sum(math.prod(graph.tensors[name].shape) * 4 for name in outside) * 0.9
