@@ -2,10 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from fusion.plan import FusionPlan, Group
 from scheduler.cpu.chains import parts_of
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.schedule import CpuKernel, CpuSchedule
@@ -13,79 +11,64 @@ from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
 from scheduler.cpu.tiling import vector_dim_of
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.schedule_file import (
+    GroupRecord,
+    KernelRecord,
+    NetworkRecord,
+    Number,
+    Numbers,
+    Record,
+    Size,
+    Sizes,
+    check_order,
+    check_tile,
+    group_records,
+    network_record,
+    parsed,
+    read_layer,
+    read_plan,
+)
 
-FORMAT = "dsascape cpu schedule 1"
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
-_Number = Annotated[int, Field(ge=0, lt=2**53)]
-_Size = Annotated[int, Field(ge=1, lt=2**53)]
-_Numbers = Annotated[tuple[_Number, ...], Field(strict=False)]
-_Sizes = Annotated[tuple[_Size, ...], Field(strict=False)]
+FORMAT: Literal["dsascape cpu schedule 1"] = "dsascape cpu schedule 1"
 
 
-class _Record(BaseModel):
-    model_config = _STRICT
-
-
-class _Network(_Record):
-    name: str
-    batch: _Size
-    operators: _Number
-    dtype: str
-
-
-class _Machine(_Record):
+class _Machine(Record):
     kind: Literal["cpu"]
 
 
-class _Group(_Record):
-    operators: _Numbers
-    reason: str
-    whole_dims: _Numbers = ()
+class _Upstream(Record):
+    order: Numbers
+    register_tile: Sizes
+    vector_dim: Number
 
 
-class _Upstream(_Record):
-    order: _Numbers
-    register_tile: _Sizes
-    vector_dim: _Number
-
-
-class _Kernel(_Record):
-    output: str
-    group: _Number
-    operators: _Numbers
-    tile: _Sizes
-    order: _Numbers
-    parallel: _Number
-    register_tile: _Sizes
+class _Kernel(KernelRecord):
+    order: Numbers
+    parallel: Number
+    register_tile: Sizes
     vector_dim: Annotated[int, Field(ge=-1, lt=64)]
-    depth_step: _Size | None
+    depth_step: Size | None
     upstream: Annotated[tuple[_Upstream, ...], Field(strict=False)] = ()
-    threads: _Size
+    threads: Size
 
 
-class _File(_Record):
+class _File(Record):
     format: Literal["dsascape cpu schedule 1"]
-    network: _Network
+    network: NetworkRecord
     machine: _Machine
     policy: str
-    groups: Annotated[tuple[_Group, ...], Field(strict=False)]
+    groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
     kernels: Annotated[tuple[_Kernel, ...], Field(strict=False)]
 
 
 def schedule_json(schedule: CpuSchedule) -> dict[str, Any]:
     """Return what is written of a schedule."""
-    graph = schedule.graph
     found = _File(
         format=FORMAT,
-        network=_Network(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=schedule.dtype),
+        network=network_record(schedule.graph, schedule.dtype),
         machine=_Machine(kind="cpu"),
         policy=schedule.policy,
-        groups=tuple(
-            [
-                _Group(operators=group.ops, reason=group.boundary_reason, whole_dims=group.whole_dims)
-                for group in schedule.plan.groups
-            ]
-        ),
+        groups=group_records(schedule.plan),
         kernels=tuple([_kernel_record(kernel) for kernel in schedule.runs]),
     )
     return found.model_dump(mode="json")
@@ -109,41 +92,17 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
 
     Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
     """
-    try:
-        file = _File.model_validate(data)
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ScheduleError(f"schedule: {where}: {first['msg']}") from error
-    graph = costs.analysis.graph
-    for what, has, needs in (
-        ("network.name", file.network.name, graph.name), ("network.batch", file.network.batch, graph.batch),
-        ("network.operators", file.network.operators, len(graph.ops)),
-        ("network.dtype", file.network.dtype, costs.dtype),
-    ):  # fmt: skip
-        if has != needs:
-            raise ScheduleError(f"schedule: {what} is {has}; the run has {needs}")
-    every = [position for group in file.groups for position in group.operators]
-    if sorted(every) != list(range(len(graph.ops))):
-        raise ScheduleError("schedule: groups: needs every operator of the network once")
-    plan = FusionPlan(graph, tuple([Group(g.operators, g.reason, whole_dims=g.whole_dims) for g in file.groups]))
-    kernels = tuple([_kernel(record, number, file, costs) for number, record in enumerate(file.kernels)])
-    _check_order(kernels, costs)
+    file, graph = parsed(_File, data), costs.analysis.graph
+    plan = read_plan(file.network, file.groups, graph, costs.dtype)
+    kernels = tuple([_kernel(record, number, len(file.groups), costs) for number, record in enumerate(file.kernels)])
+    check_order(kernels, graph)
     return CpuSchedule(plan, kernels, costs.dtype, file.policy)
 
 
-def _kernel(record: _Kernel, number: int, file: _File, costs: CpuCosts) -> CpuKernel:
-    where = f"schedule: kernels.{number} ({record.output})"
-    graph, spec = costs.analysis.graph, costs.view.spec
-    known = all(position < len(graph.ops) for position in record.operators)
-    if not record.operators or not known or list(record.operators) != sorted(set(record.operators)):
-        raise ScheduleError(f"{where}: operators: needs some of the network's {len(graph.ops)}, ascending")
-    if record.group >= len(file.groups):
-        raise ScheduleError(f"{where}: group {record.group}: there are {len(file.groups)}")
-    layer = Layer(graph, record.operators, costs.analysis)
+def _kernel(record: _Kernel, number: int, groups: int, costs: CpuCosts) -> CpuKernel:
+    where, spec = f"schedule: kernels.{number} ({record.output})", costs.view.spec
+    layer = read_layer(where, record, groups, costs.analysis)
     shape = layer.sink.shape
-    if record.output != layer.sink.name:
-        raise ScheduleError(f"{where}: its operators end with {layer.sink.name!r}")
     if len(record.tile) != len(shape):
         raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
     if record.threads > spec.core_count:
@@ -160,8 +119,7 @@ def _kernel(record: _Kernel, number: int, file: _File, costs: CpuCosts) -> CpuKe
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
     _check_upstream(layer, tiles, where)
-    if any(part > size for part, size in zip(tiles.tile, tiles.padded(shape), strict=True)):
-        raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
+    check_tile(where, tiles.tile, tiles.padded(shape))
     return CpuKernel(record.output, record.group, layer, tiles, record.threads)
 
 
@@ -179,20 +137,3 @@ def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:
                 f"{where}: upstream.{number}: needs a register tile of {part.sink.name!r}, which has"
                 f" {len(part.sink.shape)} dimensions, vectors along {vector_dim_of(part)}"
             )
-
-
-def _check_order(kernels: tuple[CpuKernel, ...], costs: CpuCosts) -> None:
-    """Refuse kernels that read what no kernel before them has written, or that leave something out."""
-    graph = costs.analysis.graph
-    there: set[str] = set()
-    for number, kernel in enumerate(kernels):
-        for name in kernel.layer.inputs:
-            stored = graph.storage.get(name, name)
-            if graph.tensors[stored].role == "activation" and stored not in there:
-                where = f"schedule: kernels.{number} ({kernel.name})"
-                raise ScheduleError(f"{where}: reads {stored!r} before it is written")
-        there.update(kernel.layer.outputs)
-    results = [name for name in sorted(graph.stored_outputs) if graph.tensors[name].role == "activation"]
-    missing = [name for name in results if name not in there]
-    if missing:
-        raise ScheduleError(f"schedule: kernels: no kernel writes the network's result {missing[0]!r}")

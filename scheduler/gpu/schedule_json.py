@@ -22,6 +22,7 @@ from scheduler.kernels.schedule_file import (
     Size,
     Sizes,
     check_order,
+    check_tile,
     group_records,
     network_record,
     parsed,
@@ -90,6 +91,7 @@ def read_schedule(data: object, costs: GpuCosts) -> GpuSchedule:
 def _kernel(record: _Kernel, number: int, groups: int, costs: GpuCosts) -> GpuKernel:
     where = f"schedule: kernels.{number} ({record.output})"
     layer = read_layer(where, record, groups, costs.analysis)
+    check_tile(where, record.tile, layer.sink.shape)
     try:
         tiles = GpuTiles(
             record.tile, record.order, record.part, record.split, record.depth_step, record.stages, record.unit

@@ -11,6 +11,7 @@ from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
 from workloads.graph import Graph
+from workloads.loopnest import Extents
 
 Number = Annotated[int, Field(ge=0, lt=2**53)]
 Size = Annotated[int, Field(ge=1, lt=2**53)]
@@ -39,6 +40,7 @@ class GroupRecord(Record):
 
     operators: Numbers
     reason: str
+    whole_dims: Numbers = ()
 
 
 class KernelRecord(Record):
@@ -70,7 +72,12 @@ def network_record(graph: Graph, dtype: str) -> NetworkRecord:
 
 def group_records(plan: FusionPlan) -> tuple[GroupRecord, ...]:
     """Return what is written of the plan's groups."""
-    return tuple([GroupRecord(operators=group.ops, reason=group.boundary_reason) for group in plan.groups])
+    return tuple(
+        [
+            GroupRecord(operators=group.ops, reason=group.boundary_reason, whole_dims=group.whole_dims)
+            for group in plan.groups
+        ]
+    )
 
 
 def parsed(file: type[_File], data: object) -> _File:
@@ -94,11 +101,11 @@ def read_plan(network: NetworkRecord, groups: Sequence[GroupRecord], graph: Grap
     every = [position for group in groups for position in group.operators]
     if sorted(every) != list(range(len(graph.ops))):
         raise ScheduleError("schedule: groups: needs every operator of the network once")
-    return FusionPlan(graph, tuple([Group(group.operators, group.reason) for group in groups]))
+    return FusionPlan(graph, tuple([Group(g.operators, g.reason, whole_dims=g.whole_dims) for g in groups]))
 
 
 def read_layer(where: str, record: KernelRecord, groups: int, analysis: Analysis) -> Layer:
-    """Return the layer of a kernel; raise ``ScheduleError`` if there is none, or if its tile is no part of it."""
+    """Return the layer of a kernel; raise ``ScheduleError`` if there is none."""
     graph = analysis.graph
     known = all(position < len(graph.ops) for position in record.operators)
     if not record.operators or not known or list(record.operators) != sorted(set(record.operators)):
@@ -106,12 +113,15 @@ def read_layer(where: str, record: KernelRecord, groups: int, analysis: Analysis
     if record.group >= groups:
         raise ScheduleError(f"{where}: group {record.group}: there are {groups}")
     layer = Layer(graph, record.operators, analysis)
-    shape = layer.sink.shape
     if record.output != layer.sink.name:
         raise ScheduleError(f"{where}: its operators end with {layer.sink.name!r}")
-    if len(record.tile) != len(shape) or any(part > size for part, size in zip(record.tile, shape, strict=True)):
-        raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
     return layer
+
+
+def check_tile(where: str, tile: Extents, shape: Extents) -> None:
+    """Refuse a tile that is no part of what ``shape`` says."""
+    if len(tile) != len(shape) or any(part > size for part, size in zip(tile, shape, strict=True)):
+        raise ScheduleError(f"{where}: tile {list(tile)} is no part of {list(shape)}")
 
 
 def check_order(kernels: Sequence[Kernel], graph: Graph) -> None:
