@@ -7,6 +7,9 @@ whole or in steps; the machine model says of each how long instructions take, an
 these times decides, not the longest of them: what hides behind what depends on what the kernels before have left in
 the caches. Then the least traffic, then what is tried first. Last, several threads or one, by how long the slowest core
 takes. Layers without an anchor are computed row by row.
+
+Where there are several anchors, these are the loops of the last one, in a few more sizes; each anchor in front gets the
+register tile that needs the fewest cycles for what one tile needs of it.
 """
 
 import math
