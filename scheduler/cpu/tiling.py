@@ -92,7 +92,7 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
     """Return ``cut`` of the last part with tiles of those in front of it."""
     spans = sink_spans(parts[-1].sink.shape, cut)
     upstream = []
-    for behind, part in zip(reversed(parts), reversed(parts[:-1]), strict=False):
+    for behind, part in zip(reversed(parts[1:]), reversed(parts[:-1]), strict=True):
         box = box_in_front(behind, part, spans)
         extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
         along = box[vector_dim]
