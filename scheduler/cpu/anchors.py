@@ -36,7 +36,8 @@ def moving(nest: LoopNest, index: Index) -> Index:
 def anchored_nest(layer: Layer) -> LoopNest | None:
     """Return the nest that tiles of ``layer`` are held in registers of, if there is one.
 
-    It is the only reduction, and what follows it up to the sink works element by element on its output.
+    It is the only reduction, and what follows it up to the sink works element by element on its output. Layers with
+    several are cut into parts that have one each (`scheduler.cpu.chains`).
     """
     place = layer.analysis.table(_anchor_place).get(layer.signature, partial(_anchor_place, layer))
     return None if place is None else layer.nests[place].nest

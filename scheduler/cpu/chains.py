@@ -136,7 +136,7 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
     counts = tile_counts(sink.shape, tiles)
     spans = sink_spans(sink.shape, tiles)
     found: list[Made] = []
-    for behind, part, own in zip(reversed(parts), reversed(parts[:-1]), tiles.upstream, strict=False):
+    for behind, part, own in zip(reversed(parts[1:]), reversed(parts[:-1]), tiles.upstream, strict=True):
         box = box_in_front(behind, part, spans)
         spans = tuple([span.rounded(size) for span, size in zip(box, own.register, strict=True)])
         depends = {dim for span in spans for dim, _ in span.steps}

@@ -12,7 +12,7 @@ from functools import partial
 
 from hw_models.cpu.caches import Array, Lines, Nest, box_lines
 from scheduler.cpu.anchors import anchored_nest, is_padded
-from scheduler.cpu.chains import Made, made_in_front, parts_of
+from scheduler.cpu.chains import Made, link_read, loops_apart, made_in_front, parts_of
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
@@ -279,9 +279,16 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     axes: list[int] = []
     step = depth if tiles.depth_step is None else min(tiles.depth_step, depth)
 
+    of_copies = [tile] * len(found.copied)
+    if len(found.buffers) > 1:
+        of_copies[-1] = _copied_from_front(layer, tiles, tile)
+
     def touched_by(now: Sequence[int], steps: int) -> tuple[Lines, ...]:
         inside = tuple(map(min, now, tile))
-        copies = [each.copied_lines(tile, inside, (depth, steps), line_bytes) for each in found.copied]
+        copies = [
+            each.copied_lines(own, tuple(map(min, inside, own)), (depth, steps), line_bytes)
+            for each, own in zip(found.copied, of_copies, strict=True)
+        ]
         return (*_lines(found, now, steps, line_bytes), *copies)
 
     touched = [touched_by(extents, depth)]
@@ -320,6 +327,15 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     moving = [operand.depends_on | {DEPTH} for operand in found.operands] + [frozenset(axes)] * copies
     still = tuple([frozenset(place for place, axis in enumerate(axes) if axis not in own) for own in moving])
     return Nest(tuple(trips), tuple(touched), written, held, (*outside, *[last] * copies), still)
+
+
+def _copied_from_front(layer: Layer, tiles: LoopTiles, tile: Extents) -> Extents:
+    """Return the part of a tile that what its anchor reads of the part in front is copied for at once."""
+    *_, front, last = parts_of(layer)
+    anchor = anchored_nest(last)
+    assert anchor is not None
+    apart = tiles.order[: loops_apart(anchor, link_read(anchor, front.sink.name), tiles.order)]
+    return tuple([tiles.register[dim] if dim in apart else size for dim, size in enumerate(tile)])
 
 
 def nest_in_front(made: Made, line_bytes: int) -> Nest:

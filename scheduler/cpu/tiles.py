@@ -38,6 +38,9 @@ class LoopTiles:
     before its anchor (padding, a producer) is computed per tile, what follows (bias, activation) per register tile.
     A layer without an anchor (`scheduler.cpu.anchors`) has no depth, and its register tile is one vector.
 
+    Anchors in front of the last are computed inside the parallel loop, and inside the innermost loop over tiles that
+    chooses which part of them is needed: loops further in go on with what there is.
+
     Register tiles, and with them tiles, may stick out of the sink: what is computed there is dropped.
     """
 

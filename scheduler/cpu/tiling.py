@@ -7,6 +7,9 @@ whole or in steps; the machine model says of each how long instructions take, an
 these times decides, not the longest of them: what hides behind what depends on what the kernels before have left in
 the caches. Then the least traffic, then what is tried first. Last, several threads or one, by how long the slowest core
 takes. Layers without an anchor are computed row by row.
+
+Where there are several anchors, these are the loops of the last one, in a few more sizes; each anchor in front gets the
+register tile that needs the fewest cycles for what one tile needs of it.
 """
 
 import math
@@ -90,7 +93,7 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
     """Return ``cut`` of the last part with tiles of those in front of it."""
     spans = sink_spans(parts[-1].sink.shape, cut)
     upstream = []
-    for behind, part in zip(reversed(parts), reversed(parts[:-1]), strict=False):
+    for behind, part in zip(reversed(parts[1:]), reversed(parts[:-1]), strict=True):
         box = box_in_front(behind, part, spans)
         extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
         along = box[vector_dim]

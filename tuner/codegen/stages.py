@@ -165,7 +165,7 @@ class _Stages(Builder):
         buffer = chain.buffer(self.name("made"), tensor.order, made.spans, value)
         chain.buffers[tensor.name] = buffer
         names = front.sums.stage.op.name, buffer.stage.op.name
-        chain.stages.append(UpstreamStages(*names, len(buffer.dims), tensor.order, made, tuple(chain.copies)))
+        chain.stages.append(UpstreamStages(*names, tensor.order, made, tuple(chain.copies)))
         chain.copies.clear()
 
     def _pointwise(self, op: Operator, nest: LoopNest) -> Callable[[Sequence[Any]], Any]:

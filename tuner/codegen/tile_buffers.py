@@ -61,10 +61,8 @@ class UpstreamStages:
     """The sums, in registers."""
     result: str
     """What the next anchor reads."""
-    leading: int
-    """Dimensions of both that are numbers of tiles."""
     order: tuple[int, ...]
-    """The others, as they lie in memory."""
+    """The dimensions of both as they lie in memory; those of a tile's number are in front of them."""
     made: Made
     copies: tuple[TileCopy, ...]
     """Of what the anchor reads with padding."""
