@@ -44,7 +44,7 @@ class Stages:
     """Names of all stages with reduction loops."""
 
 
-class _Stages(Builder):
+class StageBuilder(Builder):
     """Adds the stages of one operator after the other."""
 
     def add(self, position: int) -> None:
@@ -188,7 +188,7 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
 
     ``lanes`` are those of the machine's vectors.
     """
-    builder = _Stages(layer, executable, tiles, anchor_of(layer, tiles), lanes)
+    builder = StageBuilder(layer, executable, tiles, anchor_of(layer, tiles), lanes)
     for position in layer.ops:
         try:
             builder.add(position)
