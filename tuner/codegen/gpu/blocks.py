@@ -104,7 +104,7 @@ class _Kernel:
     def function(self, name: str) -> GpuFunction:
         """Return the finished code."""
         together = [each for each in self.values.reduced if each is not self.own]
-        if self.tiles.depth_step is not None and self.own is None:
+        if self.tiles.depth_step is not None and (self.own is None or self.own.nest is not self.layer.contraction):
             raise UnsupportedKernelError("operands are staged for a product that is not the kernel's last reduction")
         for each, box in zip(together, self._boxes(together), strict=True):
             add_shared(self.block, self.values, each, box)

@@ -6,32 +6,36 @@ on a CPU is what the threads compute: index by index, as long as no thread reads
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import tvm
 from tvm import tirx
-from tvm.s_tir import SBlock, SBlockRealize
+
+from tuner.codegen.arithmetic import UnsupportedKernelError
+
+_STATIC_BYTES = 48 * 1024
+"""Of shared memory that a CUDA kernel has without asking for it when it is launched."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Elements in shared memory, or of one thread in its registers."""
+    """Elements in shared memory, or of each thread in its registers."""
 
-    buffer: Any
-    each: int | None = None
-    """Elements of one thread; None: all threads share them."""
+    at: Callable[[Any, Any], tuple[Any, Any]]
+    """From a thread and a place to a buffer and an index in it."""
 
     def load(self, thread: Any, place: Any) -> Any:
-        return tirx.BufferLoad(self.buffer, [self._at(thread, place)])
+        """Return what is at ``place`` for ``thread``, which does not matter for shared memory."""
+        buffer, found = self.at(thread, place)
+        return tirx.BufferLoad(buffer, [found])
 
     def store(self, thread: Any, place: Any, value: Any) -> Any:
-        return tirx.BufferStore(self.buffer, value, [self._at(thread, place)])
-
-    def _at(self, thread: Any, place: Any) -> Any:
-        size = int(self.buffer.shape[0])
-        return thread * self.each + place if self.each is not None and size != self.each else place
+        """Return the statement that stores ``value`` at ``place`` for ``thread``."""
+        buffer, found = self.at(thread, place)
+        return tirx.BufferStore(buffer, value, [found])
 
 
 Phase = Callable[[Any], Any]
@@ -55,76 +59,86 @@ class Block:
     as_loops: bool = False
     parts: list[Phase | Steps] = field(default_factory=list)
     variable: Any = field(default_factory=lambda: index("block"))
-    _scratch: dict[str, Memory] = field(default_factory=dict)
-    _shared: list[Any] = field(default_factory=list)
+    _scratch: Memory | None = None
+    _dtypes: set[str] = field(default_factory=set)
+    _shared_elements: int = 0
     _private: list[Any] = field(default_factory=list)
 
     @property
     def shared_bytes(self) -> int:
         """Return what a block takes of shared memory."""
-        return sum(int(buffer.shape[0]) * tvm.DataType(str(buffer.dtype)).itemsize for buffer in self._shared)
+        return sum(int(tvm.DataType(dtype).itemsize) for dtype in self._dtypes) * self._shared_elements
+
+    @cached_property
+    def _arena(self) -> Any:
+        """All of a block's shared memory, once it is known how much that is."""
+        dynamic = ".dyn" if self.shared_bytes > _STATIC_BYTES else ""
+        scope = "global" if self.as_loops else f"shared{dynamic}"
+        return tirx.decl_buffer((self._shared_elements,), *self._dtypes, "shared", scope=scope)
 
     def shared(self, elements: int, dtype: str) -> Memory:
-        """Return memory that all threads of a block see."""
-        scope = "global" if self.as_loops else "shared"
-        self._shared.append(tirx.decl_buffer((elements,), dtype, f"shared{len(self._shared)}", scope=scope))
-        return Memory(self._shared[-1])
+        """Return memory that all threads of a block see; raise ``UnsupportedKernelError`` for a second dtype."""
+        self._dtypes.add(dtype)
+        if len(self._dtypes) > 1:
+            raise UnsupportedKernelError(f"shared memory would hold {' and '.join(sorted(self._dtypes))}")
+        begins = self._shared_elements
+        self._shared_elements += elements
+        return Memory(lambda _, place: (self._arena, begins + place))
 
     def scratch(self, dtype: str) -> Memory:
         """Return shared memory with an element for each thread, for what does not last."""
-        if dtype not in self._scratch:
-            self._scratch[dtype] = self.shared(self.threads, dtype)
-        return self._scratch[dtype]
+        if self._scratch is None:
+            self._scratch = self.shared(self.threads, dtype)
+        return self._scratch
 
     def private(self, elements: int, dtype: str) -> Memory:
         """Return registers of each thread."""
         held, scope = (elements * self.threads, "global") if self.as_loops else (elements, "local")
-        self._private.append(tirx.decl_buffer((held,), dtype, f"held{len(self._private)}", scope=scope))
-        return Memory(self._private[-1], elements)
+        buffer = tirx.decl_buffer((held,), dtype, f"held{len(self._private)}", scope=scope)
+        self._private.append(buffer)
+        if self.as_loops:
+            return Memory(lambda thread, place: (buffer, thread * elements + place))
+        return Memory(lambda _, place: (buffer, place))
+
+    @property
+    def _barriers(self) -> bool:
+        return self._shared_elements > 0
 
     def function(self, name: str, blocks: int, parameters: Sequence[Any]) -> Any:
         """Return the PrimFunc that runs all ``blocks``."""
+        shared = [self._arena] if self._barriers else []
+        allocated = [tirx.AllocBuffer(buffer) for buffer in (*shared, *self._private)]
         if self.as_loops:
-            body = sequence([self._rendered(part) for part in self.parts])
-            run = tirx.For(self.variable, tirx.const(0), tirx.const(blocks), tirx.ForKind.SERIAL, body)
-            allocated = [*self._shared, *self._private]
+            phases = sequence([self._of_all(part) for part in self.parts])
+            body = sequence([*allocated, loop(self.variable, blocks, phases)])
         else:
             thread = index("thread")
-            barriers = len(self._shared) > 0
-            body = [statement for part in self.parts for statement in self._for_one(part, thread, barriers)]
-            own = [tirx.AllocBuffer(buffer) for buffer in self._private]
-            inside = sequence([*own, *body])
-            run = bound("blockIdx.x", self.variable, blocks, bound("threadIdx.x", thread, self.threads, inside))
-            allocated = self._shared
-        block = SBlock([], [], [], "root", run, alloc_buffers=allocated)
-        function = tirx.PrimFunc(list(parameters), SBlockRealize([], True, block))
-        return function.with_attr("s_tir", True).with_attr("global_symbol", name)
+            phases = sequence([*allocated, *self._of_one(self.parts, thread)])
+            body = bound("blockIdx.x", self.variable, blocks, bound("threadIdx.x", thread, self.threads, phases))
+        return tirx.PrimFunc(list(parameters), body).with_attr("global_symbol", name)
 
-    def _rendered(self, part: Phase | Steps) -> Any:
+    def _of_all(self, part: Phase | Steps) -> Any:
         """Return a phase as a loop over the threads."""
         if isinstance(part, Steps):
-            return loop(part.variable, part.extent, sequence([self._rendered(phase) for phase in part.phases]))
+            return loop(part.variable, part.extent, sequence([self._of_all(phase) for phase in part.phases]))
         thread = index("thread")
         return loop(thread, self.threads, part(thread))
 
-    def _for_one(self, part: Phase | Steps, thread: Any, barriers: bool) -> list[Any]:
-        """Return the statements of one thread."""
-        if isinstance(part, Steps):
-            inside = [statement for phase in part.phases for statement in self._for_one(phase, thread, barriers)]
-            return [loop(part.variable, part.extent, sequence(inside))]
-        return [part(thread), *([_barrier()] if barriers else [])]
-
-
-def _barrier() -> Any:
-    return tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
+    def _of_one(self, parts: Sequence[Phase | Steps], thread: Any) -> Iterator[Any]:
+        """Yield the statements of one thread, with a barrier after each phase but the kernel's last."""
+        for part in parts:
+            if isinstance(part, Steps):
+                yield loop(part.variable, part.extent, sequence([*self._of_one(part.phases, thread)]))
+                continue
+            yield part(thread)
+            if self._barriers and part is not self.parts[-1]:
+                yield tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
 
 
 def bound(tag: str, variable: Any, extent: int, body: Any) -> Any:
-    """Return a loop whose iterations are blocks or threads."""
-    binding = tirx.IterVar(tvm.ir.Range(0, extent), index(tag.replace(".", "_")), tirx.IterVar.ThreadIndex, tag)
-    return tirx.For(
-        variable, tirx.const(0), tirx.const(extent), tirx.ForKind.THREAD_BINDING, body, thread_binding=binding
-    )  # fmt: skip
+    """Return ``body``, run by as many blocks or threads as ``extent``."""
+    binding = tirx.IterVar(tvm.ir.Range(0, extent), variable, tirx.IterVar.ThreadIndex, tag)
+    return tirx.AttrStmt(binding, "thread_extent", tirx.const(extent), body)
 
 
 def index(name: str) -> Any:
@@ -147,6 +161,8 @@ def loops(variables: Sequence[Any], extents: Sequence[int], body: Any, *, unroll
 
 def sequence(statements: Sequence[Any]) -> Any:
     """Return the statements one after the other."""
+    if not statements:
+        return tirx.Evaluate(tirx.const(0))
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
 
 

@@ -34,7 +34,8 @@ class Box:
     def at(self, variable: Any, value: Any) -> "Box":
         """Return the box for one value of a variable that its first element depends on."""
         replaced = (tirx.Var, lambda each: value if each.same_as(variable) else each)
-        return Box(tuple(tvm_ffi.structural_map(start, replaced) for start in self.starts), self.extents)
+        simplify = tvm.sym.Analyzer().simplify
+        return Box(tuple(simplify(tvm_ffi.structural_map(start, replaced)) for start in self.starts), self.extents)
 
 
 def box_of(places: Sequence[Place], ranges: Sequence[Range], shape: Sequence[int]) -> Box:

@@ -150,8 +150,8 @@ class Staging:
 def staging_of(values: Values, own: Reduced, place: Place, ranges: Sequence[Range], tiles: GpuTiles) -> Staging:
     """Return how the operands of ``own`` are staged.
 
-    ``place`` is where an accumulation lies, for all values of ``ranges``. Raises ``UnsupportedKernelError`` for operands
-    that are not read at sums of loops.
+    ``place`` is where an accumulation lies, for all values of ``ranges``. Raises ``UnsupportedKernelError`` for an
+    operand that is not read at sums of loops.
     """
     assert tiles.depth_step is not None
     depth = max(range(len(own.loops)), key=lambda number: own.iterations[number])
