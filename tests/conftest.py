@@ -1,4 +1,7 @@
-"""What all tests share: golden texts, Hypothesis without deadlines (testers' machines differ) and readable networks."""
+"""What all tests share: golden texts, readable networks, Hypothesis without deadlines, as testers' machines differ.
+
+Examples are the same in every run; ``pytest --hypothesis-profile explore`` draws others.
+"""
 
 import gc
 from pathlib import Path
@@ -13,7 +16,8 @@ from workloads import Graph
 gc.set_threshold(200_000, 50, 1000)
 """Tests make many small records that live long; collecting as often as by default takes a tenth of their time."""
 
-settings.register_profile("dsascape", deadline=None)
+settings.register_profile("dsascape", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
 settings.load_profile("dsascape")
 
 

@@ -1,0 +1,1 @@
+"""Code for GPUs: one function with a grid of thread blocks for each kernel of a GPU schedule."""

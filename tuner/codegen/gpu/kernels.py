@@ -1,0 +1,68 @@
+"""A GPU schedule as kernels: one function of TVM for each kernel that it launches."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tvm
+
+from scheduler.gpu.schedule import GpuKernel, GpuSchedule
+from tuner.codegen.arithmetic import UnsupportedKernelError
+from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
+from tuner.codegen.kernels import Uncompiled
+from tuner.codegen.names import kernel_name
+from workloads.executable import Executable
+
+
+@dataclass(frozen=True)
+class CodedKernel:
+    """The code of one launch: a function of its inputs, then its outputs, all as they lie in memory."""
+
+    name: str
+    operators: tuple[str, ...]
+    scheduled: GpuKernel
+    code: GpuFunction
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Stored tensors and weights, in the order of the parameters."""
+        return self.code.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Tensors that it stores, behind the inputs."""
+        return self.scheduled.layer.outputs
+
+
+@dataclass(frozen=True)
+class GpuCode:
+    """All kernels of a schedule, in the order in which they are launched."""
+
+    kernels: tuple[CodedKernel, ...]
+    missing: tuple[Uncompiled, ...]
+
+    @cached_property
+    def module(self) -> Any:
+        """One module with exactly one function for each kernel that has code."""
+        return tvm.IRModule({kernel.name: kernel.code.function for kernel in self.kernels})
+
+
+def generate_gpu(schedule: GpuSchedule, executable: Executable, warp: int, *, as_loops: bool = False) -> GpuCode:
+    """Return the code of every kernel of ``schedule``, on a machine with warps of ``warp`` threads.
+
+    ``as_loops``: blocks and threads are loops, so that any processor runs it, slowly.
+    """
+    kernels: list[CodedKernel] = []
+    missing: list[Uncompiled] = []
+    graph = schedule.graph
+    several: dict[int, int] = {}
+    for kernel in schedule.runs:
+        part = several[kernel.group] = several.get(kernel.group, -1) + 1
+        name = kernel_name(schedule.plan, kernel.group) + (f"_part{part}" if part else "")
+        operators = tuple(graph.ops[op].name for op in kernel.layer.ops)
+        try:
+            code = gpu_function(kernel.layer, executable, kernel.tiles, warp, name, as_loops=as_loops)
+            kernels.append(CodedKernel(name, operators, kernel, code))
+        except UnsupportedKernelError as error:
+            missing.append(Uncompiled(name, kernel.group, operators, str(error)))
+    return GpuCode(tuple(kernels), tuple(missing))

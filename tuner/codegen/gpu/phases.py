@@ -1,0 +1,189 @@
+"""A thread block as phases: what each thread does between two barriers.
+
+The same phases are rendered in two ways: as a grid of thread blocks, where a phase ends at a barrier, and as loops,
+where a phase is a loop over all threads and each thread's registers lie in memory side by side. What the loops compute
+on a CPU is what the threads compute: index by index, as long as no thread reads in a phase what another writes in it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from tuner.codegen.arithmetic import UnsupportedKernelError
+
+_STATIC_BYTES = 48 * 1024
+"""Of shared memory that a CUDA kernel has without asking for it when it is launched."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Elements in shared memory, or of each thread in its registers."""
+
+    at: Callable[[Any, Any], tuple[Any, Any]]
+    """From a thread and a place to a buffer and an index in it."""
+
+    def load(self, thread: Any, place: Any) -> Any:
+        """Return what is at ``place`` for ``thread``, which does not matter for shared memory."""
+        buffer, found = self.at(thread, place)
+        return tirx.BufferLoad(buffer, [found])
+
+    def store(self, thread: Any, place: Any, value: Any) -> Any:
+        """Return the statement that stores ``value`` at ``place`` for ``thread``."""
+        buffer, found = self.at(thread, place)
+        return tirx.BufferStore(buffer, value, [found])
+
+
+Phase = Callable[[Any], Any]
+"""From the number of a thread to its statement."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A loop that all threads run in step, with a barrier after each of its phases."""
+
+    variable: Any
+    extent: int
+    phases: Sequence[Phase]
+
+
+@dataclass
+class Block:
+    """A kernel in the making: its memories and its phases."""
+
+    threads: int
+    as_loops: bool = False
+    parts: list[Phase | Steps] = field(default_factory=list)
+    variable: Any = field(default_factory=lambda: index("block"))
+    _scratch: Memory | None = None
+    _dtypes: set[str] = field(default_factory=set)
+    _shared_elements: int = 0
+    _private: list[Any] = field(default_factory=list)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Return what a block takes of shared memory."""
+        return sum(int(tvm.DataType(dtype).itemsize) for dtype in self._dtypes) * self._shared_elements
+
+    @cached_property
+    def _arena(self) -> Any:
+        """All of a block's shared memory, once it is known how much that is."""
+        dynamic = ".dyn" if self.shared_bytes > _STATIC_BYTES else ""
+        scope = "global" if self.as_loops else f"shared{dynamic}"
+        return tirx.decl_buffer((self._shared_elements,), *self._dtypes, "shared", scope=scope)
+
+    def shared(self, elements: int, dtype: str) -> Memory:
+        """Return memory that all threads of a block see; raise ``UnsupportedKernelError`` for a second dtype."""
+        self._dtypes.add(dtype)
+        if len(self._dtypes) > 1:
+            raise UnsupportedKernelError(f"shared memory would hold {' and '.join(sorted(self._dtypes))}")
+        begins = self._shared_elements
+        self._shared_elements += elements
+        return Memory(lambda _, place: (self._arena, begins + place))
+
+    def scratch(self, dtype: str) -> Memory:
+        """Return shared memory with an element for each thread, for what does not last."""
+        if self._scratch is None:
+            self._scratch = self.shared(self.threads, dtype)
+        return self._scratch
+
+    def private(self, elements: int, dtype: str) -> Memory:
+        """Return registers of each thread."""
+        held, scope = (elements * self.threads, "global") if self.as_loops else (elements, "local")
+        buffer = tirx.decl_buffer((held,), dtype, f"held{len(self._private)}", scope=scope)
+        self._private.append(buffer)
+        if self.as_loops:
+            return Memory(lambda thread, place: (buffer, thread * elements + place))
+        return Memory(lambda _, place: (buffer, place))
+
+    @property
+    def _barriers(self) -> bool:
+        return self._shared_elements > 0
+
+    def function(self, name: str, blocks: int, parameters: Sequence[Any]) -> Any:
+        """Return the PrimFunc that runs all ``blocks``."""
+        shared = [self._arena] if self._barriers else []
+        allocated = [tirx.AllocBuffer(buffer) for buffer in (*shared, *self._private)]
+        if self.as_loops:
+            phases = sequence([self._of_all(part) for part in self.parts])
+            body = sequence([*allocated, loop(self.variable, blocks, phases)])
+        else:
+            thread = index("thread")
+            phases = sequence([*allocated, *self._of_one(self.parts, thread)])
+            body = bound("blockIdx.x", self.variable, blocks, bound("threadIdx.x", thread, self.threads, phases))
+        return tirx.PrimFunc(list(parameters), body).with_attr("global_symbol", name)
+
+    def _of_all(self, part: Phase | Steps) -> Any:
+        """Return a phase as a loop over the threads."""
+        if isinstance(part, Steps):
+            return loop(part.variable, part.extent, sequence([self._of_all(phase) for phase in part.phases]))
+        thread = index("thread")
+        return loop(thread, self.threads, part(thread))
+
+    def _of_one(self, parts: Sequence[Phase | Steps], thread: Any) -> Iterator[Any]:
+        """Yield the statements of one thread, with a barrier after each phase but the kernel's last."""
+        for part in parts:
+            if isinstance(part, Steps):
+                yield loop(part.variable, part.extent, sequence([*self._of_one(part.phases, thread)]))
+                continue
+            yield part(thread)
+            if self._barriers and part is not self.parts[-1]:
+                yield tirx.Evaluate(tirx.call_intrin("int32", "tirx.tvm_storage_sync", "shared"))
+
+
+def bound(tag: str, variable: Any, extent: int, body: Any) -> Any:
+    """Return ``body``, run by as many blocks or threads as ``extent``."""
+    binding = tirx.IterVar(tvm.ir.Range(0, extent), variable, tirx.IterVar.ThreadIndex, tag)
+    return tirx.AttrStmt(binding, "thread_extent", tirx.const(extent), body)
+
+
+def index(name: str) -> Any:
+    """Return a new integer variable."""
+    return tirx.Var(name, "int32")
+
+
+def loop(variable: Any, extent: int, body: Any, *, unrolled: bool = False) -> Any:
+    """Return ``body`` for each value of ``variable``."""
+    kind = tirx.ForKind.UNROLLED if unrolled else tirx.ForKind.SERIAL
+    return tirx.For(variable, tirx.const(0), tirx.const(extent), kind, body)
+
+
+def loops(variables: Sequence[Any], extents: Sequence[int], body: Any, *, unrolled: bool = False) -> Any:
+    """Return ``body`` in a nest of loops, the last one innermost."""
+    for variable, extent in reversed(list(zip(variables, extents, strict=True))):
+        body = loop(variable, extent, body, unrolled=unrolled)
+    return body
+
+
+def sequence(statements: Sequence[Any]) -> Any:
+    """Return the statements one after the other."""
+    if not statements:
+        return tirx.Evaluate(tirx.const(0))
+    return statements[0] if len(statements) == 1 else tirx.SeqStmt(list(statements))
+
+
+def when(conditions: Sequence[Any], body: Any) -> Any:
+    """Return ``body`` where all ``conditions`` hold."""
+    return tirx.IfThenElse(tirx.all(*conditions), body, None) if conditions else body
+
+
+def unravelled(place: Any, extents: Sequence[int]) -> list[Any]:
+    """Return the indices of the element at ``place`` of a box in row-major order."""
+    found: list[Any] = []
+    for number, extent in enumerate(extents):
+        inner = math.prod(extents[number + 1 :])
+        value = tirx.floordiv(place, inner) if inner > 1 else place
+        found.append(tirx.const(0) if extent == 1 else tirx.floormod(value, extent) if number else value)
+    return found
+
+
+def ravelled(indices: Sequence[Any], extents: Sequence[int]) -> Any:
+    """Return the place in row-major order of an element of a box."""
+    place: Any = tirx.const(0)
+    for each, extent in zip(indices, extents, strict=True):
+        place = place * extent + each
+    return place

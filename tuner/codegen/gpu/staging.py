@@ -1,0 +1,199 @@
+"""Operands of a product on their way through shared memory: which part of them a step of the depth takes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+
+from scheduler.gpu.tiles import GpuTiles
+from tuner.codegen.access import affine
+from tuner.codegen.arithmetic import UnsupportedKernelError
+from tuner.codegen.gpu.phases import (
+    Block,
+    Memory,
+    Phase,
+    Steps,
+    index,
+    loop,
+    ravelled,
+    sequence,
+    unravelled,
+    when,
+)
+from tuner.codegen.gpu.regions import Box, Range, box_of
+from tuner.codegen.gpu.values import Place, Reduced, Values, elements, variables
+from workloads.loopnest import Access
+
+_NOT_PLAIN = "its operand {!r} is read at places that are no sums of loops: it cannot be staged"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of a product."""
+
+    read: Access
+    order: tuple[int, ...]
+    """Its dimensions as they lie in memory."""
+    shape: tuple[int, ...]
+    """In memory order."""
+    box: Box
+    """What one step takes of it, in memory order; its first element depends on the step."""
+    begins: int
+    """Where it lies in the memory of a step."""
+
+
+@dataclass(frozen=True)
+class Staging:
+    """How a product's operands are staged, step by step of its depth."""
+
+    values: Values
+    own: Reduced
+    operands: tuple[Operand | None, ...]
+    """In the order of the terms; None for what lies in shared memory already."""
+    depth: int
+    """Which of the reduction loops is cut into steps."""
+    step: Any
+    """Stands for the step in boxes."""
+    size: int
+    """Iterations of a step."""
+    tiles: GpuTiles
+
+    @property
+    def each(self) -> int:
+        """Return the elements of one step."""
+        return sum(elements(operand.box.extents) for operand in self.operands if operand is not None)
+
+    @property
+    def elements(self) -> int:
+        """Return the elements of all steps that are in shared memory or on their way."""
+        return self.tiles.stages * self.each
+
+    @property
+    def count(self) -> int:
+        """Return the steps."""
+        return -(-self.own.iterations[self.depth] // self.size)
+
+    def begun(self, block: Block, arena: Memory) -> list[Phase]:
+        """Return the phases before the first step: all but one of the stages are filled."""
+
+        def phase(number: int) -> Phase:
+            return lambda thread: self._copies(block, arena, thread, tirx.const(number))
+
+        return [phase(number) for number in range(min(self.tiles.stages - 1, self.count))]
+
+    def steps(self, block: Block, arena: Memory, use: Callable[[Any, Any], Any]) -> Steps:
+        """Return the loop over steps: what is staged last is for a step to come, unless there is one stage only."""
+        step, ahead = index("step"), self.tiles.stages - 1
+
+        def copied(thread: Any) -> Any:
+            return when([step + ahead < self.count] if ahead else [], self._copies(block, arena, thread, step + ahead))
+
+        if not ahead:
+            return Steps(step, self.count, [copied, lambda thread: use(thread, step)])
+        return Steps(step, self.count, [lambda thread: sequence([copied(thread), use(thread, step)])])
+
+    def _copies(self, block: Block, arena: Memory, thread: Any, step: Any) -> Any:
+        """Return the copies of a step's operands, neighbours by neighbouring threads."""
+        return sequence([self._copy(block, arena, thread, step, each) for each in self.operands if each is not None])
+
+    def _copy(self, block: Block, arena: Memory, thread: Any, step: Any, operand: Operand) -> Any:
+        box = operand.box.at(self.step, step)
+        wanted, turn = elements(box.extents), index("turn")
+        number = turn * block.threads + thread
+        inside = unravelled(number, box.extents)
+        place = tuple(start + each for start, each in zip(box.starts, inside, strict=True))
+        logical = _logical(place, operand.order)
+        value = self.values.tensor(operand.read.tensor).at(logical)
+        value = _guarded(place, operand.shape, value, self.own)
+        stored = arena.store(thread, self._slot(step) + operand.begins + number, value)
+        conditions = [number < wanted] if wanted % block.threads else []
+        return loop(turn, -(-wanted // block.threads), when(conditions, stored))
+
+    def _slot(self, step: Any) -> Any:
+        return tirx.floormod(step, self.tiles.stages) * self.each if self.tiles.stages > 1 else tirx.const(0)
+
+    def iterations(self, thread: Any, step: Any) -> tuple[Place, list[int], Place, list[Any]]:
+        """Return a thread's loops in one step, how long they are, all reduction loops' values, and their conditions."""
+        own, split = self.own, self.tiles.split
+        steps = variables(own.loops, "k")
+        counts = list(own.iterations)
+        counts[self.depth] = -(-self.size // split)
+        inside = steps[self.depth] * split + tirx.floormod(thread, split) if split > 1 else steps[self.depth]
+        conditions = [inside < self.size] if self.size % split else []
+        depth = step * self.size + inside
+        conditions += [depth < own.iterations[self.depth]] if own.iterations[self.depth] % self.size else []
+        values = tuple(depth if number == self.depth else each for number, each in enumerate(steps))
+        return steps, counts, values, conditions
+
+    def term(self, arena: Memory, place: Place, iteration: Place, step: Any) -> Any:
+        """Return what one iteration adds, from staged operands."""
+        loops = self.own.loop_values(place, iteration)
+        found = []
+        for read, operand in zip(self.own.terms, self.operands, strict=True):
+            if operand is None:
+                found.append(self.values.read(self.own.nest, read, loops))
+                continue
+            box = operand.box.at(self.step, step)
+            element = _place(read, operand.order, loops)
+            offset = ravelled(box.relative(element), box.extents)
+            value = arena.load(None, self._slot(step) + operand.begins + offset)
+            covered = [
+                (each, size) if extent == size else None
+                for each, size, extent in zip(element, operand.shape, box.extents, strict=True)
+            ]
+            found.append(_guarded([c[0] for c in covered if c], [c[1] for c in covered if c], value, self.own))
+        return self.own.rule.term(found)
+
+
+def staging_of(values: Values, own: Reduced, place: Place, ranges: Sequence[Range], tiles: GpuTiles) -> Staging:
+    """Return how the operands of ``own`` are staged.
+
+    ``place`` is where an accumulation lies, for all values of ``ranges``. Raises ``UnsupportedKernelError`` for an
+    operand that is not read at sums of loops.
+    """
+    assert tiles.depth_step is not None
+    depth = max(range(len(own.loops)), key=lambda number: own.iterations[number])
+    size = min(tiles.depth_step, own.iterations[depth])
+    step, steps = index("step"), variables(own.loops, "k")
+    inside = [
+        Range(v, step * size if number == depth else tirx.const(0), size if number == depth else count)
+        for number, (v, count) in enumerate(zip(steps, own.iterations, strict=True))
+    ]
+    loops = own.loop_values(place, steps)
+    operands = tuple(_operands(values, own, loops, [*ranges, *inside]))
+    return Staging(values, own, operands, depth, step, size, tiles)
+
+
+def _operands(values: Values, own: Reduced, loops: Any, ranges: Sequence[Range]) -> Iterator[Operand | None]:
+    begins = 0
+    for read in own.terms:
+        if any(i.opaque or i.table or i.clamp or i.divisor != 1 or i.window != 1 for i in read.indices):
+            raise UnsupportedKernelError(_NOT_PLAIN.format(read.tensor))
+        source = values.tensor(read.tensor)
+        zeros = [tirx.const(0)] * len(read.indices)
+        if values.places_read(partial(source.at, zeros)):
+            yield None
+            continue
+        shape = tuple(read.shape[dim] for dim in source.order)
+        box = box_of([_place(read, source.order, loops)], ranges, shape)
+        yield Operand(read, source.order, shape, box, begins)
+        begins += elements(box.extents)
+
+
+def _place(read: Access, order: Sequence[int], loops: Any) -> Place:
+    return tuple(affine(read.indices[dim], loops) for dim in order)
+
+
+def _logical(place: Place, order: Sequence[int]) -> list[Any]:
+    found: list[Any] = [None] * len(order)
+    for value, dim in zip(place, order, strict=True):
+        found[dim] = value
+    return found
+
+
+def _guarded(place: Sequence[Any], shape: Sequence[int], value: Any, own: Reduced) -> Any:
+    """Return ``value``, or what padding reads as where ``place`` is not in the tensor."""
+    inside = [condition for each, size in zip(place, shape, strict=True) for condition in (each >= 0, each < size)]
+    return tirx.if_then_else(tirx.all(*inside), value, tirx.const(own.rule.fill, own.dtype)) if inside else value

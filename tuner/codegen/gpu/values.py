@@ -1,0 +1,195 @@
+"""A kernel's tensors as values of single elements: what a thread needs is computed where it is needed.
+
+Only reductions are computed on their own. Everything else is an expression of the element's place, worked out anew
+wherever it is read.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.layer import Layer
+from tuner.codegen.access import Stored, logical, loops_of
+from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError, reduction_of
+from tuner.codegen.gpu.phases import index
+from tuner.codegen.stages import StageBuilder
+from workloads.executable import Executable
+from workloads.graph import Tensor
+from workloads.loopnest import Access, LoopNest
+
+Place = tuple[Any, ...]
+"""Indices of an element, in the order in which its tensor lies in memory."""
+
+
+@dataclass
+class Value:
+    """A tensor whose elements are computed where they are read."""
+
+    shape: tuple[int, ...]
+    element: Callable[..., Any]
+
+    def __call__(self, *place: Any) -> Any:
+        return self.element(*place)
+
+
+@dataclass(eq=False)
+class Reduced:
+    """What a nest with reduction loops accumulates; whoever reads it says from where."""
+
+    op: Operator
+    nest: LoopNest
+    tensor: Tensor
+    rule: Reduction
+    dtype: str
+    load: Callable[[Place], Any] | None = None
+    """How an element is read once it is known where it lies."""
+    places: list[Place] = field(default_factory=list)
+    """From which it was read, while it is not."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape in memory order."""
+        return tuple(self.tensor.shape[dim] for dim in self.tensor.order)
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """Return the reduction loops, outermost first."""
+        return tuple(number for number, each in enumerate(self.nest.loops) if each.reduction)
+
+    @property
+    def iterations(self) -> tuple[int, ...]:
+        """Return the iterations of each reduction loop."""
+        return tuple(self.nest.loops[number].extent for number in self.loops)
+
+    @property
+    def terms(self) -> tuple[Access, ...]:
+        """Return what is read in each iteration."""
+        return tuple(read for number, read in enumerate(self.nest.reads) if number not in self.rule.late)
+
+    @property
+    def neutral(self) -> Any:
+        """Return what an accumulation begins with."""
+        bounds = {"sum": lambda: tirx.const(0, self.dtype), "max": lambda: tirx.min_value(self.dtype),
+                  "min": lambda: tirx.max_value(self.dtype)}  # fmt: skip
+        return bounds[self.rule.combine]()
+
+    def combined(self, one: Any, other: Any) -> Any:
+        """Return two accumulations put together."""
+        return {"sum": lambda: one + other, "max": lambda: tirx.max(one, other), "min": lambda: tirx.min(one, other)}[
+            self.rule.combine
+        ]()
+
+    def loop_values(self, place: Place, iteration: Sequence[Any]) -> dict[int, Any]:
+        """Return the values of all loops in one iteration for the element at ``place``."""
+        element = logical(self.tensor, place)
+        return {**loops_of(self.nest, element), **dict(zip(self.loops, iteration, strict=True))}
+
+    def __call__(self, *place: Any) -> Any:
+        if self.load is not None:
+            return self.load(place)
+        self.places.append(place)
+        return tirx.const(1, self.dtype)
+
+
+class Values(StageBuilder):
+    """The tensors of a kernel as values."""
+
+    def __init__(self, layer: Layer, executable: Executable) -> None:
+        super().__init__(layer, executable, _untiled(layer), None, 1)
+        self.reduced: list[Reduced] = []
+        """First to last."""
+        for position in layer.ops:
+            try:
+                self.add(position)
+            except UnsupportedKernelError as error:
+                op = layer.graph.ops[position]
+                raise UnsupportedKernelError(f"{op.name} ({op.kind}): {error}") from None
+
+    def compute(self, label: str, tensor: Tensor, element: Callable[..., Any]) -> Value:
+        """Return ``tensor`` as values."""
+        del label
+        dtype = self.dtype(tensor)
+
+        def value(*place: Any) -> Any:
+            found = element(*logical(tensor, place))
+            return found if _dtype(found) == dtype else found.astype(dtype)
+
+        return Value(tuple(tensor.shape[dim] for dim in tensor.order), value)
+
+    def tensor(self, name: str) -> Stored:
+        """Return a tensor, which becomes a parameter where it comes from outside."""
+        known = name in self.stored
+        found = super().tensor(name)
+        if known or name not in self.inputs:
+            return found
+        shape = tuple(self.layer.graph.tensors[name].shape[dim] for dim in found.order)
+        buffer = tirx.decl_buffer(shape, self.dtype(self.layer.graph.tensors[name]), self.name("in"))
+        self.inputs[name] = buffer
+        self.stored[name] = Stored(Value(shape, lambda *place: tirx.BufferLoad(buffer, list(place))), found.order)
+        return self.stored[name]
+
+    def _reduced(self, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
+        """Return what becomes of the accumulated values of a nest."""
+        found = Reduced(op, nest, tensor, reduction_of(op, nest), self.dtype(tensor))
+        self.reduced.append(found)
+        return self.finished(op, nest, tensor, found.rule, found)
+
+    def term(self, reduced: Reduced, place: Place, iteration: Sequence[Any]) -> Any:
+        """Return what one iteration adds to the element at ``place``."""
+        loops = reduced.loop_values(place, iteration)
+        fill = tirx.const(reduced.rule.fill, self.dtype(self.described(reduced.terms[0].tensor)))
+        return reduced.rule.term([self.read(reduced.nest, read, loops, fill) for read in reduced.terms])
+
+    def written(self, name: str, place: Place) -> Any:
+        """Return an element of a tensor that the kernel computes."""
+        return self.stored[name].stage(*place)
+
+    def places_read(self, compute: Callable[[], Any]) -> Mapping[int, list[Place]]:
+        """Return from where ``compute`` reads each of the reductions, by number."""
+        with self._recording():
+            compute()
+            return {number: list(each.places) for number, each in enumerate(self.reduced) if each.places}
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        kept = [each.load for each in self.reduced]
+        for each in self.reduced:
+            each.load, each.places = None, []
+        yield
+        for each, load in zip(self.reduced, kept, strict=True):
+            each.load, each.places = load, []
+
+
+def variables(extents: Sequence[int], name: str) -> Place:
+    """Return a new variable for each dimension."""
+    return tuple(index(f"{name}{number}") for number in range(len(extents)))
+
+
+def same_places(places: Sequence[Place]) -> bool:
+    """Whether all ``places`` are the same expressions."""
+    first = places[0]
+    return all(
+        all(tvm_ffi.structural_equal(a, b) for a, b in zip(first, other, strict=True)) for other in places[1:]
+    )
+
+
+def _dtype(value: Any) -> str:
+    return str(value.dtype if hasattr(value, "dtype") else value.ty.dtype)
+
+
+def _untiled(layer: Layer) -> LoopTiles:
+    """Return tiles for a builder that has no anchor: it does not look at them."""
+    shape = layer.sink.shape
+    ones = (1,) * len(shape)
+    return LoopTiles(ones, tuple(range(len(shape))), 0, ones, -1, None)
+
+
+def elements(shape: Sequence[int]) -> int:
+    """Return the elements of a tensor."""
+    return math.prod(shape)
