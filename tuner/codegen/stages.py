@@ -48,7 +48,6 @@ class Stages:
     """The anchors in front of the last one, if there are any."""
 
 
-<<<<<<< HEAD
 @dataclass
 class _Front:
     """An anchor in front of the last, until all that follows it is there."""
@@ -63,10 +62,7 @@ class _Front:
 
 
 @dataclass
-class _Stages(Builder):
-=======
 class StageBuilder(Builder):
->>>>>>> cuda
     """Adds the stages of one operator after the other."""
 
     made: Made | None = None
@@ -277,19 +273,9 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
 
     ``lanes`` are those of the machine's vectors.
     """
-<<<<<<< HEAD
     chain = chain_of(layer, tiles)
-    builder = _Stages(layer, executable, tiles, anchor_of(layer, tiles), lanes, chain)
+    builder = StageBuilder(layer, executable, tiles, anchor_of(layer, tiles), lanes, chain)
     builder.add_parts()
-=======
-    builder = StageBuilder(layer, executable, tiles, anchor_of(layer, tiles), lanes)
-    for position in layer.ops:
-        try:
-            builder.add(position)
-        except UnsupportedKernelError as error:
-            op = layer.graph.ops[position]
-            raise UnsupportedKernelError(f"{op.name} ({op.kind}): {error}") from None
->>>>>>> cuda
     outputs = layer.outputs
     results = []
     for name in outputs:

@@ -16,7 +16,7 @@ from tvm import tirx
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, logical, loops_of
-from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError, reduction_of
+from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
 from tuner.codegen.gpu.phases import index
 from tuner.codegen.stages import StageBuilder
 from workloads.executable import Executable
@@ -105,11 +105,7 @@ class Values(StageBuilder):
         self.reduced: list[Reduced] = []
         """First to last."""
         for position in layer.ops:
-            try:
-                self.add(position)
-            except UnsupportedKernelError as error:
-                op = layer.graph.ops[position]
-                raise UnsupportedKernelError(f"{op.name} ({op.kind}): {error}") from None
+            self.checked(position)
 
     def compute(self, label: str, tensor: Tensor, element: Callable[..., Any]) -> Value:
         """Return ``tensor`` as values."""
