@@ -81,7 +81,7 @@ def test_the_shipped_experiment_can_be_read_here(folder: Path) -> None:
     ("text", "message"),
     [
         (EXPERIMENT.replace("target: llvm", "target: pdp11"), "measure: target has 'pdp11'"),
-        (EXPERIMENT.replace("device: local", "device: there"), "measure.device"),
+        (EXPERIMENT.replace("device: local", "device: there"), "measure: device has 'there'"),
         (EXPERIMENT.replace("[net.onnx]", "[{model: net.onnx, dtype: int8}]"), "code is measured in fp32"),
     ],
 )
