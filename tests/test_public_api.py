@@ -55,7 +55,8 @@ def test_what_is_not_offered_is_no_attribute() -> None:
 def test_names_of_networks_machines_and_policies_are_listed() -> None:
     assert "resnet50" in dsascape.network_names()
     assert "stcp920" in dsascape.hardware_names()
-    assert dsascape.policy_names() == ("ago", "astitch", "dnnfusion", "fixed-pattern", "graphturbo", "searched", "unfused")
+    policies = ("ago", "astitch", "dnnfusion", "fixed-pattern", "graphturbo", "searched", "unfused")
+    assert dsascape.policy_names() == policies
 
 
 def test_every_mistake_of_the_caller_is_a_value_error() -> None:
