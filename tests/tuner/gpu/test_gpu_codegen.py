@@ -120,6 +120,10 @@ FUSED: dict[str, Callable[[Net], str]] = {
     "convolution, residual, activation": block,
     "an activation where an operand is staged": lambda net: net.conv(net.relu(net.input(1, 24, 17, 15)), 24),
     "pointwise convolution with stride": lambda net: net.conv(net.input(1, 32, 29, 29), 64, 1, 2),
+    "transposed convolution": lambda net: net.op(
+        "ConvTranspose", [net.input(1, 24, 11, 9), net.weight(24, 20, 3, 3)], (1, 20, 22, 18),
+        strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1],
+    ),
     "depthwise convolution": lambda net: net.relu(net.depthwise(net.input(1, 33, 29, 27))),
     "product": lambda net: net.relu(net.dense(net.input(1, 65, 128), 130)),
     "product whose sums threads share": lambda net: net.dense(net.input(1, 24, 1000), 40),
