@@ -16,13 +16,15 @@ from experiments.report.words import count
 from hw_models.quantities import format_bytes
 from scheduler import policy_label
 from tuner.bundle import START, BundleError, build_bundle, read_results, unpacked
-from tuner.measure import Budget, check_installed
+from tuner.measure import Budget, check_installed, is_gpu_target
 
 
 def build(arguments: argparse.Namespace) -> Answer:
     """Write a bundle: compiled kernels, what they are given and should compute, and a runner."""
     check_installed()
     check_place(arguments.out, "--out")
+    if is_gpu_target(arguments.target):
+        raise BundleError(f"target has {arguments.target!r}; bundles hold code for CPUs")
     point = point_asked_for(arguments)
     job = job_for(point, arguments.target, Budget())[2]
     manifest = build_bundle(job, point.workload.label, policy_label(point.policy), arguments.out, arguments.runtime)

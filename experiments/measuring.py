@@ -11,6 +11,7 @@ from experiments.commands import policy_asked_for, workload_asked_for
 from experiments.compared import Comparison, worst
 from experiments.config import Measuring
 from experiments.files import FileError, write_whole
+from experiments.gpu_code import compiled_point, gpu_asked_for
 from experiments.measured_point import job_for, measured
 from experiments.points import DesignPoint
 from experiments.report.words import count
@@ -25,7 +26,9 @@ from tuner.measure import (
     MeasureError,
     Measurement,
     check_installed,
+    check_target,
     compile_for,
+    is_gpu_target,
     remote_address,
     runs_here,
     usable_cores,
@@ -50,7 +53,13 @@ def measure(arguments: argparse.Namespace) -> Answer:
     label, target = point.workload.label, arguments.target
     policy = policy_label(point.policy)
     comparison: Comparison | None = None
-    if arguments.out is not None and is_local and not runs_here(target):
+    if is_gpu_target(target):
+        if arguments.out is None or not is_local:
+            check_target(target)
+        path = arguments.out / file_name(label, policy, target)
+        found, data = compiled_point(point, target, path)
+        data |= {"model": label, "object": f"{path}.o"}
+    elif arguments.out is not None and is_local and not runs_here(target):
         path = arguments.out / f"{file_name(label, policy, target)}.o"
         found = compile_for(job_for(point, target, Budget())[2], policy, path)
         data = found.as_json() | {"model": label, "object": str(path)}
@@ -69,6 +78,11 @@ def measure(arguments: argparse.Namespace) -> Answer:
 
 def point_asked_for(arguments: argparse.Namespace) -> DesignPoint:
     """Return the network, policy and threads that a command names, on the machine that tiles are chosen for."""
+    if is_gpu_target(arguments.target):
+        if arguments.threads:
+            raise MeasureError(f"threads has {arguments.threads}; a schedule says how many a GPU runs")
+        gpu = gpu_asked_for(arguments.hardware, arguments.target)
+        return DesignPoint(workload_asked_for(arguments), gpu, policy_asked_for(arguments))
     spec = _machine(arguments.hardware, arguments.target)
     own = usable_cores() if remote_address(getattr(arguments, "device", LOCAL)) is None else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)

@@ -58,13 +58,13 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
 
 
 def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
-    """Return the bytes of the operands of a product, as far as they come from outside, for ``step`` of its depth."""
+    """Return the bytes of the two operands of a product, if they come from outside, for ``step`` of its depth."""
     extents = list(work.extents)
     if nest.depth_loop is not None:
         extents[nest.depth_loop] = min(step, extents[nest.depth_loop])
     return sum([
         math.prod(read.access.extents(extents)) * read.element_bytes
-        for read in nest.reads
+        for read in nest.reads[:2]
         if read.source != "shared"
     ])  # fmt: skip
 

@@ -6,6 +6,7 @@ A kernel that crashes its process, or never ends, is recorded with the reason; a
 import importlib.util
 import multiprocessing
 import platform
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from scheduler.gpu.schedule import GpuSchedule
 from tuner.codegen.names import kernel_name
 from tuner.late import late
 from tuner.measure.address import remote_address
 from tuner.measure.device import local_device, remote_device, usable_cores
 from tuner.measure.job import Job
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement
-from tuner.measure.targets import check_target, runs_here
+from tuner.measure.targets import check_target, cuda_architecture, runs_here
 from tuner.measure.worker import NETWORK, PREPARATION, work
 
 _MOST_LOAD = 0.5
@@ -45,6 +47,21 @@ def compile_for(job: Job, policy: str, path: Path) -> Measurement:
     """Write the code of ``job``, which does not run here, to the object file ``path``; return it without times."""
     check_installed()
     found: Measurement = late("cross").compile_job(job, policy, path)
+    return found
+
+
+def compile_for_gpu(schedule: GpuSchedule, warp: int, target: str, path: Path) -> Measurement:
+    """Write the code of ``schedule`` for a GPU with warps of ``warp`` threads; return it without times.
+
+    What each file holds is in `tuner.on_device.cross_gpu`. Raises ``MeasureError`` where nvcc is missing or refuses.
+    """
+    check_installed()
+    if cuda_architecture(target) is not None and shutil.which("nvcc") is None:
+        raise MeasureError(f"target has {target!r}, which takes nvcc of the CUDA toolkit on the path")
+    try:
+        found: Measurement = late("cross_gpu").compile_schedule(schedule, warp, target, path)
+    except RuntimeError as error:
+        raise MeasureError(f"target has {target!r}: {error}") from error
     return found
 
 

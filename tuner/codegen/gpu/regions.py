@@ -59,6 +59,17 @@ def joined(boxes: Sequence[Box], shape: Sequence[int]) -> Box:
     return Box(tuple(starts), tuple(extents))
 
 
+def divided_box(box: Box, divisors: Sequence[int], shape: Sequence[int]) -> Box:
+    """Return the box of places that are those of ``box`` by ``divisors``, as far as these leave no rest."""
+    starts, extents = [], []
+    for start, extent, divisor, size in zip(box.starts, box.extents, divisors, shape, strict=True):
+        count = (extent - 1) // divisor + 1
+        first = start if divisor == 1 else tirx.floordiv(start + (divisor - 1), divisor)
+        starts.append(tirx.const(0) if count >= size else first)
+        extents.append(min(count, size))
+    return Box(tuple(starts), tuple(extents))
+
+
 def _span(value: Any, ranges: Sequence[Range], size: int) -> tuple[Any, int]:
     """Return the least value of a sum of loops, and how many it may have; for anything else, all of a dimension."""
     value = tirx.const(value) if isinstance(value, int) else value

@@ -22,8 +22,9 @@ from tuner.codegen.gpu.phases import (
     unravelled,
     when,
 )
-from tuner.codegen.gpu.regions import Box, Range, box_of
+from tuner.codegen.gpu.regions import Box, Range, box_of, divided_box
 from tuner.codegen.gpu.values import Place, Reduced, Values, elements, variables
+from workloads.index import Index
 from workloads.loopnest import Access
 
 _NOT_PLAIN = "its operand {!r} is read at places that are no sums of loops: it cannot be staged"
@@ -136,14 +137,15 @@ class Staging:
                 found.append(self.values.read(self.own.nest, read, loops))
                 continue
             box = operand.box.at(self.step, step)
-            element = _place(read, operand.order, loops)
+            sums = _place(read, operand.order, loops)
+            divisors = [read.indices[dim].divisor for dim in operand.order]
+            exact = [tirx.EQ(tirx.floormod(v, d), 0) for v, d in zip(sums, divisors, strict=True) if d > 1]
+            element = tuple(tirx.floordiv(v, d) if d > 1 else v for v, d in zip(sums, divisors, strict=True))
             offset = ravelled(box.relative(element), box.extents)
             value = arena.load(None, self._slot(step) + operand.begins + offset)
-            covered = [
-                (each, size) if extent == size else None
-                for each, size, extent in zip(element, operand.shape, box.extents, strict=True)
-            ]
-            found.append(_guarded([c[0] for c in covered if c], [c[1] for c in covered if c], value, self.own))
+            whole = [dim for dim, size in enumerate(operand.shape) if box.extents[dim] == size]
+            places, sizes = [element[dim] for dim in whole], [operand.shape[dim] for dim in whole]
+            found.append(_guarded(places, sizes, value, self.own, exact))
         return self.own.rule.term(found)
 
 
@@ -169,7 +171,7 @@ def staging_of(values: Values, own: Reduced, place: Place, ranges: Sequence[Rang
 def _operands(values: Values, own: Reduced, loops: Any, ranges: Sequence[Range]) -> Iterator[Operand | None]:
     begins = 0
     for read in own.terms:
-        if any(i.opaque or i.table or i.clamp or i.divisor != 1 or i.window != 1 for i in read.indices):
+        if not all(_is_sum(each) for each in read.indices):
             raise UnsupportedKernelError(_NOT_PLAIN.format(read.tensor))
         source = values.tensor(read.tensor)
         zeros = [tirx.const(0)] * len(read.indices)
@@ -177,7 +179,9 @@ def _operands(values: Values, own: Reduced, loops: Any, ranges: Sequence[Range])
             yield None
             continue
         shape = tuple(read.shape[dim] for dim in source.order)
-        box = box_of([_place(read, source.order, loops)], ranges, shape)
+        divisors = [read.indices[dim].divisor for dim in source.order]
+        wide = [size * divisor for size, divisor in zip(shape, divisors, strict=True)]
+        box = divided_box(box_of([_place(read, source.order, loops)], ranges, wide), divisors, shape)
         yield Operand(read, source.order, shape, box, begins)
         begins += elements(box.extents)
 
@@ -193,7 +197,17 @@ def _logical(place: Place, order: Sequence[int]) -> list[Any]:
     return found
 
 
-def _guarded(place: Sequence[Any], shape: Sequence[int], value: Any, own: Reduced) -> Any:
-    """Return ``value``, or what padding reads as where ``place`` is not in the tensor."""
+def _is_sum(index: Index) -> bool:
+    """Whether an index is a sum of loops, perhaps divided where that leaves no rest (transposed convolutions)."""
+    return not (index.opaque or index.table or index.clamp) and index.window == 1 and (
+        index.divisor == 1 or index.rounding == "exact"
+    )
+
+
+def _guarded(
+    place: Sequence[Any], shape: Sequence[int], value: Any, own: Reduced, conditions: Sequence[Any] = ()
+) -> Any:
+    """Return ``value``, or what padding reads as where ``place`` is not in the tensor or a condition does not hold."""
     inside = [condition for each, size in zip(place, shape, strict=True) for condition in (each >= 0, each < size)]
-    return tirx.if_then_else(tirx.all(*inside), value, tirx.const(own.rule.fill, own.dtype)) if inside else value
+    all_of = [*conditions, *inside]
+    return tirx.if_then_else(tirx.all(*all_of), value, tirx.const(own.rule.fill, own.dtype)) if all_of else value

@@ -1,0 +1,237 @@
+"""Code for GPUs computes what onnxruntime computes, with the threads and the shared memory of its schedule.
+
+No GPU is needed: the same blocks and threads run as loops on this machine, and nvcc compiles them for one.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+import tvm
+import tvm_ffi
+
+from fusion import fixed_pattern_plan, plan_from_groups
+from fusion.plan import FusionPlan, Group
+from hw_models import Gpu, load_hardware
+from scheduler.gpu.code import block_needs
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.tuning import GpuTuning
+from scheduler.gpu.view import GpuView
+from scheduler.kernels.cut import layer_of
+from tests.graphs import Net, networks
+from tests.tuner.runs import varied
+from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
+from tuner.codegen.gpu.kernels import GpuCode, generate_gpu
+from tuner.codegen.kernels import network_array, stored_array
+from tuner.measure.arrays import Arena
+from tuner.on_device.cross_gpu import PIPELINE
+from tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, reference
+from workloads import Graph
+from workloads.analysis import Analysis
+from workloads.executable import Executable, drawn_inputs
+from workloads.operators.registry import Array
+
+pytestmark = pytest.mark.tvm
+
+NVCC = shutil.which("nvcc")
+
+
+def view() -> GpuView:
+    spec = load_hardware("h100")
+    assert isinstance(spec, Gpu)
+    return GpuView(spec, "fp32", GpuTuning(tensor_units=False))
+
+
+VIEW = view()
+
+
+def scheduled(plan: FusionPlan) -> GpuSchedule:
+    return kernel_by_kernel(plan, GpuCosts(VIEW, Analysis(plan.graph)))
+
+
+def whole(graph: Graph) -> FusionPlan:
+    return plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+
+def values_of(network: Executable) -> dict[str, Array]:
+    inputs = drawn_inputs(network.graph)
+    return {**network.values, **inputs, **reference(network, inputs, list(network.graph.producer))}
+
+
+def difference(code: GpuFunction, outputs: tuple[str, ...], graph: Graph, values: dict[str, Array]) -> float:
+    """Return by how much code whose blocks and threads are loops differs from onnxruntime."""
+    built = tvm.tirx.build(
+        tvm.IRModule({"main": code.function.with_attr("global_symbol", "main")}),
+        target=tvm.target.Target({"kind": "llvm"}), pipeline=PIPELINE,
+    )  # fmt: skip
+    arena = Arena(2**16)
+    given_ = [arena.copy(stored_array(graph, name, values[name])) for name in code.inputs]
+    results = [arena.copy(np.full_like(stored_array(graph, name, values[name]), 7)) for name in outputs]
+    built["main"](*[tvm_ffi.from_dlpack(array) for array in (*given_, *results)])
+    made_of = largest(values[name] for name in code.inputs)
+    return max(
+        deviation(network_array(graph, name, found), values[name], made_of)
+        for name, found in zip(outputs, results, strict=True)
+    )
+
+
+def check(plan: FusionPlan) -> None:
+    network = varied(plan.graph)
+    code = generate_gpu(scheduled(plan), network, VIEW.spec.sms.warp, as_loops=True)
+    assert [(lack.name, lack.reason) for lack in code.missing] == []
+    values = values_of(network)
+    wrong = {
+        kernel.name: found
+        for kernel in code.kernels
+        if (found := difference(kernel.code, kernel.outputs, plan.graph, values)) > KERNEL_TOLERANCE
+    }
+    assert wrong == {}
+
+
+def block(net: Net) -> str:
+    x = net.input(1, 24, 17, 15)
+    return net.relu(net.add(net.conv(x, 24), x))
+
+
+def attention(net: Net) -> str:
+    query, key, value = (net.input(2, 24, 16) for _ in range(3))
+    return net.matmul(net.softmax(net.matmul(query, net.transpose(key, 0, 2, 1))), value)
+
+
+def heads(net: Net) -> str:
+    return net.transpose(net.reshape(net.dense(net.input(1, 20, 32), 48), 1, 20, 4, 12), 0, 2, 1, 3)
+
+
+FUSED: dict[str, Callable[[Net], str]] = {
+    "convolution and activation, odd sizes": lambda net: net.relu(net.conv(net.input(1, 13, 29, 31), 37)),
+    "convolution, residual, activation": block,
+    "an activation where an operand is staged": lambda net: net.conv(net.relu(net.input(1, 24, 17, 15)), 24),
+    "pointwise convolution with stride": lambda net: net.conv(net.input(1, 32, 29, 29), 64, 1, 2),
+    "transposed convolution": lambda net: net.op(
+        "ConvTranspose", [net.input(1, 24, 11, 9), net.weight(24, 20, 3, 3)], (1, 20, 22, 18),
+        strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1],
+    ),
+    "depthwise convolution": lambda net: net.relu(net.depthwise(net.input(1, 33, 29, 27))),
+    "product": lambda net: net.relu(net.dense(net.input(1, 65, 128), 130)),
+    "product whose sums threads share": lambda net: net.dense(net.input(1, 24, 1000), 40),
+    "product with heads apart": heads,
+    "softmax of long rows": lambda net: net.softmax(net.input(2, 4, 383)),
+    "softmax of columns": lambda net: net.softmax(net.input(2, 7, 12), 1),
+    "layer normalisation": lambda net: net.layer_norm(net.input(2, 5, 257)),
+    "largest of a window": lambda net: net.pool(net.input(1, 6, 19, 17), 3, 2),
+    "mean of an image": lambda net: net.global_pool(net.input(1, 6, 9, 7)),
+    "channels joined": lambda net: net.concat(*(net.input(1, size, 9, 7) for size in (3, 5))),
+    "two convolutions": lambda net: net.relu(net.conv(net.relu(net.conv(net.input(1, 8, 12, 12), 8)), 9)),
+    "attention": attention,
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_kernel_computes_what_onnxruntime_computes(name: str) -> None:
+    net = Net()
+    check(whole(net.graph(FUSED[name](net), dtype="fp32")))
+
+
+TILES = {
+    "one element a thread": GpuTiles((1, 4, 4, 4), (0, 2, 3, 1), (1, 1, 1, 1), 1, 3, 1, "lanes"),
+    "parts that do not divide a tile": GpuTiles((1, 7, 5, 5), (0, 1, 2, 3), (1, 2, 1, 3), 1, 4, 2, "lanes"),
+    "more stages than steps": GpuTiles((1, 10, 3, 7), (0, 2, 3, 1), (1, 5, 1, 7), 1, 6, 3, "lanes"),
+    "sums shared by three": GpuTiles((1, 10, 2, 7), (0, 2, 3, 1), (1, 2, 1, 7), 3, 4, 2, "lanes"),
+    "sums shared by three, nothing staged": GpuTiles((1, 4, 2, 3), (0, 1, 3, 2), (1, 3, 1, 2), 3, None, 1, "lanes"),
+    "all in one block": GpuTiles((1, 10, 9, 7), (0, 2, 3, 1), (1, 4, 3, 2), 1, 2, 2, "lanes"),
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: str) -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.conv(net.input(1, 6, 9, 7), 10)), dtype="fp32")
+    layer = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert layer is not None
+    network = varied(graph)
+    code = gpu_function(layer, network, TILES[name], 32, "kernel", as_loops=True)
+    needs = block_needs(layer, TILES[name], VIEW)
+
+    assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
+    assert (code.threads, code.shared_bytes) == (needs.threads, needs.shared_bytes)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graph=networks(dtype="fp32"))
+def test_random_networks_compute_what_onnxruntime_computes(graph: Graph) -> None:
+    check(fixed_pattern_plan(graph))
+
+
+def generated(*outputs: Callable[[Net], str]) -> tuple[GpuSchedule, GpuCode]:
+    net = Net()
+    schedule = scheduled(fixed_pattern_plan(net.graph(*(each(net) for each in outputs), dtype="fp32")))
+    return schedule, generate_gpu(schedule, varied(schedule.graph), VIEW.spec.sms.warp)
+
+
+def cuda(code: GpuCode) -> Any:
+    target = tvm.target.Target({"kind": "cuda", "arch": "sm_90"})
+    return tvm.tirx.build(code.module, target=target, pipeline=PIPELINE).imports[0].inspect_source()
+
+
+def test_every_launch_is_one_function_with_the_blocks_and_threads_of_the_schedule() -> None:
+    schedule, code = generated(block, FUSED["product"], FUSED["layer normalisation"])
+    source = cuda(code)
+
+    assert len(code.kernels) == schedule.kernels == len(code.module.functions)
+    for kernel in code.kernels:
+        threads = kernel.scheduled.tiles.threads(VIEW.spec.sms.warp)
+        assert f"__launch_bounds__({threads}) {kernel.name}_kernel" in source
+
+
+def test_shared_memory_in_the_source_is_what_the_schedule_says() -> None:
+    _, code = generated(block, FUSED["product"], FUSED["depthwise convolution"])
+    wanted = [block_needs(kernel.scheduled.layer, kernel.scheduled.tiles, VIEW).shared_bytes for kernel in code.kernels]
+    stated = [4 * int(elements) for elements in re.findall(r"__shared__ .*? shared_ptr\w*\[(\d+)\]", cuda(code))]
+
+    assert [kernel.code.shared_bytes for kernel in code.kernels] == wanted
+    assert sorted(stated) == sorted(size for size in wanted if size)
+
+
+def test_a_product_that_is_scheduled_for_tensor_units_has_no_code() -> None:
+    net = Net()
+    graph = net.graph(net.matmul(net.input(64, 64), net.weight(64, 64)), dtype="fp32")
+    schedule = GpuTiles((32, 32), (0, 1), (32, 16), 1, 16, 2, "tensor")
+    layer = layer_of(Analysis(graph), (0,))
+    assert layer is not None
+
+    with pytest.raises(ValueError, match="tensor units"):
+        gpu_function(layer, varied(graph), schedule, 32, "kernel")
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc of the CUDA toolkit is not on the path")
+def test_nvcc_compiles_every_kernel(tmp_path: Path) -> None:
+    large = partial(Net.conv, channels=96)
+    _, code = generated(*FUSED.values(), lambda net: large(net, net.input(1, 128, 28, 28)))
+    source = tmp_path / "kernels.cu"
+    source.write_text(cuda(code))
+    command = [str(NVCC), "-cubin", "-arch=sm_90", "-O1", "-o", str(tmp_path / "kernels.cubin"), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_opencl_has_the_same_kernels() -> None:
+    _, code = generated(block)
+    source = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "opencl"}), pipeline=PIPELINE)
+    text = source.imports[0].inspect_source()
+
+    assert all(f"__kernel void {kernel.name}_kernel" in text for kernel in code.kernels)
+    assert "barrier(CLK_LOCAL_MEM_FENCE)" in text
