@@ -1,6 +1,6 @@
 """The units and memories of a CPU with caches, and how long its cores take for a chunk of a parallel loop.
 
-What a chunk moves at each level is part of its payload, worked out by who made it (`hw_models.cpu.caches`). A core's
+What a chunk moves at each level is part of its payload, worked out by who made it (`hw_models.caches`). A core's
 own levels bound its pace; what cores share, they contend for in the simulation.
 """
 

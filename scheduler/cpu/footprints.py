@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from hw_models.cpu.caches import Array, Lines, Nest, box_lines
+from hw_models.caches import Array, Lines, Nest, box_lines
 from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.chains import Made, link_read, loops_apart, made_in_front, parts_of
 from scheduler.cpu.tiles import LoopTiles

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hw_models import Cpu
-from hw_models.cpu.caches import CacheShape
+from hw_models.caches import CacheShape
 from hw_models.cpu.machine import DRAM, L2, L3, CorePace
 from hw_models.cpu.spec import Cache, CoreKind
 from scheduler.cpu.tuning import CpuTuning

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from hw_models import Compute, Issued
-from hw_models.cpu.caches import CacheShape, Nest, Passed, passed_on, share_of_iterations
+from hw_models.caches import CacheShape, Nest, Passed, passed_on, share_of_iterations
 from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import DRAM, L1, L2, L3, CorePace
 from hw_models.quantities import PS_PER_S

@@ -6,7 +6,7 @@ and the SM's first cache keep them for as long as the block runs, and nothing st
 Between L2 and DRAM it matters which blocks run at the same time, as these find what one of them has fetched. Blocks are
 handed out in the order of the grid and advance through the depth loop at the same pace. So the L2 sees a loop over
 groups of concurrent blocks, in it the steps of the depth, in these the blocks of the group; what it passes on follows
-from the distance between the uses of each sector (`hw_models.cpu.caches`), as with a CPU's shared cache. What a later
+from the distance between the uses of each sector (`hw_models.caches`), as with a CPU's shared cache. What a later
 kernel still finds is worked out for whole tensors (`scheduler.gpu.residency`). Whole sectors are written without being
 fetched.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hw_models.cpu.caches import CacheShape, Lines, Nest, passed_on
+from hw_models.caches import CacheShape, Lines, Nest, passed_on
 from scheduler.cpu.footprints import Footprints, footprints_of
 from scheduler.gpu.residency import Found
 from scheduler.gpu.tiles import GpuTiles

@@ -1,6 +1,6 @@
 """Small nests of loops, tiled by hand: products, convolutions, elementwise work, a transposition."""
 
-from hw_models.cpu.caches import Access, Array
+from hw_models.caches import Access, Array
 
 Tiled = tuple[list[int], list[Access]]
 """Iterations of the loops, outermost first, and what they access."""

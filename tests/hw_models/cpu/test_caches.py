@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.cpu.caches import (
+from hw_models.caches import (
     Access,
     Array,
     CacheShape,
