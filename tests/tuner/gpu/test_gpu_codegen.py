@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -35,6 +35,7 @@ from tests.graphs import Net, networks
 from tests.tuner.runs import varied
 from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from tuner.codegen.gpu.kernels import GpuCode, generate_gpu
+from tuner.codegen.gpu.phases import Loops
 from tuner.codegen.kernels import network_array, stored_array
 from tuner.measure.arrays import Arena
 from tuner.on_device.cross_gpu import PIPELINE
@@ -88,9 +89,9 @@ def difference(code: GpuFunction, outputs: tuple[str, ...], graph: Graph, values
     )
 
 
-def check(plan: FusionPlan) -> None:
+def check(plan: FusionPlan, order: Loops = "first") -> None:
     network = varied(plan.graph)
-    code = generate_gpu(scheduled(plan), network, VIEW.spec.sms.warp, as_loops=True)
+    code = generate_gpu(scheduled(plan), network, VIEW.spec.sms.warp, as_loops=order)
     assert [(lack.name, lack.reason) for lack in code.missing] == []
     values = values_of(network)
     wrong = {
@@ -139,10 +140,11 @@ FUSED: dict[str, Callable[[Net], str]] = {
 }
 
 
+@pytest.mark.parametrize("order", get_args(Loops))
 @pytest.mark.parametrize("name", FUSED)
-def test_a_kernel_computes_what_onnxruntime_computes(name: str) -> None:
+def test_a_kernel_computes_what_onnxruntime_computes_whichever_thread_comes_first(name: str, order: Loops) -> None:
     net = Net()
-    check(whole(net.graph(FUSED[name](net), dtype="fp32")))
+    check(whole(net.graph(FUSED[name](net), dtype="fp32")), order)
 
 
 TILES = {
@@ -155,14 +157,15 @@ TILES = {
 }
 
 
+@pytest.mark.parametrize("order", get_args(Loops))
 @pytest.mark.parametrize("name", TILES)
-def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: str) -> None:
+def test_any_tiles_give_the_same_results_and_take_what_the_schedule_says(name: str, order: Loops) -> None:
     net = Net()
     graph = net.graph(net.relu(net.conv(net.input(1, 6, 9, 7), 10)), dtype="fp32")
     layer = layer_of(Analysis(graph), range(len(graph.ops)))
     assert layer is not None
     network = varied(graph)
-    code = gpu_function(layer, network, TILES[name], 32, "kernel", as_loops=True)
+    code = gpu_function(layer, network, TILES[name], 32, "kernel", as_loops=order)
     needs = block_needs(layer, TILES[name], VIEW)
 
     assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE

@@ -17,6 +17,7 @@ from scheduler.kernels.layer import Layer
 from tuner.codegen.arithmetic import UnsupportedKernelError
 from tuner.codegen.gpu.phases import (
     Block,
+    Loops,
     Memory,
     index,
     loops,
@@ -47,9 +48,9 @@ class GpuFunction:
 
 
 def gpu_function(
-    layer: Layer, executable: Executable, tiles: GpuTiles, warp: int, name: str, *, as_loops: bool = False
+    layer: Layer, executable: Executable, tiles: GpuTiles, warp: int, name: str, *, as_loops: Loops | None = None
 ) -> GpuFunction:
-    """Return the function of ``layer``; ``as_loops``: with loops for blocks and threads, which any processor runs.
+    """Return the function of ``layer``; ``as_loops``: for any processor, with loops that begin with this thread.
 
     Raises ``UnsupportedKernelError`` naming what has no code.
     """

@@ -9,6 +9,7 @@ import tvm
 from scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from tuner.codegen.arithmetic import UnsupportedKernelError
 from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
+from tuner.codegen.gpu.phases import Loops
 from tuner.codegen.kernels import Uncompiled
 from tuner.codegen.names import kernel_name
 from workloads.executable import Executable
@@ -47,10 +48,10 @@ class GpuCode:
         return tvm.IRModule({kernel.name: kernel.code.function for kernel in self.kernels})
 
 
-def generate_gpu(schedule: GpuSchedule, executable: Executable, warp: int, *, as_loops: bool = False) -> GpuCode:
+def generate_gpu(schedule: GpuSchedule, executable: Executable, warp: int, *, as_loops: Loops | None = None) -> GpuCode:
     """Return the code of every kernel of ``schedule``, on a machine with warps of ``warp`` threads.
 
-    ``as_loops``: blocks and threads are loops, so that any processor runs it, slowly.
+    ``as_loops``: blocks and threads are loops, beginning with this thread, so that any processor runs it, slowly.
     """
     kernels: list[CodedKernel] = []
     missing: list[Uncompiled] = []

@@ -2,14 +2,15 @@
 
 The same phases are rendered in two ways: as a grid of thread blocks, where a phase ends at a barrier, and as loops,
 where a phase is a loop over all threads and each thread's registers lie in memory side by side. What the loops compute
-on a CPU is what the threads compute: index by index, as long as no thread reads in a phase what another writes in it.
+on a CPU is what the threads compute, index by index, as long as no thread reads in a phase what another writes in it:
+if one does, loops that begin with the first thread and with one in the middle may differ.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import tvm
 from tvm import tirx
@@ -38,6 +39,8 @@ class Memory:
         return tirx.BufferStore(buffer, value, [found])
 
 
+Loops = Literal["first", "middle"]
+"""Which thread of a phase loops begin with; those before it come last."""
 Phase = Callable[[Any], Any]
 """From the number of a thread to its statement."""
 
@@ -56,7 +59,7 @@ class Block:
     """A kernel in the making: its memories and its phases."""
 
     threads: int
-    as_loops: bool = False
+    as_loops: Loops | None = None
     parts: list[Phase | Steps] = field(default_factory=list)
     variable: Any = field(default_factory=lambda: index("block"))
     _scratch: Memory | None = None
@@ -122,7 +125,11 @@ class Block:
         if isinstance(part, Steps):
             return loop(part.variable, part.extent, sequence([self._of_all(phase) for phase in part.phases]))
         thread = index("thread")
-        return loop(thread, self.threads, part(thread))
+        if self.as_loops == "first":
+            return loop(thread, self.threads, part(thread))
+        number = index("number")
+        turned = tirx.floormod(number + self.threads // 2, self.threads)
+        return loop(number, self.threads, sequence([tirx.Bind(thread, turned), part(thread)]))
 
     def _of_one(self, parts: Sequence[Phase | Steps], thread: Any) -> Iterator[Any]:
         """Yield the statements of one thread, with a barrier after each phase but the kernel's last."""
