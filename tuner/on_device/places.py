@@ -115,7 +115,9 @@ class RemotePlace:
     def _padded(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Return memory for a tensor, and for what vectors read behind it."""
         elements = math.prod(shape) + READABLE_BEHIND_BYTES // dtype.itemsize
-        return tvm.runtime.empty((elements,), str(dtype), self.device)._create_view(tuple(shape))
+        whole = tvm.runtime.empty((elements,), str(dtype), self.device)
+        view = tvm.get_global_func("runtime.TVMTensorCreateView")
+        return view(whole, tvm.runtime.ShapeTuple(tuple(shape)), str(dtype), 0)
 
     def write(self, name: str, value: Array) -> None:
         self._tensors[name].copyfrom(np.ascontiguousarray(value))
