@@ -3,7 +3,7 @@
 The paper's tuner looks for schedules of a whole sub-graph, of its mini-sub-graphs first (SPLIT), then of all together
 (JOIN). A plan has kernels, so both are decided here: a mini-sub-graph is a kernel unless its layers, one complex
 operator with its followers each, are faster apart; then kernels of one sub-graph that read from each other are joined
-while that is not slower. Two with complex operators are joined only where redundancy analysis leaves a dimension to cut
+where that is faster. Two with complex operators are joined only where redundancy analysis leaves a dimension to cut
 (intensive fusion); the dimensions that must stay whole are part of the plan. Where there is no machine to ask, layers
 are taken as they are and every redundancy-free pair is joined.
 """
@@ -19,6 +19,7 @@ from fusion.costs import KernelSeconds
 from fusion.fixed_pattern import fixed_pattern_layers
 from fusion.partition import AcyclicPartition
 from fusion.plan import FusionPlan, Group, plan_from_groups
+from fusion.searched.grouping import Asked, Part, improved
 from workloads.analysis import Analysis
 from workloads.subgraph import Subgraph
 
@@ -52,75 +53,81 @@ class _Reformer:
         self._graph = analysis.graph
         self._found = found
         self._tuning = tuning
-        self._partition = AcyclicPartition(self._graph, found.ops)
-        self._reasons: dict[int, str] = {}
+        self._layers: list[Part] = []
+        self._layer_of: dict[int, Part] = {}
 
     def groups(self) -> list[Group]:
+        start: list[Part] = []
         for mini in split(self._graph, self._found.ops, self._tuning.weights, self._tuning.threshold):
-            for layer in self._layers(mini.ops):
-                self._partition.merge_all(layer)
-        while self._join_some():
-            pass
-        return [self._group(part) for part in self._partition.parts]
+            layers = [tuple(layer) for layer in fixed_pattern_layers(self._graph, list(mini.ops))]
+            self._layer_of.update((op, layer) for layer in layers for op in layer)
+            start += self._undivided(mini.ops, layers)
+        kernels = improved(self._graph, frozenset(start), Asked(self._seconds), len(self._found.ops))
+        partition = AcyclicPartition(self._graph, self._found.ops)
+        for ops in sorted(kernels):
+            partition.merge_all(ops)
+        return [self._group(partition, part) for part in partition.parts]
 
-    def _group(self, part: int) -> Group:
-        ops = self._partition.members(part)
+    def _undivided(self, mini: Part, layers: list[Part]) -> list[Part]:
+        """Return a mini-sub-graph as one kernel, or as its layers where these are faster."""
+        kernel_s = self._tuning.kernel_s
+        if kernel_s is None or len(layers) == 1:
+            return layers
+        together = kernel_s(mini)
+        return [mini] if together <= sum(map(kernel_s, layers)) and not math.isinf(together) else layers
+
+    def _group(self, partition: AcyclicPartition, part: int) -> Group:
+        ops = partition.members(part)
         whole = {dim for name in self._inner(ops) for dim in reused_dims(self._analysis, ops, name)}
-        return Group(ops, self._reasons.get(part, self._found.boundary_reason), whole_dims=tuple(sorted(whole)))
+        reasons = [self._apart(partition, part, reader) for reader in partition.readers(part)]
+        return Group(ops, (reasons or [self._found.boundary_reason])[-1], whole_dims=tuple(sorted(whole)))
 
     def _inner(self, ops: Sequence[int]) -> list[str]:
         """Return the results of the complex operators of a kernel, the last one's aside."""
         return [self._graph.ops[op].outputs[0] for op in ops if is_complex(self._graph, op)][:-1]
 
-    def _layers(self, mini: tuple[int, ...]) -> list[list[int]]:
-        """Return a mini-sub-graph as one kernel, or as its layers where these are faster."""
-        layers = fixed_pattern_layers(self._graph, list(mini))
-        kernel_s = self._tuning.kernel_s
-        if kernel_s is None or len(layers) == 1:
-            return layers
-        together = kernel_s(mini)
-        return [list(mini)] if together <= sum(map(kernel_s, layers)) and not math.isinf(together) else layers
+    def _seconds(self, ops: Part) -> float:
+        """Return what a kernel of whole layers takes; infinite for one that there must not be."""
+        if self._refusal(ops, "") is not None:
+            return math.inf
+        return 1.0 if self._tuning.kernel_s is None else self._tuning.kernel_s(ops)
 
-    def _join_some(self) -> bool:
-        """Join kernels along the edges between them, in order; return whether there were any to join."""
-        changed = False
-        for part in self._partition.parts:
-            if part not in self._partition.parts:
-                continue
-            for reader in self._partition.readers(part):
-                reason = self._refusal(part, reader)
-                if reason is None:
-                    self._partition.merge(part, reader)
-                    changed = True
-                    break
-                self._reasons[part] = reason
-        return changed
-
-    def _refusal(self, part: int, reader: int) -> str | None:
-        """Return why two kernels stay apart, None if they are joined."""
-        name = self._graph.ops[reader].name
-        if self._partition.closes_circle(part, reader):
-            return f"kernels between this one and that of {name} wait for it"
-        ops, others = self._partition.members(part), self._partition.members(reader)
-        together = join((ops, others))
-        if all(any(is_complex(self._graph, op) for op in kernel) for kernel in (ops, others)):
-            if not self._tuning.intensive:
-                return f"{name} would be a second complex operator"
-            if not can_be_tiled(self._analysis, together, self._inner(together)):
-                return f"computed inside {name}, it would be computed again whichever dimension is cut"
-        elif self._tuning.kernel_s is None:
-            return "layers are joined where a machine says that it pays"
-        return self._slower(ops, others, together, name)
-
-    def _slower(self, ops: Sequence[int], others: Sequence[int], together: Sequence[int], name: str) -> str | None:
-        if not Subgraph(self._graph, tuple(together)).has_single_output:
-            return f"with {name}, several results would leave the kernel"
-        kernel_s = self._tuning.kernel_s
-        if kernel_s is None:
+    def _refusal(self, ops: Part, name: str) -> str | None:
+        """Return why ``ops``, the last of them in the kernel of ``name``, are no kernel; None if they may be one."""
+        layers = {self._layer_of[op] for op in ops}
+        if layers == {ops}:
             return None
+        if sum(map(len, layers)) > len(ops):
+            return f"a layer of {name} would be cut"
+        return self._refusal_of_several(ops, layers, name)
+
+    def _refusal_of_several(self, ops: Part, layers: set[Part], name: str) -> str | None:
+        """Return the same of ``layers`` that make up ``ops``."""
+        if self._tuning.kernel_s is None and not all(map(self._has_complex, layers)):
+            return "layers are joined where a machine says that it pays"
+        inner = self._inner(ops)
+        if inner and not self._tuning.intensive:
+            return f"{name} would be a second complex operator"
+        if not Subgraph(self._graph, ops).has_single_output:
+            return f"with {name}, several results would leave the kernel"
+        if inner and not can_be_tiled(self._analysis, ops, inner):
+            return f"computed inside {name}, it would be computed again whichever dimension is cut"
+        return None
+
+    def _has_complex(self, ops: Part) -> bool:
+        return any(is_complex(self._graph, op) for op in ops)
+
+    def _apart(self, partition: AcyclicPartition, part: int, reader: int) -> str:
+        """Return why two kernels stay apart."""
+        ops, others = partition.members(part), partition.members(reader)
+        name, together = self._graph.ops[reader].name, join((ops, others))
+        if partition.closes_circle(part, reader):
+            return f"kernels between this one and that of {name} wait for it"
+        refusal = self._refusal(together, name)
+        kernel_s = self._tuning.kernel_s
+        if refusal is not None or kernel_s is None:
+            return refusal or f"cut where {name} begins, there are no more kernels"
         joined_s, apart_s = kernel_s(together), kernel_s(ops) + kernel_s(others)
         if math.isinf(joined_s):
             return f"the machine cannot run {name} in the same kernel"
-        if joined_s <= apart_s:
-            return None
         return f"{joined_s * 1e6:.3g} us with {name}, {apart_s * 1e6:.3g} us apart"

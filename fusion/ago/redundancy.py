@@ -82,7 +82,7 @@ def reused_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> froz
     Cut along any others, and fused, nothing of ``upstream`` is computed twice.
     """
     shape = Subgraph(analysis.graph, ops).sink.shape
-    return frozenset(d for d, size in enumerate(shape) if size > 1 and analysis.of(_is_reused, ops, upstream, d))
+    return frozenset(d for d, size in enumerate(shape) if size > 1 and _reused(analysis, ops, upstream, d))
 
 
 def tiled_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
@@ -95,7 +95,7 @@ def can_be_tiled(analysis: Analysis, ops: tuple[int, ...], upstream: Sequence[st
     """Whether some dimension can be cut without computing any of the ``upstream`` tensors twice."""
     shape = Subgraph(analysis.graph, ops).sink.shape
     cut = sorted((size, dim) for dim, size in enumerate(shape) if size > 1)
-    return any(not any(analysis.of(_is_reused, ops, name, dim) for name in upstream) for _, dim in cut)
+    return any(not any(_reused(analysis, ops, name, dim) for name in upstream) for _, dim in cut)
 
 
 def _behind(graph: Graph, ops: tuple[int, ...], upstream: str) -> tuple[int, ...]:
@@ -107,6 +107,10 @@ def _behind(graph: Graph, ops: tuple[int, ...], upstream: str) -> tuple[int, ...
     return tuple(op for op in ops if not needing.isdisjoint(graph.ops[op].inputs))
 
 
+def _reused(analysis: Analysis, ops: tuple[int, ...], upstream: str, dim: int) -> bool:
+    return analysis.of(_is_reused, _behind(analysis.graph, ops, upstream), upstream, dim)
+
+
 def _is_reused(analysis: Analysis, ops: tuple[int, ...], upstream: str, dim: int) -> bool:
     """Whether two single elements along ``dim``, whole along the others, need the same of ``upstream``.
 
@@ -114,7 +118,6 @@ def _is_reused(analysis: Analysis, ops: tuple[int, ...], upstream: str, dim: int
     """
     graph = analysis.graph
     sink = Subgraph(graph, ops).sink
-    ops = _behind(graph, ops, upstream)
     moving = moving_dims(graph, ops, [sink.name], dim)
     if moving is not None:
         return upstream not in moving

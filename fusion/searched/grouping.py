@@ -8,7 +8,7 @@ step makes the sum smaller, so the search ends; it also ends when it has asked w
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from fusion.plan import FusionPlan
 from workloads.graph import Graph
@@ -16,7 +16,10 @@ from workloads.graph import Graph
 Part = tuple[int, ...]
 """Operators of one kernel, ascending."""
 Grouping = frozenset[Part]
-"""All operators of a graph, each in one part, so that the parts do not wait for each other in a circle."""
+"""All operators of a graph, each in one part, so that no parts wait for each other in a circle.
+
+Or all of a sub-graph of it that no path leads out of and back.
+"""
 KernelSeconds = Callable[[Part], float]
 
 _WORTHWHILE = 1 - 1e-9
@@ -31,7 +34,7 @@ def grouping_of(plan: FusionPlan) -> Grouping:
 class Asked:
     """Seconds of kernels, each asked for once and ``most`` of them before more are allowed."""
 
-    def __init__(self, kernel_s: KernelSeconds, most: int) -> None:
+    def __init__(self, kernel_s: KernelSeconds, most: float = math.inf) -> None:
         self._kernel_s = kernel_s
         self._known: dict[Part, float] = {}
         self._most = most
@@ -107,16 +110,16 @@ class _Groups:
     """A grouping that changes, and which of its parts read from which."""
 
     def __init__(self, graph: Graph, parts: Iterable[Part]) -> None:
-        self._sources = [
-            sorted({graph.producer[name] for name in op.inputs if name in graph.producer}) for op in graph.ops
-        ]
-        self._readers: list[list[int]] = [[] for _ in graph.ops]
-        for op, sources in enumerate(self._sources):
-            for source in sources:
-                self._readers[source].append(op)
         self.parts: dict[Part, None] = {}
         self._part_of: dict[int, Part] = {}
         self.replace((), parts)
+        self._sources: dict[int, list[int]] = {}
+        self._readers: dict[int, list[int]] = {op: [] for op in self._part_of}
+        for op in sorted(self._part_of):
+            producers = {graph.producer.get(name) for name in graph.ops[op].inputs}
+            self._sources[op] = sorted(source for source in producers if source in self._part_of)
+            for source in self._sources[op]:
+                self._readers[source].append(op)
 
     def has(self, part: Part) -> bool:
         """Return whether ``part`` is one of the grouping."""
@@ -130,7 +133,7 @@ class _Groups:
         """Return the parts that write what ``part`` reads, in order."""
         return self._beside(part, self._sources)
 
-    def _beside(self, part: Part, edges: list[list[int]]) -> list[Part]:
+    def _beside(self, part: Part, edges: Mapping[int, list[int]]) -> list[Part]:
         return sorted({self._part_of[end] for op in part for end in edges[op]} - {part})
 
     def closes_circle(self, first: Part, second: Part) -> bool:

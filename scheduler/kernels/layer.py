@@ -200,14 +200,16 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
         found = follow_back(layer.nests, pieces, operands_apart, joined)
         elements = {name: elements_of(found[name], tensors[name].shape) for name in layer.inputs if name in found}
         operand_extents = {name: _extents(found[name], tensors[name].shape, count) for name, count in elements.items()}
-        written = {name: elements_of(found[name], tensors[name].shape) for name in layer.outputs}
+        computed = {name: elements_of(found[name], tensors[name].shape) for name in layer.outputs}
     else:
         need = follow_back(layer.nests, wanted, operands, widest)
         operand_extents = {name: need[name] for name in layer.inputs if name in need}
         elements = {name: math.prod(box) for name, box in operand_extents.items()}
-        written = {name: math.prod(need[name]) for name in layer.outputs}
+        computed = {name: math.prod(need[name]) for name in layer.outputs}
     operand_bytes = {name: count * tensors[name].element_bytes for name, count in elements.items()}
-    output_bytes = sum([count * tensors[name].element_bytes for name, count in written.items()])
+    output_bytes = sum([math.prod(own) * tensors[name].element_bytes for name, own in wanted.items()])
+    for name, count in computed.items():  # what neighbours need too is computed by each of them and stored by one
+        held_bytes.append((count - math.prod(wanted[name])) * tensors[name].element_bytes)
     return TileWork(operand_bytes, operand_extents, output_bytes, sum(held_bytes), tuple(reversed(works)))
 
 

@@ -18,16 +18,19 @@ from hw_models import (
     simulate,
     with_values,
 )
-from scheduler import Placing, ScheduleError, make_policy, policy_types
+from scheduler import Placing, ScheduleError, make_policy
+from tests.scheduler.runs import DIRECT_POLICIES
 from workloads import load_network
 from workloads.analysis import Analysis
 
 NETWORKS = {"mobilenet-v2": 4, "bert-tiny": 4, "dcgan": 8}
-POLICIES = tuple(sorted({*policy_types()} - {"searched"}))
-"""All but one that takes what it finds among the others."""
 OF_EVERY_KIND = ("stcp920", "ipu_mk1", "kirin990", "raspberry_pi_3b_plus", "a100", "adreno640")
 EVERY_POINT = [
-    (n, p, h) for n in NETWORKS for h in preset_names() for p in POLICIES if h in OF_EVERY_KIND or p == "fixed-pattern"
+    (n, p, h)
+    for n in NETWORKS
+    for h in preset_names()
+    for p in DIRECT_POLICIES
+    if h in OF_EVERY_KIND or p == "fixed-pattern"
 ]
 """Every machine under one policy, and some machines of every kind under all of them."""
 
@@ -112,7 +115,7 @@ class TestEveryPoint:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_most_presets_run_every_network(network: str) -> None:
     dsas = [h for h in preset_names() if load_hardware(h).kind == "clustered_dsa"]
-    ran = [h for h in dsas if all(outcome(network, p, h, NETWORKS[network]) for p in POLICIES)]
+    ran = [h for h in dsas if all(outcome(network, p, h, NETWORKS[network]) for p in DIRECT_POLICIES)]
 
     assert {"stcp920", "stcp920_paper"} <= set(ran)
     assert len(ran) > len(dsas) / 2

@@ -48,10 +48,18 @@ DTYPE = "fp16"
 OUT_OF_STEP = 0.25
 """How far lockstep may be off where layers use different numbers of cores: idle ones load their weights early."""
 EVERY_POLICY = pytest.mark.parametrize("name", sorted(policy_types()))
+DIRECT_POLICIES = tuple(sorted({*policy_types()} - {"searched"}))
+"""All but the one that runs the others: whole networks under it take minutes, and its schedules are made by these."""
+EVERY_DIRECT_POLICY = pytest.mark.parametrize("name", DIRECT_POLICIES)
 
 
 _SHORT: Mapping[str, Mapping[str, object]] = {
-    "searched": {"rivals": ("fixed-pattern", "astitch"), "most_kernels": 20, "most_neighbours": 1}
+    "searched": {
+        "rivals": ("fixed-pattern", "astitch"),
+        "rewriting": False,
+        "most_kernels": 20,
+        "most_neighbours": 1,
+    }
 }
 """Options of policies that run others, so that they do not take as long as all of these together."""
 

@@ -118,3 +118,15 @@ def test_a_part_along_the_depth_reads_its_share_of_both_factors() -> None:
     assert work.operand_bytes == {"in1": 4 * 16 * 2, "w1": 16 * 8 * 2}
     assert [nest.matrix_shape for nest in work.nests] == [(4, 8, 16, 1)]
     assert [math.prod(nest.extents) for nest in work.nests] == [4 * 8 * 16]
+
+
+def test_a_result_whose_halo_is_computed_again_is_stored_once_and_its_halo_is_only_held() -> None:
+    net = Net()
+    x = net.conv(net.input(1, 4, 8, 8), 4)
+    graph = net.graph(net.conv(x, 4), x)
+    layer = layer_of(Analysis(graph), (0, 1))
+    assert layer is not None
+    rows = layer.tile_work((1, 4, 2, 8))
+
+    assert rows.output_bytes == 2 * (4 * 2 * 8) * 2  # two rows of both results
+    assert rows.internal_bytes == (4 * 2 * 8) * 2  # and of the first one those above and below
