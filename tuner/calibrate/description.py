@@ -1,6 +1,8 @@
 """A machine's file from what the system tells and what was measured, each value with where it comes from."""
 
 import datetime
+import itertools
+import math
 from dataclasses import dataclass
 
 from hw_models import Cpu
@@ -12,6 +14,9 @@ from tuner.calibrate.figures import Figures
 _FMA_LATENCY_CYCLES = 4.0
 """Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""
 _MEASURED = "measured"
+_HALF = 0.5
+_HALF_FOUND = math.log(2) / _HALF
+"""Times that an array exceeds a cache in which half of it is found: the share is e^-((1 - share) * times)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
         rate = _measured(one["l3"] / clock_hz) if "l3" in one else _Value("10.0", "assumed")
         lines += [
             "l3:",
-            f"  capacity: {l3.size_bytes // 2**10} KiB  # {l3.source}",
+            f"  capacity: {_shared_capacity(l3, figures)}",
             f"  bandwidth: {_speed(both.get('l3'), 20e9 * facts.cores)}",
             f"  bytes_per_cycle: {rate}",
             f"  latency: {_seconds(_load_s(figures, 'l3'), 30e-9)}",
@@ -163,6 +168,28 @@ def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]
         f"      latency_cycles: {latency}",
         *shared,
     ]
+
+
+def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
+    """Return what there is of the shared cache; others may have the rest, as on a machine of which this is a part.
+
+    An array is read midway between the speeds of cache and DRAM where half of it is found, which is so of one that is
+    `_HALF_FOUND` times as large as the cache (`hw_models.caches.found_again`).
+    """
+    told = _Value(f"{l3.size_bytes // 2**10} KiB", l3.source)
+    if figures is None:
+        return told
+    near, far = (next(level for level in figures.levels if level.name == name) for name in ("l3", "dram"))
+    if far.byte_s <= near.byte_s:
+        return told
+    found = [(math.log2(near.size_bytes), 1.0)]
+    found += [(math.log2(e.size_bytes), (far.byte_s - e.byte_s) / (far.byte_s - near.byte_s)) for e in figures.growing]
+    for (size, share), (larger, less) in itertools.pairwise(found):
+        if less < _HALF <= share:
+            held = 2 ** (size + (share - _HALF) / (share - less) * (larger - size)) / _HALF_FOUND
+            text = f"{_MEASURED}: what there is of {l3.size_bytes // 2**10} KiB, beyond which reading slows down"
+            return _Value(f"{round(held / 2**10)} KiB", text) if held < l3.size_bytes else told
+    return told
 
 
 def _measured(value: float) -> _Value:

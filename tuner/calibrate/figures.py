@@ -19,6 +19,15 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """An array that is read again and again by one thread."""
+
+    size_bytes: int
+    byte_s: float
+    """Seconds of each byte."""
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """Seconds of single things."""
 
@@ -34,6 +43,8 @@ class Figures:
     """Of a vector of exponentials or divisions, on average."""
     levels: tuple[Level, ...]
     """From the first cache outwards."""
+    growing: tuple[Reading, ...]
+    """Arrays larger than that in the last cache, up to that in DRAM: where they slow down, the cache ends."""
     overlap: float
     """Share of the time of reading a far cache that hides behind arithmetic on what is read."""
     call_s: float

@@ -19,3 +19,5 @@ class ProbePlan:
     line_bytes: int
     sizes_bytes: Mapping[str, int]
     """Of arrays by the memory that holds them and no faster one does, for each thread."""
+    growing_bytes: tuple[int, ...]
+    """Of arrays that tell how much of a cache shared with others there really is."""

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 
 from tuner.calibrate.facts import HostFacts, local_facts
@@ -15,7 +16,7 @@ from tuner.measure.worker import FAILURES, reason
 _LIMIT_S = 300.0
 _SHARE_OF_MEMORY = 8
 """Arrays that no cache holds are no larger than this part of the memory."""
-_TIMES_NEARER = 8
+_TIMES_NEARER = 4
 """Arrays in the shared cache are so many times as large as the cache in front of it."""
 _TIMES_LAST = 2
 """Arrays in memory are so many times as large as the last cache, if there is room."""
@@ -55,14 +56,25 @@ def sizes_bytes(facts: HostFacts) -> dict[str, int]:
     return found
 
 
+def growing_bytes(sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return arrays that double from that in the shared cache to that in DRAM, both left out."""
+    found = []
+    size = 2 * sizes.get("l3", sizes["dram"])
+    while size < sizes["dram"]:
+        found.append(size)
+        size *= 2
+    return tuple(found)
+
+
 def _work(connection: Connection, facts: HostFacts) -> None:
     os.environ["TVM_NUM_THREADS"] = str(facts.cores)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     try:
         own = late("session").own_processor()  # TVM reads the number of threads when it is imported
         target = target_description("llvm", facts.cores, own)
+        sizes = sizes_bytes(facts)
         plan = ProbePlan(
-            target, facts.lanes, facts.registers, facts.cores, facts.line_bytes, sizes_bytes(facts)
+            target, facts.lanes, facts.registers, facts.cores, facts.line_bytes, sizes, growing_bytes(sizes)
         )
         connection.send(late("probes").probe(plan))
     except FAILURES as error:

@@ -1,6 +1,5 @@
 """Which tensors share memory: what no kernel will read any more makes room for what is written next."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.codegen.kernels import GeneratedCode
@@ -17,8 +16,8 @@ class SharedBuffers:
 def share_buffers(code: GeneratedCode) -> SharedBuffers:
     """Return the buffers of all tensors that are no weights; the network's inputs and results keep their own.
 
-    The buffer freed last is taken first, as its bytes are still in the caches, if it is large enough; none is more than
-    twice as large as what it is taken for, as long as there are others.
+    A network that runs again and again goes through all of them every time: the less they are in all, the more of them
+    and of the weights stays in a cache.
     """
     graph = code.plan.graph
     last: dict[str, int] = {}
@@ -42,10 +41,12 @@ def share_buffers(code: GeneratedCode) -> SharedBuffers:
 
 
 def _taken(free: list[int], sizes: list[int], needed: int, own: bool) -> int:
-    """Return a buffer of at least ``needed`` bytes: one that is free, or a new one."""
-    fitting: Sequence[int] = [] if own else [b for b in reversed(free) if needed <= sizes[b] <= 2 * needed]
-    if fitting:
-        free.remove(fitting[0])
-        return fitting[0]
-    sizes.append(needed)
-    return len(sizes) - 1
+    """Return a buffer of at least ``needed`` bytes: the smallest free one, the largest made larger, or a new one."""
+    if own or not free:
+        sizes.append(needed)
+        return len(sizes) - 1
+    fitting = [buffer for buffer in free if sizes[buffer] >= needed]
+    found = min(fitting, key=sizes.__getitem__) if fitting else max(free, key=sizes.__getitem__)
+    free.remove(found)
+    sizes[found] = max(sizes[found], needed)
+    return found

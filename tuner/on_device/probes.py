@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import te
 
-from tuner.calibrate.figures import Figures, Level
+from tuner.calibrate.figures import Figures, Level, Reading
 from tuner.calibrate.plan import ProbePlan
 from tuner.codegen.functions import sigmoid
 from tuner.measure.arrays import aligned_bytes
@@ -49,6 +49,7 @@ def probe(plan: ProbePlan) -> Figures:
         tile_s=tile_s,
         special_s=probes.special_s(),
         levels=levels,
+        growing=tuple(Reading(size, probes.read_s(size, 1)) for size in plan.growing_bytes),
         overlap=probes.overlap(levels),
         call_s=probes.call_s(),
         region_s=probes.region_s(),
@@ -117,8 +118,8 @@ class _Probes:
 
     def level(self, name: str, size_bytes: int) -> Level:
         """Return how fast arrays of ``size_bytes`` are read: by one thread, by all of them, and one word at a time."""
-        alone = self._read_s(size_bytes, 1)
-        together = self._read_s(size_bytes * self.plan.threads, self.plan.threads) if self.plan.threads > 1 else alone
+        alone = self.read_s(size_bytes, 1)
+        together = self.read_s(size_bytes * self.plan.threads, self.plan.threads) if self.plan.threads > 1 else alone
         return Level(name, size_bytes, alone, together, self._chased_s(size_bytes))
 
     def overlap(self, levels: Sequence[Level]) -> float:
@@ -128,7 +129,7 @@ class _Probes:
 
     def _overlap(self, near_bytes: int, far_bytes: int) -> float:
         near_s, far_s = self._streamed_s(near_bytes), self._streamed_s(far_bytes)
-        shorter, longer = sorted([near_s, self._read_s(far_bytes, 1)])
+        shorter, longer = sorted([near_s, self.read_s(far_bytes, 1)])
         return min(max(1 - (far_s - longer) / shorter, 0.0), 1.0)
 
     def _streamed_s(self, size_bytes: int) -> float:
@@ -143,7 +144,7 @@ class _Probes:
         seconds = self._seconds(schedule, [(rows, wide), (_FACTORS,), (_FACTORS, wide)])
         return seconds / (rows * wide * _FLOAT_BYTES)
 
-    def _read_s(self, size_bytes: int, threads: int) -> float:
+    def read_s(self, size_bytes: int, threads: int) -> float:
         """Return the seconds of each byte of an array that all threads read a part of.
 
         It is multiplied and added up, as multiply-accumulates have the most pipes.
