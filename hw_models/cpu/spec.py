@@ -72,6 +72,9 @@ class SharedCache(BaseModel):
     """For one core, at that core's clock."""
     latency_ps: Picoseconds = Field(alias="latency")
     """From the request to the first bytes."""
+    kept_ps: Picoseconds | None = Field(None, alias="kept")
+    """After how long, on average, what others bring into the cache has replaced a line that is not used: those on the
+    rest of a machine of which this is a part. ``null`` where nobody else uses it."""
 
 
 class CoreKind(BaseModel):

@@ -10,9 +10,9 @@ from hw_models.cpu.machine import CORE, DRAM, LAUNCH
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.residency import found_in_cache
-from scheduler.cpu.schedule import CpuSchedule
+from scheduler.cpu.schedule import CpuKernel, CpuSchedule
 from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import KernelWork, kernel_work
+from scheduler.cpu.work import KernelWork, estimate, kernel_work
 
 
 def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
@@ -45,8 +45,10 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     kernels = schedule.runs
     footprints = [footprints_of(kernel.layer) for kernel in kernels]
     warm = view.tuning.warm_caches
+    others = any(cache.kept_ps is not None for cache in view.caches.values())
+    times_ps = [_estimate_ps(kernel, schedule.dtype, view) if others else 0.0 for kernel in kernels]
     by_cache = {
-        name: found_in_cache(schedule.graph, kernels, footprints, cache, warm=warm)
+        name: found_in_cache(schedule.graph, kernels, footprints, times_ps, cache, warm=warm)
         for name, cache in view.caches.items()
     }
     known: dict[object, KernelWork] = {}
@@ -59,6 +61,10 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
             known[key] = work.with_found(found)
         done.append(known[key])
     return done
+
+
+def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:
+    return estimate(kernel.layer, kernel.tiles, kernel.threads, dtype, view).time_ps
 
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:

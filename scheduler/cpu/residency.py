@@ -6,11 +6,14 @@ fits, the later kernel finds the tensor; else the share that a cache still has w
 (`hw_models.caches.found_again`). What is written and found by everyone who reads it, and then overwritten by later
 tensors in the same place, never leaves.
 
+Where others use the same cache, what is not used goes with time, too: after `CacheSize.kept_ps` a share of 1/e is left.
+
 A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
 touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
 that fell to it. The same kernel, run again, gives every core the same part.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from hw_models.caches import found_again
@@ -22,12 +25,22 @@ from workloads.graph import Graph
 
 
 def found_in_cache(
-    graph: Graph, kernels: Sequence[CpuKernel], footprints: Sequence[Footprints], cache: CacheSize, *, warm: bool
+    graph: Graph,
+    kernels: Sequence[CpuKernel],
+    footprints: Sequence[Footprints],
+    times_ps: Sequence[float],
+    cache: CacheSize,
+    *,
+    warm: bool,
 ) -> list[Found]:
-    """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it."""
+    """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it.
+
+    ``times_ps`` is what each kernel takes, about; it matters where others use the cache.
+    """
     names = [_names(kernel, found) for kernel, found in zip(kernels, footprints, strict=True)]
     sizes = [_sizes(own, found) for own, found in zip(names, footprints, strict=True)]
-    return _Uses(graph, names, sizes, [kernel.chunks for kernel in kernels], cache, 2 if warm else 1).found(footprints)
+    threads = [kernel.chunks for kernel in kernels]
+    return _Uses(graph, names, sizes, times_ps, threads, cache, 2 if warm else 1).found(footprints)
 
 
 _LEAST_SHARE = 0.01
@@ -42,6 +55,7 @@ class _Uses:
         graph: Graph,
         names: Sequence[Sequence[str]],
         sizes: Sequence[Mapping[str, int]],
+        times_ps: Sequence[float],
         threads: Sequence[int],
         cache: CacheSize,
         rounds: int,
@@ -53,6 +67,8 @@ class _Uses:
         self._steps: dict[str, list[int]] = {}
         self._before: dict[tuple[int, str], int] = {}
         self._sums = [0]
+        self._begin_ps = [0.0]
+        self._times_ps = times_ps
         for step in range(rounds * self._total):
             for name in dict.fromkeys(names[step % self._total]):
                 uses = self._steps.setdefault(name, [])
@@ -60,6 +76,7 @@ class _Uses:
                     self._before[step, name] = uses[-1]
                 uses.append(step)
             self._sums.append(self._sums[-1] + self._touched[step % self._total])
+            self._begin_ps.append(self._begin_ps[-1] + times_ps[step % self._total])
 
     def found(self, footprints: Sequence[Footprints]) -> list[Found]:
         """Return what each kernel finds in the last round."""
@@ -92,6 +109,9 @@ class _Uses:
         threads = max(self._threads[own], self._threads[other]) if self._cache.is_private else 1
         between = (self._touched[other] + self._touched[own]) / 2 + self._sums[step] - self._sums[last + 1]
         share = found_again(between / (self._cache.capacity_bytes * threads))
+        if self._cache.kept_ps is not None:
+            meanwhile_ps = (self._times_ps[other] + self._times_ps[own]) / 2 + self._begin_ps[step]
+            share *= math.exp((self._begin_ps[last + 1] - meanwhile_ps) / self._cache.kept_ps)
         share = share if share > _LEAST_SHARE else 0.0
         return share if own == other else share / threads
 

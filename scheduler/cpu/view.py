@@ -18,6 +18,8 @@ class CacheSize:
     """Of one copy."""
     is_private: bool
     """Whether every core has one."""
+    kept_ps: int | None = None
+    """How long others let a line stay that is not used, on average; None: there are no others."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class CpuView:
             found.append(CacheSize(core.l2.capacity_bytes, core.l2.shared_by == 1))
             names.append(L2)
         if self.spec.l3 is not None:
-            found.append(CacheSize(self.spec.l3.capacity_bytes, is_private=False))
+            found.append(CacheSize(self.spec.l3.capacity_bytes, is_private=False, kept_ps=self.spec.l3.kept_ps))
             names.append(L3)
         return dict(zip([*names, DRAM], found, strict=True))
 

@@ -1,5 +1,6 @@
 """A description of this machine is a machine file that simulates, with the figures that were measured in it."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hw_models.caches import found_again
 from scheduler import make_policy
 from tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts
 from tuner.calibrate.facts import CacheFact
-from tuner.calibrate.figures import Figures, Level, Reading
+from tuner.calibrate.figures import Figures, Idle, Level, Reading
 from tuner.calibrate.run import growing_bytes, sizes_bytes
 
 FACTS = HostFacts(
@@ -29,6 +30,7 @@ FIGURES = Figures(
         Level("l1", 2**14, 5e-12, 2.5e-12, 2e-9), Level("l2", 2**20, 1e-11, 5e-12, 7e-9),
         Level("l3", 2**24, 4e-11, 2e-11, 5e-8), Level("dram", 2**27, 1e-10, 8e-11, 1e-7),
     ),
+    idle=(Idle(0.0, 4e-11), Idle(4e-3, 7e-11), Idle(8e-3, 8.5e-11)),
     growing=(Reading(2**25, 4e-11), Reading(2**26, 4.5e-11)), overlap=0.75, call_s=2e-7, region_s=1e-6,
 )  # fmt: skip
 
@@ -85,6 +87,17 @@ def test_of_a_shared_cache_there_is_as_much_as_arrays_are_found_in() -> None:
     assert found_again(2**26.5 / held) == pytest.approx(0.5, abs=0.01)
     assert held < whole
     assert l3_of(40e-12, 40e-12, 41e-12) == (whole, whole)
+
+
+def test_what_others_replace_in_a_shared_cache_is_kept_for_so_long() -> None:
+    # of 60 ps that DRAM takes more, 30 after 4 ms and 45 after 8: halved every 4 ms
+    shared = host_spec(FACTS, FIGURES).l3
+    alone = host_spec(FACTS, replace(FIGURES, idle=(Idle(0.0, 4e-11), Idle(4e-3, 4.1e-11)))).l3
+
+    assert shared is not None
+    assert alone is not None
+    assert shared.kept_ps == pytest.approx(4e9 / math.log(2), rel=0.01)
+    assert alone.kept_ps is None
 
 
 def test_every_value_says_where_it_comes_from() -> None:

@@ -3,6 +3,8 @@
 import datetime
 import itertools
 import math
+import statistics
+import sys
 from dataclasses import dataclass
 
 from hw_models import Cpu
@@ -15,6 +17,8 @@ _FMA_LATENCY_CYCLES = 4.0
 """Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""
 _MEASURED = "measured"
 _HALF = 0.5
+_LEAST_TOLD = 0.1
+"""Shares nearer to none or all than this are within what timings scatter."""
 _HALF_FOUND = math.log(2) / _HALF
 """Times that an array exceeds a cache in which half of it is found: the share is e^-((1 - share) * times)."""
 
@@ -89,6 +93,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
             f"  bandwidth: {_speed(both.get('l3'), 20e9 * facts.cores)}",
             f"  bytes_per_cycle: {rate}",
             f"  latency: {_seconds(_load_s(figures, 'l3'), 30e-9)}",
+            f"  kept: {_kept(figures)}",
         ]
     lines += [
         "dram:",
@@ -190,6 +195,21 @@ def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
             text = f"{_MEASURED}: what there is of {l3.size_bytes // 2**10} KiB, beyond which reading slows down"
             return _Value(f"{round(held / 2**10)} KiB", text) if held < l3.size_bytes else told
     return told
+
+
+def _kept(figures: Figures | None) -> _Value:
+    """Return after how long others have replaced what was not used in the shared cache: a share of 1/e is left then."""
+    if figures is None:
+        return _Value("null", "assumed: nobody else uses it")
+    (first, *later), dram = figures.idle, next(level for level in figures.levels if level.name == "dram")
+    found = []
+    for each in later:
+        share = (dram.byte_s - each.byte_s) / max(dram.byte_s - first.byte_s, sys.float_info.min)
+        if _LEAST_TOLD < share < 1 - _LEAST_TOLD:
+            found.append((each.idle_s - first.idle_s) / -math.log(share))
+    if not found:
+        return _Value("null", f"{_MEASURED}: nobody else uses it")
+    return _Value(f"{statistics.median(found) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")
 
 
 def _measured(value: float) -> _Value:

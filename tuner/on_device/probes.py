@@ -13,7 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import te
 
-from tuner.calibrate.figures import Figures, Level, Reading
+from tuner.calibrate.figures import Figures, Idle, Level, Reading
 from tuner.calibrate.plan import ProbePlan
 from tuner.codegen.functions import sigmoid
 from tuner.measure.arrays import aligned_bytes
@@ -28,11 +28,14 @@ _ACCUMULATORS = 12
 """Vectors that multiply-accumulates go to by turns: more than any pipe's latency times its pipes."""
 _COLUMNS = 3
 """Vectors of one row of a register tile of a matrix product."""
-_FACTORS = 6
-"""Numbers that what is read is multiplied by: enough for arithmetic to take as long as reading a cache."""
+_TILES_OF_PANEL = 4
+"""Register tiles that use one panel of weights."""
 _FLOAT_BYTES = 4
 _TRIES = 5
 """Of a figure that is the difference of others."""
+_WAITS_MS = (0, 4, 8, 16, 32)
+"""In which an array that lies in the shared cache is not used."""
+_TRIES_AFTER_WAIT = 15
 _STEPS = 20_000
 """Loads of a chain of addresses."""
 
@@ -49,6 +52,7 @@ def probe(plan: ProbePlan) -> Figures:
         tile_s=tile_s,
         special_s=probes.special_s(),
         levels=levels,
+        idle=probes.idle(plan.sizes_bytes["l3"]) if "l3" in plan.sizes_bytes else (),
         growing=tuple(Reading(size, probes.read_s(size, 1)) for size in plan.growing_bytes),
         overlap=probes.overlap(levels),
         call_s=probes.call_s(),
@@ -123,26 +127,30 @@ class _Probes:
         return Level(name, size_bytes, alone, together, self._chased_s(size_bytes))
 
     def overlap(self, levels: Sequence[Level]) -> float:
-        """Return how much of reading the last cache hides behind as much arithmetic: the median of a few tries."""
+        """Return how much of reading the last cache hides behind arithmetic: the median of a few tries."""
         near, far = levels[0].size_bytes, levels[-2].size_bytes
         return statistics.median([self._overlap(near, far) for _ in range(_TRIES)])
 
     def _overlap(self, near_bytes: int, far_bytes: int) -> float:
-        near_s, far_s = self._streamed_s(near_bytes), self._streamed_s(far_bytes)
+        near_s, far_s = self._panels_s(near_bytes, 1), self._panels_s(near_bytes, far_bytes // near_bytes)
         shorter, longer = sorted([near_s, self.read_s(far_bytes, 1)])
         return min(max(1 - (far_s - longer) / shorter, 0.0), 1.0)
 
-    def _streamed_s(self, size_bytes: int) -> float:
-        """Return the seconds of each byte of an array that is multiplied, vectors at a time, by several numbers."""
-        wide = 2 * self.lanes
-        rows = size_bytes // _FLOAT_BYTES // wide
-        data, factors = te.placeholder((rows, wide), name="data"), te.placeholder((_FACTORS,), name="factors")
-        k = te.reduce_axis((0, rows), "k")
-        total = te.compute((_FACTORS, wide), lambda r, j: te.sum(data[k, j] * factors[r], axis=k), name="total")
-        schedule = _schedule([data, factors, total])
-        self._in_registers(schedule, "total", 0)
-        seconds = self._seconds(schedule, [(rows, wide), (_FACTORS,), (_FACTORS, wide)])
-        return seconds / (rows * wide * _FLOAT_BYTES)
+    def _panels_s(self, panel_bytes: int, panels: int) -> float:
+        """Return the seconds of each byte of packed weights, each panel of which some register tiles use in turn.
+
+        The first of these waits for the panel, as the kernels of a network do.
+        """
+        depth = panel_bytes // _FLOAT_BYTES // self.lanes
+        data = te.placeholder((_TILES_OF_PANEL, self.rows, depth), name="data")
+        weights = te.placeholder((panels, depth, self.lanes), name="weights")
+        k = te.reduce_axis((0, depth), "k")
+        shape = panels, _TILES_OF_PANEL, self.rows, self.lanes
+        total = te.compute(shape, lambda p, t, r, j: te.sum(data[t, r, k] * weights[p, k, j], axis=k), name="total")
+        schedule = _schedule([data, weights, total])
+        self._in_registers(schedule, "total", 2)
+        shapes = [(_TILES_OF_PANEL, self.rows, depth), (panels, depth, self.lanes), shape]
+        return self._seconds(schedule, shapes) / (panels * depth * self.lanes * _FLOAT_BYTES)
 
     def read_s(self, size_bytes: int, threads: int) -> float:
         """Return the seconds of each byte of an array that all threads read a part of.
@@ -154,8 +162,29 @@ class _Probes:
         taken_s = self._sum_s(rows, threads) - self._sum_s(1, threads)
         return taken_s / (threads * (rows - 1) * wide * _FLOAT_BYTES)
 
+    def idle(self, size_bytes: int) -> tuple[Idle, ...]:
+        """Return how fast one thread reads an array that it has left alone for a while."""
+        wide = self.streams * self.lanes
+        rows = size_bytes // _FLOAT_BYTES // wide
+        schedule, shapes = self._sum(rows, 1)
+        built = tvm.tirx.build(schedule.mod, target=self.target)
+        arguments = [tvm_ffi.from_dlpack(_array(shape, np.float32)) for shape in shapes]
+        found = []
+        for wait_ms in _WAITS_MS:
+            clock = built.time_evaluator(
+                "main", self.device, number=1, repeat=_TRIES_AFTER_WAIT, cooldown_interval_ms=wait_ms,
+                repeats_to_cooldown=1,
+            )  # fmt: skip
+            taken_s = statistics.median(clock(*arguments).results)
+            found.append(Idle(wait_ms * 1e-3, taken_s / (rows * wide * _FLOAT_BYTES)))
+        return tuple(found)
+
     def _sum_s(self, rows: int, threads: int) -> float:
         """Return the seconds of adding up so many rows of vectors on each thread."""
+        return self._seconds(*self._sum(rows, threads))
+
+    def _sum(self, rows: int, threads: int) -> tuple[Any, list[tuple[int, ...]]]:
+        """Return what adds up so many rows of vectors on each thread, and the shapes of its arrays."""
         wide = self.streams * self.lanes
         data, factor = te.placeholder((threads, rows, wide), name="data"), te.placeholder((1,), name="factor")
         k = te.reduce_axis((0, rows), "k")
@@ -164,7 +193,7 @@ class _Probes:
         if threads > 1:
             schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
         self._in_registers(schedule, "total", 1)
-        return self._seconds(schedule, [(threads, rows, wide), (1,), (threads, wide)])
+        return schedule, [(threads, rows, wide), (1,), (threads, wide)]
 
     def _in_registers(self, schedule: Any, name: str, outer: int) -> None:
         """Keep the sums of block ``name``, but for its ``outer`` loops, in registers while the reduction runs."""
