@@ -38,9 +38,10 @@ class ChunkWork:
 class Found:
     """Of one kernel and cache: operands, by their place in its footprints, and the share of each that is there."""
 
-    read: tuple[tuple[int, float], ...] = ()
-    written: tuple[tuple[int, float], ...] = ()
-    """Those that never leave the cache."""
+    used: tuple[tuple[int, float], ...] = ()
+    """When the kernel first uses it: reads it, or fetches its lines to write them."""
+    kept: tuple[tuple[int, float], ...] = ()
+    """Of what the kernel writes, and never leaves the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,8 @@ class Compulsory:
 
     def spared_bytes(self, found: Found) -> float:
         """Return what is not moved where the cache has, or keeps, so much."""
-        spared = [share * self.first_bytes[place] for place, share in found.read]
-        spared += [share * (self.first_bytes[place] + self.written_bytes[place]) for place, share in found.written]
+        spared = [share * self.first_bytes[place] for place, share in found.used]
+        spared += [share * self.written_bytes[place] for place, share in found.kept]
         return sum(spared)
 
 

@@ -1,36 +1,17 @@
 """The records of a schedule file: its form, checked when it is read."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from scheduler.dsa.schedule import BufferScope, QueueOrder
+from scheduler.kernels.schedule_file import NetworkRecord, Number, Numbers, OriginRecord, Record, Size
 
-FORMAT = "dsascape schedule 1"
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+FORMAT: Final = "dsascape schedule 1"
 
-Number = Annotated[int, Field(ge=0, lt=2**53)]
-Size = Annotated[int, Field(ge=1, lt=2**53)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Interval = Annotated[tuple[Number, Number], Field(strict=False)]
-Numbers = Annotated[tuple[Number, ...], Field(strict=False)]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
-
-
-class Record(BaseModel):
-    """A part of a schedule file; entries that it does not know are refused."""
-
-    model_config = _STRICT
-
-
-class NetworkRecord(Record):
-    """The network that the schedule is for."""
-
-    name: str
-    batch: Size
-    """Of one cluster."""
-    operators: Number
-    dtype: str
 
 
 class MachineRecord(Record):
@@ -148,6 +129,7 @@ class ScheduleFile(Record):
     queue_order: QueueOrder
     burst_bytes: Size
     prefetch: PrefetchRecord | None
+    origin: OriginRecord = OriginRecord()
     groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
     slices: Annotated[tuple[SliceRecord, ...], Field(strict=False)]
     instances: Annotated[tuple[InstanceRecord, ...], Field(strict=False)]

@@ -31,7 +31,6 @@ from scheduler.dsa.schedule_file import (
     HaloRecord,
     InstanceRecord,
     MachineRecord,
-    NetworkRecord,
     PrefetchRecord,
     RouteRecord,
     RunRecord,
@@ -44,6 +43,7 @@ from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
 from scheduler.dsa.violations import violations
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.schedule_file import network_record, origin_record
 from workloads.loopnest import box_volume
 
 _MOST_NAMED = 3
@@ -55,11 +55,12 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
     cores = max((run.binding.cores for run in schedule.runs), default=1)
     found = ScheduleFile(
         format=FORMAT,
-        network=NetworkRecord(name=graph.name, batch=graph.batch, operators=len(graph.ops), dtype=schedule.dtype),
+        network=network_record(graph, schedule.dtype),
         machine=MachineRecord(kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores),
         policy=schedule.policy,
         queue_order=schedule.queue_order,
         burst_bytes=schedule.burst_bytes,
+        origin=origin_record(schedule.plan),
         prefetch=None if kept is None else PrefetchRecord.model_validate(_fields(kept)),
         groups=tuple(
             GroupRecord(
@@ -176,7 +177,8 @@ class _Reader:
             self._known_operators(group.operators, f"schedule: groups.{number}")
             split = None if group.split is None else Split(group.split.dim, group.split.factor)
             groups.append(Group(group.operators, group.reason, split, group.whole_dims))
-        return FusionPlan(self._graph, tuple(groups))
+        made = self._file.origin
+        return FusionPlan(self._graph, tuple(groups), made.scheduled_by, made.rewritten, made.text)
 
     def _known_operators(self, operators: tuple[int, ...], where: str) -> None:
         for position in operators:

@@ -43,6 +43,14 @@ class GroupRecord(Record):
     whole_dims: Numbers = ()
 
 
+class OriginRecord(Record):
+    """Where the plan comes from, if another policy than that of the schedule has to do with it."""
+
+    scheduled_by: str = ""
+    rewritten: bool = False
+    text: str = ""
+
+
 class KernelRecord(Record):
     """What every kernel states; kinds add how it is tiled."""
 
@@ -78,6 +86,11 @@ def group_records(plan: FusionPlan) -> tuple[GroupRecord, ...]:
             for group in plan.groups
         ]
     )
+
+
+def origin_record(plan: FusionPlan) -> OriginRecord:
+    """Return what is written of where the plan comes from."""
+    return OriginRecord(scheduled_by=plan.scheduled_by, rewritten=plan.rewritten, text=plan.origin)
 
 
 def parsed(file: type[_File], data: object) -> _File:

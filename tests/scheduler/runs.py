@@ -57,7 +57,7 @@ _SHORT: Mapping[str, Mapping[str, object]] = {
     "searched": {
         "rivals": ("fixed-pattern", "astitch"),
         "rewriting": False,
-        "most_kernels": 20,
+        "most_kernels": 8,
         "most_neighbours": 1,
     }
 }

@@ -13,9 +13,9 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 from fusion import fixed_pattern_plan, plan_from_groups, unfused_plan
 from fusion.plan import FusionPlan, Group
 from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.buffers import share_buffers
 from tests.graphs import Net, networks
 from tests.tuner.runs import deviations, generated
-from tuner.codegen.buffers import share_buffers
 from tuner.codegen.kernels import GroupTiles
 from tuner.on_device.reference import KERNEL_TOLERANCE
 from workloads import Graph, load_network
@@ -191,7 +191,7 @@ def test_any_plan_of_any_network_computes_what_onnxruntime_computes(graph: Graph
 
 def test_tensors_share_a_buffer_only_if_nobody_reads_the_first_any_more() -> None:
     code = generated(fixed_pattern_plan(load_network("mobilenet-v2")))
-    shared = share_buffers(code)
+    shared = share_buffers(code.plan.graph, code.stored)
     graph = code.plan.graph
     holds: dict[int, str] = {}
     for kernel in code.kernels:

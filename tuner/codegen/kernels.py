@@ -60,6 +60,11 @@ class GeneratedCode:
     kernels: tuple[Kernel, ...]
     missing: tuple[Uncompiled, ...]
 
+    @property
+    def stored(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """What each kernel reads and writes."""
+        return [(kernel.inputs, kernel.outputs) for kernel in self.kernels]
+
     @cached_property
     def module(self) -> Any:
         """One module with exactly one function for each group that has code."""

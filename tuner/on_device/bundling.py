@@ -12,6 +12,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from scheduler.kernels.buffers import SharedBuffers, share_buffers
 from tuner.bundle import contents
 from tuner.bundle.archive import packed
 from tuner.bundle.contents import (
@@ -30,7 +31,6 @@ from tuner.bundle.contents import (
     MissingKernel,
 )
 from tuner.bundle.linking import architecture_of, linked
-from tuner.codegen.buffers import SharedBuffers, share_buffers
 from tuner.codegen.kernels import GeneratedCode, Kernel, argument, generate, stored_array
 from tuner.measure.arrays import READABLE_BEHIND_BYTES
 from tuner.measure.job import Job
@@ -95,10 +95,11 @@ def build_bundle(job: Job, model: str, policy: str, path: Path, runtime: Path | 
     files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
     files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
     files |= dict.fromkeys(("tuner/__init__.py", "tuner/bundle/__init__.py", "tuner/measure/__init__.py"), b"")
+    buffers = share_buffers(code.plan.graph, code.stored).sizes_bytes
     manifest = Manifest(
         model, policy, job.plan.graph.batch, job.target, architecture, kernels,
         tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
-        arrays, tuple(size + READABLE_BEHIND_BYTES for size in share_buffers(code).sizes_bytes), NETWORK_TOLERANCE,
+        arrays, tuple(size + READABLE_BEHIND_BYTES for size in buffers), NETWORK_TOLERANCE,
         {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     )  # fmt: skip
     packed(path, manifest, files)
@@ -133,7 +134,7 @@ class _Listing:
         stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
         self._values = {**network.values, **self._inputs, **reference(network, self._inputs, wanted)}
-        self._shared: SharedBuffers = share_buffers(code)
+        self._shared: SharedBuffers = share_buffers(code.plan.graph, code.stored)
         self._arrays: list[BundledArray] = []
         self._known: dict[tuple[str, str], int] = {}
 

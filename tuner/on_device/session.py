@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from tuner.codegen.buffers import share_buffers
+from scheduler.kernels.buffers import share_buffers
 from tuner.codegen.kernels import argument, generate, network_array, stored_array
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Timing
@@ -38,7 +38,7 @@ class Session:
         wanted = [name for name in self.graph.producer if name in stored]
         self.values = {**self.executable.values, **inputs, **reference(self.executable, inputs, wanted)}
         self.built: dict[int, list[tuple[Any, Any]]] = {}
-        self.shared = share_buffers(self.code)
+        self.shared = share_buffers(self.code.plan.graph, self.code.stored)
         self.tensors: dict[str, Any] = {}
         """What is no weight, as arguments of kernels."""
         self.calls: list[tuple[Any, list[Any]]] = []

@@ -1,8 +1,9 @@
 """Which tensors share memory: what no kernel will read any more makes room for what is written next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.codegen.kernels import GeneratedCode
+from workloads.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,16 +14,17 @@ class SharedBuffers:
     buffer_of: dict[str, int]
 
 
-def share_buffers(code: GeneratedCode) -> SharedBuffers:
+def share_buffers(graph: Graph, kernels: Sequence[tuple[Sequence[str], Sequence[str]]]) -> SharedBuffers:
     """Return the buffers of all tensors that are no weights; the network's inputs and results keep their own.
+
+    ``kernels`` has, in order, the stored tensors that each reads and writes.
 
     A network that runs again and again goes through all of them every time: the less they are in all, the more of them
     and of the weights stays in a cache.
     """
-    graph = code.plan.graph
     last: dict[str, int] = {}
-    for step, kernel in enumerate(code.kernels):
-        last.update(dict.fromkeys((*kernel.inputs, *kernel.outputs), step))
+    for step, (read, written) in enumerate(kernels):
+        last.update(dict.fromkeys((*read, *written), step))
     ends: dict[int, list[str]] = {}
     for name, step in last.items():
         if graph.tensors[name].role == "activation" and name not in graph.stored_outputs:
@@ -30,8 +32,8 @@ def share_buffers(code: GeneratedCode) -> SharedBuffers:
     sizes: list[int] = []
     free: list[int] = []
     buffer_of: dict[str, int] = {}
-    for step, kernel in enumerate(code.kernels):
-        for name in (*kernel.inputs, *kernel.outputs):
+    for step, (read, written) in enumerate(kernels):
+        for name in (*read, *written):
             if name in buffer_of or graph.tensors[name].role == "weight":
                 continue
             needed = graph.tensors[name].size_bytes
