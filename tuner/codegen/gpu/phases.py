@@ -3,7 +3,7 @@
 The same phases are rendered in two ways: as a grid of thread blocks, where a phase ends at a barrier, and as loops,
 where a phase is a loop over all threads and each thread's registers lie in memory side by side. What the loops compute
 on a CPU is what the threads compute, index by index, as long as no thread reads in a phase what another writes in it:
-if one does, loops that begin with the first thread and with one in the middle may differ.
+if one does, loops that begin with the first thread, with one in the middle and with the last one may differ.
 """
 
 import math
@@ -39,8 +39,9 @@ class Memory:
         return tirx.BufferStore(buffer, value, [found])
 
 
-Loops = Literal["first", "middle"]
-"""Which thread of a phase loops begin with; those before it come last."""
+Loops = Literal["first", "middle", "last"]
+"""Which thread of a phase loops begin with: the first, one in the middle (those before it come last), or the last, with
+the others backwards."""
 Phase = Callable[[Any], Any]
 """From the number of a thread to its statement."""
 
@@ -128,7 +129,8 @@ class Block:
         if self.as_loops == "first":
             return loop(thread, self.threads, part(thread))
         number = index("number")
-        turned = tirx.floormod(number + self.threads // 2, self.threads)
+        turned = number + self.threads // 2 if self.as_loops == "middle" else (number + 1) * (self.threads - 1)
+        turned = tirx.floormod(turned, self.threads)  # what grows with the number is simplified rightly
         return loop(number, self.threads, sequence([tirx.Bind(thread, turned), part(thread)]))
 
     def _of_one(self, parts: Sequence[Phase | Steps], thread: Any) -> Iterator[Any]:
