@@ -3,8 +3,8 @@
 Between the use of an element in one kernel and in a later one, the rest of what the kernel uses of its tensor passes
 by, what both kernels touch meanwhile (half of it each, on average), and all that is touched in between. If all that
 fits, the later kernel finds the tensor; else the share that a cache still has which replaces any line
-(`hw_models.caches.found_again`). What is written and found by everyone who reads it, and then overwritten by later
-tensors in the same place, never leaves.
+(`hw_models.caches.lines.found_again`). What is written and found by everyone who reads it, and then overwritten by
+later tensors in the same place, never leaves.
 
 A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
 touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
@@ -13,8 +13,8 @@ that fell to it. The same kernel, run again, gives every core the same part.
 
 from collections.abc import Mapping, Sequence
 
-from hw_models.caches import found_again
-from scheduler.cpu.footprints import Footprints
+from hw_models.caches.lines import found_again
+from scheduler.cpu.operands import Footprints
 from scheduler.cpu.schedule import CpuKernel
 from scheduler.cpu.view import CacheSize
 from scheduler.cpu.work import Found
