@@ -7,6 +7,7 @@ own levels bound its pace; what cores share, they contend for in the simulation.
 from collections.abc import Iterable, Mapping
 
 from hw_models.bandwidth import whole_ps
+from hw_models.caches.lines import CacheShape
 from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.spec import Cache, CoreKind, Cpu
 from hw_models.energy import EnergyModel
@@ -56,6 +57,11 @@ def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> 
     return Memory(name, CHIP, capacity, sum(count * rate for count, rate in zip(counts, rates, strict=True)))
 
 
+def _shape(spec: Cpu, cache: Cache) -> CacheShape:
+    lines = cache.capacity_bytes // spec.line_bytes
+    return CacheShape(lines, max(lines // cache.associativity, 1), forgets_oldest=False)
+
+
 class CorePace:
     """How fast one core of a kind does chunks when it has the machine to itself."""
 
@@ -75,6 +81,10 @@ class CorePace:
         latencies[DRAM] = float(spec.dram.latency_ps)
         self.bytes_per_ps = {name: rate / PS_PER_S for name, rate in rates.items()}
         self.latency_ps = latencies
+        self.caches = [(_shape(spec, core.l1), 1)]
+        """Those that come before a shared one, innermost first, as a nest sees each, and how many cores share it."""
+        if core.l2 is not None:
+            self.caches.append((_shape(spec, core.l2), core.l2.shared_by))
 
     def chunk_ps(
         self, issue_cycles_taken: float, traffic: Iterable[tuple[str, float]], meanwhile: Mapping[str, float]

@@ -9,7 +9,9 @@ order in which they are read, as they can be put there before the program runs.
 """
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 
 from hw_models.cpu.spec import Simd
 from hw_models.instructions import Issued
@@ -31,6 +33,23 @@ class Code:
     register_bytes: int
     """Moved between registers and the first cache."""
     operations: Operations
+
+
+def known_code(
+    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, machine: Hashable
+) -> Code:
+    """Return `code_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
+    key: Hashable = tiles
+    if not tiles.upstream:
+        tile = tiles.tile if _depends_on_tile(layer) else ()
+        key = tile, tiles.register, tiles.vector_dim, tiles.depth_step
+    made = partial(code_of, layer, tiles, dtype, simd, tuning)
+    return layer.analysis.table(code_of).get((layer.signature, key, dtype, machine), made)
+
+
+def _depends_on_tile(layer: Layer) -> bool:
+    """Whether the instructions depend on cache tiles: something is copied, or computed beforehand, for each of them."""
+    return footprints_of(layer).has_buffers or any(nest.padded for nest in nests_of(layer))
 
 
 def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:

@@ -8,11 +8,13 @@ that are computed have their place in DRAM from the kernel that writes them to t
 from hw_models import Buffer, Instruction, Launch, Program, cpu_machine
 from hw_models.cpu.machine import CORE, DRAM, LAUNCH
 from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.estimate import estimate
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.residency import found_in_cache
 from scheduler.cpu.schedule import CpuKernel, CpuSchedule
+from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import KernelWork, estimate, kernel_work
+from scheduler.cpu.work import KernelWork, kernel_work
 
 
 def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
@@ -64,7 +66,7 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
 
 
 def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:
-    return estimate(kernel.layer, kernel.tiles, kernel.threads, dtype, view).time_ps
+    return estimate(TiledKernel(kernel.layer, kernel.tiles, kernel.threads, dtype, view)).time_ps
 
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:

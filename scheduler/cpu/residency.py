@@ -3,9 +3,9 @@
 Tensors lie in memory that they share with others in turns (`scheduler.kernels.buffers`), as in generated code. Between
 two uses of a piece of memory, what both kernels touch meanwhile passes by (half of it each, on average), and all that
 is touched in between. If all that fits, the later kernel finds what it uses; else the share that a cache has left that
-replaces any line (`hw_models.caches.found_again`). What is found by everyone who reads it, and is still there when the
-memory is written again, never leaves. Where others use the same cache, what is not used goes with time, too: after
-`CacheSize.kept_ps` a share of 1/e is left.
+replaces any line (`hw_models.caches.lines.found_again`). What is found by everyone who reads it, and is still there
+when the memory is written again, never leaves. Where others use the same cache, what is not used goes with time, too:
+after `CacheSize.kept_ps` a share of 1/e is left.
 
 A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
 touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
@@ -15,8 +15,8 @@ that fell to it. The same kernel, run again, gives every core the same part.
 import math
 from collections.abc import Mapping, Sequence
 
-from hw_models.caches import found_again
-from scheduler.cpu.footprints import Footprints
+from hw_models.caches.lines import found_again
+from scheduler.cpu.operands import Footprints
 from scheduler.cpu.schedule import CpuKernel
 from scheduler.cpu.view import CacheSize
 from scheduler.cpu.work import Found

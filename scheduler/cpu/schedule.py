@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fusion.plan import FusionPlan
+from scheduler.cpu.chunks import chunks_of
 from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.footprints import chunks_of
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer

@@ -21,11 +21,12 @@ from hw_models.cpu.cores import issue_cycles
 from scheduler.cpu.anchors import anchored_nest, lanes_along, shared_rows
 from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
 from scheduler.cpu.code import code_of
+from scheduler.cpu.estimate import Estimate, estimate, least_time_ps, takes_more_apart
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
+from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, halvings
 from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import Estimate, estimate
 from scheduler.kernels.layer import Layer
 from scheduler.parts import divisors
 from workloads.analysis import Table
@@ -78,15 +79,23 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
         candidates = [_with_upstream(parts, cut, dtype, view) for cut in cuts]
     else:
         candidates = list(_without_anchor(layer, dtype, view))
-    found = [_timed(layer, cut, most, dtype, view) for cut in candidates]
-    found.sort(key=lambda tiling: tiling.rank)
+    found: list[Tiling] = []
+    for cut in candidates:
+        kernel = TiledKernel(layer, cut, most, dtype, view)
+        if len(found) < _SPLIT_AGAIN or not takes_more_apart(kernel, found[-1].estimate.apart_ps):
+            found = sorted([*found, Tiling(cut, most, estimate(kernel))], key=lambda tiling: tiling.rank)[:_SPLIT_AGAIN]
     best = found[0]
     for threads in fewer:
-        for other in found[:2]:
-            tried = _timed(layer, _with_parallel(other.tiles, shape, threads, view), threads, dtype, view)
-            if tried.time_ps < best.time_ps:
-                best = tried
+        for other in found:
+            kernel = TiledKernel(layer, _with_parallel(other.tiles, shape, threads, view), threads, dtype, view)
+            if least_time_ps(kernel) < best.time_ps:
+                tried = Tiling(kernel.tiles, threads, estimate(kernel))
+                best = tried if tried.time_ps < best.time_ps else best
     return best
+
+
+_SPLIT_AGAIN = 2
+"""So many of the best tiles are tried on other numbers of threads."""
 
 
 def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: CpuView) -> LoopTiles:
@@ -259,7 +268,3 @@ def _with_parallel(tiles: LoopTiles, shape: Extents, threads: int, view: CpuView
     if fused == 1:
         parallel = 0
     return replace(tiles, parallel=parallel)
-
-
-def _timed(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> Tiling:
-    return Tiling(tiles, threads, estimate(layer, tiles, threads, dtype, view))

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hw_models import Cpu
-from hw_models.caches import CacheShape
+from hw_models.caches.lines import CacheShape
 from hw_models.cpu.machine import DRAM, L2, L3, CorePace
-from hw_models.cpu.spec import Cache, CoreKind
+from hw_models.cpu.spec import CoreKind
 from scheduler.cpu.tuning import CpuTuning
 
 
@@ -67,10 +67,11 @@ class CpuView:
             speeds[threads] = threads * core.clock_hz * core.fma_pipes
         return tuple(sorted(speeds, key=lambda number: (-speeds[number], number)))
 
-    def shape(self, cache: Cache) -> CacheShape:
-        """Return a cache as a nest sees it."""
-        lines = cache.capacity_bytes // self.spec.line_bytes
-        return CacheShape(lines, max(lines // cache.associativity, 1), forgets_oldest=False)
+    @cached_property
+    def shared_shape(self) -> CacheShape | None:
+        """The cache that all cores share, as a nest sees it; a hash chooses where in it a line lies."""
+        l3 = self.spec.l3
+        return None if l3 is None else CacheShape(l3.capacity_bytes // self.spec.line_bytes)
 
     @cached_property
     def caches(self) -> dict[str, CacheSize]:

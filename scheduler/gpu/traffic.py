@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hw_models.caches import CacheShape, Lines, Nest, passed_on
-from scheduler.cpu.footprints import Footprints, footprints_of
+from hw_models.caches.lines import CacheShape
+from hw_models.caches.nests import Nest
+from hw_models.caches.passing import passed_on
+from scheduler.cpu.footprints import footprints_of, touched_lines
 from scheduler.gpu.residency import Found
 from scheduler.gpu.tiles import GpuTiles
-from scheduler.kernels.layer import Layer
+from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
 
 
@@ -67,8 +69,8 @@ def l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
 
 
 def _l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
-    found = footprints_of(layer)
-    return sum([math.ceil(each.lines(tile, found.depth, sector_bytes).count) for each in found.operands]) * sector_bytes
+    touched = touched_lines(layer, sector_bytes).of_operands((*tile, footprints_of(layer).depth))
+    return sum([math.ceil(lines.count) for lines in touched]) * sector_bytes
 
 
 def off_chip(
@@ -95,29 +97,23 @@ def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, 
     for dim in reversed(order):
         together[dim] = min(counts[dim], left)
         left = max(1, left // together[dim])
-    extents = list(shape)
+    lines, extents = touched_lines(layer, sector_bytes), [*shape, found.depth]
     trips: list[int] = []
-    touched = [_lines(found, extents, found.depth, sector_bytes)]
-    steps = found.depth
+    touched = [lines.of_operands(tuple(extents))]
 
-    def loop(count: int) -> None:
+    def loop(axis: int, count: int, inside: int) -> None:
+        extents[axis] = inside
         if count > 1:
             trips.append(count)
-            touched.append(_lines(found, extents, steps, sector_bytes))
+            touched.append(lines.of_operands(tuple(extents)))
 
     for dim in order:
-        extents[dim] = min(shape[dim], together[dim] * tiles.tile[dim])
-        loop(-(-counts[dim] // together[dim]))
+        loop(dim, -(-counts[dim] // together[dim]), min(shape[dim], together[dim] * tiles.tile[dim]))
     of_group = len(trips)
     if tiles.depth_step is not None:
         steps = min(tiles.depth_step, found.depth)
-        loop(-(-found.depth // steps))
+        loop(DEPTH, -(-found.depth // steps), steps)
     for dim in order:
-        extents[dim] = min(shape[dim], tiles.tile[dim])
-        loop(together[dim])
+        loop(dim, together[dim], min(shape[dim], tiles.tile[dim]))
     outside = tuple([len(trips) if operand.feeds_depth else of_group for operand in found.operands])
-    return Nest(tuple(trips), tuple(touched), tuple([each.is_written for each in found.operands]), (), outside)
-
-
-def _lines(found: Footprints, tile: Extents | list[int], depth: int, sector_bytes: int) -> tuple[Lines, ...]:
-    return tuple([operand.lines(tile, depth, sector_bytes) for operand in found.operands])
+    return Nest(tuple(trips), tuple(touched), found.is_written, (), outside)

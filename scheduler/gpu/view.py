@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hw_models import Gpu
-from hw_models.caches import CacheShape
+from hw_models.caches.lines import CacheShape
 from hw_models.gpu.sm import SmPace
 from hw_models.gpu.spec import TensorUnits
 from scheduler.gpu.tuning import GpuTuning

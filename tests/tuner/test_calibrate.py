@@ -9,7 +9,7 @@ import pytest
 from experiments.evaluate import evaluate
 from experiments.points import DesignPoint, Workload
 from hw_models import Cpu, load_hardware
-from hw_models.caches import found_again
+from hw_models.caches.lines import found_again
 from scheduler import make_policy
 from tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts
 from tuner.calibrate.facts import CacheFact

@@ -179,7 +179,7 @@ def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
     """Return what there is of the shared cache; others may have the rest, as on a machine of which this is a part.
 
     An array is read midway between the speeds of cache and DRAM where half of it is found, which is so of one that is
-    `_HALF_FOUND` times as large as the cache (`hw_models.caches.found_again`).
+    `_HALF_FOUND` times as large as the cache (`hw_models.caches.lines.found_again`).
     """
     told = _Value(f"{l3.size_bytes // 2**10} KiB", l3.source)
     if figures is None:

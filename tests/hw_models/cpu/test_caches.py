@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.caches import (
-    Access,
-    Array,
-    CacheShape,
-    Lines,
-    Passed,
-    box_lines,
-    found_again,
-    nest_of,
-    passed_on,
-    share_of_iterations,
-)
+from hw_models.caches.lines import Array, CacheShape, Lines, box_lines, found_again
+from hw_models.caches.nests import Access, nest_of
+from hw_models.caches.passing import Passed, passed_on, share_of_iterations
 from tests.hw_models.cpu.lru import Counted, simulated
 from tests.hw_models.cpu.nests import (
     ELEMENT_BYTES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw_models.caches import CacheShape
+from hw_models.caches.lines import CacheShape
 from hw_models.gpu.occupancy import BlockNeeds
 from scheduler.gpu.code import block_code, block_needs
 from scheduler.gpu.nests import nests_of

@@ -1,0 +1,128 @@
+"""Nests of loops around arrays: what each loop touches, and what passes by between two uses of a line."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from operator import mul
+
+from hw_models.caches.lines import Array, Lines, box_lines
+
+Column = tuple[float, ...]
+"""Lines of one array, depth by depth."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops, outermost first, and the lines that they touch. All tuples by array have the same order."""
+
+    trips: tuple[int, ...]
+    touched: tuple[tuple[Lines, ...], ...]
+    """By depth, one more than loops: per array what the loops from that depth on touch, those outside held still."""
+    is_written: tuple[bool, ...]
+    """Per array: written, and read again where the nest comes back to it; others are read only."""
+    held: tuple[float, ...] = ()
+    """By depth: further lines that are used there and of which nothing is passed on, such as a buffer of the tile."""
+    outside: tuple[int, ...] = ()
+    """Per array: the depth from which on loops leave it alone, as registers have what they need of it; empty where
+    every iteration touches every array."""
+    axes: tuple[int, ...] = ()
+    """What each loop goes along."""
+    moved_by: tuple[frozenset[int], ...] = ()
+    """Per array: the axes along which there are other elements of it; empty where that is not known."""
+
+    @cached_property
+    def innermost(self) -> tuple[int, ...]:
+        """Per array: the depth of the iterations that touch it."""
+        return self.outside or (len(self.trips),) * len(self.is_written)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Per array, by depth: the lines touched."""
+        return tuple(zip(*[[lines.count for lines in row] for row in self.touched], strict=True))
+
+    @cached_property
+    def body_lines(self) -> Column:
+        """By depth: all lines that the loops from there on touch."""
+        found = [0.0] * len(self.touched)
+        for column, last in zip(self.columns, self.innermost, strict=True):
+            for depth in range(last + 1):
+                found[depth] += column[depth]
+        if self.held:
+            found = [more + lines for more, lines in zip(self.held, found, strict=True)]
+        return tuple(found)
+
+    @cached_property
+    def reuse_lines(self) -> tuple[Column, ...]:
+        """Per array, outwards from the innermost loop that touches it: what passes between its uses, in lines.
+
+        That is the body of the loop; of an array that loops further in go through as a whole in every iteration, it is
+        the body of the innermost of these: it was used by the last of them, and is used again by the first.
+        """
+        found = []
+        body = self.body_lines
+        for column, last in zip(self.columns, self.innermost, strict=True):
+            whole, lines, distances = last, column[last], []
+            for depth in range(last, 0, -1):
+                if column[depth] != lines:
+                    whole, lines = depth, column[depth]
+                distances.append(body[whole])
+            found.append(tuple(distances))
+        return tuple(found)
+
+    @cached_property
+    def fetched_once(self) -> tuple[Column, ...]:
+        """Per array, down to the innermost loop that touches it: what the loops from a depth on fetch if all stays."""
+        found = []
+        for column, last in zip(self.columns, self.innermost, strict=True):
+            own = [column[last]]
+            for depth in range(last - 1, -1, -1):
+                own.append(min(column[depth], self.trips[depth] * own[-1]))
+            found.append(tuple(reversed(own)))
+        return tuple(found)
+
+    @cached_property
+    def times(self) -> tuple[int, ...]:
+        """By depth: how often the loops from there on are run."""
+        return tuple(accumulate(self.trips, mul, initial=1))
+
+    @cached_property
+    def in_rows(self) -> tuple[tuple[int, int], ...]:
+        """Depths and arrays of boxes whose rows may lie in few sets of a cache, innermost first."""
+        return tuple(
+            (depth, place)
+            for depth in range(len(self.trips), 0, -1)
+            for place, lines in enumerate(self.touched[depth])
+            if lines.pitch_lines and lines.runs > _FEW and not lines.pitch_lines % _FEW
+            and depth <= self.innermost[place]
+        )  # fmt: skip
+
+
+_FEW = 4
+"""Rows as far apart as fewer lines, or fewer rows, find room in every cache that has some ways."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a nest does with an array, as affine expressions of its loops."""
+
+    array: Array
+    terms: tuple[tuple[tuple[int, int], ...], ...]
+    """Per dimension: loops and their strides in elements; windows are two loops in one dimension."""
+    is_written: bool = False
+
+    def extents(self, counts: Sequence[int]) -> tuple[int, ...]:
+        """Return how many elements per dimension ``counts`` iterations of the loops reach."""
+        reached = [1 + sum([stride * (counts[loop] - 1) for loop, stride in terms]) for terms in self.terms]
+        return tuple(map(min, reached, self.array.shape))
+
+
+def nest_of(trips: Sequence[int], accesses: Sequence[Access], line_bytes: int) -> Nest:
+    """Return the nest of loops of ``trips`` iterations, outermost first, around ``accesses``: one for each array."""
+    touched = []
+    for depth in range(len(trips) + 1):
+        counts = [1] * depth + list(trips[depth:])
+        touched.append(tuple([box_lines(each.array, each.extents(counts), line_bytes) for each in accesses]))
+    moved_by = tuple([frozenset(loop for terms in each.terms for loop, _ in terms) for each in accesses])
+    written = tuple([each.is_written for each in accesses])
+    return Nest(tuple(trips), tuple(touched), written, axes=tuple(range(len(trips))), moved_by=moved_by)
