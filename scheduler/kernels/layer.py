@@ -150,8 +150,9 @@ class Layer(Subgraph):
 
         nests = tuple(key(compiled.nest) for compiled in self.nests)
         tensors = self.graph.tensors
-        roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role) for n in self.inputs)
-        outputs = tuple((number.get(n), tensors[n].element_bytes, tensors[n].shape) for n in self.outputs)
+        roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role, tensors[n].order) for n in self.inputs)
+        stored = [(number.get(n), tensors[n]) for n in self.outputs]
+        outputs = tuple((place, tensor.element_bytes, tensor.shape, tensor.order) for place, tensor in stored)
         found = Signature((nests, roles, outputs, self.sink.order, tuple(self.internal_bytes.values())))
         return self.analysis.of(_first_equal, found)
 

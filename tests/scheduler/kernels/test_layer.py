@@ -1,6 +1,7 @@
 """A layer's tiles cost what the access maps say, whoever has asked before; layers cover a kernel's computation."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -101,12 +102,22 @@ def test_the_whole_of_a_layer_reads_no_more_than_its_operands_and_computes_all_o
 
 def test_equal_layers_under_other_names_have_one_signature() -> None:
     net = Net()
-    x = net.conv(net.conv(net.relu(net.input(1, 4, 8, 8)), 4), 4)
+    x = net.conv(net.conv(net.conv(net.input(1, 4, 8, 8), 4), 4), 4)
     analysis = Analysis(net.graph(net.conv(x, 8)))
     first, second, wider = (Layer(analysis.graph, (op,), analysis) for op in (1, 2, 3))
 
     assert first.signature is second.signature
     assert first.signature != wider.signature
+
+
+def test_layers_whose_operands_lie_otherwise_in_memory_are_not_equal() -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.relu(net.input(1, 4, 8, 8))))
+    channels_last = replace(graph.tensors["in1"], order=(0, 2, 3, 1))
+    graph = replace(graph, tensors={**graph.tensors, "in1": channels_last})
+    analysis = Analysis(graph)
+
+    assert Layer(graph, (0,), analysis).signature != Layer(graph, (1,), analysis).signature
 
 
 def test_a_part_along_the_depth_reads_its_share_of_both_factors() -> None:
