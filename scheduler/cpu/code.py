@@ -41,7 +41,8 @@ def known_code(
     """Return `code_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
     key: Hashable = tiles
     if not tiles.upstream:
-        tile = tiles.tile if _depends_on_tile(layer) else ()
+        depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
+        tile = tiles.tile if depends else ()
         key = tile, tiles.register, tiles.vector_dim, tiles.depth_step
     made = partial(code_of, layer, tiles, dtype, simd, tuning)
     return layer.analysis.table(code_of).get((layer.signature, key, dtype, machine), made)
@@ -54,7 +55,7 @@ def _depends_on_tile(layer: Layer) -> bool:
 
 def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:
     """Return the instructions of the whole kernel in ``tiles``."""
-    lanes = {str(name): count for name, count in simd.lanes.items()}[dtype]
+    lanes = simd.lanes_of(dtype)
     in_front = made_in_front(layer, tiles)
     last = parts_of(layer)[-1] if in_front else layer
     total, operations = _counted(last, tiles, lanes, simd, tuning)
@@ -68,6 +69,17 @@ def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuT
     return Code(total.issued(), round(total.register_bytes), operations)
 
 
+def least_issued(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Issued:
+    """Return instructions of a layer with one anchor that `code_of` has no fewer of in any class.
+
+    Left out is what depends on how tiles overlap: copies with padding, and what is computed once more for a neighbour.
+    """
+    total, lanes = _Counts(), simd.lanes_of(dtype)
+    for nest in nests_of(layer):
+        _add(total, nest, layer, tiles, lanes, simd, tuning)
+    return total.issued()
+
+
 def _counted(
     layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> tuple["_Counts", Operations]:
@@ -75,9 +87,12 @@ def _counted(
     total, operations = _Counts(), Operations()
     for nest in nests_of(layer):
         _add(total, nest, layer, tiles, lanes, simd, tuning)
-        _add_copies(total, nest, layer, tiles, lanes, tuning)
+        if nest.padded:
+            _add_copies(total, nest, layer, tiles, lanes, tuning)
         operations += nest.operations
     share = _recomputed(layer, tiles)
+    if share == 1:
+        return total, operations
     total.scale(share)
     return total, _scaled(operations, share)
 
@@ -212,8 +227,6 @@ def _add_copies(
     total: _Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, tuning: CpuTuning
 ) -> None:
     """Add the copies with padding of what the anchor reads, one for each tile."""
-    if not nest.padded:
-        return
     shape = layer.sink.shape
     number = math.prod([-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)])
     anchor = anchored_nest(layer)

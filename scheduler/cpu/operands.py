@@ -33,6 +33,11 @@ class Reach:
             more += slope * (tile[dim] - 1)
         return min(self.base + math.ceil(more - 1e-9), self.most)
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a dimension may move it further than what single elements reach."""
+        return any(slope > self.base for _, slope in self.slopes)
+
     def pieces(self, tile: Extents) -> tuple[int, int]:
         """Return the same as pieces of consecutive elements: how long each is, and how many there are.
 
@@ -56,7 +61,7 @@ class Reach:
         return Reach(self.of((*single, depth)), self.most, tuple([each for each in self.slopes if each[0] != DEPTH]))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operand:
     """A stored array that a layer reads or writes, its dimensions as they lie in memory."""
 
@@ -79,6 +84,11 @@ class Operand:
         """What the whole layer uses of it."""
         return math.prod([reach.most for reach in self.reaches]) * self.array.element_bytes
 
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether what a tile needs may be several pieces, with gaps in between."""
+        return any(reach.has_gaps for reach in self.reaches)
+
     @property
     def varies_with(self) -> tuple[int, ...]:
         """Dimensions of the sink, or ``DEPTH``, along which larger tiles need more of it."""
@@ -86,6 +96,8 @@ class Operand:
 
     def lines(self, tile: Extents, line_bytes: int) -> Lines:
         """Return the lines that a tile touches."""
+        if not self.has_gaps:
+            return box_lines(self.array, [reach.of(tile) for reach in self.reaches], line_bytes)
         cut = [reach.pieces(tile) for reach in self.reaches]
         pieces = math.prod([number for _, number in cut])
         found = box_lines(self.array, [extent for extent, _ in cut], line_bytes)

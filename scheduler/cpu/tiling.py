@@ -12,15 +12,17 @@ Where there are several anchors, these are the loops of the last one, in a few m
 register tile that needs the fewest cycles for what one tile needs of it.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 
 from hw_models.cpu.cores import issue_cycles
 from scheduler.cpu.anchors import anchored_nest, lanes_along, shared_rows
 from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
-from scheduler.cpu.code import code_of
+from scheduler.cpu.code import code_of, least_issued
 from scheduler.cpu.estimate import Estimate, estimate, least_time_ps, takes_more_apart
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
@@ -75,8 +77,9 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     if parts:
         register = _known_register_tile(parts[-1], parts[-1].sink.shape, dtype, view)
         wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
-        cuts = list(dict.fromkeys(_candidates(parts[-1], register, vector_dim_of(layer), view, shape, wider)))
-        candidates = [_with_upstream(parts, cut, dtype, view) for cut in cuts]
+        candidates = list(dict.fromkeys(_candidates(parts[-1], register, vector_dim_of(layer), view, shape, wider)))
+        if parts[1:]:
+            candidates = [_with_upstream(parts, cut, dtype, view) for cut in candidates]
     else:
         candidates = list(_without_anchor(layer, dtype, view))
     found: list[Tiling] = []
@@ -87,7 +90,8 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     best = found[0]
     for threads in fewer:
         for other in found:
-            kernel = TiledKernel(layer, _with_parallel(other.tiles, shape, threads, view), threads, dtype, view)
+            parallel = _parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
+            kernel = TiledKernel(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
             if least_time_ps(kernel) < best.time_ps:
                 tried = Tiling(kernel.tiles, threads, estimate(kernel))
                 best = tried if tried.time_ps < best.time_ps else best
@@ -151,23 +155,33 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
     assert nest is not None
     lanes = math.gcd(lanes_along(nest, vector_dim, view.lanes(dtype)), begins)
     limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
-    core = view.kinds[0]
+    simd, core = view.spec.simd, view.kinds[0]
+    bounds = []
+    for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
+        if begins % register[vector_dim]:
+            continue
+        tiles = LoopTiles(register, tuple(layer.sink.order), 0, register, vector_dim, None)
+        share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
+        least = least_issued(layer, tiles, dtype, simd, view.tuning)
+        bounds.append((issue_cycles(core, least) * share, register, tiles, share))
     best: tuple[float, int, Extents] | None = None
-    for columns in range(1, min(-(-extents[vector_dim] // lanes), _MOST_COLUMNS) + 1):
-        for rows in _ROWS:
-            if (columns > 1 or rows > 1) and rows * columns + columns + 1 > limit:
-                continue
-            register = _of_rows(layer, vector_dim, columns * lanes, rows, extents)
-            if register is None or begins % (columns * lanes):
-                continue
-            tiles = LoopTiles(register, tuple(layer.sink.order), 0, register, vector_dim, None)
-            issued = code_of(layer, tiles, dtype, view.spec.simd, view.tuning).issued
-            share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
-            ranked = issue_cycles(core, issued) * share, issued.total, register
-            if best is None or ranked < best:
-                best = ranked
+    for bound, register, tiles, share in sorted(bounds, key=itemgetter(0, 1)):
+        if best is not None and bound > best[0]:
+            break
+        issued = code_of(layer, tiles, dtype, simd, view.tuning).issued
+        ranked = issue_cycles(core, issued) * share, issued.total, register
+        best = ranked if best is None else min(best, ranked)
     assert best is not None
     return best[2]
+
+
+def _register_tiles(layer: Layer, vector_dim: int, lanes: int, limit: int, extents: Extents) -> list[Extents]:
+    """Return the register tiles that ``limit`` registers hold, with operands beside the accumulators."""
+    most = min(-(-extents[vector_dim] // lanes), _MOST_COLUMNS)
+    sizes = [(1, 1), *itertools.product(range(1, most + 1), _ROWS)]
+    fitting = [(columns, rows) for columns, rows in sizes if columns == rows == 1 or (rows + 1) * columns < limit]
+    found = [_of_rows(layer, vector_dim, columns * lanes, rows, extents) for columns, rows in fitting]
+    return list(dict.fromkeys([register for register in found if register is not None]))
 
 
 def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int, shape: Extents) -> Extents | None:
@@ -225,9 +239,9 @@ def _candidates(
             tile = list(rows)
             tile[vector_dim] = width
             for order in orders:
+                parallel = _parallel_loops(tile, order, shape, view.thread_counts[0], view)
                 for each in steps:
-                    cut = LoopTiles(tuple(tile), order, 0, register, vector_dim, each)
-                    yield _with_parallel(cut, shape, view.thread_counts[0], view)
+                    yield LoopTiles(tuple(tile), order, parallel, register, vector_dim, each)
 
 
 def _depth_steps(layer: Layer, view: CpuView) -> list[int]:
@@ -257,14 +271,14 @@ def _row_tiles(outer: list[int], register: Extents, shape: Extents, few: Sequenc
             yield list(tile)
 
 
-def _with_parallel(tiles: LoopTiles, shape: Extents, threads: int, view: CpuView) -> LoopTiles:
-    """Return ``tiles`` with as many loops fused into the parallel one as make enough chunks for ``threads``."""
+def _parallel_loops(
+    tile: Sequence[int], order: Sequence[int], shape: Extents, threads: int, view: CpuView
+) -> int:
+    """Return how many loops over tiles are fused into the parallel one to make enough chunks for ``threads``."""
     wanted = threads * view.tuning.chunks_per_thread
     parallel, fused = 0, 1
     while threads > 1 and parallel < len(shape) and fused < wanted:
-        dim = tiles.order[parallel]
-        fused *= -(-shape[dim] // tiles.tile[dim])
+        dim = order[parallel]
+        fused *= -(-shape[dim] // tile[dim])
         parallel += 1
-    if fused == 1:
-        parallel = 0
-    return replace(tiles, parallel=parallel)
+    return parallel if fused > 1 else 0

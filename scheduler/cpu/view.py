@@ -41,7 +41,7 @@ class CpuView:
 
     def lanes(self, dtype: str) -> int:
         """Return the numbers of ``dtype`` in a vector."""
-        return {str(name): count for name, count in self.spec.simd.lanes.items()}[dtype]
+        return self.spec.simd.lanes_of(dtype)
 
     def on_cores(self, threads: int) -> list[tuple[CorePace, int]]:
         """Return the kinds of cores that ``threads`` run on, the fastest first, and how many of each."""

@@ -101,8 +101,8 @@ def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: 
 def _compulsory(kernel: TiledKernel, passed: Passed, cores: int) -> Compulsory:
     """Return what has to pass a cache that ``cores`` share, for all chunks together."""
     line_bytes = kernel.view.spec.line_bytes
-    times = [line_bytes * (kernel.chunks.count - 1 + share) for share in kernel.last_shares]
-    once = [lines.count / cores for lines in kernel.nest_of(cores).touched[0]]  # copies are behind the operands
+    times = [line_bytes * (kernel.chunks.count - 1 + share) for share in kernel.traffic.last_shares]
+    once = [lines.count / cores for lines in kernel.traffic.nest_of(cores).touched[0]]  # copies are behind the operands
     return Compulsory(
         tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=True)]),
         tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
@@ -114,7 +114,7 @@ def _payload(kernel: TiledKernel, levels: Sequence[Passed], dtype: str, *, is_la
     code, chunks = kernel.code, kernel.chunks
     number, share = chunks.count, chunks.last_share if is_last else 1.0
     part = 1 / chunks.in_all
-    shares = kernel.last_shares if is_last else (1.0,) * len(kernel.last_shares)
+    shares = kernel.traffic.last_shares if is_last else (1.0,) * len(kernel.traffic.last_shares)
 
     def counted(whole: int) -> int:
         full = int(whole * part)
