@@ -81,7 +81,7 @@ def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:
     layer, _ = two_alike()
     tiles = TileChooser(VIEW, 4, 1024 * KIB, KnownTilings())
 
-    with pytest.raises(ScheduleError, match="alike: layer 'conv1': its smallest tile needs"):
+    with pytest.raises(ScheduleError, match="alike: layer 'conv2': its smallest tile needs"):
         tiles.choose(request_of(layer, 4))
 
 
