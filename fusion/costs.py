@@ -60,6 +60,6 @@ class KernelCosts(Protocol):
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimated seconds of operators, ascending, as one kernel, its launch included.
 
-        Inputs come from outside the chip and outputs go there. Nothing to do takes no time; what the machine cannot run
-        as one kernel takes for ever (``math.inf``).
+        Inputs come from outside the chip and outputs go there, but for what caches have of them. Nothing to do takes no
+        time; what the machine cannot run as one kernel takes for ever (``math.inf``).
         """

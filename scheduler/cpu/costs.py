@@ -4,8 +4,11 @@ from collections.abc import Sequence
 
 from fusion.costs import OnChipMemory
 from hw_models.quantities import PS_PER_S
+from scheduler.cpu.estimate import handed_over, time_ps
+from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.tiling import KnownTiles, Tiling, choose_tiling
 from scheduler.cpu.view import CpuView
+from scheduler.cpu.work import kernel_work
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
@@ -46,6 +49,15 @@ class CpuCosts:
         return choose_tiling(layer, self.dtype, self.view, self.known)
 
     def kernel_s(self, ops: Sequence[int]) -> float:
-        """Return the estimate of the tiles that the operators get as one layer, with empty caches."""
+        """Return the estimate of the tiles that the operators get as one layer, as one kernel of many.
+
+        What it reads, and what it writes, is in caches as far as it fits; weights are not.
+        """
         layer = layer_of(self.analysis, ops)
-        return 0.0 if layer is None else self.tiling_of(layer).time_ps / PS_PER_S
+        return 0.0 if layer is None else self._time_ps(layer) / PS_PER_S
+
+    def _time_ps(self, layer: Layer) -> float:
+        tiling, view, found = self.tiling_of(layer), self.view, footprints_of(layer)
+        work = kernel_work(layer, tiling.tiles, tiling.threads, self.dtype, view)
+        work = work.with_found({name: handed_over(found, work.threads, cache) for name, cache in view.caches.items()})
+        return time_ps(work, view)

@@ -1,10 +1,16 @@
-"""How long a kernel takes on a machine that begins with empty caches, and what it takes at least."""
+"""How long a kernel takes with empty caches, what it takes at least, and what it takes among others."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hw_models import Cpu
+from hw_models.caches.lines import found_again
 from hw_models.cpu.machine import DRAM, L1, L3
 from hw_models.quantities import PS_PER_S
+from scheduler.cpu.operands import Footprints
 from scheduler.cpu.tiled_kernel import TiledKernel
+from scheduler.cpu.view import CacheSize, CpuView
+from scheduler.cpu.work import Found, KernelWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +41,8 @@ def estimate(kernel: TiledKernel) -> Estimate:
         apart = max(apart, cycles * pace.cycle_ps + sum([size / pace.bytes_per_ps[name] for name, size in traffic]))
         for name, size in traffic[:-1]:
             moved[name] += used * size
-    longest = max(longest, moved[DRAM] / spec.dram.sustained_bytes_per_s * PS_PER_S)
-    if spec.l3 is not None:
-        longest = max(longest, moved[L3] / spec.l3.bandwidth_bytes_per_s * PS_PER_S)
-    called_ps = _called_ps(kernel)
+    longest = max(longest, _shared_ps(spec, moved))
+    called_ps = _called_ps(spec, chunks.count)
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
 
 
@@ -51,7 +55,7 @@ def takes_more_apart(kernel: TiledKernel, limit_ps: float) -> bool:
     view = kernel.view
     line_bytes, limit_ps = view.spec.line_bytes, limit_ps * _ROUNDING
     for pace, used in reversed(view.on_cores(kernel.chunks.count)):
-        least_ps = _called_ps(kernel) + kernel.chunk_cycles(pace) * pace.cycle_ps
+        least_ps = _called_ps(view.spec, kernel.chunks.count) + kernel.chunk_cycles(pace) * pace.cycle_ps
         least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
         if least_ps > limit_ps:
             return True
@@ -66,12 +70,47 @@ _ROUNDING = 1 + 1e-9
 """The same numbers added up in another order come to no more than this share above."""
 
 
+def handed_over(footprints: Footprints, threads: int, cache: CacheSize) -> Found:
+    """Return what a kernel finds if the one before it has made what it reads, and the one behind it reads its results.
+
+    Those are taken to touch as much as this one does; weights are not there.
+    """
+    touched = sum([operand.used_bytes for operand in footprints.operands])
+    parts = threads if cache.is_private else 1
+    share = found_again(touched / (cache.capacity_bytes * parts)) / parts
+    operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
+    kept = [(place, share) for place, operand in operands if operand.is_written]
+    return Found(tuple([(place, share) for place, _ in operands]), tuple(kept))
+
+
+def time_ps(work: KernelWork, view: CpuView) -> float:
+    """Return how long a kernel takes from its call if no other is at work: its slowest core, or a shared level."""
+    spec = view.spec
+    paces = [pace for pace, used in view.on_cores(work.threads) for _ in range(used)]
+    moved = dict.fromkeys(view.caches, 0.0)
+    longest, given = 0.0, 0
+    for each in work.chunks:
+        startup_ps, duration_ps, _ = paces[given].work_ps(each.payload)
+        longest = max(longest, startup_ps + duration_ps)
+        given += each.count
+        for name, size in each.payload.traffic:
+            if name in moved:
+                moved[name] += size * each.count
+    return _called_ps(spec, work.threads) + max(longest, _shared_ps(spec, moved))
+
+
 def least_time_ps(kernel: TiledKernel) -> float:
     """Return what `Estimate.time_ps` is not less than: the instructions of the slowest core."""
     paces = [pace for pace, _ in kernel.view.on_cores(kernel.chunks.count)]
-    return _called_ps(kernel) + max([kernel.chunk_cycles(pace) * pace.cycle_ps for pace in paces])
+    called_ps = _called_ps(kernel.view.spec, kernel.chunks.count)
+    return called_ps + max([kernel.chunk_cycles(pace) * pace.cycle_ps for pace in paces])
 
 
-def _called_ps(kernel: TiledKernel) -> int:
-    spec = kernel.view.spec
-    return spec.kernel_call_ps + (spec.parallel_region_ps if kernel.chunks.count > 1 else 0)
+def _called_ps(spec: Cpu, threads: int) -> int:
+    return spec.kernel_call_ps + (spec.parallel_region_ps if threads > 1 else 0)
+
+
+def _shared_ps(spec: Cpu, moved: Mapping[str, float]) -> float:
+    """Return how long what all cores share takes to move so many bytes."""
+    dram_ps = moved[DRAM] / spec.dram.sustained_bytes_per_s * PS_PER_S
+    return dram_ps if spec.l3 is None else max(dram_ps, moved[L3] / spec.l3.bandwidth_bytes_per_s * PS_PER_S)
