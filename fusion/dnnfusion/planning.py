@@ -9,7 +9,9 @@ table wants a profile, the block is not slower with it than the two apart. Read 
 - Constraints (step 2.2, "an empirically determined threshold" against register spills): a block has at most
   ``most_operands`` tensors that go in or come out; all results that leave it fit one iteration space, as a kernel is
   one loop nest: as many dimensions, of equal size or one; no path over other blocks leads out of it and back; and the
-  machine can run it as one kernel, which is asked of whole plans first, and of every step only where the answer is no.
+  machine runs it as one kernel in no more than ``most_slowdown`` times what its operators take apart: where a product's
+  register tiles are lost, because of a second result or a view, it takes a multiple. That is asked of whole plans
+  first, and of every step only where the answer is no.
 - Operators that no seed reaches stay alone, the views among them with whoever makes what they rename.
 """
 
@@ -28,6 +30,8 @@ from workloads.analysis import Analysis
 from workloads.subgraph import Subgraph
 
 Direction = Literal["successors", "predecessors"]
+MOST_SLOWDOWN = 2.0
+"""Less is what the table's rules may cost on a machine that the paper did not have; more is what it calls a spill."""
 MOST_OPERANDS = 32
 """A vector register for each tensor that a block reads or writes: AArch64, which the paper's phones have, has 32."""
 
@@ -41,6 +45,8 @@ class Exploration:
     fuses_depend: bool = True
     """Whether yellow cases are fused at all."""
     most_operands: int = MOST_OPERANDS
+    most_slowdown: float = MOST_SLOWDOWN
+    """How much longer than its parts a block may take that Table 3 fuses unseen."""
     first: Direction = "successors"
     """Which way a block grows first: the listing's step II, or, as the text allows, step III."""
 
@@ -48,10 +54,17 @@ class Exploration:
 def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
     """Return the blocks of Listing 1 for the network of ``analysis``."""
     groups = list(_Explorer(analysis, how).groups())
-    kernel_s = how.kernel_s
-    if kernel_s is not None and any(len(group.ops) > 1 and math.isinf(kernel_s(group.ops)) for group in groups):
+    if any(len(group.ops) > 1 and _spills(how, group.ops, [(op,) for op in group.ops]) for group in groups):
         groups = list(_Explorer(analysis, how, asks_always=True).groups())
     return plan_from_groups(analysis.graph, groups)
+
+
+def _spills(how: Exploration, ops: Sequence[int], parts: Sequence[Sequence[int]]) -> bool:
+    """Whether the machine runs ``ops`` as one kernel badly, or not at all."""
+    kernel_s = how.kernel_s
+    if kernel_s is None:
+        return False
+    return kernel_s(ops) > how.most_slowdown * sum(map(kernel_s, parts)) or math.isinf(kernel_s(ops))
 
 
 @dataclass(slots=True)
@@ -155,10 +168,9 @@ class _Explorer:
         fused_s = kernel_s(together)
         if math.isinf(fused_s):
             return f"the machine cannot run {name} in the same kernel"
-        if found is not Relation.DEPEND:
-            return None
-        apart_s = kernel_s(inside) + kernel_s(tuple(op for op in together if op not in inside))
-        if fused_s <= apart_s:
+        parts = inside, tuple(op for op in together if op not in inside)
+        apart_s = sum(map(kernel_s, parts))
+        if fused_s <= apart_s or (found is not Relation.DEPEND and not _spills(self._how, together, parts)):
             return None
         return f"{found.value}: {fused_s * 1e6:.3g} us with {name}, {apart_s * 1e6:.3g} us apart"
 

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
 from fusion.dnnfusion import Direction, Exploration, dnnfusion_plan
-from fusion.dnnfusion.planning import MOST_OPERANDS
+from fusion.dnnfusion.planning import MOST_OPERANDS, MOST_SLOWDOWN
 from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan
 from fusion.profile import ProfileDatabase
@@ -33,6 +33,8 @@ class DnnFusion:
     """Where Table 3 asks for a profile: ask what the machine takes, or fuse always, or never."""
     profile: str = ""
     """A JSON file that keeps profiles between runs, of one machine; none unless given."""
+    most_slowdown: PositiveFloat = MOST_SLOWDOWN
+    """How much longer than its parts a block may take that Table 3 fuses unseen."""
     first: Direction = "successors"
     """Which way a block grows first."""
     most_operands: PositiveInt = MOST_OPERANDS
@@ -50,6 +52,7 @@ class DnnFusion:
             kernel_s=profiled,
             fuses_depend=self.yellow != "part",
             most_operands=self.most_operands,
+            most_slowdown=self.most_slowdown,
             first=self.first,
         )
         plan = dnnfusion_plan(costs.analysis, how)

@@ -72,11 +72,11 @@ class TestYellowCases:
         """The seed takes the movement unseen, and then has to ask about the product."""
 
         def kernel_s(ops: Sequence[int]) -> float:
-            return 1e-6 * 10.0 ** len(ops)
+            return 1e-6 * 3.0 ** len(ops)
 
         plan = plan_of(self.movement(), profiled(kernel_s))
         assert names(plan) == [["matmul1"], ["relu1", "transpose1"]]
-        assert plan.groups[1].boundary_reason == "fuse_depend: 1e+03 us with matmul1, 110 us apart"
+        assert plan.groups[1].boundary_reason == "fuse_depend: 27 us with matmul1, 12 us apart"
 
     def test_they_can_be_left_apart(self) -> None:
         assert names(plan_of(self.movement(), replace(UNSEEN, fuses_depend=False))) == [
@@ -86,6 +86,17 @@ class TestYellowCases:
 
     def test_without_a_machine_they_are_fused(self) -> None:
         assert names(plan_of(self.movement())) == [["matmul1", "relu1", "transpose1"]]
+
+    def test_what_is_fused_unseen_is_not_if_it_takes_a_multiple(self) -> None:
+        net = Net()
+        graph = net.graph(net.unary("Tanh", net.relu(net.input(2, 4))))
+
+        def together(seconds: float) -> FusionPlan:
+            return plan_of(graph, profiled(lambda ops: seconds if len(ops) > 1 else 1e-6))
+
+        assert names(together(4e-6)) == [["relu1", "tanh1"]]  # as long as twice both apart
+        assert names(together(5e-6)) == [["relu1"], ["tanh1"]]
+        assert together(5e-6).groups[0].boundary_reason == "fuse_through: 5 us with tanh1, 2 us apart"
 
     def test_what_the_machine_cannot_run_as_one_kernel_is_no_block(self) -> None:
         def kernel_s(ops: Sequence[int]) -> float:
