@@ -7,9 +7,9 @@ from pydantic import Field
 
 from scheduler.cpu.chains import parts_of
 from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.register_tiles import vector_dim_of
 from scheduler.cpu.schedule import CpuKernel, CpuSchedule
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
-from scheduler.cpu.tiling import vector_dim_of
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
 from scheduler.kernels.schedule_file import (
