@@ -81,3 +81,18 @@ class LaneEnergy(BaseModel):
             byte_pj={**on_chip_pj, dram: self.dram},
             static_power_w=self.static_power_w,
         )
+
+
+class CachedMachine(BaseModel):
+    """A machine of which no area is known: dies are published with all that they hold beside cores and caches."""
+
+    model_config = STRICT
+
+    @property
+    def area_mm2(self) -> None:
+        """Unknown."""
+
+    @property
+    def area_parts_mm2(self) -> dict[str, float]:
+        """None is known."""
+        return {}

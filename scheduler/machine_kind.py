@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fusion.plan import FusionPlan
-from hw_models import EnergyModel, Machine, MachineSummary, Program, SimulationResult
+from hw_models import EnergyModel, Machine, MachineSummary, Program, SimulationResult, simulate
 from workloads.analysis import Analysis
 
 
@@ -27,6 +27,11 @@ class Simulated:
     result: SimulationResult
 
 
+def _one_part(spec: Any) -> int:
+    del spec
+    return 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class MachineKind:
     """What a kind of machine offers between a plan and a simulated run; ``costs`` is what its other functions take."""
@@ -35,8 +40,8 @@ class MachineKind:
     """The tuned numbers of its scheduler: a frozen dataclass with a default for each."""
     preferred_dtypes: tuple[str, ...]
     """What networks are computed in unless told otherwise: the first of these that a machine has."""
-    parts: Callable[[Any], int]
-    """Parts of the machine that share out the batch and run the same: clusters, or one."""
+    parts: Callable[[Any], int] = _one_part
+    """Parts of the machine that share out the batch and run the same, such as clusters."""
     dtypes: Callable[[Any], frozenset[str]]
     """What it computes in."""
     summary: Callable[[Any], MachineSummary]
@@ -51,11 +56,18 @@ class MachineKind:
     """What a schedule is, also one that a policy makes."""
     lower: Callable[[Any, Any], Program]
     """From a schedule and the costs to the program."""
-    run: Callable[[Any, Any], MachineRun]
-    """From a schedule and the costs to its program and what comes of simulating it; worked out once."""
     machine: Callable[[Any], Machine]
     energy: Callable[[Any], EnergyModel]
+    judged: Callable[[Any, Any], MachineRun] | None = None
+    """From a schedule and the costs to its run, where schedules are chosen by runs and so have one already."""
     write: Callable[[Any], dict[str, Any]]
     """From a schedule to what is written as JSON."""
     read: Callable[[object, Any], Any]
     """From JSON and the costs to a schedule; raises ``ScheduleError`` for one that cannot run."""
+
+    def run(self, schedule: Any, costs: Any) -> MachineRun:
+        """Return the program of ``schedule`` and what comes of simulating it."""
+        if self.judged is not None:
+            return self.judged(schedule, costs)
+        program, spec = self.lower(schedule, costs), costs.view.spec
+        return Simulated(program, simulate(program, self.machine(spec), self.energy(spec)))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from hw_models.cached_parts import Dram, LaneEnergy
+from hw_models.cached_parts import CachedMachine, Dram, LaneEnergy
 from hw_models.quantities import (
     PS_PER_S,
     Bytes,
@@ -18,7 +18,7 @@ from hw_models.quantities import (
     PicojoulesPerByteOrBySize,
     Picoseconds,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from hw_models.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
 
 KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -129,14 +129,12 @@ class CpuEnergy(LaneEnergy):
     """As for l1, of the whole."""
 
 
-class Cpu(BaseModel):
+class Cpu(CachedMachine):
     """A whole processor. What makes no sense is refused with a ``ValueError`` (pydantic)."""
-
-    model_config = STRICT
 
     kind: Literal["cpu"]
     """Which kind of machine the file describes."""
-    name: str = Field(max_length=80, pattern=r"^\w[\w .,:+()/-]*$")
+    name: MachineName
     """What tables and reports call it; a file with a base that states none is called after the file."""
     cores: dict[KindName, CoreKind] = Field(min_length=1, max_length=8)
     """The kinds of cores, by name."""
@@ -203,15 +201,6 @@ class Cpu(BaseModel):
             sizes["l3"] = self.l3.capacity_bytes
         given = {"l1": self.energy.l1, "l2": self.energy.l2, "l3": self.energy.l3}
         return self.energy.sram_pj_per_byte(sizes, given)
-
-    @property
-    def area_mm2(self) -> None:
-        """Unknown: dies are published with all that they hold beside cores and caches."""
-
-    @property
-    def area_parts_mm2(self) -> dict[str, float]:
-        """None is known."""
-        return {}
 
     def peak_macs_per_s(self, dtype: str) -> float:
         """Multiply-accumulates per second of all cores at the clocks that they sustain; 0 for a dtype without lanes."""

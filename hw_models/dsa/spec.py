@@ -23,7 +23,7 @@ from hw_models.quantities import (
     SquareMillimetresPerMib,
     Watts,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from hw_models.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
 from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
 Extent = Annotated[int, Field(gt=0, le=2**16)]
@@ -233,7 +233,7 @@ class ClusteredDsa(BaseModel):
 
     kind: Literal["clustered_dsa"]
     """Which kind of machine the file describes."""
-    name: str = Field(max_length=80, pattern=r"^\w[\w .,:+()/-]*$")
+    name: MachineName
     """What tables and reports call it; a file with a base that states none is called after the file."""
     clock_hz: Hertz = Field(alias="clock")
     """Of the compute units."""

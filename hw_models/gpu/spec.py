@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from hw_models.cached_parts import Dram, LaneEnergy
+from hw_models.cached_parts import CachedMachine, Dram, LaneEnergy
 from hw_models.quantities import (
     PS_PER_S,
     Bytes,
@@ -20,7 +20,7 @@ from hw_models.quantities import (
     PicojoulesPerByteOrBySize,
     Picoseconds,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, PerCycle
+from hw_models.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
 
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(ge=0.01, le=65536)]
@@ -133,14 +133,12 @@ class GpuEnergy(LaneEnergy):
     """By default that of an SRAM of its size."""
 
 
-class Gpu(BaseModel):
+class Gpu(CachedMachine):
     """A whole GPU. What makes no sense is refused with a ``ValueError`` (pydantic)."""
-
-    model_config = STRICT
 
     kind: Literal["gpu"]
     """Which kind of machine the file describes."""
-    name: str = Field(max_length=80, pattern=r"^\w[\w .,:+()/-]*$")
+    name: MachineName
     """What tables and reports call it; a file with a base that states none is called after the file."""
     sms: Sms
     l2: L2
@@ -200,15 +198,6 @@ class Gpu(BaseModel):
         given = {"shared": self.energy.shared, "l2": self.energy.l2}
         sizes = {"shared": self.sms.shared.capacity_bytes, "l2": self.l2.capacity_bytes}
         return self.energy.sram_pj_per_byte(sizes, given)
-
-    @property
-    def area_mm2(self) -> None:
-        """Unknown: dies are published with all that they hold beside SMs and caches."""
-
-    @property
-    def area_parts_mm2(self) -> dict[str, float]:
-        """None is known."""
-        return {}
 
     def lanes(self, dtype: str) -> int:
         """Multiply-accumulates of one SM per cycle without tensor units; 0 for a dtype that is not computed."""

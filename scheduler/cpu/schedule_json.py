@@ -1,38 +1,34 @@
 """A CPU schedule as JSON: written, edited by hand perhaps, and read back, each part checked."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from scheduler.cpu.chains import parts_of
 from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.register_tiles import vector_dim_of
 from scheduler.cpu.schedule import CpuKernel, CpuSchedule
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
-from scheduler.cpu.tiling import vector_dim_of
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
 from scheduler.kernels.schedule_file import (
-    GroupRecord,
     KernelRecord,
-    NetworkRecord,
+    MachineRecord,
     Number,
     Numbers,
     Record,
+    ScheduleFile,
     Size,
     Sizes,
-    check_order,
     check_tile,
-    group_records,
-    network_record,
     parsed,
-    read_layer,
-    read_plan,
+    read_kernels,
+    written,
 )
 
-FORMAT: Literal["dsascape cpu schedule 1"] = "dsascape cpu schedule 1"
 
-
-class _Machine(Record):
+class _Machine(MachineRecord):
     kind: Literal["cpu"]
 
 
@@ -52,26 +48,14 @@ class _Kernel(KernelRecord):
     threads: Size
 
 
-class _File(Record):
+class _File(ScheduleFile[_Kernel]):
     format: Literal["dsascape cpu schedule 1"]
-    network: NetworkRecord
     machine: _Machine
-    policy: str
-    groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
-    kernels: Annotated[tuple[_Kernel, ...], Field(strict=False)]
 
 
 def schedule_json(schedule: CpuSchedule) -> dict[str, Any]:
     """Return what is written of a schedule."""
-    found = _File(
-        format=FORMAT,
-        network=network_record(schedule.graph, schedule.dtype),
-        machine=_Machine(kind="cpu"),
-        policy=schedule.policy,
-        groups=group_records(schedule.plan),
-        kernels=tuple([_kernel_record(kernel) for kernel in schedule.runs]),
-    )
-    return found.model_dump(mode="json")
+    return written(_File, "cpu", schedule, _kernel_record)
 
 
 def _kernel_record(kernel: CpuKernel) -> _Kernel:
@@ -92,17 +76,13 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
 
     Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
     """
-    file, graph = parsed(_File, data), costs.analysis.graph
-    plan = read_plan(file.network, file.groups, graph, costs.dtype)
-    kernels = tuple([_kernel(record, number, len(file.groups), costs) for number, record in enumerate(file.kernels)])
-    check_order(kernels, graph)
+    file = parsed(_File, data)
+    plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs))
     return CpuSchedule(plan, kernels, costs.dtype, file.policy)
 
 
-def _kernel(record: _Kernel, number: int, groups: int, costs: CpuCosts) -> CpuKernel:
-    where, spec = f"schedule: kernels.{number} ({record.output})", costs.view.spec
-    layer = read_layer(where, record, groups, costs.analysis)
-    shape = layer.sink.shape
+def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKernel:
+    shape, spec = layer.sink.shape, costs.view.spec
     if len(record.tile) != len(shape):
         raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
     if record.threads > spec.core_count:

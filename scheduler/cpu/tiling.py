@@ -1,31 +1,28 @@
 """Tiles of a layer's loops: register tiles by what a core issues, cache tiles by what passes the caches.
 
-The search is small and always finds the same. First the register tile: of all that the registers hold, the one for
-which the fastest cores need the fewest cycles, if all data were at hand. Then the loops over tiles: a few sizes along
-each dimension (the register tile, up to four of them, all), the vector dimension outermost or innermost, the depth loop
-whole or in steps; the machine model says of each how long instructions take, and what each level moves. The sum of
-these times decides, not the longest of them: what hides behind what depends on what the kernels before have left in
-the caches. Then the least traffic, then what is tried first. Last, several threads or one, by how long the slowest core
+The search is small and always finds the same. First the register tile (`scheduler.cpu.register_tiles`). Then the loops
+over tiles: a few sizes along each dimension (the register tile, up to four of them, all), the vector dimension
+outermost or innermost, the depth loop whole or in steps; the machine model says of each how long instructions take, and
+what each level moves. The sum of these times decides, not the longest of them: what hides behind what depends on what
+the kernels before have left in the caches. Then the least traffic, then what is tried first; tiles that are sure to
+take longer than the best are not looked at to the end. Last, several threads or one, by how long the slowest core
 takes. Layers without an anchor are computed row by row.
 
 Where there are several anchors, these are the loops of the last one, in a few more sizes; each anchor in front gets the
 register tile that needs the fewest cycles for what one tile needs of it.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 
-from hw_models.cpu.cores import issue_cycles
-from scheduler.cpu.anchors import anchored_nest, lanes_along, shared_rows
+from scheduler.cpu.anchors import anchored_nest, shared_rows
 from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
-from scheduler.cpu.code import code_of, least_issued
 from scheduler.cpu.estimate import Estimate, estimate, least_time_ps, takes_more_apart
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
+from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
 from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, halvings
 from scheduler.cpu.view import CpuView
@@ -34,8 +31,6 @@ from scheduler.parts import divisors
 from workloads.analysis import Table
 from workloads.loopnest import Extents
 
-_MOST_COLUMNS = 8
-_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28)
 _TILES_OF_REGISTERS = (4,)
 _TILES_IN_FRONT = (2, 4, 8, 16)
 
@@ -75,7 +70,7 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     most, *fewer = view.thread_counts
     shape, parts = layer.sink.shape, parts_of(layer)
     if parts:
-        register = _known_register_tile(parts[-1], parts[-1].sink.shape, dtype, view)
+        register = register_tile_of(parts[-1], parts[-1].sink.shape, dtype, view)
         wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
         candidates = list(dict.fromkeys(_candidates(parts[-1], register, vector_dim_of(layer), view, shape, wider)))
         if parts[1:]:
@@ -111,7 +106,7 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
         extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
         along = box[vector_dim]
         begins = math.gcd(along.first, *[step for _, step in along.steps])
-        register = _known_register_tile(part, extents, dtype, view, begins)
+        register = register_tile_of(part, extents, dtype, view, begins)
         spans = tuple([span.rounded(size) for span, size in zip(box, register, strict=True)])
         others = tuple(dim for dim in part.sink.order if dim != vector_dim)
         order = (vector_dim, *others) if _has_vectors_outermost(part, vector_dim, extents) else (*others, vector_dim)
@@ -130,75 +125,6 @@ def _has_vectors_outermost(part: Layer, vector_dim: int, extents: Extents) -> bo
     needed = part.tile_work(tuple(map(min, extents, part.sink.shape))).operand_bytes
     weights = sum([size for name, size in needed.items() if tensors[name].role == "weight"])
     return 2 * weights > sum(needed.values())
-
-
-def vector_dim_of(layer: Layer) -> int:
-    """Return the dimension of the sink that vectors lie along, the innermost in memory; -1 if it has one element."""
-    sink = layer.sink
-    return next((dim for dim in reversed(sink.order) if sink.shape[dim] > 1), -1)
-
-
-def _known_register_tile(
-    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0
-) -> Extents:
-    """Return the register tile of a layer with one anchor, worked out once for equal ones."""
-    key = layer.signature, extents, begins, dtype, view.code_key, view.issue_key
-    return layer.analysis.table(_register_tile).get(key, partial(_register_tile, layer, extents, dtype, view, begins))
-
-
-def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int) -> Extents:
-    """Return the elements per dimension of the anchor's output that are held in registers, of ``extents`` at a time.
-
-    Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin.
-    """
-    nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
-    assert nest is not None
-    lanes = math.gcd(lanes_along(nest, vector_dim, view.lanes(dtype)), begins)
-    limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
-    simd, core = view.spec.simd, view.kinds[0]
-    bounds = []
-    for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
-        if begins % register[vector_dim]:
-            continue
-        tiles = LoopTiles(register, tuple(layer.sink.order), 0, register, vector_dim, None)
-        share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
-        least = least_issued(layer, tiles, dtype, simd, view.tuning)
-        bounds.append((issue_cycles(core, least) * share, register, tiles, share))
-    best: tuple[float, int, Extents] | None = None
-    for bound, register, tiles, share in sorted(bounds, key=itemgetter(0, 1)):
-        if best is not None and bound > best[0]:
-            break
-        issued = code_of(layer, tiles, dtype, simd, view.tuning).issued
-        ranked = issue_cycles(core, issued) * share, issued.total, register
-        best = ranked if best is None else min(best, ranked)
-    assert best is not None
-    return best[2]
-
-
-def _register_tiles(layer: Layer, vector_dim: int, lanes: int, limit: int, extents: Extents) -> list[Extents]:
-    """Return the register tiles that ``limit`` registers hold, with operands beside the accumulators."""
-    most = min(-(-extents[vector_dim] // lanes), _MOST_COLUMNS)
-    sizes = [(1, 1), *itertools.product(range(1, most + 1), _ROWS)]
-    fitting = [(columns, rows) for columns, rows in sizes if columns == rows == 1 or (rows + 1) * columns < limit]
-    found = [_of_rows(layer, vector_dim, columns * lanes, rows, extents) for columns, rows in fitting]
-    return list(dict.fromkeys([register for register in found if register is not None]))
-
-
-def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int, shape: Extents) -> Extents | None:
-    """Return a register tile of ``rows`` vectors, along the dimensions further out; None if there are not so many."""
-    sink = layer.sink
-    register = [1] * len(shape)
-    register[vector_dim] = width
-    for dim in reversed(sink.order):
-        if dim == vector_dim or shape[dim] == 1 or rows == 1:
-            continue
-        if rows <= shape[dim]:
-            register[dim], rows = rows, 1
-        elif rows % shape[dim] == 0:
-            register[dim], rows = shape[dim], rows // shape[dim]
-        else:
-            return None
-    return tuple(register) if rows == 1 else None
 
 
 def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTiles]:

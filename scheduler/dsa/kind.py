@@ -26,7 +26,7 @@ def _costs(
     return DsaCosts(DsaView(spec, clusters, tuning or DsaTuning()), analysis, dtype, known)
 
 
-def _run(schedule: Schedule, costs: DsaCosts) -> Judged:
+def _judged(schedule: Schedule, costs: DsaCosts) -> Judged:
     """Return a schedule with its program and its run: those by which it was judged, if it was."""
     for found in costs.judged.values():
         if found.schedule is schedule:
@@ -49,9 +49,9 @@ CLUSTERED_DSA = MachineKind(
     schedule=kernel_by_kernel,
     schedule_type=Schedule,
     lower=_lower,
-    run=_run,
     machine=dsa_machine,
     energy=dsa_energy,
+    judged=_judged,
     write=schedule_json,
     read=read_schedule,
 )

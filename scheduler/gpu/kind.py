@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary, simulate
+from hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.lower import lower
 from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
@@ -10,13 +10,8 @@ from scheduler.gpu.schedule_json import read_schedule, schedule_json
 from scheduler.gpu.tiling import KnownTiles
 from scheduler.gpu.tuning import GpuTuning
 from scheduler.gpu.view import GpuView
-from scheduler.machine_kind import MachineKind, Simulated
+from scheduler.machine_kind import MachineKind
 from workloads.analysis import Analysis
-
-
-def _one_part(spec: Gpu) -> int:
-    del spec
-    return 1
 
 
 def _costs(spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: Any, analysis: Analysis) -> GpuCosts:
@@ -24,15 +19,9 @@ def _costs(spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: A
     return GpuCosts(GpuView(spec, dtype, tuning or GpuTuning()), analysis, known)
 
 
-def _run(schedule: GpuSchedule, costs: GpuCosts) -> Simulated:
-    program, spec = lower(schedule, costs), costs.view.spec
-    return Simulated(program, simulate(program, gpu_machine(spec), gpu_energy(spec)))
-
-
 GPU = MachineKind(
     tuning=GpuTuning,
     preferred_dtypes=("fp16", "fp32", "bf16", "int8"),
-    parts=_one_part,
     dtypes=gpu_dtypes,
     summary=gpu_summary,
     known=KnownTiles,
@@ -40,7 +29,6 @@ GPU = MachineKind(
     schedule=kernel_by_kernel,
     schedule_type=GpuSchedule,
     lower=lower,
-    run=_run,
     machine=gpu_machine,
     energy=gpu_energy,
     write=schedule_json,

@@ -6,10 +6,9 @@ What lies in the L2 is not decided but follows; how many blocks an SM holds foll
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from fusion.plan import FusionPlan
-from hw_models.gpu.sm import DRAM, SHARED
+from hw_models.gpu.sm import SHARED
 from scheduler.errors import ScheduleError
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.nests import nests_of
@@ -17,18 +16,13 @@ from scheduler.gpu.residency import found_in_l2
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.kernels.cut import layer_of, layers_by_pattern
 from scheduler.kernels.layer import Layer
-from workloads.graph import Graph
-from workloads.loopnest import Extents
+from scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 
 
 @dataclass(frozen=True, slots=True)
-class GpuKernel:
+class GpuKernel(Kernel):
     """One kernel: a layer, and the blocks and threads in which it is computed."""
 
-    name: str
-    group: int
-    """Number of the plan's group, which has several kernels where one block cannot hold what all of it needs."""
-    layer: Layer
     tiles: GpuTiles
 
     @property
@@ -43,51 +37,20 @@ class GpuKernel:
         split = f", reductions split {tiles.split} ways" if tiles.split > 1 else ""
         by = "a warp" if tiles.unit == "tensor" else "a thread"
         return (
-            f"{self.name}: {self.blocks} blocks of {_by(tiles.tile)} of {_by(self.layer.sink.shape)}, grid {loops},"
-            f" {_by(tiles.part)} {by} on {tiles.unit}, {staged}{split}"
+            f"{self.name}: {self.blocks} blocks of {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, grid {loops},"
+            f" {shown(tiles.part)} {by} on {tiles.unit}, {staged}{split}"
         )
 
 
-def _by(extents: Extents) -> str:
-    return "x".join(map(str, extents)) or "1"
-
-
 @dataclass(frozen=True)
-class GpuSchedule:
+class GpuSchedule(KernelSchedule[GpuKernel]):
     """All that is decided about a network on a GPU."""
 
-    plan: FusionPlan
-    runs: tuple[GpuKernel, ...]
-    """In the order in which they are launched; groups that only rename elements have none."""
-    dtype: str
-    policy: str = ""
-
     @property
-    def graph(self) -> Graph:
-        return self.plan.graph
-
-    @property
-    def kernels(self) -> int:
-        """Launches."""
-        return len(self.runs)
-
-    @cached_property
     def tensor_scopes(self) -> dict[str, int]:
-        """Per memory: how many outputs of kernels are kept there, and of layers inside them in shared memory.
-
-        Outputs of kernels have a place in DRAM, whatever the L2 holds.
-        """
+        """Per memory: how many outputs of kernels are kept there, and of layers inside them in shared memory."""
         inner = sum([nests_of(kernel.layer).shared for kernel in self.runs])
-        outer = {DRAM: sum([len(kernel.layer.outputs) for kernel in self.runs])}
-        return {SHARED: inner, **outer} if inner else outer
-
-    def __str__(self) -> str:
-        lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]
-        return "\n".join([*lines, *(f"  {kernel}" for kernel in self.runs)])
-
-    def in_full(self) -> str:
-        """Return the schedule as text with all that is decided."""
-        return str(self)
+        return ({SHARED: inner} if inner else {}) | super().tensor_scopes
 
 
 def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> GpuSchedule:

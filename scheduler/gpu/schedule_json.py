@@ -1,8 +1,7 @@
 """A GPU schedule as JSON: written, edited by hand perhaps, and read back, each part checked."""
 
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from functools import partial
+from typing import Any, Literal
 
 from hw_models.gpu.occupancy import occupancy
 from scheduler.errors import ScheduleError
@@ -14,26 +13,20 @@ from scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from scheduler.kernels.layer import Layer
 from scheduler.kernels.schedule_file import (
     Few,
-    GroupRecord,
     KernelRecord,
-    NetworkRecord,
+    MachineRecord,
     Numbers,
-    Record,
+    ScheduleFile,
     Size,
     Sizes,
-    check_order,
     check_tile,
-    group_records,
-    network_record,
     parsed,
-    read_layer,
-    read_plan,
+    read_kernels,
+    written,
 )
 
-FORMAT: Literal["dsascape gpu schedule 1"] = "dsascape gpu schedule 1"
 
-
-class _Machine(Record):
+class _Machine(MachineRecord):
     kind: Literal["gpu"]
 
 
@@ -46,26 +39,14 @@ class _Kernel(KernelRecord):
     unit: ComputeUnit
 
 
-class _File(Record):
+class _File(ScheduleFile[_Kernel]):
     format: Literal["dsascape gpu schedule 1"]
-    network: NetworkRecord
     machine: _Machine
-    policy: str
-    groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
-    kernels: Annotated[tuple[_Kernel, ...], Field(strict=False)]
 
 
 def schedule_json(schedule: GpuSchedule) -> dict[str, Any]:
     """Return what is written of a schedule."""
-    found = _File(
-        format=FORMAT,
-        network=network_record(schedule.graph, schedule.dtype),
-        machine=_Machine(kind="gpu"),
-        policy=schedule.policy,
-        groups=group_records(schedule.plan),
-        kernels=tuple([_kernel_record(kernel) for kernel in schedule.runs]),
-    )
-    return found.model_dump(mode="json")
+    return written(_File, "gpu", schedule, _kernel_record)
 
 
 def _kernel_record(kernel: GpuKernel) -> _Kernel:
@@ -81,16 +62,12 @@ def read_schedule(data: object, costs: GpuCosts) -> GpuSchedule:
 
     Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
     """
-    file, graph = parsed(_File, data), costs.analysis.graph
-    plan = read_plan(file.network, file.groups, graph, costs.dtype)
-    kernels = tuple([_kernel(record, number, len(file.groups), costs) for number, record in enumerate(file.kernels)])
-    check_order(kernels, graph)
+    file = parsed(_File, data)
+    plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs))
     return GpuSchedule(plan, kernels, costs.dtype, file.policy)
 
 
-def _kernel(record: _Kernel, number: int, groups: int, costs: GpuCosts) -> GpuKernel:
-    where = f"schedule: kernels.{number} ({record.output})"
-    layer = read_layer(where, record, groups, costs.analysis)
+def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKernel:
     check_tile(where, record.tile, layer.sink.shape)
     try:
         tiles = GpuTiles(

@@ -1,7 +1,7 @@
 """What schedules of kinds that run kernel by kernel have in common as JSON: the network, the groups, the kernels."""
 
-from collections.abc import Sequence
-from typing import Annotated, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Generic, TypeVar
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fusion.plan import FusionPlan, Group
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 from workloads.loopnest import Extents
@@ -60,17 +61,45 @@ class KernelRecord(Record):
     tile: Sizes
 
 
-class Kernel(Protocol):
-    """A kernel of a schedule."""
+class MachineRecord(Record):
+    """The machine that a schedule is for."""
 
-    @property
-    def name(self) -> str: ...
+    kind: str
 
-    @property
-    def layer(self) -> Layer: ...
+
+RecordT = TypeVar("RecordT", bound=KernelRecord)
+
+
+class ScheduleFile(Record, Generic[RecordT]):
+    """A whole file; kinds of machine say what they write of a kernel."""
+
+    format: str
+    network: NetworkRecord
+    machine: MachineRecord
+    policy: str
+    groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
+    kernels: Annotated[tuple[RecordT, ...], Field(strict=False)]
 
 
 _File = TypeVar("_File", bound=Record)
+
+
+def written(
+    file: type[ScheduleFile[RecordT]],
+    kind: str,
+    schedule: KernelSchedule[KernelT],
+    record: Callable[[KernelT], RecordT],
+) -> dict[str, Any]:
+    """Return what is written of a schedule for a kind of machine; ``record`` gives that of a kernel."""
+    found = file.model_validate({
+        "format": f"dsascape {kind} schedule 1",
+        "network": network_record(schedule.graph, schedule.dtype),
+        "machine": {"kind": kind},
+        "policy": schedule.policy,
+        "groups": group_records(schedule.plan),
+        "kernels": [record(kernel) for kernel in schedule.runs],
+    })  # fmt: skip
+    return found.model_dump(mode="json")
 
 
 def network_record(graph: Graph, dtype: str) -> NetworkRecord:
@@ -115,6 +144,23 @@ def read_plan(network: NetworkRecord, groups: Sequence[GroupRecord], graph: Grap
     if sorted(every) != list(range(len(graph.ops))):
         raise ScheduleError("schedule: groups: needs every operator of the network once")
     return FusionPlan(graph, tuple([Group(g.operators, g.reason, whole_dims=g.whole_dims) for g in groups]))
+
+
+def read_kernels(
+    file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT]
+) -> tuple[FusionPlan, tuple[KernelT, ...]]:
+    """Return the plan and the kernels of a file about the network of ``analysis``.
+
+    ``read`` takes where in the file a kernel stands, its record and its layer. Raises ``ScheduleError`` for a file of
+    another network, and for kernels that cannot run.
+    """
+    plan = read_plan(file.network, file.groups, analysis.graph, dtype)
+    kernels = []
+    for number, record in enumerate(file.kernels):
+        where = f"schedule: kernels.{number} ({record.output})"
+        kernels.append(read(where, record, read_layer(where, record, len(file.groups), analysis)))
+    check_order(kernels, analysis.graph)
+    return plan, tuple(kernels)
 
 
 def read_layer(where: str, record: KernelRecord, groups: int, analysis: Analysis) -> Layer:

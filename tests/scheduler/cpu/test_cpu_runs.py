@@ -1,9 +1,7 @@
 """Networks on CPUs, plan to simulated run: what must hold on any of them, and claims an architect would check."""
 
-import json
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,56 +10,21 @@ from hypothesis import strategies as st
 from experiments.evaluate import evaluate
 from experiments.points import DesignPoint, Workload
 from fusion.plan import FusionPlan, Group
-from hw_models import Compute, Cpu, SimulationResult, cpu_energy, cpu_machine, load_hardware, simulate, with_values
+from hw_models import Compute, Cpu, load_hardware, with_values
 from scheduler import ScheduleError, make_policy
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.lower import lower, works
 from scheduler.cpu.repeated import repeated_kernels
-from scheduler.cpu.schedule import CpuSchedule, kernel_by_kernel
-from scheduler.cpu.schedule_json import read_schedule, schedule_json
+from scheduler.cpu.schedule import kernel_by_kernel
 from scheduler.cpu.tiles import LoopTiles
-from scheduler.cpu.tuning import CpuTuning
 from scheduler.cpu.view import CpuView
 from scheduler.cpu.work import kernel_work
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, core, cpu, cpus
+from tests.scheduler.cpu.running import costs_of, planned, run
+from tests.scheduler.small import compulsory_bytes, convolution, elementwise
 from workloads import Graph
 from workloads.analysis import Analysis
-
-
-def costs_of(graph: Graph, spec: Cpu, **tuning: Any) -> CpuCosts:
-    return CpuCosts(CpuView(spec, CpuTuning(**tuning)), Analysis(graph), "fp32")
-
-
-def planned(costs: CpuCosts, policy: str) -> CpuSchedule:
-    return kernel_by_kernel(make_policy(policy).plan(costs.analysis.graph, costs), costs, policy)
-
-
-def simulated(schedule: CpuSchedule, costs: CpuCosts) -> SimulationResult:
-    spec = costs.view.spec
-    return simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
-
-
-def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", **tuning: Any) -> SimulationResult:
-    costs = costs_of(graph, spec, **tuning)
-    return simulated(planned(costs, policy), costs)
-
-
-def convolution(size: int = 28, channels: int = 64, kernel: int = 3) -> Graph:
-    net = Net("convolution")
-    return net.graph(net.relu(net.bias(net.conv(net.input(1, channels, size, size), channels, kernel))), dtype="fp32")
-
-
-def elementwise(rows: int) -> Graph:
-    net = Net("elementwise")
-    return net.graph(net.add(net.input(rows, 1024), net.input(rows, 1024)), dtype="fp32")
-
-
-def compulsory_bytes(graph: Graph) -> int:
-    """Bytes of what comes from outside and is read, and of what goes there."""
-    outside = [name for name, tensor in graph.tensors.items() if tensor.role != "activation"]
-    read = [name for name in outside if graph.stored_readers.get(name)]
-    return sum(graph.tensors[name].size_bytes for name in {*read, *graph.stored_outputs})
 
 
 @given(graph=networks(), spec=cpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
@@ -91,18 +54,6 @@ def test_every_multiply_accumulate_is_done_once_where_nothing_is_computed_twice(
 
 @given(graph=networks(), spec=cpus())
 @settings(deadline=None, max_examples=30)
-def test_schedules_survive_writing_and_reading(graph: Graph, spec: Cpu) -> None:
-    costs = costs_of(graph.with_dtype("fp32"), spec)
-    schedule = planned(costs, "fixed-pattern")
-
-    again = read_schedule(json.loads(json.dumps(schedule_json(schedule))), costs)
-
-    assert str(again) == str(schedule)
-    assert simulated(again, costs).makespan_ps == simulated(schedule, costs).makespan_ps
-
-
-@given(graph=networks(), spec=cpus())
-@settings(deadline=None, max_examples=30)
 def test_tiles_are_parts_of_what_they_tile_and_the_same_every_time(graph: Graph, spec: Cpu) -> None:
     graph = graph.with_dtype("fp32")
     one, other = (planned(costs_of(graph, spec), "fixed-pattern") for _ in range(2))
@@ -126,12 +77,12 @@ def test_outer_levels_pass_less_than_inner_ones(graph: Graph, spec: Cpu) -> None
 
 class TestClaims:
     def test_fused_is_faster_than_unfused(self) -> None:
-        graph = convolution()
+        graph = convolution(dtype="fp32")
 
         assert run(graph, cpu()).makespan_ps < run(graph, cpu(), "unfused").makespan_ps
 
     def test_everything_is_fetched_once_into_caches_that_hold_it_all(self) -> None:
-        graph = convolution()
+        graph = convolution(dtype="fp32")
         large = {"capacity": "1 GiB", "bandwidth": "16 GB/s", "bytes_per_cycle": 8.0, "latency": "20 ns"}
 
         assert run(graph, cpu(l3=large)).traffic_bytes["dram"] == pytest.approx(compulsory_bytes(graph), rel=0.01)
@@ -140,14 +91,14 @@ class TestClaims:
         spec = with_values(cpu(), {"cores.big.dram_bandwidth": "100 GB/s", "l3": None})
         assert isinstance(spec, Cpu)
         slow, fast = (with_values(spec, {"dram.bandwidth": bandwidth}) for bandwidth in ("1 GB/s", "2 GB/s"))
-        graph = elementwise(1024)
+        graph = elementwise(1024, "fp32")
 
         assert run(graph, slow).bottleneck == "dram"
         ratio = run(graph, slow).makespan_ps / run(graph, fast).makespan_ps
         assert ratio == pytest.approx(2, rel=0.02)
 
     def test_more_cores_help_up_to_the_bandwidth(self) -> None:
-        graph = elementwise(1024)
+        graph = elementwise(1024, "fp32")
         times = [run(graph, cpu_of(cores)).makespan_ps for cores in (1, 2, 4)]
 
         # a core moves 4 GB/s of the 6 that there are
@@ -155,33 +106,33 @@ class TestClaims:
         assert times[2] == pytest.approx(times[1], rel=0.02)
 
     def test_more_cores_compute_faster(self) -> None:
-        graph = convolution(channels=128)
+        graph = convolution(channels=128, dtype="fp32")
 
         assert run(graph, cpu_of(4)).makespan_ps < 0.4 * run(graph, cpu_of(1)).makespan_ps
 
     def test_little_cores_hold_up_equal_chunks(self) -> None:
-        graph, spec = convolution(channels=128), big_and_little()
+        graph, spec = convolution(channels=128, dtype="fp32"), big_and_little()
 
         assert run(graph, spec, threads=4).makespan_ps > run(graph, spec, threads=2).makespan_ps
         best = run(graph, spec).makespan_ps
         assert best <= run(graph, spec, threads=2).makespan_ps
 
     def test_a_network_that_fits_is_faster_when_caches_are_warm(self) -> None:
-        graph = elementwise(64)
+        graph = elementwise(64, "fp32")
 
         # the next run overwrites the result
         assert run(graph, cpu(), warm_caches=True).traffic_bytes["dram"] == 0
         assert run(graph, cpu(), warm_caches=True).makespan_ps < run(graph, cpu()).makespan_ps
 
     def test_a_tensor_that_stays_in_the_shared_cache_does_not_go_to_dram(self) -> None:
-        graph = convolution()
+        graph = convolution(dtype="fp32")
         fused, unfused = (run(graph, cpu(), policy).traffic_bytes for policy in ("fixed-pattern", "unfused"))
 
         assert unfused["dram"] == pytest.approx(fused["dram"], rel=0.02)
         assert unfused["l3"] > fused["l3"]
 
     def test_half_as_many_lanes_take_longer(self) -> None:
-        graph = convolution()
+        graph = convolution(dtype="fp32")
 
         assert costs_in(graph, "fp16").kernel_s(range(3)) < costs_in(graph, "fp32").kernel_s(range(3))
 
@@ -196,56 +147,8 @@ def costs_in(graph: Graph, dtype: str) -> CpuCosts:
     return CpuCosts(CpuView(cpu()), Analysis(graph.with_dtype(dtype)), dtype)
 
 
-class TestFiles:
-    @staticmethod
-    def written() -> tuple[dict[str, object], CpuCosts]:
-        costs = costs_of(convolution(), cpu())
-        return json.loads(json.dumps(schedule_json(planned(costs, "fixed-pattern")))), costs
-
-    @pytest.mark.parametrize(
-        ("change", "complaint"),
-        [
-            ({"tile": [1, 64, 28, 29]}, "tile [1, 64, 28, 29] is no part of [1, 64, 28, 28]"),
-            ({"order": [0, 1, 2, 2]}, "tiles of 4 dimensions have order"),
-            ({"threads": 9}, "threads: has 9; small has 2 cores"),
-            ({"vector_dim": 3}, "vector_dim: has 3; needs 1, which lies innermost, or -1"),
-            ({"register_tile": [1, 64, 28, 28], "tile": [1, 4, 1, 1]}, "is larger than tile"),
-            ({"operators": [99]}, "operators: needs some of the network's 3, ascending"),
-            ({"colour": "red"}, "Extra inputs are not permitted"),
-        ],
-    )
-    def test_a_kernel_that_cannot_run_is_refused(self, change: dict[str, object], complaint: str) -> None:
-        data, costs = self.written()
-        kernels = data["kernels"]
-        assert isinstance(kernels, list)
-        kernels[0].update(change)
-
-        with pytest.raises(ScheduleError) as caught:
-            read_schedule(data, costs)
-
-        assert complaint in str(caught.value)
-
-    def test_a_schedule_that_leaves_something_out_is_refused(self) -> None:
-        data, costs = self.written()
-
-        with pytest.raises(ScheduleError, match="no kernel writes the network's result"):
-            read_schedule(data | {"kernels": []}, costs)
-        with pytest.raises(ScheduleError, match="needs every operator of the network once"):
-            read_schedule(data | {"groups": []}, costs)
-
-    def test_edited_tiles_are_run(self) -> None:
-        data, costs = self.written()
-        kernels = data["kernels"]
-        assert isinstance(kernels, list)
-        kernels[0].update({"tile": [1, 4, 1, 1], "register_tile": [1, 4, 1, 1], "threads": 1})
-        edited = read_schedule(data, costs)
-
-        assert simulated(edited, costs).makespan_ps > simulated(planned(costs, "fixed-pattern"), costs).makespan_ps
-        assert "registers 1x4x1x1" in str(edited)
-
-
 def test_any_plan_is_scheduled_kernel_by_kernel() -> None:
-    costs = costs_of(convolution(), cpu())
+    costs = costs_of(convolution(dtype="fp32"), cpu())
     plan = FusionPlan(costs.analysis.graph, (Group((0,), "alone"), Group((1, 2), "together")))
 
     assert kernel_by_kernel(plan, costs).kernels == 2
@@ -304,18 +207,19 @@ class TestRepeatedKernels:
         return dict(kernel.parts_s)
 
     def test_nothing_comes_from_further_out_than_the_cache_that_holds_it(self) -> None:
-        assert set(self.parts(elementwise(64))) == {"core", "l1", "l2"}
+        assert set(self.parts(elementwise(64, "fp32"))) == {"core", "l1", "l2"}
 
     def test_of_what_is_more_than_a_cache_a_part_is_still_there(self) -> None:
         # three tensors of 1024 KiB: one half more than the cache holds, of which e^-0.583 x 1.5 is found
-        all_of_it = self.parts(elementwise(256), capacity="64 KiB")["l3"]
+        graph = elementwise(256, "fp32")
+        all_of_it = self.parts(graph, capacity="64 KiB")["l3"]
 
-        assert self.parts(elementwise(256), capacity="2 MiB")["l3"] == pytest.approx((1 - 0.417) * all_of_it, rel=0.05)
+        assert self.parts(graph, capacity="2 MiB")["l3"] == pytest.approx((1 - 0.417) * all_of_it, rel=0.05)
 
     def test_the_call_is_left_out(self) -> None:
         slow, quick = (
             repeated_kernels(planned(costs, "unfused"), costs)
-            for costs in (costs_of(elementwise(4), cpu(kernel_call=text)) for text in ("1 ms", "1 us"))
+            for costs in (costs_of(elementwise(4, "fp32"), cpu(kernel_call=text)) for text in ("1 ms", "1 us"))
         )
 
         assert [kernel.seconds for kernel in slow.values()] == [kernel.seconds for kernel in quick.values()]

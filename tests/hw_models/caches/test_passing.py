@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.caches.lines import Array, CacheShape, Lines, box_lines, found_again
+from hw_models.caches.lines import CacheShape
 from hw_models.caches.nests import Access, nest_of
 from hw_models.caches.passing import Passed, passed_on, share_of_iterations
-from tests.hw_models.cpu.lru import Counted, simulated
-from tests.hw_models.cpu.nests import (
+from tests.hw_models.caches.lru import Counted, simulated
+from tests.hw_models.caches.nests import (
     ELEMENT_BYTES,
     Tiled,
     array,
@@ -36,23 +36,6 @@ def counted(tiled: Tiled, lines: int, sets: int = 1, *, write_allocate: bool = T
 
 class TestByHand:
     """A line has sixteen elements."""
-
-    def test_a_row_of_a_tile_takes_the_lines_that_it_covers(self) -> None:
-        assert box_lines(array(8, 64), (1, 32), LINE_BYTES) == Lines(2.0)
-        assert box_lines(array(8, 64), (3, 16), LINE_BYTES) == Lines(3.0, runs=3, pitch_lines=4)
-
-    def test_whole_rows_are_one_run(self) -> None:
-        assert box_lines(array(8, 24), (4, 24), LINE_BYTES).count == 6.0
-
-    def test_boxes_that_begin_inside_lines_take_one_more_now_and_then(self) -> None:
-        # eight elements begin with a line or in its middle: never across; twelve at four places, two of them across
-        assert box_lines(array(4, 64), (1, 8), LINE_BYTES).count == 1.0
-        assert box_lines(array(4, 60), (1, 12), LINE_BYTES).count == 1.5
-
-    def test_packed_arrays_take_their_bytes(self) -> None:
-        packed = Array((64, 64), ELEMENT_BYTES, is_packed=True)
-
-        assert box_lines(packed, (64, 8), LINE_BYTES).count == 32.0
 
     def test_a_product_that_fits_is_fetched_once(self) -> None:
         # 16 x 16 of each: 16 lines; the output comes back once
@@ -196,28 +179,3 @@ def test_what_stays_is_fetched_in_the_first_pass_over_it() -> None:
     # as many lines of weights as of rows would be the mean; here 32 lines in an eighth, and 8 in a thirty-second
     both = share_of_iterations(nest_of((8, 32, 16), [weights, rows], LINE_BYTES), INFINITE)
     assert both == pytest.approx((32 / 8 + 8 / 32) / 40)
-
-
-class TestCachesThatReplaceAnyLine:
-    """What is used in turns and is more than a cache holds is not all gone."""
-
-    def test_what_fits_is_found(self) -> None:
-        assert found_again(0.5) == found_again(1.0) == 1
-
-    @given(times=st.floats(1.05, 20))
-    def test_a_line_survives_as_many_replacements_as_there_are_misses(self, times: float) -> None:
-        share = found_again(times)
-
-        assert 0 <= share < 1
-        assert share == pytest.approx(math.exp(-(1 - share) * times), abs=1e-3)
-
-    def test_of_twice_as_much_a_fifth_is_found(self) -> None:
-        assert found_again(2.0) == pytest.approx(0.2032, abs=1e-4)
-
-    def test_rows_in_too_few_sets_push_out_a_part_of_each_other(self) -> None:
-        # 14 rows of a line, all in one set of 12 ways
-        rows = Lines(14.0, runs=14, pitch_lines=64)
-
-        assert rows.pushed_out(CacheShape(768, 64)) == 1
-        assert rows.pushed_out(CacheShape(768, 64, forgets_oldest=False)) == pytest.approx(0.27, abs=0.01)
-        assert Lines(12.0, runs=12, pitch_lines=64).pushed_out(CacheShape(768, 64)) == 0

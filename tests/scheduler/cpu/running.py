@@ -1,0 +1,31 @@
+"""Networks taken all the way on CPUs, plan to simulated run."""
+
+from typing import Any
+
+from hw_models import Cpu, SimulationResult, cpu_energy, cpu_machine, simulate
+from scheduler import make_policy
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.lower import lower
+from scheduler.cpu.schedule import CpuSchedule, kernel_by_kernel
+from scheduler.cpu.tuning import CpuTuning
+from scheduler.cpu.view import CpuView
+from workloads import Graph
+from workloads.analysis import Analysis
+
+
+def costs_of(graph: Graph, spec: Cpu, **tuning: Any) -> CpuCosts:
+    return CpuCosts(CpuView(spec, CpuTuning(**tuning)), Analysis(graph), "fp32")
+
+
+def planned(costs: CpuCosts, policy: str) -> CpuSchedule:
+    return kernel_by_kernel(make_policy(policy).plan(costs.analysis.graph, costs), costs, policy)
+
+
+def simulated(schedule: CpuSchedule, costs: CpuCosts) -> SimulationResult:
+    spec = costs.view.spec
+    return simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
+
+
+def run(graph: Graph, spec: Cpu, policy: str = "fixed-pattern", **tuning: Any) -> SimulationResult:
+    costs = costs_of(graph, spec, **tuning)
+    return simulated(planned(costs, policy), costs)

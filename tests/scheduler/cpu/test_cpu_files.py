@@ -1,0 +1,56 @@
+"""CPU schedules as files: what is written is read back, and what cannot run is refused."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from hw_models import Cpu
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.kind import CPU
+from scheduler.cpu.schedule import CpuSchedule
+from scheduler.cpu.schedule_json import read_schedule, schedule_json
+from tests.graphs import networks
+from tests.hw_models.cpu.cpus import cpu, cpus
+from tests.scheduler.cpu.running import costs_of, planned, simulated
+from tests.scheduler.kernel_files import KernelFiles
+from tests.scheduler.small import convolution
+from workloads import Graph
+
+
+@given(graph=networks(), spec=cpus())
+@settings(deadline=None, max_examples=30)
+def test_schedules_survive_writing_and_reading(graph: Graph, spec: Cpu) -> None:
+    costs = costs_of(graph.with_dtype("fp32"), spec)
+    schedule = planned(costs, "fixed-pattern")
+
+    again = read_schedule(json.loads(json.dumps(schedule_json(schedule))), costs)
+
+    assert str(again) == str(schedule)
+    assert simulated(again, costs).makespan_ps == simulated(schedule, costs).makespan_ps
+
+
+class TestFiles(KernelFiles):
+    kind = CPU
+
+    def scheduled(self) -> tuple[CpuSchedule, CpuCosts]:
+        costs = costs_of(convolution(dtype="fp32"), cpu())
+        return planned(costs, "fixed-pattern"), costs
+
+    @pytest.mark.parametrize(
+        ("change", "complaint"),
+        [
+            ({"threads": 9}, "threads: has 9; small has 2 cores"),
+            ({"vector_dim": 3}, "vector_dim: has 3; needs 1, which lies innermost, or -1"),
+            ({"register_tile": [1, 64, 28, 28], "tile": [1, 4, 1, 1]}, "is larger than tile"),
+        ],
+    )
+    def test_a_kernel_that_no_cpu_runs_is_refused(self, change: dict[str, object], complaint: str) -> None:
+        assert complaint in self.refusal(change)
+
+    def test_edited_tiles_are_run(self) -> None:
+        edited = read_schedule(*self.written({"tile": [1, 4, 1, 1], "register_tile": [1, 4, 1, 1], "threads": 1}))
+        schedule, costs = self.scheduled()
+
+        assert simulated(edited, costs).makespan_ps > simulated(schedule, costs).makespan_ps
+        assert "registers 1x4x1x1" in str(edited)

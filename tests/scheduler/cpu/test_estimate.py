@@ -1,0 +1,60 @@
+"""What the search for tiles leaves out could not have won: bounds are never above the estimate they stand for."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hypothesis import given, settings
+
+from hw_models import Cpu
+from scheduler.cpu.code import code_of, least_issued
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.estimate import estimate, least_time_ps, takes_more_apart
+from scheduler.cpu.schedule import CpuKernel
+from scheduler.cpu.tiled_kernel import TiledKernel
+from tests.graphs import Net, networks
+from tests.hw_models.cpu.cpus import big_and_little, cpus
+from tests.scheduler.cpu.running import costs_of, planned
+from tests.scheduler.small import convolution
+from workloads import Graph
+
+
+def kernels(costs: CpuCosts) -> Iterator[TiledKernel]:
+    """Yield the kernels of a network in the tiles that were chosen, in smaller and in larger ones."""
+    for kernel in planned(costs, "fixed-pattern").runs:
+        tiles = kernel.tiles
+        for tile in (tiles.tile, tiles.register, tiles.padded(kernel.layer.sink.shape)):
+            for threads in costs.view.thread_counts:
+                cut = replace(tiles, tile=tile, parallel=1 if threads > 1 else 0)
+                yield TiledKernel(kernel.layer, cut, threads, costs.dtype, costs.view)
+
+
+@given(graph=networks(), spec=cpus())
+@settings(deadline=None, max_examples=20)
+def test_nothing_takes_less_than_its_bounds(graph: Graph, spec: Cpu) -> None:
+    for kernel in kernels(costs_of(graph.with_dtype("fp32"), spec)):
+        found = estimate(kernel)
+
+        assert not takes_more_apart(kernel, found.apart_ps)
+        assert least_time_ps(kernel) <= found.time_ps
+
+
+def test_what_takes_more_is_known_to() -> None:
+    for kernel in kernels(costs_of(convolution(dtype="fp32"), big_and_little())):
+        assert takes_more_apart(kernel, 0.99 * estimate(kernel).apart_ps)
+
+
+def padded() -> CpuKernel:
+    net = Net("padded")
+    graph = net.graph(net.relu(net.depthwise(net.input(1, 32, 28, 28))), dtype="fp32")
+    (kernel,) = planned(costs_of(graph, big_and_little()), "fixed-pattern").runs
+    return kernel
+
+
+def test_copies_with_padding_come_on_top_of_the_least_that_is_issued() -> None:
+    kernel, view = padded(), costs_of(convolution(dtype="fp32"), big_and_little()).view
+    made = kernel.layer, kernel.tiles, "fp32", view.spec.simd, view.tuning
+    least, issued = least_issued(*made), code_of(*made).issued
+
+    assert all(few <= many for few, many in zip(least.counts, issued.counts, strict=True))
+    assert least.fma == issued.fma
+    assert least.load < issued.load
