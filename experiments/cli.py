@@ -150,12 +150,13 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     build.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
     build.add_argument("--hardware", metavar="H", help="the machine whose tiles the code has")
     build.add_argument("--threads", type=_count, metavar="N", help="that code is made for (default: one per core)")
+    _flush_option(build)
     build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
     build.add_argument("--runtime", type=Path, metavar="DIR", help="TVM's runtime libraries for the device")
     run = add("run", _command("bundling", "run"), "unpack a bundle and run its code on this machine")
     run.add_argument("bundle", type=Path, metavar="FILE.tar.xz")
     run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
-    run.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
+    run.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: as it was built for)")
     slow = "seconds after which a kernel is given up (default: %(default)s)"
     run.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
     taken = add("import", _command("bundling", "import_results"), "bring the results of a bundle into a folder")
@@ -193,7 +194,14 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
     slow = "seconds after which a kernel is given up (default: %(default)s)"
     measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
-    measure.add_argument("--out", type=Path, metavar="DIR", help="write the measurement there as JSON")
+    _flush_option(measure)
+    kept = "store the measurement there, with a report, and write it as JSON"
+    measure.add_argument("--out", type=Path, metavar="DIR", help=kept)
+
+
+def _flush_option(sub: argparse.ArgumentParser) -> None:
+    cold = "time every kernel with nothing of what it is given in the caches"
+    sub.add_argument("--flush-caches", action="store_true", help=cold)
 
 
 def _dim_option(sub: argparse.ArgumentParser) -> None:

@@ -14,6 +14,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def build_bundle(job: Job, model: str, policy: str, path: Path, runtime: Path | None = None) -> Manifest:
+def build_bundle(
+    job: Job, model: str, policy: str, path: Path, runtime: Path | None = None, origin: str = ""
+) -> Manifest:
     """Write the bundle of ``job`` to ``path`` (`tuner.on_device.bundling`, which needs TVM)."""
-    return cast(Manifest, late("bundling").build_bundle(job, model, policy, path, runtime))
+    return cast(Manifest, late("bundling").build_bundle(job, model, policy, path, runtime, origin))

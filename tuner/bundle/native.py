@@ -71,14 +71,21 @@ class Runtime:
         """Run a kernel once."""
         self._call(function, *arguments)
 
-    def evaluator(self, name: str, number: int) -> ctypes.c_void_p:
-        """Return what runs the kernel ``name`` so many times in a row and tells how long one took on average."""
+    def evaluator(self, name: str, number: int, before: str = "") -> ctypes.c_void_p:
+        """Return what runs the kernel ``name`` so many times in a row and tells how long one took on average.
+
+        ``before``: a function of the runtime that is given the same arguments ahead of that, and does not count.
+        """
         repeat, least_ms, no_limit, cooldown_ms, between, flushed_bytes = 1, 0, 0, 0, 1, 0
         made = self._call(
             self._global("runtime.RPCTimeEvaluator"), self._module, name, _CPU, 0, number, repeat, least_ms, no_limit,
-            cooldown_ms, between, flushed_bytes, "",
+            cooldown_ms, between, flushed_bytes, before,
         )  # fmt: skip
         return ctypes.c_void_p(made.bits)
+
+    def run_named(self, name: str, arguments: Sequence[Tensor]) -> None:
+        """Run a function of the runtime itself once."""
+        self._call(self._global(name), *arguments)
 
     def seconds(self, evaluator: ctypes.c_void_p, arguments: Sequence[Tensor]) -> float:
         """Return what an evaluator tells of one sample."""

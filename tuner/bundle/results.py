@@ -1,11 +1,12 @@
 """Results that a bundle's runner has written on some device, as the measurement that they are."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.bundle.archive import validated
 from tuner.bundle.contents import RESULTS, BundleError
-from tuner.measure.records import Measurement
+from tuner.measure.records import Measurement, Timing
 
 _MOST_BYTES = 64 * 2**20
 
@@ -16,6 +17,8 @@ class BundleResults:
 
     format: str
     batch: int
+    origin: str
+    """What the bundle's builder gave it to be brought back."""
     measurement: Measurement
 
 
@@ -33,4 +36,12 @@ def read_results(path: Path) -> BundleResults:
     found = validated(BundleResults, content, str(path))
     if found.format != RESULTS:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {RESULTS!r}")
+    for kernel in (*found.measurement.kernels, found.measurement.network):
+        if kernel.timing is not None and not _is_plausible(kernel.timing):
+            raise BundleError(f"{path} has for {kernel.name[:80]!r} no time that code takes: {kernel.timing.seconds} s")
     return found
+
+
+def _is_plausible(timing: Timing) -> bool:
+    shares = timing.spread, timing.interval
+    return 0 < timing.seconds < math.inf and all(0 <= share < math.inf for share in shares)

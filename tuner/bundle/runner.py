@@ -21,8 +21,9 @@ from typing import Any
 from tuner.bundle.contents import MANIFEST, RESULTS, START, BundleError, Manifest
 from tuner.bundle.steps import NETWORK
 from tuner.bundle.steps import main as run_steps
-from tuner.measure.device import local_device, usable_cores
-from tuner.measure.records import Budget, KernelMeasurement
+from tuner.measure.device import local_device, now, usable_cores
+from tuner.measure.interference import busy_elsewhere, disturbances
+from tuner.measure.records import Budget, KernelMeasurement, Timing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run_steps(parsed.folder, parsed.done, parsed.crashed, budget)
         return 0
     try:
-        threads = parsed.threads or usable_cores()
-        results = measured_bundle(parsed.folder, threads, budget)
+        results = measured_bundle(parsed.folder, parsed.threads, budget)
     except BundleError as error:
         sys.stderr.write(f"{START}: {error}\n")
         return 2
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="run.py", description="Measure the kernels of this bundle on this machine.")
     parser.add_argument("--out", type=Path, default=Path("results.json"), help="file of results (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=0, help="that run a kernel (default: one per core)")
+    parser.add_argument("--threads", type=int, default=0, help="that run a kernel (default: as it was built for)")
     parser.add_argument("--kernel-seconds", type=float, default=Budget().kernel_s, help="of repeating one kernel")
     parser.add_argument("--network-seconds", type=float, default=Budget().network_s, help="of repeating the network")
     parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="after which one is given up")
@@ -64,23 +64,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measured_bundle(folder: Path, threads: int, budget: Budget) -> dict[str, Any]:
-    """Return what ``results.json`` holds for the bundle in ``folder``.
+    """Return what ``results.json`` holds for the bundle in ``folder``, run on ``threads``; 0: those it was built for.
 
     Raises ``BundleError`` for a bundle for another machine, and for more threads than there are cores.
     """
     manifest = Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8"))
     if manifest.architecture != platform.machine():
         raise BundleError(f"the code is for {manifest.architecture}; this machine is {platform.machine()}")
+    threads = threads or manifest.threads
     if not 1 <= threads <= usable_cores():
         raise BundleError(f"threads has {threads}; this process may use {usable_cores()} cores")
-    device = local_device()
+    device = local_device(busy_elsewhere())
     found = _Waiting(folder, threads, budget, manifest).results()
+    timings = [Timing(**kernel["timing"]) for kernel in found.values() if kernel["timing"] is not None]
     measurement = {
         "model": manifest.model, "policy": manifest.policy, "target": manifest.target, "device": asdict(device),
         "threads": threads, "kernels": [found[name] for name in found if name != NETWORK], "network": found[NETWORK],
-        "warnings": [],
+        "warnings": disturbances(device, timings, budget.width), "flushed": manifest.flushed, "measured_at": now(),
     }  # fmt: skip
-    return {"format": RESULTS, "batch": manifest.batch, "measurement": measurement}
+    return {"format": RESULTS, "batch": manifest.batch, "origin": manifest.origin, "measurement": measurement}
 
 
 class _Waiting:

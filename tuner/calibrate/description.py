@@ -30,8 +30,8 @@ def host_spec(facts: HostFacts, figures: Figures | None = None) -> Cpu:
     return Cpu.model_validate(parse_yaml(host_yaml(facts, figures), "the description of this machine"))
 
 
-def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "host") -> str:
-    """Return the machine's file as text."""
+def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "") -> str:
+    """Return the machine's file as text; a machine of which nothing was measured is called so unless it has a name."""
     pace = _pace(facts, figures)
     clock_hz = pace.sustained_hz
     l1, l2, l3 = (facts.cache(level) for level in (1, 2, 3))
@@ -45,7 +45,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
         '# "the system": read from it; "measured": with small kernels'
         f"{'' if figures is None else f', {datetime.date.today().isoformat()}'}; the rest is derived or assumed.",
         "kind: cpu",
-        f"name: {name}",
+        f"name: {name or ('host (not calibrated)' if figures is None else 'host')}",
         "cores:",
         "  core:",
         f"    count: {facts.cores}  # the system: what this process may use",

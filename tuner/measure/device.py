@@ -2,6 +2,7 @@
 
 import os
 import platform
+import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,8 +13,8 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy")
 
 
-def local_device() -> Device:
-    """Return the description of this machine."""
+def local_device(load: float | None = None) -> Device:
+    """Return the description of this machine; ``load`` is what was seen of other processes."""
     information = _fields(Path("/proc/cpuinfo"))
     memory = _fields(Path("/proc/meminfo")).get("MemTotal", "").split()
     clock = information.get("cpu MHz")
@@ -25,7 +26,7 @@ def local_device() -> Device:
         clock_hz=float(clock) * 1e6 if clock else None,
         caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
         memory_bytes=int(memory[0]) * 1024 if memory else None,
-        load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        load=load,
         versions=_versions(),
     )
 
@@ -33,6 +34,11 @@ def local_device() -> Device:
 def remote_device(address: str, architecture: str, threads: int) -> Device:
     """Return what is known of a device that is reached at ``address``: it tells nothing about itself."""
     return Device(address, "not told", architecture, threads, None, {}, None, None, _versions())
+
+
+def now() -> str:
+    """Return date and time as figures carry them: ISO, UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
 
 
 def usable_cores() -> int:

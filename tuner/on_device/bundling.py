@@ -35,6 +35,7 @@ from tuner.codegen.kernels import GeneratedCode, Kernel, argument, generate, sto
 from tuner.measure.arrays import READABLE_BEHIND_BYTES
 from tuner.measure.job import Job
 from tuner.measure.targets import runs_here, target_description
+from tuner.on_device.flushing import after_first
 from tuner.on_device.reference import CANCELLED, NETWORK_TOLERANCE, largest, reference
 from tuner.on_device.session import own_processor
 from workloads.executable import Executable, drawn_inputs, executable
@@ -73,22 +74,27 @@ class _Data:
         return place
 
 
-def build_bundle(job: Job, model: str, policy: str, path: Path, runtime: Path | None = None) -> Manifest:
+def build_bundle(
+    job: Job, model: str, policy: str, path: Path, runtime: Path | None = None, origin: str = ""
+) -> Manifest:
     """Write the bundle of ``job`` to ``path``; return what it says about itself.
 
-    ``runtime``: a folder with the runtime's libraries (``RUNTIME``) for the device; None: those of this machine. Raises
-    ``TargetError`` for an unknown target, ``BundleError`` for a runtime of another architecture, and where no linker
-    for the target is installed.
+    ``origin`` is brought back with the results. ``runtime``: a folder with the runtime's libraries (``RUNTIME``) for
+    the device; None: those of this machine. Raises ``TargetError`` for an unknown target, ``BundleError`` for a runtime
+    of another architecture, and where no linker for the target is installed.
     """
     architecture = platform.machine() if runs_here(job.target) else "aarch64"
     libraries = _runtime(runtime, architecture)
     network = executable(job.plan.graph, job.seed)
     code = generate(job.plan, network, job.tiles, job.lanes)
     data = _Data()
-    arrays, kernels = _Listing(code, network, job.seed, data).run()
+    arrays, kernels = _Listing(code, network, job, data).run()
     with tempfile.TemporaryDirectory() as folder:
         target = target_description(job.target, job.threads, own_processor())
-        module = tvm.tirx.build(code.module, target=tvm.target.Target(target))
+        functions = code.module
+        if job.flush_caches:
+            functions = tvm.IRModule({each.name: after_first(each.function) for each in code.kernels})
+        module = tvm.tirx.build(functions, target=tvm.target.Target(target))
         library = linked(module, Path(folder) / CODE, architecture)
         files = {CODE: library.read_bytes(), START: _START_TEXT.encode()}
     files[DATA] = data.file.getvalue() + bytes(READABLE_BEHIND_BYTES)
@@ -99,6 +105,7 @@ def build_bundle(job: Job, model: str, policy: str, path: Path, runtime: Path | 
         model, policy, job.plan.graph.batch, job.target, architecture, kernels,
         tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
         arrays, tuple(size + READABLE_BEHIND_BYTES for size in share_buffers(code).sizes_bytes), NETWORK_TOLERANCE,
+        job.threads, job.flush_caches, origin,
         {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
     )  # fmt: skip
     packed(path, manifest, files)
@@ -126,10 +133,11 @@ def _runtime(folder: Path | None, architecture: str) -> list[Path]:
 class _Listing:
     """The kernels of generated code and their arguments, as a manifest lists them; values go to ``data``."""
 
-    def __init__(self, code: GeneratedCode, network: Executable, seed: int, data: _Data) -> None:
+    def __init__(self, code: GeneratedCode, network: Executable, job: Job, data: _Data) -> None:
         self._code, self._network, self._data = code, network, data
         self._graph = code.plan.graph
-        self._inputs = drawn_inputs(self._graph, seed)
+        self._inputs = drawn_inputs(self._graph, job.seed)
+        self._flushed = job.flush_caches
         stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
         self._values = {**network.values, **self._inputs, **reference(network, self._inputs, wanted)}
@@ -145,6 +153,11 @@ class _Listing:
         return tuple(self._arrays), kernels
 
     def _numbers(self, kernel: Kernel) -> Iterable[int]:
+        if self._flushed:
+            if not self._arrays:
+                number = np.zeros(1, np.float32)
+                self._arrays.append(BundledArray("first", _dtype(number), (1,), values=self._data.add(number)))
+            yield 0
         for name in (*kernel.inputs, *kernel.outputs):
             is_weight = name in self._network.values
             key = (kernel.name if is_weight else "", name)  # each kernel has its own packing of a weight
