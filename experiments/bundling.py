@@ -9,15 +9,26 @@ from typing import Any
 
 from experiments.answers import POINTS_FAILED, Answer, say
 from experiments.bundled_point import bundled, point_of
+from experiments.calibrating import calibration
 from experiments.compared import Comparison
 from experiments.files import check_place
 from experiments.measured_point import prepared
 from experiments.measured_store import keep
-from experiments.measuring import check_folder, point_asked_for, show_measurement
+from experiments.measuring import check_folder, machine_asked_for, point_asked_for, show_measurement
 from experiments.report.words import count
 from hw_models.quantities import format_bytes
 from scheduler import policy_label
-from tuner.bundle import START, BundleError, BundleResults, build_bundle, read_results, unpacked
+from tuner.bundle import (
+    START,
+    BundleError,
+    BundleResults,
+    build_bundle,
+    build_probes,
+    is_calibration,
+    read_results,
+    unpacked,
+)
+from tuner.calibrate import ProbeShape
 from tuner.measure import BUNDLE, Budget, check_installed, is_gpu_target
 
 
@@ -27,6 +38,11 @@ def build(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.out, "--out")
     if is_gpu_target(arguments.target):
         raise BundleError(f"target has {arguments.target!r}; bundles hold code for CPUs")
+    if arguments.calibrate:
+        return _build_probes(arguments)
+    lacking = [name for name, given in (("MODEL", arguments.model), ("--policy", arguments.policy)) if given is None]
+    if lacking:
+        raise BundleError(f"{lacking[0]} is missing: a bundle is of a network under a policy, or --calibrate")
     point = point_asked_for(arguments, BUNDLE)
     ready = prepared(point, Budget())
     names = point.workload.label, policy_label(point.policy)
@@ -53,6 +69,30 @@ def build(arguments: argparse.Namespace) -> Answer:
     return Answer(data, show, POINTS_FAILED if missing else 0)
 
 
+def _build_probes(arguments: argparse.Namespace) -> Answer:
+    """Write a bundle that describes the machine it is run on."""
+    given = [
+        f"--{name.replace('_', '-')}" for name in ("policy", "threads", "batch", "sequence", "dtype", "flush_caches")
+        if getattr(arguments, name)
+    ]  # fmt: skip
+    if arguments.model is not None or given:
+        raise BundleError(f"{(['MODEL'] if arguments.model is not None else given)[0]} does not go with --calibrate")
+    simd = machine_asked_for(arguments.hardware, arguments.target).simd
+    shape = ProbeShape.of(simd.register_bytes, simd.registers)
+    manifest = build_probes(arguments.target, shape, arguments.out, arguments.runtime)
+    data = {
+        "target": manifest.target, "architecture": manifest.architecture, "lanes": shape.lanes,
+        "registers": shape.registers, "file": str(arguments.out), "size_bytes": arguments.out.stat().st_size,
+    }  # fmt: skip
+    lines = [
+        f"{arguments.out}: {format_bytes(arguments.out.stat().st_size)}, probes for {manifest.architecture} with"
+        f" {shape.registers} vectors of {shape.lanes}",
+        f"On the device: tar -xJf {arguments.out.name}; python3 {START} --out results.json",
+        "Then here: dsascape calibrate --from results.json --out device.yaml",
+    ]
+    return Answer(data, lambda: say(*lines))
+
+
 def run(arguments: argparse.Namespace) -> Answer:
     """Run a bundle on this machine; the code in it runs with the rights of whoever calls this."""
     out = arguments.out or Path("results.json")
@@ -66,6 +106,8 @@ def run(arguments: argparse.Namespace) -> Answer:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, POINTS_FAILED):
         raise BundleError(f"{arguments.bundle}: {done.stderr.strip()[-300:] or f'ends with code {done.returncode}'}")
+    if is_calibration(out):
+        return calibration(out)
     found = read_results(out)
     return _answer(found, point_of(found).compared(found), {"file": str(out)})
 

@@ -96,7 +96,7 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
             raise MeasureError("--flush-caches is about kernels that are timed, and code for GPUs is not timed yet")
         gpu = gpu_asked_for(arguments.hardware, arguments.target)
         return DesignPoint(workload_asked_for(arguments), gpu, policy_asked_for(arguments))
-    spec = _machine(arguments.hardware, arguments.target)
+    spec = machine_asked_for(arguments.hardware, arguments.target)
     own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
@@ -123,7 +123,7 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     return run(asked, way)
 
 
-def _machine(hardware: str | None, target: str) -> Cpu:
+def machine_asked_for(hardware: str | None, target: str) -> Cpu:
     """Return the machine that tiles are chosen for: the one asked for, or one that the target describes."""
     if hardware is None and runs_here(target):
         return host_spec(local_facts())

@@ -41,6 +41,10 @@ class Simd(BaseModel):
     """Whether a multiply-accumulate takes one lane of a register for all of the others' lanes (NEON does): values that
     are the same for all lanes are then loaded a register at a time, else one by one."""
 
+    def lanes_of(self, dtype: str) -> int:
+        """Return the numbers of ``dtype`` in a vector; 0 for one that is not computed."""
+        return {str(name): count for name, count in self.lanes.items()}.get(dtype, 0)
+
 
 class Cache(BaseModel):
     """A cache of one core, or of a few cores of one kind."""
@@ -72,6 +76,9 @@ class SharedCache(BaseModel):
     """For one core, at that core's clock."""
     latency_ps: Picoseconds = Field(alias="latency")
     """From the request to the first bytes."""
+    kept_ps: Picoseconds | None = Field(None, alias="kept")
+    """After how long, on average, what others bring into the cache has replaced a line that is not used: those on the
+    rest of a machine of which this is a part. ``null`` where nobody else uses it."""
 
 
 class CoreKind(BaseModel):
@@ -208,7 +215,7 @@ class Cpu(BaseModel):
 
     def peak_macs_per_s(self, dtype: str) -> float:
         """Multiply-accumulates per second of all cores at the clocks that they sustain; 0 for a dtype without lanes."""
-        lanes = {str(name): count for name, count in self.simd.lanes.items()}.get(dtype, 0)
+        lanes = self.simd.lanes_of(dtype)
         return sum(core.count * self.clock_hz(core) * core.fma_pipes * lanes for core in self.cores.values())
 
     def cycle_ps(self, core: CoreKind) -> float:

@@ -1,5 +1,6 @@
 """A description of this machine is a machine file that simulates, with the figures that were measured in it."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pytest
 from experiments.evaluate import evaluate
 from experiments.points import DesignPoint, Workload
 from hw_models import Cpu, load_hardware
+from hw_models.caches import found_again
 from scheduler import make_policy
 from tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts
 from tuner.calibrate.facts import CacheFact
-from tuner.calibrate.figures import Figures, Level
-from tuner.calibrate.run import sizes_bytes
+from tuner.calibrate.figures import Figures, Idle, Level, Reading
+from tuner.calibrate.plan import growing_bytes, sizes_bytes
 
 FACTS = HostFacts(
     processor="example", architecture="x86_64", cores=2, clock_hz=2e9, memory_bytes=2**34, register_bytes=64,
@@ -28,7 +30,8 @@ FIGURES = Figures(
         Level("l1", 2**14, 5e-12, 2.5e-12, 2e-9), Level("l2", 2**20, 1e-11, 5e-12, 7e-9),
         Level("l3", 2**24, 4e-11, 2e-11, 5e-8), Level("dram", 2**27, 1e-10, 8e-11, 1e-7),
     ),
-    overlap=0.75, call_s=2e-7, region_s=1e-6,
+    idle=(Idle(0.0, 4e-11), Idle(4e-3, 7e-11), Idle(8e-3, 8.5e-11)),
+    growing=(Reading(2**25, 4e-11), Reading(2**26, 4.5e-11)), overlap=0.75, call_s=2e-7, region_s=1e-6,
 )  # fmt: skip
 
 
@@ -61,6 +64,40 @@ def test_arrays_fit_the_memory_that_they_probe_and_no_faster_one() -> None:
     sizes = sizes_bytes(FACTS)
 
     assert sizes["l1"] <= 48 * 2**10 < sizes["l2"] <= 2**21 < sizes["l3"] <= 2**26 < sizes["dram"]
+
+
+def test_arrays_grow_from_the_shared_cache_to_dram() -> None:
+    assert growing_bytes({"l1": 1, "l2": 2, "l3": 2**23, "dram": 2**26}) == (2**24, 2**25)
+    assert growing_bytes({"l1": 1, "l2": 2, "dram": 2**26}) == ()
+
+
+def l3_of(*times: float) -> tuple[int, int]:
+    """Return the capacity of the shared cache if arrays of 32, 64, ... MiB take so long, and what the system tells."""
+    growing = tuple(Reading(2 ** (25 + place), byte_s) for place, byte_s in enumerate(times))
+    facts = replace(FACTS, caches=(*FACTS.caches[:2], CacheFact(3, 2**29, 16, 2, "the system")))
+    spec = host_spec(facts, replace(FIGURES, growing=growing))
+    assert spec.l3 is not None
+    return spec.l3.capacity_bytes, 2**29
+
+
+def test_of_a_shared_cache_there_is_as_much_as_arrays_are_found_in() -> None:
+    # from 40 ps a byte to 100: at 70 half is found, between 64 MiB (55) and 128 MiB (85) that is at 90.5 MiB
+    held, whole = l3_of(40e-12, 55e-12, 85e-12, 98e-12)
+
+    assert found_again(2**26.5 / held) == pytest.approx(0.5, abs=0.01)
+    assert held < whole
+    assert l3_of(40e-12, 40e-12, 41e-12) == (whole, whole)
+
+
+def test_what_others_replace_in_a_shared_cache_is_kept_for_so_long() -> None:
+    # of 60 ps that DRAM takes more, 30 after 4 ms and 45 after 8: halved every 4 ms
+    shared = host_spec(FACTS, FIGURES).l3
+    alone = host_spec(FACTS, replace(FIGURES, idle=(Idle(0.0, 4e-11), Idle(4e-3, 4.1e-11)))).l3
+
+    assert shared is not None
+    assert alone is not None
+    assert shared.kept_ps == pytest.approx(4e9 / math.log(2), rel=0.01)
+    assert alone.kept_ps is None
 
 
 def test_every_value_says_where_it_comes_from() -> None:

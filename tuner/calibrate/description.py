@@ -1,17 +1,31 @@
 """A machine's file from what the system tells and what was measured, each value with where it comes from."""
 
 import datetime
+import itertools
+import math
+import statistics
+import sys
 from dataclasses import dataclass
 
 from hw_models import Cpu
 from hw_models.quantities import PS_PER_S
 from hw_models.yaml_file import parse_yaml
-from tuner.calibrate.facts import CacheFact, HostFacts
+from tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
 from tuner.calibrate.figures import Figures
 
 _FMA_LATENCY_CYCLES = 4.0
 """Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""
 _MEASURED = "measured"
+_CLOCK = "clock_hz"
+_NAMES = {
+    "cores": "the number of cores", _CLOCK: "the clock", "memory_bytes": "the size of the memory",
+    "register_bytes": "the width of vectors", "line_bytes": "the length of a cache line",
+}  # fmt: skip
+_HALF = 0.5
+_LEAST_TOLD = 0.1
+"""Shares nearer to none or all than this are within what timings scatter."""
+_HALF_FOUND = math.log(2) / _HALF
+"""Times that an array exceeds a cache in which half of it is found: the share is e^-((1 - share) * times)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +44,31 @@ def host_spec(facts: HostFacts, figures: Figures | None = None) -> Cpu:
     return Cpu.model_validate(parse_yaml(host_yaml(facts, figures), "the description of this machine"))
 
 
-def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "") -> str:
-    """Return the machine's file as text; a machine of which nothing was measured is called so unless it has a name."""
+def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", day: str = "") -> str:
+    """Return the machine's file as text; ``day``: when it was measured, if not today (ISO).
+
+    A machine of which nothing was measured is called so unless it has a name.
+    """
     pace = _pace(facts, figures)
     clock_hz = pace.sustained_hz
     l1, l2, l3 = (facts.cache(level) for level in (1, 2, 3))
     assert l1 is not None
     one, both = _rates(figures)
+    vectors = facts.source("register_bytes")
+    measured_on = "" if figures is None else f", {day or datetime.date.today().isoformat()}"
+    lacking = [text for name, text in _NAMES.items() if name in facts.assumed and (figures is None or name != _CLOCK)]
     reads_l1 = one.get("l1")
     l1_rate = 2.0 * facts.register_bytes if reads_l1 is None else reads_l1 / clock_hz
     lines = [
-        f"# {facts.processor} ({facts.architecture}), {facts.cores} cores.",
+        f"# {_one_line(facts.processor)} ({_one_line(facts.architecture)}), {facts.cores} cores.",
         "#",
-        '# "the system": read from it; "measured": with small kernels'
-        f"{'' if figures is None else f', {datetime.date.today().isoformat()}'}; the rest is derived or assumed.",
+        f'# "the system": read from it; "measured": with small kernels{measured_on}; the rest is derived or assumed.',
+        *([f"# The system does not tell, and it is assumed: {', '.join(lacking)}."] if lacking else []),
         "kind: cpu",
         f"name: {name or ('host (not calibrated)' if figures is None else 'host')}",
         "cores:",
         "  core:",
-        f"    count: {facts.cores}  # the system: what this process may use",
+        f"    count: {facts.cores}  # {facts.source('cores')}: what the process may use that runs kernels",
         f"    clock: {_hertz(pace.clock_hz)}  # {pace.clock_source}",
         "    order: out_of_order  # assumed",
         "    issue_width: 6  # assumed",
@@ -68,11 +88,11 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "") 
     lines += [
         f"    dram_bandwidth: {_speed(one.get('dram'), 10e9)}",
         "simd:",
-        f"  lanes: {{fp32: {facts.lanes}}}  # the system",
-        f"  register: {facts.register_bytes} B  # the system",
-        f"  registers: {facts.registers}  # the system: its instruction set",
-        f"  multiplies_by_lane: {str(facts.multiplies_by_lane).lower()}  # the system: its instruction set",
-        f"line: {facts.line_bytes} B  # the system",
+        f"  lanes: {{fp32: {facts.lanes}}}  # {vectors}",
+        f"  register: {facts.register_bytes} B  # {vectors}",
+        f"  registers: {facts.registers}  # {vectors}: its instruction set",
+        f"  multiplies_by_lane: {str(facts.multiplies_by_lane).lower()}  # its architecture",
+        f"line: {facts.line_bytes} B  # {facts.source('line_bytes')}",
     ]
     if l3 is None:
         lines.append("l3: null")
@@ -80,14 +100,15 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "") 
         rate = _measured(one["l3"] / clock_hz) if "l3" in one else _Value("10.0", "assumed")
         lines += [
             "l3:",
-            f"  capacity: {l3.size_bytes // 2**10} KiB  # {l3.source}",
+            f"  capacity: {_shared_capacity(l3, figures)}",
             f"  bandwidth: {_speed(both.get('l3'), 20e9 * facts.cores)}",
             f"  bytes_per_cycle: {rate}",
             f"  latency: {_seconds(_load_s(figures, 'l3'), 30e-9)}",
+            f"  kept: {_kept(figures)}",
         ]
     lines += [
         "dram:",
-        f"  capacity: {facts.memory_bytes // 2**20} MiB  # the system",
+        f"  capacity: {facts.memory_bytes // 2**20} MiB  # {facts.source('memory_bytes')}",
         f"  bandwidth: {_speed(both.get('dram'), 10e9 * facts.cores)}",
         f"  latency: {_seconds(_load_s(figures, 'dram'), 100e-9)}",
         "write_allocate: true  # ordinary stores fetch their line",
@@ -125,7 +146,8 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
     """Return clock and pipes: together they are the rate of multiply-accumulates that was measured."""
     if figures is None:
         assumed = [_Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.85")]
-        return _Pace(facts.clock_hz, "the system, at this moment", *assumed)
+        source = ASSUMED if _CLOCK in facts.assumed else f"{TOLD}, at this moment"
+        return _Pace(facts.clock_hz, source, *assumed)
     pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
     clock_hz = 1 / (figures.fma_s * pipes)
     share = min(figures.fma_s / figures.fed_fma_s, 1.0)
@@ -163,6 +185,48 @@ def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]
         f"      latency_cycles: {latency}",
         *shared,
     ]
+
+
+def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
+    """Return what there is of the shared cache; others may have the rest, as on a machine of which this is a part.
+
+    An array is read midway between the speeds of cache and DRAM where half of it is found, which is so of one that is
+    `_HALF_FOUND` times as large as the cache (`hw_models.caches.lines.found_again`).
+    """
+    told = _Value(f"{l3.size_bytes // 2**10} KiB", l3.source)
+    if figures is None:
+        return told
+    near, far = (next(level for level in figures.levels if level.name == name) for name in ("l3", "dram"))
+    if far.byte_s <= near.byte_s:
+        return told
+    found = [(math.log2(near.size_bytes), 1.0)]
+    found += [(math.log2(e.size_bytes), (far.byte_s - e.byte_s) / (far.byte_s - near.byte_s)) for e in figures.growing]
+    for (size, share), (larger, less) in itertools.pairwise(found):
+        if less < _HALF <= share:
+            held = 2 ** (size + (share - _HALF) / (share - less) * (larger - size)) / _HALF_FOUND
+            text = f"{_MEASURED}: what there is of {l3.size_bytes // 2**10} KiB, beyond which reading slows down"
+            return _Value(f"{round(held / 2**10)} KiB", text) if held < l3.size_bytes else told
+    return told
+
+
+def _kept(figures: Figures | None) -> _Value:
+    """Return after how long others have replaced what was not used in the shared cache: a share of 1/e is left then."""
+    if figures is None:
+        return _Value("null", "assumed: nobody else uses it")
+    (first, *later), dram = figures.idle, next(level for level in figures.levels if level.name == "dram")
+    found = []
+    for each in later:
+        share = (dram.byte_s - each.byte_s) / max(dram.byte_s - first.byte_s, sys.float_info.min)
+        if _LEAST_TOLD < share < 1 - _LEAST_TOLD:
+            found.append((each.idle_s - first.idle_s) / -math.log(share))
+    if not found:
+        return _Value("null", f"{_MEASURED}: nobody else uses it")
+    return _Value(f"{statistics.median(found) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")
+
+
+def _one_line(text: str) -> str:
+    """Return what stands behind a # and says nothing else to whoever reads the file."""
+    return "".join(each for each in text if each.isprintable())[:100]
 
 
 def _measured(value: float) -> _Value:

@@ -19,6 +19,24 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """An array that is read again and again by one thread."""
+
+    size_bytes: int
+    byte_s: float
+    """Seconds of each byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """An array in the shared cache that is read again after a while."""
+
+    idle_s: float
+    byte_s: float
+    """Seconds of each byte."""
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """Seconds of single things."""
 
@@ -34,6 +52,10 @@ class Figures:
     """Of a vector of exponentials or divisions, on average."""
     levels: tuple[Level, ...]
     """From the first cache outwards."""
+    growing: tuple[Reading, ...]
+    """Arrays larger than that in the last cache, up to that in DRAM: where they slow down, the cache ends."""
+    idle: tuple[Idle, ...]
+    """How an array in the last cache slows down as it is left alone: others use the same cache."""
     overlap: float
     """Share of the time of reading a far cache that hides behind arithmetic on what is read."""
     call_s: float

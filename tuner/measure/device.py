@@ -15,8 +15,8 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy")
 
 def local_device(load: float | None = None) -> Device:
     """Return the description of this machine; ``load`` is what was seen of other processes."""
-    information = _fields(Path("/proc/cpuinfo"))
-    memory = _fields(Path("/proc/meminfo")).get("MemTotal", "").split()
+    information = fields(_text(Path("/proc/cpuinfo")))
+    memory = fields(_text(Path("/proc/meminfo"))).get("MemTotal", "").split()
     clock = information.get("cpu MHz")
     return Device(
         name="local",
@@ -48,20 +48,17 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def processor_flags() -> frozenset[str]:
-    """Return the instruction sets that the system lists for the processor."""
-    information = _fields(Path("/proc/cpuinfo"))
-    return frozenset((information.get("flags") or information.get("Features") or "").split())
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
-def _fields(path: Path) -> dict[str, str]:
+def fields(text: str) -> dict[str, str]:
     """Return the first value of every ``name: value`` line."""
     found: dict[str, str] = {}
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return found
-    for line in lines:
+    for line in text.splitlines():
         name, sign, value = line.partition(":")
         if sign:
             found.setdefault(name.strip(), value.strip())

@@ -4,9 +4,10 @@ import hashlib
 import io
 import platform
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
@@ -30,12 +31,14 @@ from tuner.bundle.contents import (
     MissingKernel,
 )
 from tuner.bundle.linking import architecture_of, linked
+from tuner.calibrate.plan import ProbeShape
 from tuner.codegen.buffers import SharedBuffers, share_buffers
 from tuner.codegen.kernels import GeneratedCode, Kernel, argument, generate, stored_array
 from tuner.measure.arrays import READABLE_BEHIND_BYTES
 from tuner.measure.job import Job
 from tuner.measure.targets import runs_here, target_description
 from tuner.on_device.flushing import after_first
+from tuner.on_device.probe_kernels import probe_functions
 from tuner.on_device.reference import CANCELLED, NETWORK_TOLERANCE, largest, reference
 from tuner.on_device.session import own_processor
 from workloads.executable import Executable, drawn_inputs, executable
@@ -43,6 +46,7 @@ from workloads.operators.registry import Array
 
 _MOST_EXPECTED = 4096
 """Elements of a kernel's result that are compared on the device."""
+_PACKAGES = tuple(f"{each}/__init__.py" for each in ("tuner", "tuner/bundle", "tuner/calibrate", "tuner/measure"))
 _ROOT = Path(contents.__file__).parents[2]
 _START_TEXT = '''\
 """Measures the kernels of this bundle on this machine: python3 run.py --help."""
@@ -83,33 +87,64 @@ def build_bundle(
     the device; None: those of this machine. Raises ``TargetError`` for an unknown target, ``BundleError`` for a runtime
     of another architecture, and where no linker for the target is installed.
     """
-    architecture = platform.machine() if runs_here(job.target) else "aarch64"
-    libraries = _runtime(runtime, architecture)
+    architecture = architecture_for(job.target)
     network = executable(job.plan.graph, job.seed)
     code = generate(job.plan, network, job.tiles, job.lanes)
     data = _Data()
     arrays, kernels = _Listing(code, network, job, data).run()
-    with tempfile.TemporaryDirectory() as folder:
-        target = target_description(job.target, job.threads, own_processor())
-        functions = code.module
-        if job.flush_caches:
-            functions = tvm.IRModule({each.name: after_first(each.function) for each in code.kernels})
-        module = tvm.tirx.build(functions, target=tvm.target.Target(target))
-        library = linked(module, Path(folder) / CODE, architecture)
-        files = {CODE: library.read_bytes(), START: _START_TEXT.encode()}
+    functions = code.module
+    if job.flush_caches:
+        functions = tvm.IRModule({each.name: after_first(each.function) for each in code.kernels})
+    files = bundle_files(functions, job.target, job.threads, runtime)
     files[DATA] = data.file.getvalue() + bytes(READABLE_BEHIND_BYTES)
-    files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
-    files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
-    files |= dict.fromkeys(("tuner/__init__.py", "tuner/bundle/__init__.py", "tuner/measure/__init__.py"), b"")
     manifest = Manifest(
         model, policy, job.plan.graph.batch, job.target, architecture, kernels,
         tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
         arrays, tuple(size + READABLE_BEHIND_BYTES for size in share_buffers(code).sizes_bytes), NETWORK_TOLERANCE,
         job.threads, job.flush_caches, origin,
-        {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+        checksums(files),
     )  # fmt: skip
     packed(path, manifest, files)
     return manifest
+
+
+def build_probes(target: str, shape: ProbeShape, path: Path, runtime: Path | None = None) -> Manifest:
+    """Write a bundle to ``path`` that calibrates the machine it is run on; return what it says about itself.
+
+    ``shape`` is that of the machine's vectors. Raises what `build_bundle` raises.
+    """
+    files = bundle_files(tvm.IRModule(dict(probe_functions(shape))), target, 1, runtime)
+    files[DATA] = bytes(READABLE_BEHIND_BYTES)
+    manifest = Manifest(
+        "", "", 1, target, architecture_for(target), (), (), (), (), 0.0, 0, False, "", checksums(files),
+        shape.lanes, shape.registers,
+    )  # fmt: skip
+    packed(path, manifest, files)
+    return manifest
+
+
+def architecture_for(target: str) -> str:
+    """Return what machines the code of a target is for, as Python names them."""
+    return platform.machine() if runs_here(target) else "aarch64"
+
+
+def bundle_files(functions: Any, target: str, threads: int, runtime: Path | None) -> dict[str, bytes]:
+    """Return the files of a bundle by name, but for data and manifest: code, runtime, runner."""
+    architecture = architecture_for(target)
+    libraries = _runtime(runtime, architecture)
+    with tempfile.TemporaryDirectory() as folder:
+        description = target_description(target, threads, own_processor())
+        module = tvm.tirx.build(functions, target=tvm.target.Target(description))
+        library = linked(module, Path(folder) / CODE, architecture)
+        files = {CODE: library.read_bytes(), START: _START_TEXT.encode()}
+    files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
+    files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
+    return files | dict.fromkeys(_PACKAGES, b"")
+
+
+def checksums(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of files by name."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def _runtime(folder: Path | None, architecture: str) -> list[Path]:
