@@ -5,9 +5,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
 from experiments.answers import Answer, say
 from experiments.files import check_place, write_whole
-from hw_models import HardwareError
+from hw_models import Cpu, HardwareError
+from hw_models.messages import explain
 from hw_models.quantities import format_bytes
 from tuner.bundle import BundleError, read_calibration
 from tuner.calibrate import Figures, HostFacts, host_spec, host_yaml
@@ -42,6 +45,9 @@ def _answer(
     try:
         text = host_yaml(facts, figures, name, how.get("day", ""))
         spec = host_spec(facts, figures)
+    except pydantic.ValidationError as error:
+        wrong = "; ".join(explain(error, "its file", model=Cpu).splitlines())
+        raise BundleError(f"{source or 'what was measured'}: describes no machine: {wrong}") from error
     except (HardwareError, ArithmeticError, ValueError) as error:
         raise BundleError(f"{source or 'what was measured'}: describes no machine: {error}") from error
     data = {
