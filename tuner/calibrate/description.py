@@ -16,11 +16,6 @@ from tuner.calibrate.figures import Figures
 _FMA_LATENCY_CYCLES = 4.0
 """Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""
 _MEASURED = "measured"
-_CLOCK = "clock_hz"
-_NAMES = {
-    "cores": "the number of cores", _CLOCK: "the clock", "memory_bytes": "the size of the memory",
-    "register_bytes": "the width of vectors", "line_bytes": "the length of a cache line",
-}  # fmt: skip
 _HALF = 0.5
 _LEAST_TOLD = 0.1
 """Shares nearer to none or all than this are within what timings scatter."""
@@ -37,6 +32,13 @@ class _Value:
 
     def __str__(self) -> str:
         return f"{self.text}  # {self.source}"
+
+
+_CLOCK = "clock_hz"
+_NAMES = {
+    "cores": "the number of cores", _CLOCK: "the clock", "memory_bytes": "the size of the memory",
+    "register_bytes": "the width of vectors", "line_bytes": "the length of a cache line",
+}  # fmt: skip
 
 
 def host_spec(facts: HostFacts, figures: Figures | None = None) -> Cpu:
@@ -224,11 +226,6 @@ def _kept(figures: Figures | None) -> _Value:
     return _Value(f"{statistics.median(found) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")
 
 
-def _one_line(text: str) -> str:
-    """Return what stands behind a # and says nothing else to whoever reads the file."""
-    return "".join(each for each in text if each.isprintable())[:100]
-
-
 def _measured(value: float) -> _Value:
     return _Value(f"{value:.2f}", _MEASURED)
 
@@ -254,3 +251,8 @@ def _speed(value: float | None, usual: float) -> _Value:
 def _seconds(value: float | None, usual: float) -> _Value:
     picoseconds = round((usual if value is None else value) * PS_PER_S)
     return _Value(f"{max(picoseconds, 1)} ps", "assumed" if value is None else _MEASURED)
+
+
+def _one_line(text: str) -> str:
+    """Return what stands behind a # and says nothing else to whoever reads the file."""
+    return "".join(each for each in text if each.isprintable())[:100]
