@@ -1,7 +1,6 @@
 """The commands about bundles: build one here, run it on a machine that no network reaches, take its results in."""
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -9,14 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from experiments.answers import POINTS_FAILED, Answer, say
-from experiments.files import check_place, write_whole
-from experiments.measured_point import job_for
-from experiments.measuring import check_folder, file_name, point_asked_for, show_measurement
+from experiments.bundled_point import bundled, point_of
+from experiments.calibrating import calibration
+from experiments.compared import Comparison
+from experiments.files import check_place
+from experiments.measured_point import prepared
+from experiments.measured_store import keep
+from experiments.measuring import check_folder, machine_asked_for, point_asked_for, show_measurement
 from experiments.report.words import count
 from hw_models.quantities import format_bytes
 from scheduler import policy_label
-from tuner.bundle import START, BundleError, build_bundle, read_results, unpacked
-from tuner.measure import Budget, check_installed, is_gpu_target
+from tuner.bundle import (
+    START,
+    BundleError,
+    BundleResults,
+    build_bundle,
+    build_probes,
+    is_calibration,
+    read_results,
+    unpacked,
+)
+from tuner.calibrate import ProbeShape
+from tuner.measure import BUNDLE, Budget, check_installed, is_gpu_target
 
 
 def build(arguments: argparse.Namespace) -> Answer:
@@ -25,15 +38,23 @@ def build(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.out, "--out")
     if is_gpu_target(arguments.target):
         raise BundleError(f"target has {arguments.target!r}; bundles hold code for CPUs")
-    point = point_asked_for(arguments)
-    job = job_for(point, arguments.target, Budget())[2]
-    manifest = build_bundle(job, point.workload.label, policy_label(point.policy), arguments.out, arguments.runtime)
+    if arguments.calibrate:
+        return _build_probes(arguments)
+    lacking = [name for name, given in (("MODEL", arguments.model), ("--policy", arguments.policy)) if given is None]
+    if lacking:
+        raise BundleError(f"{lacking[0]} is missing: a bundle is of a network under a policy, or --calibrate")
+    point = point_asked_for(arguments, BUNDLE)
+    ready = prepared(point, Budget())
+    names = point.workload.label, policy_label(point.policy)
+    origin = bundled(point, ready).to_text()
+    manifest = build_bundle(ready.job, *names, arguments.out, arguments.runtime, origin)
     missing = [
         {"name": lack.name, "operators": list(lack.operators), "error": lack.reason} for lack in manifest.missing
     ]
     data = {
         "model": manifest.model, "policy": manifest.policy, "batch": manifest.batch, "target": manifest.target,
-        "architecture": manifest.architecture, "kernels": len(manifest.kernels), "missing": missing,
+        "architecture": manifest.architecture, "threads": manifest.threads, "flushed_caches": manifest.flushed,
+        "kernels": len(manifest.kernels), "missing": missing,
         "file": str(arguments.out), "size_bytes": arguments.out.stat().st_size,
     }  # fmt: skip
 
@@ -46,6 +67,30 @@ def build(arguments: argparse.Namespace) -> Answer:
         )
 
     return Answer(data, show, POINTS_FAILED if missing else 0)
+
+
+def _build_probes(arguments: argparse.Namespace) -> Answer:
+    """Write a bundle that describes the machine it is run on."""
+    given = [
+        f"--{name.replace('_', '-')}" for name in ("policy", "threads", "batch", "sequence", "dtype", "flush_caches")
+        if getattr(arguments, name)
+    ]  # fmt: skip
+    if arguments.model is not None or given:
+        raise BundleError(f"{(['MODEL'] if arguments.model is not None else given)[0]} does not go with --calibrate")
+    simd = machine_asked_for(arguments.hardware, arguments.target).simd
+    shape = ProbeShape.of(simd.register_bytes, simd.registers)
+    manifest = build_probes(arguments.target, shape, arguments.out, arguments.runtime)
+    data = {
+        "target": manifest.target, "architecture": manifest.architecture, "lanes": shape.lanes,
+        "registers": shape.registers, "file": str(arguments.out), "size_bytes": arguments.out.stat().st_size,
+    }  # fmt: skip
+    lines = [
+        f"{arguments.out}: {format_bytes(arguments.out.stat().st_size)}, probes for {manifest.architecture} with"
+        f" {shape.registers} vectors of {shape.lanes}",
+        f"On the device: tar -xJf {arguments.out.name}; python3 {START} --out results.json",
+        "Then here: dsascape calibrate --from results.json --out device.yaml",
+    ]
+    return Answer(data, lambda: say(*lines))
 
 
 def run(arguments: argparse.Namespace) -> Answer:
@@ -61,26 +106,33 @@ def run(arguments: argparse.Namespace) -> Answer:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, POINTS_FAILED):
         raise BundleError(f"{arguments.bundle}: {done.stderr.strip()[-300:] or f'ends with code {done.returncode}'}")
-    return _answer(out, out)
+    if is_calibration(out):
+        return calibration(out)
+    found = read_results(out)
+    return _answer(found, point_of(found).compared(found), {"file": str(out)})
 
 
 def import_results(arguments: argparse.Namespace) -> Answer:
-    """Bring the results of a bundle into a folder, as `measure` writes them there."""
+    """Bring the results of a bundle into a folder, where they are stored as those of `measure` are."""
     found = read_results(arguments.results)
+    try:
+        point = point_of(found)
+        key, computed = point.stored(found)
+    except BundleError as error:
+        raise BundleError(f"{arguments.results}: {error}") from error
     check_folder(arguments.out)
-    measurement = found.measurement
-    name = file_name(
-        "measured", measurement.model, measurement.policy, measurement.target, str(measurement.threads)
-    )
-    place: Path = arguments.out / f"{name}.json"
-    write_whole(place, json.dumps(measurement.as_json() | {"batch": found.batch}, indent=1) + "\n")
-    return _answer(arguments.results, place)
+    change, written = keep(arguments.out, key, computed)
+    stored = {"file": str(arguments.results), "key": key, "stored": change, "report": str(written.path)}
+    return _answer(found, point.compared(found), stored)
 
 
-def _answer(results: Path, place: Path) -> Answer:
-    found = read_results(results)
+def _answer(found: BundleResults, comparison: Comparison, more: dict[str, Any]) -> Answer:
     measurement = found.measurement
-    data: dict[str, Any] = measurement.as_json() | {"batch": found.batch, "file": str(place)}
-    return Answer(
-        data, lambda: show_measurement(measurement, data), POINTS_FAILED if measurement.correct is False else 0
-    )
+    data: dict[str, Any] = comparison.as_json() | {"batch": found.batch} | more
+
+    def show() -> None:
+        show_measurement(measurement, data, comparison)
+        if "stored" in data:
+            say(f"  {data['stored']} in {data['report']}")
+
+    return Answer(data, show, POINTS_FAILED if measurement.correct is False else 0)

@@ -51,6 +51,7 @@ def _command(module: str, name: str) -> Command:
     return run
 
 
+_WHERE = "what runs it: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
 _TOLD = "log what happens to standard error, with the tracebacks of errors"
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, or files of a folder are"
@@ -144,18 +145,21 @@ def _added(
 def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     add = partial(_added, bundle.add_subparsers(dest="step", required=True, metavar="STEP"))
     build = add("build", _command("bundling", "build"), "write one archive: compiled kernels, data, a runner")
-    _network_options(build)
-    build.add_argument("--policy", required=True, metavar="P", help="a policy's name, or a path to a .py file")
+    _network_options(build, optional=True)
+    build.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     build.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
     build.add_argument("--hardware", metavar="H", help="the machine whose tiles the code has")
     build.add_argument("--threads", type=_count, metavar="N", help="that code is made for (default: one per core)")
+    _flush_option(build)
+    probes = "in place of a network: small kernels that describe the machine they are run on, for calibrate --from"
+    build.add_argument("--calibrate", action="store_true", help=probes)
     build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
     build.add_argument("--runtime", type=Path, metavar="DIR", help="TVM's runtime libraries for the device")
     run = add("run", _command("bundling", "run"), "unpack a bundle and run its code on this machine")
     run.add_argument("bundle", type=Path, metavar="FILE.tar.xz")
     run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
-    run.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
+    run.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: as it was built for)")
     slow = "seconds after which a kernel is given up (default: %(default)s)"
     run.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
     taken = add("import", _command("bundling", "import_results"), "bring the results of a bundle into a folder")
@@ -167,13 +171,19 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     """Add the commands that need a real machine."""
     measured = "generate real code for a policy's plan and measure it"
     _measure_options(add("measure", _command("measuring", "measure"), measured))
-    host = add("calibrate", _command("calibrating", "calibrate"), "describe and measure this host as a machine")
+    host = add("calibrate", _command("calibrating", "calibrate"), "describe and measure a processor as a machine")
+    host.add_argument("--device", default="local", metavar="D", help=_WHERE)
+    host.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    brought = "take what a bundle of bundle build --calibrate has found, in place of measuring"
+    host.add_argument("--from", dest="results", type=Path, metavar="RESULTS.json", help=brought)
     host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")
 
 
-def _network_options(sub: argparse.ArgumentParser, model: str = "MODEL", or_else: str = "") -> None:
+def _network_options(
+    sub: argparse.ArgumentParser, model: str = "MODEL", or_else: str = "", *, optional: bool = False
+) -> None:
     network = "a network of the zoo, or a path to an .onnx file"
-    sub.add_argument("model", metavar=model, help=f"{network}{or_else}")
+    sub.add_argument("model", metavar=model, nargs="?" if optional else None, help=f"{network}{or_else}")
     sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
     _dim_option(sub)
@@ -188,12 +198,18 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)
     measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
-    where = "what runs it: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
-    measure.add_argument("--device", default="local", metavar="D", help=where)
+    measure.add_argument("--device", default="local", metavar="D", help=_WHERE)
     measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
     slow = "seconds after which a kernel is given up (default: %(default)s)"
     measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
-    measure.add_argument("--out", type=Path, metavar="DIR", help="write the measurement there as JSON")
+    _flush_option(measure)
+    kept = "store the measurement there, with a report, and write it as JSON"
+    measure.add_argument("--out", type=Path, metavar="DIR", help=kept)
+
+
+def _flush_option(sub: argparse.ArgumentParser) -> None:
+    cold = "time every kernel with nothing of what it is given in the caches"
+    sub.add_argument("--flush-caches", action="store_true", help=cold)
 
 
 def _dim_option(sub: argparse.ArgumentParser) -> None:

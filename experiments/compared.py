@@ -1,6 +1,5 @@
 """Predicted beside measured: one network under one policy on one machine, kernel by kernel."""
 
-import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,8 +8,6 @@ from typing import Any
 from experiments.accuracy import kendall, mape, spearman
 from experiments.points import Figure
 from scheduler.cpu.repeated import RepeatedKernel
-from scheduler.cpu.schedule import CpuSchedule
-from tuner.codegen.names import kernel_name
 from tuner.measure import KernelMeasurement, Measurement
 
 
@@ -53,8 +50,8 @@ class Comparison:
             "measured_threads": found.threads, "is_correct": int(bool(found.correct)), **self.figures(),
             "target": found.target, "device": found.device.processor,
             "device_facts": json.dumps(asdict(found.device), sort_keys=True),
-            "measured_at": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
-            "warnings": "; ".join(found.warnings),
+            "measured_at": found.measured_at, "warnings": "; ".join(found.warnings),
+            "flushed_caches": int(found.flushed),
             "error": found.network.error,
         }  # fmt: skip
 
@@ -68,7 +65,8 @@ class Comparison:
                 "measured_s": None if kernel.timing is None else kernel.timing.seconds,
                 "spread": None if kernel.timing is None else kernel.timing.spread,
                 "predicted_s": None if simulated is None else simulated.seconds,
-                "threads": None if simulated is None else simulated.threads, "kernel_error": kernel.error,
+                "threads": None if simulated is None else simulated.threads,
+                "flushed_caches": int(self.measurement.flushed), "kernel_error": kernel.error,
                 **{f"predicted_parts_s.{name}": seconds for name, seconds in parts.items()},
             }  # fmt: skip
 
@@ -80,18 +78,6 @@ class Comparison:
             if simulated is not None:
                 entry |= {"predicted_s": simulated.seconds, "predicted_parts_s": dict(simulated.parts_s)}
         return data | {"hardware": self.hardware, "predicted_s": self.network_s, **self.figures()}
-
-
-def compared(
-    measurement: Measurement,
-    hardware: str,
-    network_s: float,
-    schedule: CpuSchedule,
-    kernels: Mapping[int, RepeatedKernel],
-) -> Comparison:
-    """Return ``measurement`` beside what was predicted of ``schedule``, which it is of."""
-    by_name = {kernel_name(schedule.plan, group): simulated for group, simulated in kernels.items()}
-    return Comparison(measurement, hardware, network_s, by_name)
 
 
 def worst(pairs: Sequence[tuple[KernelMeasurement, RepeatedKernel]]) -> list[tuple[KernelMeasurement, RepeatedKernel]]:

@@ -116,6 +116,8 @@ class Measuring(BaseModel):
     """What code is generated for."""
     device: Name = "local"
     """What runs it: ``local``, ``rpc://HOST:PORT`` or ``rpc://HOST:PORT/KEY``."""
+    flush_caches: bool = False
+    """Whether kernels are timed with nothing in the caches; else with what the run before has left there."""
 
 
 def _as_list(value: Any) -> Any:

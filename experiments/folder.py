@@ -22,7 +22,8 @@ class Note(BaseModel):
 
     model_config = STRICT
 
-    experiment: Experiment
+    experiment: Experiment | None
+    """None in a folder of points that were measured one by one."""
     hardware: list[tuple[str, str]]
     """Dotted path and value of the first machine that sweeps start from."""
     planned: Annotated[int, Field(ge=0)]
@@ -30,6 +31,8 @@ class Note(BaseModel):
     keys: list[str] | None
     """Of those points, in order; None while a search goes on that has yet to choose them."""
     is_finished: bool
+    added: list[str] = Field(default_factory=list)
+    """Keys of further points, which were measured one by one."""
 
 
 class DamagedError(ExperimentError):
@@ -45,6 +48,27 @@ def write_note(note: Note, folder: Path) -> None:
 def read_note(folder: Path) -> Note:
     """Return the copy of the experiment; raise ``DamagedError`` if there is none that can be read."""
     return _read(folder / EXPERIMENT_COPY, pydantic.TypeAdapter(Note), "run the experiment again")
+
+
+def added_keys(folder: Path) -> list[str]:
+    """Return the keys of points that were measured one by one, as far as the copy of the experiment tells."""
+    try:
+        return read_note(folder).added
+    except DamagedError:
+        return []
+
+
+def note_added(folder: Path, key: str) -> None:
+    """Note that the point ``key`` was measured by itself; what is damaged stays as it is, for the report to say so."""
+    if (folder / EXPERIMENT_COPY).exists():
+        try:
+            note = read_note(folder)
+        except DamagedError:
+            return
+    else:
+        note = Note(experiment=None, hardware=[], planned=0, keys=[], is_finished=True)
+    if key not in note.added and key not in (note.keys or ()):
+        write_note(note.model_copy(update={"added": [*note.added, key]}), folder)
 
 
 def write_timelines(timelines: list[Timeline], folder: Path) -> None:

@@ -173,8 +173,8 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
     value are checked before anything runs. Relative paths of networks, machines and policies are relative to the file.
     """
     experiment = read_schema(path)
-    if measure is not None and experiment.measure is None:
-        experiment = experiment.model_copy(update={"measure": measure})
+    if measure is not None:
+        experiment = experiment.model_copy(update={"measure": _both(experiment.measure, measure)})
     asked = _size(experiment)
     if asked > MOST_POINTS and experiment.search.method == "grid":
         sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
@@ -198,6 +198,13 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
     return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path))
 
 
+def _both(own: Measuring | None, asked: Measuring) -> Measuring:
+    """Return how points are measured: as the file says, with caches flushed also where only the command asks for it."""
+    if own is None:
+        return asked
+    return own.model_copy(update={"flush_caches": own.flush_caches or asked.flush_caches})
+
+
 def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
     """Return what the points are measured with, if they are; raise ``ExperimentError`` if that cannot be here."""
     if experiment.measure is None:
@@ -210,7 +217,8 @@ def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
             check_target(target)
     except (AddressError, MeasureError, TargetError) as error:
         raise ExperimentError(f"{path}: measure: {error}") from error
-    return MeasuredOn(target, device, local_facts().processor if is_local else device)
+    processor = local_facts().processor if is_local else device
+    return MeasuredOn(target, device, processor, experiment.measure.flush_caches)
 
 
 def _size(experiment: Experiment) -> int:

@@ -1,23 +1,25 @@
 """A design point on a real device: the schedule that is simulated is also generated as code, run, and timed."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from experiments.compared import Comparison, compared
+from experiments.compared import Comparison
 from experiments.evaluate import evaluate, job_of
 from experiments.job import Outcome
-from experiments.points import DesignPoint
+from experiments.points import DesignPoint, MeasuredOn
 from hw_models import Cpu, HardwareError
 from scheduler import network_of, policy_label
 from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.repeated import repeated_kernels
+from scheduler.cpu.repeated import RepeatedKernel, repeated_kernels
 from scheduler.cpu.schedule import CpuSchedule
-from tuner.measure import LOCAL, Budget, Job, MeasureError, check_installed, job_of_schedule, measure_plan
+from tuner.codegen.names import kernel_name
+from tuner.measure import Budget, Job, MeasureError, check_installed, job_of_schedule, measure_plan
 
 MEASURED_DTYPE = "fp32"
 
 
 def as_measured(point: DesignPoint) -> DesignPoint:
-    """Return ``point`` as it is measured: in single precision, with caches that the run before has left warm.
+    """Return ``point`` as it is measured: in single precision, with caches as the run before has left them, or empty.
 
     Raises ``MeasureError`` for another dtype, and ``HardwareError`` for a machine that no code is generated for.
     """
@@ -26,29 +28,50 @@ def as_measured(point: DesignPoint) -> DesignPoint:
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
     if not isinstance(point.hardware, Cpu):
         raise HardwareError(f"{point.hardware.name}: is no CPU; code is generated and measured for CPUs")
-    tuning = {**point.tuning, "warm_caches": True}
+    tuning = {**point.tuning, "warm_caches": not _measured_on(point).flush_caches}
     return replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
 
 
-def job_for(point: DesignPoint, target: str, budget: Budget, device: str = LOCAL) -> tuple[Outcome, CpuCosts, Job]:
-    """Return the simulated run of ``point`` as measured, what its kernels cost, and the job of measuring them."""
-    point = as_measured(point)
+def _measured_on(point: DesignPoint) -> MeasuredOn:
+    assert point.measured_on is not None
+    return point.measured_on
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A point that is simulated and ready to be measured."""
+
+    outcome: Outcome
+    job: Job
+    kernels: Mapping[str, RepeatedKernel]
+    """What is predicted of each by itself, by name."""
+
+
+def prepared(point: DesignPoint, budget: Budget) -> Prepared:
+    """Return the simulated run of ``point`` as it is measured, and the job of measuring its schedule.
+
+    Raises what `evaluate` raises, and ``MeasureError`` where TVM is not installed.
+    """
+    check_installed()
+    point, on = as_measured(point), _measured_on(point)
     outcome = evaluate(point)
     analysis, simulated = job_of(point.workload, point.hardware, point.tuning)
     costs = simulated.placing.costs(network_of(outcome.schedule.plan, analysis))
     assert isinstance(costs, CpuCosts)
     assert isinstance(outcome.schedule, CpuSchedule)
-    return outcome, costs, job_of_schedule(outcome.schedule, costs.view, target, budget, device)
+    job = job_of_schedule(
+        outcome.schedule, costs.view, on.target, budget, on.device, flush_caches=on.flush_caches
+    )
+    repeated = repeated_kernels(outcome.schedule, costs, flushed=on.flush_caches)
+    plan = outcome.schedule.plan
+    return Prepared(outcome, job, {kernel_name(plan, group): kernel for group, kernel in repeated.items()})
 
 
-def measured(point: DesignPoint, target: str, budget: Budget, device: str = LOCAL) -> tuple[Outcome, Comparison]:
+def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
     """Return the simulated run of ``point`` and its measurement on a device beside it.
 
-    Raises what `evaluate` and `measure_plan` raise.
+    Raises what `prepared` and `measure_plan` raise.
     """
-    check_installed()
-    outcome, costs, job = job_for(point, target, budget, device)
-    found = measure_plan(job, policy_label(point.policy))
-    assert isinstance(outcome.schedule, CpuSchedule)
-    simulated = repeated_kernels(outcome.schedule, costs)
-    return outcome, compared(found, point.hardware.name, outcome.record.latency_s, outcome.schedule, simulated)
+    ready = prepared(point, budget)
+    found = measure_plan(ready.job, policy_label(point.policy))
+    return ready.outcome, Comparison(found, point.hardware.name, ready.outcome.record.latency_s, ready.kernels)

@@ -12,15 +12,19 @@ from experiments.compared import Comparison, worst
 from experiments.config import Measuring
 from experiments.files import FileError, write_whole
 from experiments.gpu_code import compiled_point, gpu_asked_for
-from experiments.measured_point import job_for, measured
-from experiments.points import DesignPoint
+from experiments.job import Outcome
+from experiments.measured_point import measured, prepared
+from experiments.measured_store import keep
+from experiments.points import DesignPoint, MeasuredOn
 from experiments.report.words import count
+from experiments.run import computed_of
 from experiments.runs import run
 from hw_models import Cpu, HardwareError, load_hardware
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
 from tuner.calibrate import host_spec, local_facts
 from tuner.measure import (
+    BUNDLE,
     LOCAL,
     Budget,
     MeasureError,
@@ -49,9 +53,10 @@ def measure(arguments: argparse.Namespace) -> Answer:
     if arguments.policy is None:
         raise MeasureError("--policy is missing: a network is measured under a policy; an experiment file has its own")
     check_folder(arguments.out)
-    point = point_asked_for(arguments)
+    point = point_asked_for(arguments, arguments.device)
     label, target = point.workload.label, arguments.target
     policy = policy_label(point.policy)
+    outcome: Outcome | None = None
     comparison: Comparison | None = None
     if is_gpu_target(target):
         if arguments.out is None or not is_local:
@@ -61,36 +66,47 @@ def measure(arguments: argparse.Namespace) -> Answer:
         data |= {"model": label, "object": f"{path}.o"}
     elif arguments.out is not None and is_local and not runs_here(target):
         path = arguments.out / f"{file_name(label, policy, target)}.o"
-        found = compile_for(job_for(point, target, Budget())[2], policy, path)
+        found = compile_for(prepared(point, Budget()).job, policy, path)
         data = found.as_json() | {"model": label, "object": str(path)}
     else:
         budget = Budget(limit_s=arguments.kernel_timeout)
-        _, comparison = measured(point, target, budget, arguments.device)
+        outcome, comparison = measured(point, budget)
         found = comparison.measurement
         data = (comparison if arguments.hardware else found).as_json() | {"model": label}
     if arguments.out is not None:
         place = arguments.out / f"{file_name('measured', label, policy, target, str(found.threads))}.json"
         write_whole(place, json.dumps(data, indent=1) + "\n")
         data |= {"file": str(place)}
+        if outcome is not None and comparison is not None:
+            change, written = keep(arguments.out, point.key, computed_of(point, outcome, comparison))
+            data |= {"key": point.key, "stored": change, "report": str(written.path)}
     shown = comparison if arguments.hardware else None
     return Answer(data, lambda: show_measurement(found, data, shown), POINTS_FAILED if found.correct is False else 0)
 
 
-def point_asked_for(arguments: argparse.Namespace) -> DesignPoint:
-    """Return the network, policy and threads that a command names, on the machine that tiles are chosen for."""
+def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
+    """Return the network, policy and threads that a command names, on the machine that tiles are chosen for.
+
+    It is to be measured on ``device``; one for a GPU is not measured.
+    """
     if is_gpu_target(arguments.target):
         if arguments.threads:
             raise MeasureError(f"threads has {arguments.threads}; a schedule says how many a GPU runs")
+        if arguments.flush_caches:
+            raise MeasureError("--flush-caches is about kernels that are timed, and code for GPUs is not timed yet")
         gpu = gpu_asked_for(arguments.hardware, arguments.target)
         return DesignPoint(workload_asked_for(arguments), gpu, policy_asked_for(arguments))
-    spec = _machine(arguments.hardware, arguments.target)
-    own = usable_cores() if remote_address(getattr(arguments, "device", LOCAL)) is None else spec.core_count
+    spec = machine_asked_for(arguments.hardware, arguments.target)
+    own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
         raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
+    processor = {LOCAL: local_facts().processor, BUNDLE: ""}.get(device, device)
     return DesignPoint(
-        workload_asked_for(arguments), spec, policy_asked_for(arguments), tuning={"threads": threads}
-    )
+        workload_asked_for(arguments), spec, policy_asked_for(arguments),
+        swept={"tuning.threads": str(threads)}, tuning={"threads": threads},
+        measured_on=MeasuredOn(arguments.target, device, processor, arguments.flush_caches),
+    )  # fmt: skip
 
 
 def _experiment(arguments: argparse.Namespace) -> Answer:
@@ -103,10 +119,11 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
         experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
         point_timeout=None, point_memory=None, retry_failed=False,
     )  # fmt: skip
-    return run(asked, Measuring(target=arguments.target, device=arguments.device))
+    way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
+    return run(asked, way)
 
 
-def _machine(hardware: str | None, target: str) -> Cpu:
+def machine_asked_for(hardware: str | None, target: str) -> Cpu:
     """Return the machine that tiles are chosen for: the one asked for, or one that the target describes."""
     if hardware is None and runs_here(target):
         return host_spec(local_facts())
@@ -144,8 +161,9 @@ def show_measurement(found: Measurement, data: dict[str, Any], comparison: Compa
     if whole.timing is None:
         console.print(f"  no time: {shown_text(whole.error or 'not run')}")
     else:
+        flushed = ", caches flushed before it" if found.flushed else ""
         console.print(
-            f"  {_time(whole.timing.seconds)} for {count(len(found.kernels), 'kernel')} in a row, spread"
+            f"  {_time(whole.timing.seconds)} for {count(len(found.kernels), 'kernel')} in a row{flushed}, spread"
             f" {whole.timing.spread:.1%}; outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
         )
     if comparison is not None:

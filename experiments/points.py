@@ -79,8 +79,12 @@ class MeasuredOn:
 
     target: str
     device: str
-    processor: str
-    """Of the device: figures of another one are other figures."""
+    processor: str = ""
+    """Of the device: figures of another one are other figures. Empty until a bundle's results tell."""
+    flush_caches: bool = False
+    """Whether kernels are timed with nothing in the caches."""
+    threads: int | None = None
+    """Where they are not those that the schedule is for."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,13 @@ class DesignPoint:
     @cached_property
     def key(self) -> str:
         """Hash of all that the figures depend on: network, machine, policy, and the code that makes them."""
+        if self.measured_on is None:
+            return self.simulated_key
+        return measured_key(self.simulated_key, self.measured_on, measuring_hash())
+
+    @cached_property
+    def simulated_key(self) -> str:
+        """Hash of all that the simulated figures depend on."""
         policy = type(self.policy)
         content: dict[str, object] = {
             "version": [__version__, code_hash(), _file_hash(self.policy_file) if self.policy_file else ""],
@@ -124,9 +135,16 @@ class DesignPoint:
             "swept": dict(self.swept),
             "tuning": dict(self.tuning),
         }
-        if self.measured_on is not None:
-            content["measured_on"] = [asdict(self.measured_on), _hash_of(_DECIDES_MEASUREMENTS)]
-        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
+        return _key_of(content)
+
+
+def measured_key(simulated_key: str, measured_on: MeasuredOn, code: str) -> str:
+    """Return the key of a measured point from that of the same point simulated; ``code`` is what measured it."""
+    return _key_of([simulated_key, asdict(measured_on), code])
+
+
+def _key_of(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def split_tuning(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
@@ -156,6 +174,12 @@ def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
 def code_hash() -> str:
     """Return a hash of the code between a network and its figures, so that changed code makes new figures."""
     return _hash_of(_DECIDES_FIGURES)
+
+
+@cache
+def measuring_hash() -> str:
+    """Return a hash of the code that generates, runs and times kernels, so that changed code measures anew."""
+    return _hash_of(_DECIDES_MEASUREMENTS)
 
 
 @cache

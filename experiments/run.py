@@ -7,12 +7,14 @@ from math import isfinite
 from pathlib import Path
 
 from experiments.command_line import simulate_command
+from experiments.compared import Comparison
 from experiments.engines import Engine, Row, open_engine
 from experiments.evaluate import default_dtype, evaluate
 from experiments.failures import Failure
+from experiments.job import Outcome
 from experiments.layers import layers_of
 from experiments.measured_point import measured
-from experiments.points import DesignPoint, MeasuredOn, flat
+from experiments.points import DesignPoint, flat
 from experiments.store import ResultStore
 from hw_models import HardwareError
 from scheduler import kind_of, policy_label
@@ -39,7 +41,7 @@ class Computed:
 def computed(point: DesignPoint) -> Computed:
     """Return the figures of a point; raise what `evaluate` raises, and ``HardwareError`` for figures without end."""
     if point.measured_on is not None:
-        return _measured(point, point.measured_on)
+        return computed_of(point, *measured(point, Budget()))
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
     outcome = evaluate(point, _known.get(machine, kind_of(point.hardware).known))
     row = described(point)
@@ -48,9 +50,8 @@ def computed(point: DesignPoint) -> Computed:
     return Computed(row, tuple(flat(layer) for layer in layers_of(outcome, point.hardware)))
 
 
-def _measured(point: DesignPoint, on: MeasuredOn) -> Computed:
+def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) -> Computed:
     """Return the figures of a point that is measured too, and its kernels, predicted beside measured."""
-    outcome, comparison = measured(point, on.target, Budget(), on.device)
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
     check_finite(row)

@@ -28,13 +28,13 @@ OF_ORIGIN = {"is_base": "INTEGER", "command": "TEXT"}
 KERNELS = "kernels"
 OF_KERNELS = {
     "key": "TEXT", "place": "INTEGER", "kernel": "TEXT", "operators": "TEXT", "measured_s": "REAL", "spread": "REAL",
-    "predicted_s": "REAL", "threads": "INTEGER", "kernel_error": "TEXT",
+    "predicted_s": "REAL", "threads": "INTEGER", "flushed_caches": "INTEGER", "kernel_error": "TEXT",
 }  # fmt: skip
 """Columns that the table of measured kernels always has, with their types."""
 OF_MEASUREMENT = {
     "measured_s": "REAL", "measured_spread": "REAL", "measured_threads": "INTEGER", "is_correct": "INTEGER",
     "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT", "device": "TEXT", "device_facts": "TEXT",
-    "measured_at": "TEXT", "warnings": "TEXT",
+    "measured_at": "TEXT", "warnings": "TEXT", "flushed_caches": "INTEGER",
 }  # fmt: skip
 """Columns of points that were measured."""
 NUMERIC = ("INTEGER", "REAL")
@@ -150,7 +150,7 @@ class ResultStore:
         columns = self._known[table]
         for name, value in row.items():
             if name not in columns:
-                columns[name] = _TYPES.get(type(value), "TEXT")
+                columns[name] = type_of(name, _TYPES.get(type(value), "TEXT"))
                 self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)} {columns[name]}")
         names, marks = ", ".join(map(_quoted, row)), ", ".join("?" * len(row))
         insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"

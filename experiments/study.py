@@ -18,6 +18,7 @@ from experiments.folder import (
     TRACES,
     DamagedError,
     Note,
+    added_keys,
     forget_timelines,
     read_note,
     read_timelines,
@@ -72,7 +73,10 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path) -> None:
     keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
     rows = _hardware_rows(grid.machines[0].base)
     forget_timelines(folder)
-    write_note(Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False), folder)
+    note = Note(
+        experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False, added=added_keys(folder)
+    )
+    write_note(note, folder)
 
 
 def end_study(
@@ -90,7 +94,10 @@ def end_study(
     write_timelines(timelines, folder)
     keys = [point.key for point in points]
     rows = _hardware_rows(grid.machines[0].base)
-    write_note(Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True), folder)
+    note = Note(
+        experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added_keys(folder)
+    )
+    write_note(note, folder)
 
 
 def write_report(folder: Path) -> Written:
@@ -105,8 +112,8 @@ def write_report(folder: Path) -> Written:
         note = read_note(folder)
     except DamagedError as error:
         remarks.append(str(error))
-    results = read_sound(folder, None if note is None else note.keys)
-    if note is None or note.is_finished:
+    results = read_sound(folder, None if note is None or note.keys is None else [*note.keys, *note.added])
+    if note is None or (note.experiment is not None and note.is_finished):
         try:
             timelines = [
                 each if (folder / each.trace).is_file() else replace(each, trace="") for each in read_timelines(folder)
@@ -119,7 +126,7 @@ def write_report(folder: Path) -> Written:
     kernels = _measured_kernels(results.frame, folder)
     if kernels is not None:
         write_parts_csv(results.frame, folder, KERNELS)
-    planned = len(results.frame) if note is None else note.planned
+    planned = len(results.frame) if note is None else note.planned + len(note.added)
     study = _study(folder, note, results.frame, tuple(timelines), tuple(remarks))
     study = replace(study, layers=_layers_of_fastest(results.frame, study.swept, folder), kernels=kernels)
     path = folder / REPORT
@@ -131,7 +138,7 @@ def _study(
     folder: Path, note: Note | None, frame: pd.DataFrame, timelines: tuple[Timeline, ...], remarks: tuple[str, ...]
 ) -> Study:
     """Return what the report shows; without a note, as much as the rows say by themselves."""
-    if note is None:
+    if note is None or note.experiment is None:
         swept = {name: tuple(dict.fromkeys(map(str, frame[name].dropna()))) for name in swept_columns(frame)}
         return Study(
             name=folder.resolve().name,
@@ -157,7 +164,7 @@ def _study(
         frame=_presented(frame, experiment.swept()),
         timelines=timelines,
         provenance=provenance(),
-        planned=note.planned,
+        planned=note.planned + len(note.added),
         remarks=remarks,
     )
 

@@ -81,7 +81,7 @@ def _quality(points: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
     found["measured"], found["predicted"] = points["measured_s"] * 1e3, points["latency_s"] * 1e3
     found["error"] = points["latency_s"] / points["measured_s"] - 1
     for name in ("mape", "spearman", "kendall"):
-        found[name] = points[name].astype(float)
+        found[name] = points[name].astype(float) if name in points else np.nan
     return found
 
 

@@ -1,4 +1,6 @@
-"""What measured kernels are compared with: each by itself, run again and again, its data in the caches.
+"""What measured kernels are compared with: each by itself, run again and again.
+
+Its data is in the caches, as the run before has left it, or nowhere in them where they are flushed between runs.
 
 The call itself is left out, as measuring repeats a kernel from inside the runtime.
 """
@@ -31,17 +33,19 @@ class RepeatedKernel:
         return max(self.parts_s, key=lambda name: self.parts_s[name])
 
 
-def repeated_kernels(schedule: CpuSchedule, costs: CpuCosts) -> dict[int, RepeatedKernel]:
-    """Return the kernels of ``schedule``, by the group of the plan."""
-    view = replace(costs.view, tuning=replace(costs.view.tuning, warm_caches=True))
-    warm = CpuCosts(view, costs.analysis, costs.dtype, costs.known)
+def repeated_kernels(
+    schedule: CpuSchedule, costs: CpuCosts, *, flushed: bool = False
+) -> dict[int, RepeatedKernel]:
+    """Return the kernels of ``schedule``, by the group of the plan; ``flushed``: with caches that hold nothing."""
+    view = replace(costs.view, tuning=replace(costs.view.tuning, warm_caches=not flushed))
+    begun = CpuCosts(view, costs.analysis, costs.dtype, costs.known)
     known: dict[object, RepeatedKernel] = {}
     found = {}
     for kernel in schedule.runs:
         results = [name in schedule.graph.stored_outputs for name in kernel.layer.outputs]
         key = kernel.layer.signature, kernel.tiles, kernel.threads, tuple(results)
         if key not in known:
-            known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, warm)
+            known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, begun)
         found[kernel.group] = known[key]
     return found
 

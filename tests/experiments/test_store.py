@@ -28,6 +28,14 @@ def test_rows_come_back_as_they_were_stored(tmp_path: Path) -> None:
     assert {name: back[name] for name in row} == row
 
 
+def test_a_figure_that_the_first_point_lacks_is_a_number_in_the_second(tmp_path: Path) -> None:
+    with ResultStore(tmp_path) as store:
+        store.add("a", {"model": "one", "mape": None})
+        store.add("b", {"model": "two", "mape": 0.25})
+
+        assert [row["mape"] for row in store.rows(["a", "b"])] == [None, 0.25]
+
+
 def test_an_older_table_gets_the_columns_it_lacks(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "results.sqlite")) as connection, connection:
         connection.execute("CREATE TABLE runs (key TEXT PRIMARY KEY, model TEXT)")

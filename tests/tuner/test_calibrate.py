@@ -1,8 +1,10 @@
 """A description of this machine is a machine file that simulates, with the figures that were measured in it."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,10 +13,11 @@ from experiments.points import DesignPoint, Workload
 from hw_models import Cpu, load_hardware
 from hw_models.caches.lines import found_again
 from scheduler import make_policy
-from tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts
-from tuner.calibrate.facts import CacheFact
+from tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
+from tuner.calibrate.facts import CacheFact, facts_told
 from tuner.calibrate.figures import Figures, Idle, Level, Reading
-from tuner.calibrate.run import growing_bytes, sizes_bytes
+from tuner.calibrate.plan import ProbePlan, growing_bytes, probe_plan, sizes_bytes
+from tuner.calibrate.probing import probed
 
 FACTS = HostFacts(
     processor="example", architecture="x86_64", cores=2, clock_hz=2e9, memory_bytes=2**34, register_bytes=64,
@@ -33,6 +36,128 @@ FIGURES = Figures(
     idle=(Idle(0.0, 4e-11), Idle(4e-3, 7e-11), Idle(8e-3, 8.5e-11)),
     growing=(Reading(2**25, 4e-11), Reading(2**26, 4.5e-11)), overlap=0.75, call_s=2e-7, region_s=1e-6,
 )  # fmt: skip
+
+class KnownMachine:
+    """A bench on which everything takes what a formula says, for arrays that are no more than their shapes."""
+
+    BYTE_S: ClassVar = {"l1": 4e-12, "l2": 8e-12, "l3": 3e-11, "dram": 9e-11}
+    LOAD_S: ClassVar = {"l1": 2e-9, "l2": 6e-9, "l3": 4e-8, "dram": 1e-7}
+
+    def __init__(self, plan: ProbePlan) -> None:
+        self._plan = plan
+        self.ran: list[str] = []
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:
+        return shape
+
+    def run(self, probe: str, arguments: Sequence[Any]) -> None:
+        self.ran.append(probe)
+
+    def clock(self, probe: str, arguments: Sequence[Any], number: int) -> Callable[[], float]:
+        return lambda: self._seconds(probe, arguments)
+
+    def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
+        found = 0.5 ** (wait_ms / 8)
+        byte_s = found * self.BYTE_S["l3"] + (1 - found) * self.BYTE_S["dram"]
+        return [math.prod(arguments[0]) * 4 * byte_s] * tries
+
+    def call_s(self, probe: str, arguments: Sequence[Any], budget_s: float) -> float:
+        return 2e-7
+
+    def _seconds(self, probe: str, shapes: Sequence[tuple[int, ...]]) -> float:
+        formulas: dict[str, Callable[..., float]] = {
+            "chain": lambda *_: probing.DEPTH * 1.2e-9,
+            "chains": lambda *_: probing.DEPTH * probing.ACCUMULATORS * 1.5e-10,
+            "short_product": self._product_s, "long_product": self._product_s,
+            "special": lambda *_: probing.VECTORS * 2 * 5e-9,
+            "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s,
+            "chase": lambda chain, _: probing.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
+            "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 1e-6,
+        }  # fmt: skip
+        return formulas[probe](*shapes)
+
+    def _product_s(self, left: tuple[int, ...], *_: object) -> float:
+        rows, depth = left
+        return probing.TILES * (2e-8 + depth * rows * probing.COLUMNS * 1.6e-10)
+
+    def _panels_s(self, _: object, weights: tuple[int, ...], *__: object) -> float:
+        reading = math.prod(weights) * 4 * self.BYTE_S["l3"]
+        computing = 0.6 * reading
+        return computing if weights[0] == 1 else reading + 0.2 * computing  # 0.8 of it is hidden
+
+    def _sum_s(self, data: tuple[int, ...], *_: object) -> float:
+        threads, rows, wide = data
+        return 1e-6 + math.prod(data) * 4 * self.BYTE_S[self._memory(rows * wide * 4)] / threads
+
+    def _memory(self, size_bytes: int) -> str:
+        """Return the memory whose array is the nearest in size."""
+        sizes = self._plan.sizes_bytes
+        return min(sizes, key=lambda name: abs(math.log(sizes[name] / size_bytes)))
+
+
+def test_figures_of_a_machine_that_is_known_are_found() -> None:
+    plan = probe_plan(FACTS, probe_s=1e-4)
+    bench = KnownMachine(plan)
+    found = probed(plan, bench)
+
+    assert found.fma_chain_s == pytest.approx(1.2e-9)
+    assert found.fma_s == pytest.approx(1.5e-10)
+    assert found.fed_fma_s == pytest.approx(1.6e-10)
+    assert found.tile_s == pytest.approx(2e-8)
+    assert found.special_s == pytest.approx(5e-9)
+    assert [level.name for level in found.levels] == ["l1", "l2", "l3", "dram"]
+    for level in found.levels:
+        assert level.byte_s == pytest.approx(bench.BYTE_S[level.name], rel=0.02)
+        assert level.byte_of_all_s == pytest.approx(bench.BYTE_S[level.name] / 2, rel=0.02)
+        assert level.load_s == pytest.approx(bench.LOAD_S[level.name])
+    assert found.overlap == pytest.approx(0.8, abs=0.02)
+    assert found.call_s == 2e-7
+    assert found.region_s == pytest.approx(1e-6)
+    shared = host_spec(FACTS, found).l3
+    assert shared is not None
+    assert shared.kept_ps == pytest.approx(8e9 / math.log(2), rel=0.01)
+    assert bench.ran.count("shuffle") == 4
+    assert {name for name in bench.ran if name != "shuffle"} == {"fill1", "fill2", "fill3", "fill4"}
+
+
+class TestFacts:
+    """What a system tells, by its files; of what it does not tell, the usual is assumed and said to be."""
+
+    PHONE: ClassVar = {
+        "/proc/cpuinfo": "processor : 0\nFeatures\t: fp asimd aes\n\nHardware\t: Example 865\n",
+        "/proc/meminfo": "MemTotal:        7812500 kB\n",
+        "/proc/self/status": "Name:\tserver\nCpus_allowed_list:\t0-3,6\n",
+        "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "1804800\n",
+    }
+
+    def test_of_a_phone(self) -> None:
+        facts = facts_told(lambda path: self.PHONE.get(path, ""), "aarch64")
+
+        assert (facts.processor, facts.cores, facts.clock_hz) == ("Example 865", 5, 1_804_800_000)
+        assert (facts.lanes, facts.registers, facts.memory_bytes) == (4, 32, 8_000_000_000)
+        assert facts.assumed == ("line_bytes",)
+        assert [(cache.level, cache.source) for cache in facts.caches] == [(1, "assumed"), (2, "assumed")]
+        assert facts.multiplies_by_lane
+
+    def test_of_a_system_that_tells_nothing(self) -> None:
+        facts = facts_told(lambda _: "", "x86_64")
+        text = host_yaml(facts)
+
+        assert (facts.cores, facts.lanes) == (1, 4)
+        assert "# The system does not tell, and it is assumed: the number of cores, the clock" in text
+        for line in ("    count: 1  # assumed", "  register: 16 B  # assumed", "line: 64 B  # assumed"):
+            assert line in text
+        assert host_spec(facts).core_count == 1
+
+    def test_of_a_process_on_fewer_threads(self) -> None:
+        facts = FACTS.on_threads(1)
+
+        assert (facts.cores, [cache.shared_by for cache in facts.caches]) == (1, [1, 1, 1])
+
+    def test_a_name_is_no_more_than_a_comment(self) -> None:
+        text = host_yaml(replace(FACTS, processor="one\nkind: gpu\r\u2028x"))
+
+        assert text.splitlines()[0] == "# onekind: gpux (x86_64), 2 cores."
 
 
 def test_figures_become_the_values_of_the_machine() -> None:

@@ -5,10 +5,12 @@ import math
 import os
 import signal
 import time
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
@@ -17,11 +19,23 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 from experiments.cli import main
 from fusion import fixed_pattern_plan
 from tests.graphs import Net
-from tests.tuner.runs import LANES, tiles_of
-from tuner.measure import Budget, KernelMeasurement, MeasureError, Measurement, TargetError, Timing, measure_plan
+from tests.tuner.runs import LANES, generated, tiles_of
+from tuner.measure import (
+    Budget,
+    Device,
+    KernelMeasurement,
+    MeasureError,
+    Measurement,
+    TargetError,
+    Timing,
+    interference,
+    measure_plan,
+)
+from tuner.measure.interference import busy_elsewhere, disturbances
 from tuner.measure.job import Job
 from tuner.measure.timing import interval_width, measured_in_parts
 from tuner.measure.worker import NETWORK
+from tuner.on_device.flushing import after_first
 from tuner.on_device.reference import deviation
 
 pytestmark = pytest.mark.tvm
@@ -76,6 +90,25 @@ def hanging(connection: Connection, job: Job) -> None:
 @pytest.fixture(scope="module")
 def measured() -> Measurement:
     return measure_plan(job(), "fixed-pattern")
+
+
+def test_kernels_that_are_flushed_are_right_and_each_timed_run_is_one(measured: Measurement) -> None:
+    found = measure_plan(replace(job(), flush_caches=True), "fixed-pattern")
+
+    assert (found.correct, found.flushed, measured.flushed) == (True, True, False)
+    assert found.as_json()["flushed_caches"] is True
+    assert [kernel.name for kernel in found.kernels] == [kernel.name for kernel in measured.kernels]
+    assert all(kernel.timing is not None and kernel.timing.seconds > 0 for kernel in (*found.kernels, found.network))
+
+
+def test_what_is_flushed_is_all_that_a_kernel_is_given() -> None:
+    net = Net()
+    plan = fixed_pattern_plan(net.graph(net.relu(net.conv(net.input(1, 4, 8, 8), 8)), dtype="fp32"))
+    (kernel,) = generated(plan).kernels
+    parameters = list(after_first(kernel.function).params)
+
+    assert len(parameters) == 1 + len(kernel.function.params)
+    assert all(one.same_as(other) for one, other in zip(parameters[1:], kernel.function.params, strict=True))
 
 
 def test_a_measurement_has_a_time_for_every_kernel_and_for_all_in_a_row(measured: Measurement) -> None:
@@ -133,6 +166,61 @@ def test_an_unknown_target_is_refused() -> None:
         measure_plan(job(target="pdp11"), "p")
 
 
+def test_ahead_of_each_row_comes_what_does_not_count() -> None:
+    ran: list[str] = []
+    timing = measured_in_parts([lambda: ran.append("part")], 0.01, 0.01, before=lambda: ran.append("before"))
+
+    assert ran[0] == "part"  # to warm up
+    assert ran[1:] == ["before", "part"] * (timing.samples + timing.disturbed)
+
+
+class TestInterference:
+    """Other processes' work on the cores that this one may use, by the system's own statistics."""
+
+    def test_is_the_time_that_cores_are_not_idle_and_that_is_not_ours(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = min(os.sched_getaffinity(0))
+        ticks = os.sysconf("SC_CLK_TCK")
+        statistics = tmp_path / "stat"
+        # user nice system idle iowait irq softirq steal guest guest_nice: 90 seconds of work, guests' counted once
+        line = " ".join(str(ticks * seconds) for seconds in (50, 10, 20, 1000, 500, 1, 4, 5, 30, 3))
+        statistics.write_text(f"cpu  9 9 9\ncpu{own} {line}\ncpu9999 {line}\nintr 5\n", encoding="ascii")
+        monkeypatch.setattr(interference, "_STATISTICS", statistics)
+        ours = [sum(os.times()[:4])]
+        found = interference._others_s()
+        ours.append(sum(os.times()[:4]))
+
+        assert found is not None
+        assert 90 - ours[1] <= found <= 90 - ours[0]
+
+    def test_is_the_load_average_where_the_system_does_not_tell(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(interference, "_STATISTICS", tmp_path / "none")
+        monkeypatch.setattr(os, "getloadavg", lambda: (0.5, 0.0, 0.0))
+
+        assert busy_elsewhere() == 0.5
+
+    def test_is_at_least_none(self) -> None:
+        found = busy_elsewhere(0.02)
+
+        assert found is not None
+        assert found >= 0
+
+
+def test_disturbances_are_what_others_do() -> None:
+    device = Device("local", "p", "x86_64", 2, None, {}, None, 0.2, {})
+
+    assert disturbances(device, [TIMING], 0.01) == []
+    (busy,) = disturbances(replace(device, load=1.0), [TIMING], 0.01)
+    assert "other processes kept 1.0 of 2 cores at work" in busy
+    (left_out,) = disturbances(device, [replace(TIMING, disturbed=9)], 0.01)
+    assert "9 of 20 runs were disturbed" in left_out
+    (wide,) = disturbances(device, [replace(TIMING, interval=0.02)], 0.01)
+    assert "1 of 1 medians" in wide
+
+
 def test_the_interval_of_a_median_comes_from_the_order_of_the_samples() -> None:
     # of 16 samples, the median is between the 4th and the 13th from below in 19 of 20 cases
     assert interval_width(range(100, 116)) == pytest.approx((112 - 103) / 107.5)
@@ -157,6 +245,10 @@ def test_the_command_prints_one_object_and_writes_it(tmp_path: Path, capsys: pyt
     assert data["correct"]
     assert data["model"] == "bert-tiny"
     assert json.loads(Path(data["file"]).read_text())["kernels"] == data["kernels"]
+    assert data["stored"] == "added"
+    rows = pd.read_csv(tmp_path / "results.csv")
+    assert (list(rows["model"]), list(rows["measured_s"])) == (["bert-tiny"], [data["measured_s"]])
+    assert "Predicted beside measured" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
@@ -180,6 +272,7 @@ def test_code_for_another_machine_is_written_as_an_object_of_its_kind(
         (["--policy", "fixed-pattern", "--target", "aarch64"], "--out DIR writes it as an object file"),
         (["--policy", "fixed-pattern", "--device", "rpc://host"], "device has 'rpc://host'"),
         (["--policy", "fixed-pattern", "--dtype", "int8"], "dtype has 'int8'"),
+        (["--policy", "fixed-pattern", "--target", "cuda", "--flush-caches"], "--flush-caches is about"),
     ],
 )
 def test_mistakes_end_with_code_2_and_one_message(

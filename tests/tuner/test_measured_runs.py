@@ -1,6 +1,7 @@
 """A measured experiment: figures of real code in the same store, and predicted beside measured in the report."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +11,7 @@ pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[t
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
 from experiments.cli import main
+from experiments.config import Measuring
 from experiments.grid import read_experiment
 from experiments.measured_page import TABLES
 from tests.graphs import Net
@@ -70,6 +72,36 @@ def test_a_run_that_is_complete_measures_nothing_again(folder: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["computed"] == 0
 
 
+def test_a_point_that_is_measured_by_itself_joins_those_of_a_run(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(folder / "out", out)
+    alone = ["measure", str(folder / "net.onnx"), "--policy", "fixed-pattern", "--hardware", str(folder / "host.yaml")]
+    capsys.readouterr()
+
+    assert main([*alone, "--threads", "1", "--flush-caches", "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stored"] == "added"
+    assert list(pd.read_csv(out / "results.csv")["flushed_caches"]) == [0, 0, 1]
+    assert main(["run", str(folder / "experiment.yaml"), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["computed"] == 0
+    assert main(["report", str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["points"], told["planned"], told["remarks"]) == (3, 3, [])
+
+
+def test_flushed_points_are_points_of_their_own(folder: Path) -> None:
+    path = folder / "flushed.yaml"
+    path.write_text(EXPERIMENT.replace("device: local", "flush_caches: true"), encoding="utf-8")
+    flushed, warm = (read_experiment(each)[1].point(0) for each in (path, folder / "experiment.yaml"))
+    _, asked = read_experiment(folder / "experiment.yaml", Measuring(flush_caches=True))
+
+    assert flushed.measured_on is not None
+    assert flushed.measured_on.flush_caches
+    assert flushed.key == asked.point(0).key != warm.key
+    assert flushed.simulated_key == warm.simulated_key
+
+
 def test_the_shipped_experiment_can_be_read_here(folder: Path) -> None:
     _, grid = read_experiment(TABLES / "cpu.yaml")
 
@@ -82,6 +114,7 @@ def test_the_shipped_experiment_can_be_read_here(folder: Path) -> None:
     [
         (EXPERIMENT.replace("target: llvm", "target: pdp11"), "measure: target has 'pdp11'"),
         (EXPERIMENT.replace("device: local", "device: there"), "measure: device has 'there'"),
+        (EXPERIMENT.replace("device: local", "flush_caches: 1"), "measure.flush_caches: has 1"),
         (EXPERIMENT.replace("[net.onnx]", "[{model: net.onnx, dtype: int8}]"), "code is measured in fp32"),
     ],
 )

@@ -1,13 +1,8 @@
 """Kernels on a device behind TVM's RPC: a real server on this machine, which may go at any time."""
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,12 +14,12 @@ from experiments.cli import main
 from fusion import fixed_pattern_plan
 from tests.graphs import Net
 from tests.tuner.runs import LANES, tiles_of
+from tests.tuner.servers import Server, free_port
 from tuner.measure import AddressError, Budget, Job, KernelMeasurement, MeasureError, measure_plan, remote_address
 
 pytestmark = pytest.mark.tvm
 
 QUICK = Budget(kernel_s=0.05, network_s=0.1, limit_s=20)
-_START_LIMIT_S = 60
 
 
 def job(device: str) -> Job:
@@ -32,42 +27,6 @@ def job(device: str) -> Job:
     x = net.relu(net.conv(net.input(1, 4, 8, 8), 8))
     plan = fixed_pattern_plan(net.graph(net.unary("Tanh", net.conv(x, 4, 1)), dtype="fp32"))
     return Job(plan, tiles_of(plan), LANES, 1, budget=QUICK, device=device)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-class Server:
-    """A server of TVM's RPC, or its tracker, with all the processes that it starts."""
-
-    def __init__(self, kind: str = "server", *options: str) -> None:
-        self.port = free_port()
-        command = [sys.executable, "-m", f"tvm.exec.rpc_{kind}", "--host", "127.0.0.1", "--port", str(self.port)]
-        self._process = subprocess.Popen(
-            [*command, "--port-end", str(self.port + 1), *options], env={**os.environ, "TVM_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        end = time.monotonic() + _START_LIMIT_S
-        while not answers(self.port):
-            assert time.monotonic() < end, "the server does not start"
-            time.sleep(0.2)
-
-    @property
-    def device(self) -> str:
-        return f"rpc://127.0.0.1:{self.port}"
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
 
 
 @pytest.fixture
@@ -84,6 +43,13 @@ def test_kernels_are_right_and_have_the_device_s_own_times(server: Server) -> No
     assert found.device.name == server.device
     assert all(kernel.timing is not None and 0 < kernel.timing.seconds < 0.1 for kernel in found.kernels)
     assert found.network.timing is not None
+
+
+def test_kernels_are_flushed_there_too(server: Server) -> None:
+    found = measure_plan(replace(job(server.device), flush_caches=True), "fixed-pattern")
+
+    assert (found.correct, found.flushed) == (True, True)
+    assert all(kernel.timing is not None for kernel in (*found.kernels, found.network))
 
 
 @pytest.fixture

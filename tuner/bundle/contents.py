@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-BUNDLE = "dsascape bundle 1"
-RESULTS = "dsascape results 1"
+BUNDLE = "dsascape bundle 2"
+RESULTS = "dsascape results 2"
+CALIBRATION = "dsascape calibration 1"
 MANIFEST = "bundle.json"
 DATA = "data.bin"
 """Weights, inputs and expected values, each where the manifest says."""
@@ -19,8 +20,10 @@ RUNTIME = ("libtvm_ffi.so", "libtvm_runtime.so")
 """What loads the code and splits its loops over threads."""
 START = "run.py"
 CARRIED = (
-    "tuner/bundle/contents.py", "tuner/bundle/native.py", "tuner/bundle/runner.py", "tuner/bundle/steps.py",
-    "tuner/measure/device.py", "tuner/measure/records.py", "tuner/measure/timing.py",
+    "tuner/bundle/contents.py", "tuner/bundle/native.py", "tuner/bundle/probes.py", "tuner/bundle/runner.py",
+    "tuner/bundle/steps.py", "tuner/calibrate/facts.py", "tuner/calibrate/figures.py", "tuner/calibrate/plan.py",
+    "tuner/calibrate/probing.py",
+    "tuner/measure/device.py", "tuner/measure/interference.py", "tuner/measure/records.py", "tuner/measure/timing.py",
 )  # fmt: skip
 """Modules that run on the device."""
 ALIGNMENT_BYTES = 64
@@ -99,8 +102,19 @@ class Manifest:
     """Bytes of each, with what kernels may read behind the last tensor."""
     tolerance: float
     """Largest difference of a result by its largest value."""
+    threads: int
+    """That its schedule is for."""
+    flushed: bool
+    """Whether kernels are timed with nothing in the caches; they then have an argument ahead of their own, for which
+    see `tuner.on_device.flushing`."""
+    origin: str
+    """What its builder wants back with the results, as text; nobody here reads it."""
     files: Mapping[str, str]
     """SHA-256 of every other file of the bundle, by name."""
+    lanes: int = 0
+    """Of single precision in the vectors that probes are compiled for; 0 in the bundle of a network."""
+    registers: int = 0
+    """Of vectors, for probes."""
     format: str = BUNDLE
 
     def to_json(self) -> str:

@@ -71,24 +71,38 @@ class Runtime:
         """Run a kernel once."""
         self._call(function, *arguments)
 
-    def evaluator(self, name: str, number: int) -> ctypes.c_void_p:
-        """Return what runs the kernel ``name`` so many times in a row and tells how long one took on average."""
-        repeat, least_ms, no_limit, cooldown_ms, between, flushed_bytes = 1, 0, 0, 0, 1, 0
+    def evaluator(
+        self, name: str, number: int, before: str = "", *, repeat: int = 1, cooldown_ms: int = 0
+    ) -> ctypes.c_void_p:
+        """Return what runs the kernel ``name`` so many times in a row and tells how long one took on average.
+
+        It does so ``repeat`` times, with a wait between. ``before``: a function of the runtime that is given the same
+        arguments ahead of each time, and does not count.
+        """
+        least_ms, no_limit, between, flushed_bytes = 0, 0, 1, 0
         made = self._call(
             self._global("runtime.RPCTimeEvaluator"), self._module, name, _CPU, 0, number, repeat, least_ms, no_limit,
-            cooldown_ms, between, flushed_bytes, "",
+            cooldown_ms, between, flushed_bytes, before,
         )  # fmt: skip
         return ctypes.c_void_p(made.bits)
 
+    def run_named(self, name: str, arguments: Sequence[Tensor]) -> None:
+        """Run a function of the runtime itself once."""
+        self._call(self._global(name), *arguments)
+
     def seconds(self, evaluator: ctypes.c_void_p, arguments: Sequence[Tensor]) -> float:
         """Return what an evaluator tells of one sample."""
+        return self.samples(evaluator, arguments)[0]
+
+    def samples(self, evaluator: ctypes.c_void_p, arguments: Sequence[Tensor]) -> list[float]:
+        """Return what an evaluator tells of all its samples."""
         found = self._call(evaluator, *arguments)
         if found.kind != _BYTES:
             raise NativeError(f"the runtime's clock returns a value of kind {found.kind}, not bytes")
         address, size = struct.unpack("QQ", ctypes.string_at(found.bits + _HEADER_BYTES, 16))
-        (taken,) = struct.unpack("d", ctypes.string_at(address, size))
+        taken = struct.unpack(f"{size // 8}d", ctypes.string_at(address, size))
         self._interface.TVMFFIObjectDecRef(ctypes.c_void_p(found.bits))
-        return float(taken)
+        return list(taken)
 
     def _global(self, name: str) -> ctypes.c_void_p:
         found, text = ctypes.c_void_p(), name.encode()

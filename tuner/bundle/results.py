@@ -1,22 +1,39 @@
-"""Results that a bundle's runner has written on some device, as the measurement that they are."""
+"""Results that a bundle's runner has written on some device, as the measurement or the calibration that they are."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from tuner.bundle.archive import validated
-from tuner.bundle.contents import RESULTS, BundleError
-from tuner.measure.records import Measurement
+from tuner.bundle.contents import CALIBRATION, RESULTS, BundleError
+from tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
+from tuner.calibrate.figures import Figures
+from tuner.measure.records import Measurement, Timing
 
 _MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class BundleResults:
-    """What one file of results holds."""
+    """What one file of results of a network holds."""
 
     format: str
     batch: int
+    origin: str
+    """What the bundle's builder gave it to be brought back."""
     measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationResults:
+    """What one file of results of probes holds."""
+
+    format: str
+    measured_at: str
+    facts: HostFacts
+    figures: Figures
 
 
 def read_results(path: Path) -> BundleResults:
@@ -24,13 +41,67 @@ def read_results(path: Path) -> BundleResults:
 
     Raises ``BundleError`` for any other file.
     """
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise BundleError(f"{path} has more than {_MOST_BYTES} bytes: no results of a bundle")
-        content = path.read_bytes()
-    except OSError as error:
-        raise BundleError(f"{path} cannot be read: {error.strerror or error}") from error
+    content = _content(path)
+    if _is_of(content, CALIBRATION):
+        raise BundleError(f"{path} has figures of a machine, not of a network: dsascape calibrate --from {path}")
     found = validated(BundleResults, content, str(path))
     if found.format != RESULTS:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {RESULTS!r}")
+    for kernel in (*found.measurement.kernels, found.measurement.network):
+        if kernel.timing is not None and not _is_plausible(kernel.timing):
+            raise BundleError(f"{path} has for {kernel.name[:80]!r} no time that code takes: {kernel.timing.seconds} s")
     return found
+
+
+def read_calibration(path: Path) -> CalibrationResults:
+    """Return what the file ``path``, from a bundle of probes, holds; raise ``BundleError`` for any other file."""
+    content = _content(path)
+    if _is_of(content, RESULTS):
+        raise BundleError(f"{path} has figures of a network, not of a machine: dsascape bundle import {path}")
+    found = validated(CalibrationResults, content, str(path))
+    if found.format != CALIBRATION:
+        raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {CALIBRATION!r}")
+    facts, figures = found.facts, found.figures
+    if not all(0 <= each < math.inf for each in _numbers(astuple(figures))):
+        raise BundleError(f"{path} has times that no processor takes")
+    memories = [f"l{cache.level}" for cache in facts.caches] + ["dram"]
+    if [level.name for level in figures.levels] != memories or bool(facts.cache(3)) != bool(figures.idle):
+        raise BundleError(f"{path} has figures of other memories than {', '.join(memories)}")
+    if any(each <= 0 for each in (figures.fma_chain_s, figures.fma_s, figures.fed_fma_s)):
+        raise BundleError(f"{path} has multiply-accumulates that take no time")
+    if not facts.cache(1) or any(cache.source not in (ASSUMED, TOLD) for cache in facts.caches):
+        raise BundleError(f"{path} has caches that no system tells of")
+    return found
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield all numbers in nested tuples."""
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _numbers(each)
+    elif isinstance(value, int | float):
+        yield value
+
+
+def is_calibration(path: Path) -> bool:
+    """Return whether a file of results calls itself one of probes; raise ``BundleError`` if it cannot be read."""
+    return _is_of(_content(path), CALIBRATION)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise BundleError(f"{path} has more than {_MOST_BYTES} bytes: no results of a bundle")
+        return path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _is_of(content: bytes, kind: str) -> bool:
+    """Return whether a file calls itself results of that kind: those of the other are refused in other words."""
+    return f'"format": "{kind}"'.encode() in content[:100]
+
+
+def _is_plausible(timing: Timing) -> bool:
+    shares = timing.spread, timing.interval
+    return 0 < timing.seconds < math.inf and all(0 <= share < math.inf for share in shares)

@@ -19,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from tuner.bundle.contents import MANIFEST, RESULTS, START, BundleError, Manifest
+from tuner.bundle.probes import calibrated_bundle
+from tuner.bundle.probes import main as run_probes
 from tuner.bundle.steps import NETWORK
 from tuner.bundle.steps import main as run_steps
-from tuner.measure.device import local_device, usable_cores
-from tuner.measure.records import Budget, KernelMeasurement
+from tuner.calibrate.plan import PROBE_S
+from tuner.measure.device import local_device, now, usable_cores
+from tuner.measure.interference import busy_elsewhere, disturbances
+from tuner.measure.records import Budget, KernelMeasurement, Timing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,17 +34,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     budget = Budget(kernel_s=parsed.kernel_seconds, network_s=parsed.network_seconds, limit_s=parsed.kernel_timeout)
     if parsed.child:
-        run_steps(parsed.folder, parsed.done, parsed.crashed, budget)
+        _child(parsed, budget)
         return 0
     try:
-        threads = parsed.threads or usable_cores()
-        results = measured_bundle(parsed.folder, threads, budget)
+        manifest = _manifest(parsed.folder)
+        threads = _threads(parsed.threads, manifest)
+        if manifest.lanes:
+            results = calibrated_bundle(parsed.folder, threads, parsed.probe_seconds, parsed.most_bytes)
+        else:
+            results = measured_bundle(parsed.folder, threads, budget)
     except BundleError as error:
         sys.stderr.write(f"{START}: {error}\n")
         return 2
     beside = parsed.out.with_name(f".{parsed.out.name}.part")
     beside.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     beside.replace(parsed.out)
+    if manifest.lanes:
+        _say(f"{parsed.out}: figures of {results['facts']['processor']}")
+        return 0
     network = results["measurement"]["network"]
     if network["timing"] is None:
         _say(f"{parsed.out}: the network has no time: {network['error']}")
@@ -49,13 +60,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _child(parsed: argparse.Namespace, budget: Budget) -> None:
+    manifest = _manifest(parsed.folder)
+    if manifest.lanes:
+        run_probes(parsed.folder, manifest, parsed.probe_seconds, parsed.most_bytes or None)
+    else:
+        run_steps(parsed.folder, parsed.done, parsed.crashed, budget)
+
+
+def _manifest(folder: Path) -> Manifest:
+    """Return what the bundle in ``folder`` says; raise ``BundleError`` for one for another machine."""
+    manifest = Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8"))
+    if manifest.architecture != platform.machine():
+        raise BundleError(f"the code is for {manifest.architecture}; this machine is {platform.machine()}")
+    return manifest
+
+
+def _threads(asked: int, manifest: Manifest) -> int:
+    """Return the threads that run kernels: those asked for, or that the bundle was built for; or one per core."""
+    threads = asked or manifest.threads or usable_cores()
+    if not 1 <= threads <= usable_cores():
+        raise BundleError(f"threads has {threads}; this process may use {usable_cores()} cores")
+    return threads
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="run.py", description="Measure the kernels of this bundle on this machine.")
     parser.add_argument("--out", type=Path, default=Path("results.json"), help="file of results (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=0, help="that run a kernel (default: one per core)")
+    parser.add_argument("--threads", type=int, default=0, help="that run a kernel (default: as it was built for)")
     parser.add_argument("--kernel-seconds", type=float, default=Budget().kernel_s, help="of repeating one kernel")
     parser.add_argument("--network-seconds", type=float, default=Budget().network_s, help="of repeating the network")
     parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="after which one is given up")
+    parser.add_argument("--probe-seconds", type=float, default=PROBE_S, help="of repeating one probe of the processor")
+    parser.add_argument("--most-bytes", type=int, default=0, help="of an array that probes read (default: as needed)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--done", action="append", default=[], help=argparse.SUPPRESS)
@@ -64,23 +101,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measured_bundle(folder: Path, threads: int, budget: Budget) -> dict[str, Any]:
-    """Return what ``results.json`` holds for the bundle in ``folder``.
+    """Return what ``results.json`` holds for the bundle of a network in ``folder``.
 
-    Raises ``BundleError`` for a bundle for another machine, and for more threads than there are cores.
+    Raises ``BundleError`` for code that cannot be loaded.
     """
-    manifest = Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8"))
-    if manifest.architecture != platform.machine():
-        raise BundleError(f"the code is for {manifest.architecture}; this machine is {platform.machine()}")
-    if not 1 <= threads <= usable_cores():
-        raise BundleError(f"threads has {threads}; this process may use {usable_cores()} cores")
-    device = local_device()
+    manifest = _manifest(folder)
+    device = local_device(busy_elsewhere())
     found = _Waiting(folder, threads, budget, manifest).results()
+    timings = [Timing(**kernel["timing"]) for kernel in found.values() if kernel["timing"] is not None]
     measurement = {
         "model": manifest.model, "policy": manifest.policy, "target": manifest.target, "device": asdict(device),
         "threads": threads, "kernels": [found[name] for name in found if name != NETWORK], "network": found[NETWORK],
-        "warnings": [],
+        "warnings": disturbances(device, timings, budget.width), "flushed": manifest.flushed, "measured_at": now(),
     }  # fmt: skip
-    return {"format": RESULTS, "batch": manifest.batch, "measurement": measurement}
+    return {"format": RESULTS, "batch": manifest.batch, "origin": manifest.origin, "measurement": measurement}
 
 
 class _Waiting:

@@ -2,6 +2,8 @@
 
 from tuner.calibrate.description import host_spec, host_yaml
 from tuner.calibrate.facts import HostFacts, local_facts
+from tuner.calibrate.figures import Figures
+from tuner.calibrate.plan import ProbeShape
 from tuner.calibrate.run import calibrate
 
-__all__ = ["HostFacts", "calibrate", "host_spec", "host_yaml", "local_facts"]
+__all__ = ["Figures", "HostFacts", "ProbeShape", "calibrate", "host_spec", "host_yaml", "local_facts"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hw_models import Cpu
 from hw_models.quantities import PS_PER_S
 from hw_models.yaml_file import parse_yaml
-from tuner.calibrate.facts import CacheFact, HostFacts
+from tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
 from tuner.calibrate.figures import Figures
 
 _FMA_LATENCY_CYCLES = 4.0
@@ -34,30 +34,43 @@ class _Value:
         return f"{self.text}  # {self.source}"
 
 
+_CLOCK = "clock_hz"
+_NAMES = {
+    "cores": "the number of cores", _CLOCK: "the clock", "memory_bytes": "the size of the memory",
+    "register_bytes": "the width of vectors", "line_bytes": "the length of a cache line",
+}  # fmt: skip
+
+
 def host_spec(facts: HostFacts, figures: Figures | None = None) -> Cpu:
     """Return the machine; without ``figures`` what the system does not tell is assumed."""
     return Cpu.model_validate(parse_yaml(host_yaml(facts, figures), "the description of this machine"))
 
 
-def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "host") -> str:
-    """Return the machine's file as text."""
+def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", day: str = "") -> str:
+    """Return the machine's file as text; ``day``: when it was measured, if not today (ISO).
+
+    A machine of which nothing was measured is called so unless it has a name.
+    """
     pace = _pace(facts, figures)
     clock_hz = pace.sustained_hz
     l1, l2, l3 = (facts.cache(level) for level in (1, 2, 3))
     assert l1 is not None
     one, both = _rates(figures)
+    vectors = facts.source("register_bytes")
+    measured_on = "" if figures is None else f", {day or datetime.date.today().isoformat()}"
+    lacking = [text for name, text in _NAMES.items() if name in facts.assumed and (figures is None or name != _CLOCK)]
     reads_l1 = one.get("l1")
     l1_rate = 2.0 * facts.register_bytes if reads_l1 is None else reads_l1 / clock_hz
     lines = [
-        f"# {facts.processor} ({facts.architecture}), {facts.cores} cores.",
+        f"# {_one_line(facts.processor)} ({_one_line(facts.architecture)}), {facts.cores} cores.",
         "#",
-        '# "the system": read from it; "measured": with small kernels'
-        f"{'' if figures is None else f', {datetime.date.today().isoformat()}'}; the rest is derived or assumed.",
+        f'# "the system": read from it; "measured": with small kernels{measured_on}; the rest is derived or assumed.',
+        *([f"# The system does not tell, and it is assumed: {', '.join(lacking)}."] if lacking else []),
         "kind: cpu",
-        f"name: {name}",
+        f"name: {name or ('host (not calibrated)' if figures is None else 'host')}",
         "cores:",
         "  core:",
-        f"    count: {facts.cores}  # the system: what this process may use",
+        f"    count: {facts.cores}  # {facts.source('cores')}: what the process may use that runs kernels",
         f"    clock: {_hertz(pace.clock_hz)}  # {pace.clock_source}",
         "    order: out_of_order  # assumed",
         "    issue_width: 6  # assumed",
@@ -77,11 +90,11 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
     lines += [
         f"    dram_bandwidth: {_speed(one.get('dram'), 10e9)}",
         "simd:",
-        f"  lanes: {{fp32: {facts.lanes}}}  # the system",
-        f"  register: {facts.register_bytes} B  # the system",
-        f"  registers: {facts.registers}  # the system: its instruction set",
-        f"  multiplies_by_lane: {str(facts.multiplies_by_lane).lower()}  # the system: its instruction set",
-        f"line: {facts.line_bytes} B  # the system",
+        f"  lanes: {{fp32: {facts.lanes}}}  # {vectors}",
+        f"  register: {facts.register_bytes} B  # {vectors}",
+        f"  registers: {facts.registers}  # {vectors}: its instruction set",
+        f"  multiplies_by_lane: {str(facts.multiplies_by_lane).lower()}  # its architecture",
+        f"line: {facts.line_bytes} B  # {facts.source('line_bytes')}",
     ]
     if l3 is None:
         lines.append("l3: null")
@@ -97,7 +110,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "hos
         ]
     lines += [
         "dram:",
-        f"  capacity: {facts.memory_bytes // 2**20} MiB  # the system",
+        f"  capacity: {facts.memory_bytes // 2**20} MiB  # {facts.source('memory_bytes')}",
         f"  bandwidth: {_speed(both.get('dram'), 10e9 * facts.cores)}",
         f"  latency: {_seconds(_load_s(figures, 'dram'), 100e-9)}",
         "write_allocate: true  # ordinary stores fetch their line",
@@ -135,7 +148,8 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
     """Return clock and pipes: together they are the rate of multiply-accumulates that was measured."""
     if figures is None:
         assumed = [_Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.85")]
-        return _Pace(facts.clock_hz, "the system, at this moment", *assumed)
+        source = ASSUMED if _CLOCK in facts.assumed else f"{TOLD}, at this moment"
+        return _Pace(facts.clock_hz, source, *assumed)
     pipes = max(round(figures.fma_chain_s / figures.fma_s / _FMA_LATENCY_CYCLES), 1)
     clock_hz = 1 / (figures.fma_s * pipes)
     share = min(figures.fma_s / figures.fed_fma_s, 1.0)
@@ -237,3 +251,8 @@ def _speed(value: float | None, usual: float) -> _Value:
 def _seconds(value: float | None, usual: float) -> _Value:
     picoseconds = round((usual if value is None else value) * PS_PER_S)
     return _Value(f"{max(picoseconds, 1)} ps", "assumed" if value is None else _MEASURED)
+
+
+def _one_line(text: str) -> str:
+    """Return what stands behind a # and says nothing else to whoever reads the file."""
+    return "".join(each for each in text if each.isprintable())[:100]

@@ -2,33 +2,37 @@
 
 import multiprocessing
 import os
-from collections.abc import Mapping
 from multiprocessing.connection import Connection
 
-from tuner.calibrate.facts import HostFacts, local_facts
+from tuner.calibrate.facts import HostFacts
 from tuner.calibrate.figures import Figures
-from tuner.calibrate.plan import ProbePlan
+from tuner.calibrate.plan import PROBE_S
 from tuner.late import late
+from tuner.measure.address import LOCAL, remote_address
+from tuner.measure.device import usable_cores
 from tuner.measure.run import MeasureError, check_installed
-from tuner.measure.targets import target_description
+from tuner.measure.targets import check_cpu_target, check_target
 from tuner.measure.worker import FAILURES, reason
 
 _LIMIT_S = 300.0
-_SHARE_OF_MEMORY = 8
-"""Arrays that no cache holds are no larger than this part of the memory."""
-_TIMES_NEARER = 4
-"""Arrays in the shared cache are so many times as large as the cache in front of it."""
-_TIMES_LAST = 2
-"""Arrays in memory are so many times as large as the last cache, if there is room."""
 
 
-def calibrate() -> tuple[HostFacts, Figures]:
-    """Return what the system tells of this machine and what was measured; raise ``MeasureError`` if that fails."""
+def calibrate(
+    device: str = LOCAL, target: str = "llvm", most_bytes: int | None = None, probe_s: float = PROBE_S
+) -> tuple[HostFacts, Figures]:
+    """Return what the system of ``device`` tells and what was measured there.
+
+    Probes are compiled for ``target``; no array is larger than ``most_bytes``, if given, and each probe is repeated
+    for ``probe_s``. Raises ``MeasureError`` if that fails, ``AddressError`` and ``TargetError`` for names of none.
+    """
     check_installed()
-    facts = local_facts()
+    if remote_address(device) is None:
+        check_target(target)
+    else:
+        check_cpu_target(target)
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(theirs, facts), daemon=True)
+    process = context.Process(target=_work, args=(theirs, device, target, most_bytes, probe_s), daemon=True)
     process.start()
     theirs.close()
     try:
@@ -38,44 +42,16 @@ def calibrate() -> tuple[HostFacts, Figures]:
     finally:
         process.kill()
         process.join()
-    if not isinstance(found, Figures):
+    if isinstance(found, str):
         raise MeasureError(f"calibrating failed: {found}")
-    return facts, found
+    facts, figures = found
+    return facts, figures
 
 
-def sizes_bytes(facts: HostFacts) -> dict[str, int]:
-    """Return the arrays to read for each memory: too large for every faster one, and no larger than needed."""
-    held = {f"l{cache.level}": cache.size_bytes for cache in facts.caches}
-    found = {"l1": held["l1"] // 2}
-    if "l2" in held:
-        found["l2"] = held["l2"] // 2
-    last = max(held.values())
-    if "l3" in held:
-        found["l3"] = min(held["l3"] // 2, _TIMES_NEARER * held.get("l2", held["l1"]))
-    found["dram"] = max(min(_TIMES_LAST * last, facts.memory_bytes // _SHARE_OF_MEMORY // facts.cores), last // 2)
-    return found
-
-
-def growing_bytes(sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return arrays that double from that in the shared cache to that in DRAM, both left out."""
-    found = []
-    size = 2 * sizes.get("l3", sizes["dram"])
-    while size < sizes["dram"]:
-        found.append(size)
-        size *= 2
-    return tuple(found)
-
-
-def _work(connection: Connection, facts: HostFacts) -> None:
-    os.environ["TVM_NUM_THREADS"] = str(facts.cores)
+def _work(connection: Connection, device: str, target: str, most_bytes: int | None, probe_s: float) -> None:
+    os.environ["TVM_NUM_THREADS"] = str(usable_cores())
     os.environ.setdefault("TVM_BIND_THREADS", "0")
-    try:
-        own = late("session").own_processor()  # TVM reads the number of threads when it is imported
-        target = target_description("llvm", facts.cores, own)
-        sizes = sizes_bytes(facts)
-        plan = ProbePlan(
-            target, facts.lanes, facts.registers, facts.cores, facts.line_bytes, sizes, growing_bytes(sizes)
-        )
-        connection.send(late("probes").probe(plan))
+    try:  # TVM reads the number of threads when it is imported
+        connection.send(late("probes").probe(device, target, most_bytes, probe_s))
     except FAILURES as error:
         connection.send(reason(error))

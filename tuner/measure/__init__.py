@@ -1,6 +1,6 @@
 """Measured times of real code: kernels in a process of their own, checked, repeated, described."""
 
-from tuner.measure.address import LOCAL, AddressError, remote_address
+from tuner.measure.address import BUNDLE, LOCAL, AddressError, remote_address
 from tuner.measure.device import usable_cores
 from tuner.measure.job import Job, job_of_schedule
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement, Timing
@@ -8,7 +8,7 @@ from tuner.measure.run import MeasureError, check_installed, compile_for, compil
 from tuner.measure.targets import TargetError, check_target, cuda_architecture, is_gpu_target, runs_here
 
 __all__ = [
-    "LOCAL", "AddressError", "Budget", "Device", "Job", "KernelMeasurement", "MeasureError", "Measurement",
+    "BUNDLE", "LOCAL", "AddressError", "Budget", "Device", "Job", "KernelMeasurement", "MeasureError", "Measurement",
     "TargetError", "Timing", "check_installed", "check_target", "compile_for", "compile_for_gpu",
     "cuda_architecture", "is_gpu_target", "job_of_schedule", "measure_plan", "remote_address", "runs_here",
     "usable_cores",

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 
 LOCAL = "local"
+BUNDLE = "bundle"
+"""Stands for a device that no network reaches; nothing is run there from here."""
 _SHAPE = re.compile(r"rpc://(?P<host>[A-Za-z0-9.-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):(?P<port>\d{1,5})(?:/(?P<key>[\w.-]{1,80}))?")
 _MOST_PORT = 65535
 

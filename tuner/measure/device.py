@@ -2,6 +2,7 @@
 
 import os
 import platform
+import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,10 +13,10 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy")
 
 
-def local_device() -> Device:
-    """Return the description of this machine."""
-    information = _fields(Path("/proc/cpuinfo"))
-    memory = _fields(Path("/proc/meminfo")).get("MemTotal", "").split()
+def local_device(load: float | None = None) -> Device:
+    """Return the description of this machine; ``load`` is what was seen of other processes."""
+    information = fields(_text(Path("/proc/cpuinfo")))
+    memory = fields(_text(Path("/proc/meminfo"))).get("MemTotal", "").split()
     clock = information.get("cpu MHz")
     return Device(
         name="local",
@@ -25,7 +26,7 @@ def local_device() -> Device:
         clock_hz=float(clock) * 1e6 if clock else None,
         caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
         memory_bytes=int(memory[0]) * 1024 if memory else None,
-        load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        load=load,
         versions=_versions(),
     )
 
@@ -35,6 +36,11 @@ def remote_device(address: str, architecture: str, threads: int) -> Device:
     return Device(address, "not told", architecture, threads, None, {}, None, None, _versions())
 
 
+def now() -> str:
+    """Return date and time as figures carry them: ISO, UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+
+
 def usable_cores() -> int:
     """Return the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -42,20 +48,17 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def processor_flags() -> frozenset[str]:
-    """Return the instruction sets that the system lists for the processor."""
-    information = _fields(Path("/proc/cpuinfo"))
-    return frozenset((information.get("flags") or information.get("Features") or "").split())
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
-def _fields(path: Path) -> dict[str, str]:
+def fields(text: str) -> dict[str, str]:
     """Return the first value of every ``name: value`` line."""
     found: dict[str, str] = {}
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return found
-    for line in lines:
+    for line in text.splitlines():
         name, sign, value = line.partition(":")
         if sign:
             found.setdefault(name.strip(), value.strip())

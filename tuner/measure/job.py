@@ -25,6 +25,8 @@ class Job:
     budget: Budget = field(default_factory=Budget)
     device: str = LOCAL
     """What runs it (`tuner.measure.address`)."""
+    flush_caches: bool = False
+    """Whether what a kernel is given is taken out of all caches before each timed run."""
     seed: int = 0
     """Of weights and inputs."""
     done: frozenset[str] = frozenset()
@@ -33,7 +35,11 @@ class Job:
     """Kernels without which the network cannot run."""
 
 
-def job_of_schedule(schedule: CpuSchedule, view: CpuView, target: str, budget: Budget, device: str = LOCAL) -> Job:
+def job_of_schedule(
+    schedule: CpuSchedule, view: CpuView, target: str, budget: Budget, device: str = LOCAL, *,
+    flush_caches: bool = False,
+) -> Job:  # fmt: skip
     """Return the job of measuring ``schedule``, which was made for the machine of ``view``, on as many threads."""
     tiles = {kernel.group: kernel.tiles for kernel in schedule.runs}
-    return Job(schedule.plan, tiles, view.lanes(schedule.dtype), max(view.thread_counts), target, budget, device)
+    threads = max(view.thread_counts)
+    return Job(schedule.plan, tiles, view.lanes(schedule.dtype), threads, target, budget, device, flush_caches)

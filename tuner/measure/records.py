@@ -80,7 +80,7 @@ class Device:
     """Bytes of each kind of cache as one core sees it: ``l1d``, ``l2``, ``l3``."""
     memory_bytes: int | None
     load: float | None
-    """Processes that wanted to run, averaged over the minute before measuring."""
+    """Of these cores, how many other processes kept busy just before measuring (`interference.busy_elsewhere`)."""
     versions: Mapping[str, str]
 
 
@@ -98,6 +98,10 @@ class Measurement:
     """All kernels in a row."""
     warnings: tuple[str, ...] = ()
     """What may have disturbed the figures."""
+    flushed: bool = False
+    """Whether all that kernels are given was taken out of the caches before each timed run."""
+    measured_at: str = ""
+    """ISO date and time, UTC; empty where nothing was run."""
 
     @property
     def correct(self) -> bool | None:
@@ -115,5 +119,5 @@ class Measurement:
             "threads": self.threads, "correct": self.correct, "measured_s": whole["measured_s"],
             "predicted_s": None, "spread": whole["spread"], "error": self.network.error,
             "kernels": [kernel.as_json() for kernel in self.kernels], "mape": None, "spearman": None, "kendall": None,
-            "warnings": list(self.warnings),
+            "warnings": list(self.warnings), "flushed_caches": self.flushed, "measured_at": self.measured_at or None,
         }  # fmt: skip

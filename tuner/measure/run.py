@@ -18,15 +18,13 @@ from scheduler.gpu.schedule import GpuSchedule
 from tuner.codegen.names import kernel_name
 from tuner.late import late
 from tuner.measure.address import remote_address
-from tuner.measure.device import local_device, remote_device, usable_cores
+from tuner.measure.device import local_device, now, remote_device, usable_cores
+from tuner.measure.interference import busy_elsewhere, disturbances
 from tuner.measure.job import Job
-from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement
+from tuner.measure.records import Device, KernelMeasurement, Measurement
 from tuner.measure.targets import check_target, cuda_architecture, runs_here
 from tuner.measure.worker import NETWORK, PREPARATION, work
 
-_MOST_LOAD = 0.5
-"""Processes beside ours for each core, on average, from which on figures are said to be disturbed."""
-_MOST_DISTURBED = 0.2
 _END_S = 5.0
 
 Work = Callable[[Connection, Job], None]
@@ -85,8 +83,11 @@ def measure_plan(
     found = waiting.found
     network = found.pop(NETWORK)
     kernels = tuple(found.values())
-    warnings = tuple(_warnings(device, (*kernels, network), job.budget))
-    return Measurement(job.plan.graph.name, policy, job.target, device, job.threads, kernels, network, warnings)
+    timings = [kernel.timing for kernel in (*kernels, network) if kernel.timing is not None]
+    return Measurement(
+        job.plan.graph.name, policy, job.target, device, job.threads, kernels, network,
+        tuple(disturbances(device, timings, job.budget.width)), job.flush_caches, now(),
+    )  # fmt: skip
 
 
 def _device(job: Job) -> Device:
@@ -98,7 +99,7 @@ def _device(job: Job) -> Device:
     cores = usable_cores()
     if not 1 <= job.threads <= cores:
         raise MeasureError(f"threads has {job.threads}; this process may use {cores} cores")
-    return local_device()
+    return local_device(busy_elsewhere())
 
 
 @dataclass
@@ -175,19 +176,3 @@ def _ending(code: int | None) -> str:
     if code is not None and code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
     return f"its process ended with code {code}"
-
-
-def _warnings(device: Device, kernels: tuple[KernelMeasurement, ...], budget: Budget) -> list[str]:
-    """Return what may have disturbed the figures."""
-    found = []
-    if device.load is not None and device.load > _MOST_LOAD * device.cores:
-        found.append(f"the machine was busy before measuring began: load {device.load:.1f} on {device.cores} cores")
-    timings = [kernel.timing for kernel in kernels if kernel.timing is not None]
-    taken = sum(timing.samples + timing.disturbed for timing in timings)
-    disturbed = sum(timing.disturbed for timing in timings)
-    if taken and disturbed > _MOST_DISTURBED * taken:
-        found.append(f"{disturbed} of {taken} runs were disturbed by other processes and left out")
-    wide = sum(timing.interval > budget.width for timing in timings)
-    if wide:
-        found.append(f"{wide} of {len(timings)} medians are known less well than to {budget.width:.1%}")
-    return found

@@ -71,6 +71,13 @@ def runs_here(name: str) -> bool:
     return platform.machine() == _AARCH64
 
 
+def check_cpu_target(name: str) -> None:
+    """Raise ``TargetError`` for a target that is not known, or is for GPUs."""
+    runs_here(name)
+    if is_gpu_target(name):
+        raise TargetError(f"target has {name!r}; needs one for CPUs: llvm, or aarch64 with a core behind a dash")
+
+
 def check_target(name: str) -> None:
     """Raise ``TargetError`` for a target that is not known, or whose code does not run on this machine."""
     if is_gpu_target(name):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 from tuner.measure.records import Timing
 
+FLUSH = "cache_flush_cpu_non_first_arg"
+"""TVM's function that takes all tensors that it is given, but for the first, out of every cache, line by line."""
 _FEWEST = 11
 _FEWEST_ROWS = 3
 _MOST = 2000
@@ -38,10 +40,17 @@ def measured(run: Callable[[], float], budget_s: float, width: float) -> Timing:
     return Timing(statistics.median(kept), _spread(kept), interval_width(kept), len(kept), len(left_out))
 
 
-def measured_in_parts(parts: Sequence[Callable[[], object]], budget_s: float, width: float) -> Timing:
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def measured_in_parts(
+    parts: Sequence[Callable[[], object]], budget_s: float, width: float, before: Callable[[], object] = _nothing
+) -> Timing:
     """Return the timing of all ``parts`` in a row, as they are run again and again.
 
-    Where hardly any row is undisturbed, its time is the sum of what each part takes in the row when it is undisturbed.
+    ``before`` is called ahead of each row; its time does not count. Where hardly any row is undisturbed, its time is
+    the sum of what each part takes in the row when it is undisturbed.
     """
     for part in parts:
         part()
@@ -52,13 +61,14 @@ def measured_in_parts(parts: Sequence[Callable[[], object]], budget_s: float, wi
     end = time.monotonic() + budget_s
     while taken < _MOST:
         total, quiet = 0.0, True
+        before()
         for place, part in enumerate(parts):
-            before, begin = _preemptions(), time.perf_counter()
+            preempted, begin = _preemptions(), time.perf_counter()
             part()
             seconds = time.perf_counter() - begin
             total += seconds
             fastest[place] = min(fastest[place], seconds)
-            if _preemptions() == before:
+            if _preemptions() == preempted:
                 each[place].append(seconds)
             else:
                 quiet = False

@@ -4,9 +4,10 @@ import hashlib
 import io
 import platform
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
@@ -31,10 +32,13 @@ from tuner.bundle.contents import (
     MissingKernel,
 )
 from tuner.bundle.linking import architecture_of, linked
+from tuner.calibrate.plan import ProbeShape
 from tuner.codegen.kernels import GeneratedCode, Kernel, argument, generate, stored_array
 from tuner.measure.arrays import READABLE_BEHIND_BYTES
 from tuner.measure.job import Job
 from tuner.measure.targets import runs_here, target_description
+from tuner.on_device.flushing import after_first
+from tuner.on_device.probe_kernels import probe_functions
 from tuner.on_device.reference import CANCELLED, NETWORK_TOLERANCE, largest, reference
 from tuner.on_device.session import own_processor
 from workloads.executable import Executable, drawn_inputs, executable
@@ -42,6 +46,7 @@ from workloads.operators.registry import Array
 
 _MOST_EXPECTED = 4096
 """Elements of a kernel's result that are compared on the device."""
+_PACKAGES = tuple(f"{each}/__init__.py" for each in ("tuner", "tuner/bundle", "tuner/calibrate", "tuner/measure"))
 _ROOT = Path(contents.__file__).parents[2]
 _START_TEXT = '''\
 """Measures the kernels of this bundle on this machine: python3 run.py --help."""
@@ -73,37 +78,74 @@ class _Data:
         return place
 
 
-def build_bundle(job: Job, model: str, policy: str, path: Path, runtime: Path | None = None) -> Manifest:
+def build_bundle(
+    job: Job, model: str, policy: str, path: Path, runtime: Path | None = None, origin: str = ""
+) -> Manifest:
     """Write the bundle of ``job`` to ``path``; return what it says about itself.
 
-    ``runtime``: a folder with the runtime's libraries (``RUNTIME``) for the device; None: those of this machine. Raises
-    ``TargetError`` for an unknown target, ``BundleError`` for a runtime of another architecture, and where no linker
-    for the target is installed.
+    ``origin`` is brought back with the results. ``runtime``: a folder with the runtime's libraries (``RUNTIME``) for
+    the device; None: those of this machine. Raises ``TargetError`` for an unknown target, ``BundleError`` for a runtime
+    of another architecture, and where no linker for the target is installed.
     """
-    architecture = platform.machine() if runs_here(job.target) else "aarch64"
-    libraries = _runtime(runtime, architecture)
+    architecture = architecture_for(job.target)
     network = executable(job.plan.graph, job.seed)
     code = generate(job.plan, network, job.tiles, job.lanes)
     data = _Data()
-    arrays, kernels = _Listing(code, network, job.seed, data).run()
-    with tempfile.TemporaryDirectory() as folder:
-        target = target_description(job.target, job.threads, own_processor())
-        module = tvm.tirx.build(code.module, target=tvm.target.Target(target))
-        library = linked(module, Path(folder) / CODE, architecture)
-        files = {CODE: library.read_bytes(), START: _START_TEXT.encode()}
+    arrays, kernels = _Listing(code, network, job, data).run()
+    functions = code.module
+    if job.flush_caches:
+        functions = tvm.IRModule({each.name: after_first(each.function) for each in code.kernels})
+    files = bundle_files(functions, job.target, job.threads, runtime)
     files[DATA] = data.file.getvalue() + bytes(READABLE_BEHIND_BYTES)
-    files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
-    files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
-    files |= dict.fromkeys(("tuner/__init__.py", "tuner/bundle/__init__.py", "tuner/measure/__init__.py"), b"")
     buffers = share_buffers(code.plan.graph, code.stored).sizes_bytes
     manifest = Manifest(
         model, policy, job.plan.graph.batch, job.target, architecture, kernels,
         tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
         arrays, tuple(size + READABLE_BEHIND_BYTES for size in buffers), NETWORK_TOLERANCE,
-        {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+        job.threads, job.flush_caches, origin,
+        checksums(files),
     )  # fmt: skip
     packed(path, manifest, files)
     return manifest
+
+
+def build_probes(target: str, shape: ProbeShape, path: Path, runtime: Path | None = None) -> Manifest:
+    """Write a bundle to ``path`` that calibrates the machine it is run on; return what it says about itself.
+
+    ``shape`` is that of the machine's vectors. Raises what `build_bundle` raises.
+    """
+    files = bundle_files(tvm.IRModule(dict(probe_functions(shape))), target, 1, runtime)
+    files[DATA] = bytes(READABLE_BEHIND_BYTES)
+    manifest = Manifest(
+        "", "", 1, target, architecture_for(target), (), (), (), (), 0.0, 0, False, "", checksums(files),
+        shape.lanes, shape.registers,
+    )  # fmt: skip
+    packed(path, manifest, files)
+    return manifest
+
+
+def architecture_for(target: str) -> str:
+    """Return what machines the code of a target is for, as Python names them."""
+    return platform.machine() if runs_here(target) else "aarch64"
+
+
+def bundle_files(functions: Any, target: str, threads: int, runtime: Path | None) -> dict[str, bytes]:
+    """Return the files of a bundle by name, but for data and manifest: code, runtime, runner."""
+    architecture = architecture_for(target)
+    libraries = _runtime(runtime, architecture)
+    with tempfile.TemporaryDirectory() as folder:
+        description = target_description(target, threads, own_processor())
+        module = tvm.tirx.build(functions, target=tvm.target.Target(description))
+        library = linked(module, Path(folder) / CODE, architecture)
+        files = {CODE: library.read_bytes(), START: _START_TEXT.encode()}
+    files |= {f"lib/{each.name}": each.read_bytes() for each in libraries}
+    files |= {name: (_ROOT / name).read_bytes() for name in CARRIED}
+    return files | dict.fromkeys(_PACKAGES, b"")
+
+
+def checksums(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of files by name."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def _runtime(folder: Path | None, architecture: str) -> list[Path]:
@@ -127,10 +169,11 @@ def _runtime(folder: Path | None, architecture: str) -> list[Path]:
 class _Listing:
     """The kernels of generated code and their arguments, as a manifest lists them; values go to ``data``."""
 
-    def __init__(self, code: GeneratedCode, network: Executable, seed: int, data: _Data) -> None:
+    def __init__(self, code: GeneratedCode, network: Executable, job: Job, data: _Data) -> None:
         self._code, self._network, self._data = code, network, data
         self._graph = code.plan.graph
-        self._inputs = drawn_inputs(self._graph, seed)
+        self._inputs = drawn_inputs(self._graph, job.seed)
+        self._flushed = job.flush_caches
         stored = {name for kernel in code.kernels for name in (*kernel.inputs, *kernel.outputs)}
         wanted = [name for name in self._graph.producer if name in stored]
         self._values = {**network.values, **self._inputs, **reference(network, self._inputs, wanted)}
@@ -146,6 +189,11 @@ class _Listing:
         return tuple(self._arrays), kernels
 
     def _numbers(self, kernel: Kernel) -> Iterable[int]:
+        if self._flushed:
+            if not self._arrays:
+                number = np.zeros(1, np.float32)
+                self._arrays.append(BundledArray("first", _dtype(number), (1,), values=self._data.add(number)))
+            yield 0
         for name in (*kernel.inputs, *kernel.outputs):
             is_weight = name in self._network.values
             key = (kernel.name if is_weight else "", name)  # each kernel has its own packing of a weight

@@ -14,7 +14,7 @@ from tvm import rpc
 
 from tuner.bundle.linking import linked
 from tuner.measure.address import RemoteAddress, remote_address
-from tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena
+from tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena, aligned_bytes
 from tuner.measure.job import Job
 from tuner.measure.targets import runs_here
 from workloads.operators.registry import Array
@@ -38,6 +38,9 @@ class Place(Protocol):
 
     def tensor(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], sized: tuple[int, int]) -> Any:
         """Return a kernel's argument in a buffer (number, bytes) that tensors may share, one after the other."""
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """Return an argument at an aligned address; what it holds is not defined."""
 
     def write(self, name: str, value: Array) -> None:
         """Give a tensor its values."""
@@ -72,6 +75,11 @@ class LocalPlace:
         self._arrays[name] = raw.reshape(tuple(shape))
         return tvm_ffi.from_dlpack(self._arrays[name])
 
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """Return memory of its own."""
+        kind = np.dtype(dtype)
+        return tvm_ffi.from_dlpack(aligned_bytes(math.prod(shape) * kind.itemsize).view(kind).reshape(tuple(shape)))
+
     def write(self, name: str, value: Array) -> None:
         np.copyto(self._arrays[name], value)
 
@@ -82,23 +90,31 @@ class LocalPlace:
 class RemotePlace:
     """A server of TVM's RPC, alone or behind a tracker. Tensors do not share buffers there."""
 
-    def __init__(self, address: RemoteAddress, target: str, threads: int) -> None:
+    def __init__(self, address: RemoteAddress, target: str) -> None:
         try:
             self._session = _connected(address)
         except OSError as error:
             raise RuntimeError(f"{address.host}:{address.port} is not reached: {error}") from error
         self.device, self.is_here = self._session.cpu(0), False
-        self._architecture = platform.machine() if runs_here(target) else "aarch64"
+        self.architecture = platform.machine() if runs_here(target) else "aarch64"
         self._tensors: dict[str, Any] = {}
         self._modules = 0
+
+    def use_threads(self, count: int) -> None:
+        """Run kernels on so many threads, or on all that the server has if those are fewer."""
         all_alike = 1  # TVM's mode for threads: the fastest cores first
-        self._session.get_function("runtime.config_threadpool")(all_alike, threads)
+        self._session.get_function("runtime.config_threadpool")(all_alike, count)
+
+    @property
+    def threads(self) -> int:
+        """Return how many the server has."""
+        return int(self._session.get_function("runtime.NumThreads")())
 
     def loaded(self, module: Any) -> Any:
         """Return the module on the server: linked here, sent there."""
         self._modules += 1
         with tempfile.TemporaryDirectory() as folder:
-            path = linked(module, Path(folder) / f"kernel{self._modules}.so", self._architecture)
+            path = linked(module, Path(folder) / f"kernel{self._modules}.so", self.architecture)
             self._session.upload(str(path))
         return self._session.load_module(path.name)
 
@@ -111,6 +127,10 @@ class RemotePlace:
         """Return memory of its own."""
         self._tensors[name] = self._padded(shape, dtype)
         return self._tensors[name]
+
+    def empty(self, shape: Sequence[int], dtype: str) -> Any:
+        """Return memory of its own."""
+        return self._padded(shape, np.dtype(dtype))
 
     def _padded(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """Return memory for a tensor, and for what vectors read behind it."""
@@ -136,4 +156,8 @@ def _connected(address: RemoteAddress) -> Any:
 def place_of(job: Job) -> Place:
     """Return where the kernels of ``job`` run."""
     address = remote_address(job.device)
-    return LocalPlace() if address is None else RemotePlace(address, job.target, job.threads)
+    if address is None:
+        return LocalPlace()
+    found = RemotePlace(address, job.target)
+    found.use_threads(job.threads)
+    return found

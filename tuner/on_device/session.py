@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import tvm
 import tvm_ffi
 
@@ -12,8 +13,9 @@ from tuner.codegen.kernels import argument, generate, network_array, stored_arra
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Timing
 from tuner.measure.targets import target_description
-from tuner.measure.timing import measured, measured_in_parts
+from tuner.measure.timing import FLUSH, measured, measured_in_parts
 from tuner.measure.worker import FAILURES, NETWORK, reason
+from tuner.on_device.flushing import after_first
 from tuner.on_device.places import place_of
 from tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
 from workloads.executable import drawn_inputs, executable
@@ -41,6 +43,8 @@ class Session:
         self.shared = share_buffers(self.code.plan.graph, self.code.stored)
         self.tensors: dict[str, Any] = {}
         """What is no weight, as arguments of kernels."""
+        self.first = [self.place.constant(np.zeros(1, np.float32))] if job.flush_caches else []
+        """Ahead of a kernel's own arguments: what is not flushed."""
         self.calls: list[tuple[Any, list[Any]]] = []
         """Modules and the arguments of their one function."""
         self.failed: list[str] = []
@@ -77,6 +81,7 @@ class Session:
     def _built(self, function: Any) -> Any:
         """Return the compiled function; equal ones are compiled once."""
         plain = function.with_attr("global_symbol", "main")  # a name of its own would make equal kernels differ
+        plain = after_first(plain) if self.job.flush_caches else plain
         known = self.built.setdefault(tvm_ffi.structural_hash(plain), [])
         for other, module in known:
             if tvm_ffi.structural_equal(other, plain):
@@ -87,7 +92,7 @@ class Session:
 
     def _arguments(self, position: int) -> list[Any]:
         kernel = self.code.kernels[position]
-        found = []
+        found = list(self.first)
         for name in (*kernel.inputs, *kernel.outputs):
             if name in self.executable.values:
                 packed = argument(self.executable, kernel, name, self.values[name])
@@ -112,7 +117,7 @@ class Session:
     def _timing(self, module: Any, arguments: list[Any]) -> Timing:
         once = self._evaluator(module, 1)
         first = min(once(*arguments).results[0] for _ in range(2))
-        number = max(1, int(_SHORTEST_SAMPLE_S / max(first, 1e-9)))
+        number = 1 if self.job.flush_caches else max(1, int(_SHORTEST_SAMPLE_S / max(first, 1e-9)))
         evaluator = self._evaluator(module, number)
 
         def run() -> float:
@@ -122,7 +127,8 @@ class Session:
 
     def _evaluator(self, module: Any, number: int) -> Any:
         """Return what runs a module's function so many times in a row, and says how long one took."""
-        return module.time_evaluator("main", self.place.device, number=number, repeat=1)
+        before = FLUSH if self.job.flush_caches else ""
+        return module.time_evaluator("main", self.place.device, number=number, repeat=1, f_preproc=before)
 
     def network(self, failed: tuple[str, ...]) -> KernelMeasurement:
         """Return the measurement of all kernels in a row."""
@@ -144,12 +150,19 @@ class Session:
             return KernelMeasurement(NETWORK, operators, None, False, found, text)
         budget = self.job.budget
         if self.place.is_here:
-            timing = measured_in_parts(parts, budget.network_s, budget.width)
+            timing = measured_in_parts(parts, budget.network_s, budget.width, partial(self._flush, calls))
         else:  # by the clock of the device, kernel by kernel: the way there takes longer than some of them
             clocks = [partial(self._evaluator(module, 1), *arguments) for module, arguments in calls]
             row = partial(_seconds, clocks)
             timing = measured(row, budget.network_s, budget.width)
         return KernelMeasurement(NETWORK, operators, timing, True, found)
+
+    def _flush(self, calls: Iterable[tuple[Any, list[Any]]]) -> None:
+        """Take what all kernels are given out of the caches of this machine, if that is asked for."""
+        if self.job.flush_caches:
+            flush = tvm.get_global_func(FLUSH)
+            for _, arguments in calls:
+                flush(*arguments)
 
     def _all_calls(self) -> list[tuple[Any, list[Any]]]:
         """Return the calls in order; what an earlier process measured is built again."""

@@ -1,0 +1,100 @@
+"""What a bundle carries of the design point that it was built for, so that its results are stored like any other's.
+
+The runner hands it back as it is; whoever imports the results has only the file to go by, and takes nothing in it for
+granted.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pydantic
+
+from experiments.compared import Comparison
+from experiments.layers import LayerFigures, layers_of
+from experiments.measured_point import Prepared
+from experiments.points import DesignPoint, MeasuredOn, RunRecord, flat, measured_key, measuring_hash
+from experiments.run import Computed, check_finite
+from hw_models import HardwareError
+from scheduler.cpu.repeated import RepeatedKernel
+from tuner.bundle import BundleError, BundleResults
+from tuner.measure import BUNDLE
+
+_COLUMN = re.compile(r"[\w.() -]{1,80}")
+_MOST_COLUMNS = 200
+_KEY = r"^[0-9a-f]{32,64}$"
+
+
+@dataclass(frozen=True)
+class BundledPoint:
+    """A simulated point, and what else its key as a measured one is made of."""
+
+    simulated_key: str
+    measuring: str
+    """Hash of the code that has generated the kernels."""
+    threads: int
+    """That the schedule is for."""
+    area_mm2: float | None
+    record: RunRecord
+    layers: tuple[LayerFigures, ...]
+    kernels: Mapping[str, RepeatedKernel]
+    """What is predicted of each by itself, by name."""
+
+    def to_text(self) -> str:
+        """Return the point as a bundle carries it."""
+        return _POINT.dump_json(self).decode()
+
+    def compared(self, found: BundleResults) -> Comparison:
+        """Return results of the bundle beside what is predicted of them: nothing of the kernels on other threads."""
+        predicted = self.kernels if found.measurement.threads == self.threads else {}
+        return Comparison(found.measurement, self.record.hardware, self.record.latency_s, predicted)
+
+    def stored(self, found: BundleResults) -> tuple[str, Computed]:
+        """Return the key of results of the bundle, and what is stored; raise ``BundleError`` for absurd ones."""
+        measurement = found.measurement
+        others = None if measurement.threads == self.threads else measurement.threads
+        on = MeasuredOn(measurement.target, BUNDLE, measurement.device.processor, measurement.flushed, others)
+        comparison = self.compared(found)
+        row = {"area_mm2": self.area_mm2, "tuning.threads": str(self.threads), **flat(self.record), **comparison.row()}
+        if others is not None and row["error"] is None:
+            row |= {"error": f"run on {others} threads, its schedule is for {self.threads}: no prediction to compare"}
+        computed = Computed(row, tuple(map(flat, self.layers)), tuple(comparison.kernel_rows()))
+        for part in (row, *computed.layers, *computed.kernels):
+            if len(part) > _MOST_COLUMNS or not all(map(_COLUMN.fullmatch, part)):
+                raise BundleError("has figures of other names than a bundle's results have")
+        try:
+            check_finite(row)
+        except HardwareError as error:
+            raise BundleError(str(error)) from error
+        return measured_key(self.simulated_key, on, self.measuring), computed
+
+
+_POINT = pydantic.TypeAdapter(BundledPoint)
+
+
+def bundled(point: DesignPoint, ready: Prepared) -> BundledPoint:
+    """Return what a bundle of ``point`` carries; ``ready`` is the point as it is measured."""
+    outcome = ready.outcome
+    record = replace(outcome.record, model=point.workload.label)
+    return BundledPoint(
+        point.simulated_key, measuring_hash(), ready.job.threads, point.hardware.area_mm2, record,
+        tuple(layers_of(outcome, point.hardware)), ready.kernels,
+    )  # fmt: skip
+
+
+def point_of(found: BundleResults) -> BundledPoint:
+    """Return the point that results are of; raise ``BundleError`` where the file does not say, or not consistently."""
+    try:
+        point = _POINT.validate_json(found.origin)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "all of it"
+        raise BundleError(f"origin does not say what was measured: {place[:80]}: {first['msg'][:200]}") from error
+    if not all(re.match(_KEY, key) for key in (point.simulated_key, point.measuring)):
+        raise BundleError("origin has keys that are no hashes")
+    measurement, record = found.measurement, point.record
+    if (measurement.model, measurement.policy, found.batch) != (record.model, record.policy, record.batch):
+        raise BundleError(
+            f"is of {measurement.model} under {measurement.policy}, its origin of {record.model} under {record.policy}"
+        )
+    return point

@@ -1,0 +1,34 @@
+"""Single measured points in the results of a folder, beside those of a run if it has any, and in its report."""
+
+from pathlib import Path
+from typing import Literal
+
+from experiments.folder import note_added
+from experiments.points import Figure
+from experiments.run import Computed
+from experiments.store import ResultStore
+from experiments.study import Written, write_report
+
+Change = Literal["added", "replaced", "unchanged"]
+
+
+def keep(folder: Path, key: str, computed: Computed) -> tuple[Change, Written]:
+    """Store a measured point in ``folder`` and write its report again; return what has changed there.
+
+    A point that is there with other figures, from an earlier measurement, gives way. Raises ``StoreError`` where
+    nothing can be stored.
+    """
+    with ResultStore(folder) as store:
+        known = store.keys()
+        before = store.rows([key])[0] if key in known else None
+        if before is not None and _same(before, {"key": key, **computed.row}):
+            change: Change = "unchanged"
+        else:
+            store.add(key, computed.row, computed.layers, computed.kernels)
+            change = "added" if before is None else "replaced"
+    note_added(folder, key)
+    return change, write_report(folder)
+
+
+def _same(stored: dict[str, Figure], row: dict[str, Figure]) -> bool:
+    return all(row.get(name) == value for name, value in stored.items()) and stored.keys() >= row.keys()

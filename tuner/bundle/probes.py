@@ -1,0 +1,102 @@
+"""The device's side of a bundle that calibrates: what the system tells, and small kernels in a process of their own."""
+
+import ctypes
+import json
+import mmap
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from tuner.bundle.contents import CALIBRATION, CODE, RUNTIME, START, BundleError, Manifest
+from tuner.bundle.native import Runtime, Tensor, tensor
+from tuner.calibrate.facts import local_facts
+from tuner.calibrate.plan import ProbeShape, probe_plan
+from tuner.calibrate.probing import probed
+from tuner.measure.device import now
+from tuner.measure.timing import measured_in_parts
+
+_LIMIT_S = 300.0
+_BEHIND_BYTES = 1024
+"""What vectors may read behind an array."""
+_SIZES = {"float32": 4, "int32": 4}
+"""Bytes of an element by its dtype."""
+_WIDTH = 0.01
+
+
+@dataclass(frozen=True)
+class _Held:
+    """An array, and the memory that it lies in."""
+
+    tensor: Tensor
+    memory: mmap.mmap
+
+
+class NativeBench:
+    """Probes of a bundle's code, run through the runtime's C interface."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def array(self, shape: tuple[int, ...], dtype: str) -> _Held:
+        """Return memory of its own; pages are large where the system has such, as of other programs' large arrays."""
+        memory = mmap.mmap(-1, prod(shape) * _SIZES[dtype] + _BEHIND_BYTES)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # the system has none
+                memory.madvise(mmap.MADV_HUGEPAGE)
+        return _Held(tensor(ctypes.addressof(ctypes.c_char.from_buffer(memory)), dtype, shape), memory)
+
+    def run(self, probe: str, arguments: Sequence[_Held]) -> None:
+        """Run a probe once."""
+        self._runtime.run(self._runtime.function(probe), _tensors(arguments))
+
+    def clock(self, probe: str, arguments: Sequence[_Held], number: int) -> Callable[[], float]:
+        """Return the runtime's clock around so many runs."""
+        return partial(self._runtime.seconds, self._runtime.evaluator(probe, number), _tensors(arguments))
+
+    def after_waits(self, probe: str, arguments: Sequence[_Held], wait_ms: int, tries: int) -> list[float]:
+        """Return the seconds of so many runs by the runtime's clock, each after a wait."""
+        evaluator = self._runtime.evaluator(probe, 1, repeat=tries, cooldown_ms=wait_ms)
+        return self._runtime.samples(evaluator, _tensors(arguments))
+
+    def call_s(self, probe: str, arguments: Sequence[_Held], budget_s: float) -> float:
+        """Return the seconds of a call, as kernels of bundles are called."""
+        call = partial(self._runtime.run, self._runtime.function(probe), _tensors(arguments))
+        return measured_in_parts([call], budget_s, _WIDTH).seconds
+
+
+def _tensors(arguments: Sequence[_Held]) -> list[Tensor]:
+    return [each.tensor for each in arguments]
+
+
+def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | None) -> None:
+    """Probe the processor that this runs on, and print facts and figures as one object."""
+    runtime = Runtime([folder / "lib" / name for name in RUNTIME], folder / CODE)
+    threads = int(os.environ["TVM_NUM_THREADS"])
+    facts = local_facts().on_threads(threads)
+    plan = probe_plan(facts, most_bytes, probe_s, ProbeShape(manifest.lanes, manifest.registers))
+    figures = probed(plan, NativeBench(runtime))
+    sys.stdout.write(json.dumps({"facts": asdict(facts), "figures": asdict(figures)}) + "\n")
+
+
+def calibrated_bundle(folder: Path, threads: int, probe_s: float, most_bytes: int) -> dict[str, Any]:
+    """Return what ``results.json`` holds for the bundle in ``folder``; raise ``BundleError`` where its code fails."""
+    command = [sys.executable, "-I", "-S", str(folder / START), "--child", "--folder", str(folder)]
+    command += ["--probe-seconds", str(probe_s), "--most-bytes", str(most_bytes)]
+    environment = {**os.environ, "TVM_NUM_THREADS": str(threads), "TVM_BIND_THREADS": "0"}
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LIMIT_S,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise BundleError(f"probing took longer than {_LIMIT_S:.0f} s") from error
+    if done.returncode:
+        raise BundleError(f"probing fails with code {done.returncode}: {done.stderr.strip()[-300:]}")
+    return {"format": CALIBRATION, "measured_at": now(), **json.loads(done.stdout)}

@@ -1,0 +1,70 @@
+"""What may have disturbed figures: other processes at work before measuring, processors taken away meanwhile."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.measure.records import Device, Timing
+
+_STATISTICS = Path("/proc/stat")
+_IDLE = (3, 4)
+"""Of the numbers in a processor's line: ``idle`` and ``iowait``."""
+_COUNTED = 8
+"""Of those numbers: what guests use, behind them, is part of what users use."""
+_WINDOW_S = 0.25
+_MOST_BUSY = 0.15
+"""Share of the cores that other processes keep busy from which on figures are said to be disturbed: more than a core
+spends on the system's own housekeeping, and less than one busy process on six cores."""
+_MOST_DISTURBED = 0.2
+
+
+def busy_elsewhere(window_s: float = _WINDOW_S) -> float | None:
+    """Return how many of the cores that this process may use others keep busy, as seen for a short while.
+
+    This process and its children do not count. Where the system does not tell, its load average stands in, which
+    lags by a minute; None where there is none.
+    """
+    before = _others_s()
+    if before is None:
+        return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    begin = time.monotonic()
+    time.sleep(window_s)
+    after = _others_s()
+    return None if after is None else max(after - before, 0.0) / (time.monotonic() - begin)
+
+
+def _others_s() -> float | None:
+    """Return the processor seconds that others have used so far."""
+    try:
+        lines = _STATISTICS.read_text(encoding="ascii").splitlines()
+        own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        ticks_per_s = os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError):
+        return None
+    ticks = 0
+    for name, *texts in map(str.split, filter(None, lines)):
+        if name in own:
+            numbers = [int(text) for text in texts[:_COUNTED]]
+            ticks += sum(number for place, number in enumerate(numbers) if place not in _IDLE)
+    times = os.times()
+    ours = times.user + times.system + times.children_user + times.children_system
+    return ticks / ticks_per_s - ours
+
+
+def disturbances(device: Device, timings: Sequence[Timing], width: float) -> list[str]:
+    """Return what may have disturbed ``timings``, whose medians were to be known to ``width``."""
+    found = []
+    if device.load is not None and device.load > _MOST_BUSY * device.cores:
+        found.append(
+            f"the machine was busy before measuring began: other processes kept {device.load:.1f} of"
+            f" {device.cores} cores at work"
+        )
+    taken = sum(timing.samples + timing.disturbed for timing in timings)
+    disturbed = sum(timing.disturbed for timing in timings)
+    if taken and disturbed > _MOST_DISTURBED * taken:
+        found.append(f"{disturbed} of {taken} runs were disturbed by other processes and left out")
+    wide = sum(timing.interval > width for timing in timings)
+    if wide:
+        found.append(f"{wide} of {len(timings)} medians are known less well than to {width:.1%}")
+    return found

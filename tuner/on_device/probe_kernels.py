@@ -1,0 +1,169 @@
+"""Small kernels that each show one figure of a processor (`tuner.calibrate.probing` says which, and how).
+
+Arrays may have any size, so that the same code serves caches of all sizes; vectors have that of the machine.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import te
+
+from tuner.calibrate.plan import ProbeShape
+from tuner.calibrate.probing import (
+    ACCUMULATORS,
+    COLUMNS,
+    DEPTH,
+    LONG,
+    SHORT,
+    STEPS,
+    TILES,
+    TILES_OF_PANEL,
+    VECTORS,
+    register_rows,
+    summed_vectors,
+)
+from tuner.codegen.functions import sigmoid
+
+
+def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
+    """Return the PrimFuncs of all probes by name."""
+    lanes = shape.lanes
+    found: dict[str, Callable[[], Any]] = {
+        "chain": lambda: _multiplied(1, lanes), "chains": lambda: _multiplied(ACCUMULATORS, lanes),
+        "short_product": lambda: _product(shape, SHORT), "long_product": lambda: _product(shape, LONG),
+        "special": lambda: _special(lanes), "panels": lambda: _panels(shape),
+        "sum": lambda: _sum(shape, split=False), "sums": lambda: _sum(shape, split=True),
+        "little": lambda: _little(split=False), "little_split": lambda: _little(split=True),
+        "fill1": lambda: _fill(1), "fill2": lambda: _fill(2), "fill3": lambda: _fill(3), "fill4": lambda: _fill(4),
+        "shuffle": lambda: tvm.script.from_source(_SHUFFLE),
+        "chase": lambda: tvm.script.from_source(_CHASE.format(steps=STEPS)),
+    }  # fmt: skip
+    return {name: make().with_attr("global_symbol", name) for name, make in found.items()}
+
+
+def _multiplied(vectors: int, lanes: int) -> Any:
+    """Return rank-one updates of so many vectors that stay in registers."""
+    row, column = te.placeholder((DEPTH,), name="row"), te.placeholder((vectors * lanes,), name="column")
+    k = te.reduce_axis((0, DEPTH), "k")
+    total = te.compute((vectors * lanes,), lambda j: te.sum(row[k] * column[j], axis=k), name="total")
+    return _in_registers(_schedule([row, column, total]), 0, lanes)
+
+
+def _product(shape: ProbeShape, depth: int) -> Any:
+    """Return a register tile of a matrix product, computed again and again: so many rank-one updates."""
+    rows, wide = register_rows(shape.registers), COLUMNS * shape.lanes
+    left, right = te.placeholder((rows, depth), name="left"), te.placeholder((depth, wide), name="right")
+    k = te.reduce_axis((0, depth), "k")
+    whole = TILES, rows, wide
+    total = te.compute(whole, lambda _, r, j: te.sum(left[r, k] * right[k, j], axis=k), name="total")
+    return _in_registers(_schedule([left, right, total]), 1, shape.lanes)
+
+
+def _special(lanes: int) -> Any:
+    """Return exponentials and divisions of vectors."""
+    data = te.placeholder((VECTORS * lanes,), name="data")
+    schedule = _schedule([data, te.compute((VECTORS * lanes,), lambda i: sigmoid(data[i]), name="result")])
+    (loop,) = schedule.get_loops(schedule.get_sblock("result"))
+    schedule.vectorize(schedule.split(loop, [None, lanes])[1])
+    return schedule.mod["main"]
+
+
+def _panels(shape: ProbeShape) -> Any:
+    """Return packed weights, each panel of which some register tiles use in turn."""
+    rows, lanes = register_rows(shape.registers), shape.lanes
+    panels, depth = te.var("panels", "int64"), te.var("depth", "int64")
+    data = te.placeholder((TILES_OF_PANEL, rows, depth), name="data")
+    weights = te.placeholder((panels, depth, lanes), name="weights")
+    k = te.reduce_axis((0, depth), "k")
+    whole = panels, TILES_OF_PANEL, rows, lanes
+    total = te.compute(whole, lambda p, t, r, j: te.sum(data[t, r, k] * weights[p, k, j], axis=k), name="total")
+    return _in_registers(_schedule([data, weights, total]), 2, lanes)
+
+
+def _sum(shape: ProbeShape, *, split: bool) -> Any:
+    """Return the sums of rows of vectors, one of all rows for each thread."""
+    wide = summed_vectors(shape.registers) * shape.lanes
+    threads, rows = te.var("threads", "int64"), te.var("rows", "int64")
+    data, factor = te.placeholder((threads, rows, wide), name="data"), te.placeholder((1,), name="factor")
+    k = te.reduce_axis((0, rows), "k")
+    total = te.compute((threads, wide), lambda t, j: te.sum(data[t, k, j] * factor[0], axis=k), name="total")
+    schedule = _schedule([data, factor, total])
+    if split:
+        schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
+    return _in_registers(schedule, 1, shape.lanes)
+
+
+def _little(*, split: bool) -> Any:
+    """Return one addition for each element."""
+    count = te.var("count", "int64")
+    data = te.placeholder((count,), name="data")
+    schedule = _schedule([data, te.compute((count,), lambda i: data[i] + 1.0, name="result")])
+    if split:
+        schedule.parallel(schedule.get_loops(schedule.get_sblock("result"))[0])
+    return schedule.mod["main"]
+
+
+def _fill(dims: int) -> Any:
+    """Return what writes a zero to every element."""
+    sizes = tuple(te.var(f"size{dim}", "int64") for dim in range(dims))
+    return _schedule([te.compute(sizes, lambda *_: te.const(0.0, "float32"), name="result")]).mod["main"]
+
+
+def _in_registers(schedule: Any, outer: int, lanes: int) -> Any:
+    """Keep the sums of block ``total``, but for its ``outer`` loops, in registers while the reduction runs."""
+    block = schedule.get_sblock("total")
+    *loops, last, depth = schedule.get_loops(block)
+    rows = loops[outer:]
+    vectors, inner = schedule.split(last, [None, lanes])
+    schedule.reorder(*loops[:outer], depth, *rows, vectors, inner)
+    kept = schedule.cache_write(block, 0, "local")
+    if outer:
+        schedule.reverse_compute_at(kept, loops[outer - 1])
+    schedule.vectorize(schedule.split(schedule.get_loops(kept)[-1], [None, lanes])[1])
+    for loop in (*rows, vectors):
+        schedule.unroll(loop)
+    schedule.vectorize(inner)
+    first = schedule.decompose_reduction(block, depth)
+    for loop in schedule.get_loops(first)[outer:-1]:
+        schedule.unroll(loop)
+    return schedule.mod["main"]
+
+
+def _schedule(tensors: list[Any]) -> Any:
+    return tvm.s_tir.Schedule(tvm.IRModule({"main": te.create_prim_func(tensors)}))
+
+
+_SHUFFLE = """
+@T.prim_func(s_tir=True)
+def shuffle(chain_handle: T.handle, line_handle: T.handle, place: T.Buffer((1,), "int32")):
+    count = T.int64()
+    words = T.int64()
+    chain = T.match_buffer(chain_handle, (count,), "int32")
+    line = T.match_buffer(line_handle, (words,), "float32")
+    state = T.alloc_buffer((1,), "int64")
+    kept = T.alloc_buffer((1,), "int32")
+    state[0] = T.int64(1)
+    place[0] = 0
+    for here in T.serial(count // words):
+        chain[here * words] = T.Cast("int32", here * words)
+    for back in T.serial(count // words - T.int64(1)):
+        state[0] = T.bitwise_and(state[0] * T.int64(25214903917) + T.int64(11), T.int64(281474976710655))
+        kept[0] = chain[(count // words - T.int64(1) - back) * words]
+        chain[(count // words - T.int64(1) - back) * words] = chain[
+            T.truncmod(T.shift_right(state[0], T.int64(17)), count // words - T.int64(1) - back) * words
+        ]
+        chain[T.truncmod(T.shift_right(state[0], T.int64(17)), count // words - T.int64(1) - back) * words] = kept[0]
+"""
+"""Sattolo's algorithm: the first words of all lines become one cycle, each the position of the next.
+
+The draws are those of POSIX's ``drand48``. How long a line is, the second array says by its size.
+"""
+_CHASE = """
+@T.prim_func(s_tir=True)
+def chase(chain_handle: T.handle, place: T.Buffer((1,), "int32")):
+    count = T.int64()
+    chain = T.match_buffer(chain_handle, (count,), "int32")
+    for step in T.serial({steps}):
+        place[0] = chain[place[0]]
+"""
