@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from hw_models import Buffer
 from scheduler.dsa.lower.emit import SLOTS, Emitting, address
 from scheduler.dsa.lower.prefetch import Burst, Entry, Prefetch, PrefetchedOperand
-from scheduler.dsa.tiling.candidates import burst_room_bytes, operands_filled
+from scheduler.dsa.tiling.candidates import burst_room_bytes
+from scheduler.dsa.tiling.cuts import operands_filled
 from scheduler.dsa.tiling.tiling import Route
 from scheduler.kernels.layer import DEPTH, TileWork
 
