@@ -9,6 +9,7 @@ last store stand alone.
 On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """
 
+import math
 import operator
 from collections.abc import Iterator
 from dataclasses import replace
@@ -114,14 +115,13 @@ class _Search:
         for _ in range(self._tuning.most_climbs):
             most_tiles = max(self._tuning.most_tiles, best.cut.tiles)
             most_passes = max(self._tuning.most_passes, best.cut.passes)
-            options = [
-                h for h in self._neighbours(current, trades=tight)
-                if h not in seen and self._passes(h[:-1]) <= most_tiles and self._passes(h) <= most_passes
-                and self._fits(h)
+            near = [
+                (self._candidate(h).estimate_ps, h) for h in self._neighbours(current, trades=tight)
+                if h not in seen and self._is_allowed(h, most_tiles, most_passes) and self._fits(h)
             ]  # fmt: skip
-            if not options:
+            if not near:
                 break
-            current = min(options, key=lambda h: (self._candidate(h).estimate_ps, h))
+            current = min(near)[1]
             here = self._candidate(current)
             seen.add(current)
             if here.estimate_ps < best.estimate_ps * self._tuning.worthwhile:
@@ -169,12 +169,11 @@ class _Search:
             yield doubled
             yield from (trade for trade in self._halved(doubled) if trade != halvings)
 
-    def _passes(self, halvings: _Halvings) -> int:
-        """Return how many tiles ``halvings`` make; with those of the depth, how many steps they take."""
-        passes = 1
-        for pieces, times in zip(self._pieces, halvings, strict=False):
-            passes *= pieces[times]
-        return passes
+    def _is_allowed(self, halvings: _Halvings, most_tiles: int, most_passes: int) -> bool:
+        """Return whether they make so few tiles, and with the steps along the depth so few passes."""
+        *along, depth = map(operator.getitem, self._pieces, halvings)
+        tiles = math.prod(along)
+        return tiles <= most_tiles and tiles * depth <= most_passes
 
     def _fits(self, halvings: _Halvings) -> bool:
         found = self._fitting.get(halvings)
