@@ -8,9 +8,8 @@ duration is that of the instruction alone. Instructions of one layer on one unit
 """
 
 import heapq
-import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -39,25 +38,42 @@ _NEVER = 1 << 200
 """Picoseconds: later than anything, however slow the clock."""
 
 
-@dataclass(slots=True)
 class _Queue:
-    """A unit's instructions whose turn may come: those that wait for a moment, and those that do not."""
+    """A unit's instructions whose turn may come: those that wait for a moment, and those that do not.
 
-    free_ps: int = 0
-    start_ps: int = _NEVER
-    """When the unit begins its next instruction, as far as it knows one."""
-    later: list[tuple[int, int]] = field(default_factory=list)
-    ready: list[tuple[int, int]] = field(default_factory=list)
+    ``starts_ps``: by unit, when it begins its next instruction as far as it knows one; kept up here.
+    """
+
+    __slots__ = ("free_ps", "later", "number", "ready", "starts_ps")
+
+    def __init__(self, number: int, starts_ps: list[int]) -> None:
+        self.number = number
+        self.starts_ps = starts_ps
+        self.free_ps = 0
+        self.later: list[tuple[int, int]] = []
+        self.ready: list[tuple[int, int]] = []
 
     def push(self, earliest_ps: int, position: int) -> None:
         """Let an instruction begin from ``earliest_ps`` on."""
         heapq.heappush(self.later, (earliest_ps, position))
-        self.start_ps = min(self.start_ps, max(self.free_ps, earliest_ps))
+        start_ps = self.free_ps if self.free_ps > earliest_ps else earliest_ps
+        self.starts_ps[self.number] = min(self.starts_ps[self.number], start_ps)
+
+    def pop(self, start_ps: int, urgency: Sequence[int]) -> int:
+        """Return the most urgent of the instructions that can begin at ``start_ps``."""
+        later, ready = self.later, self.ready
+        while later and later[0][0] <= start_ps:
+            position = heapq.heappop(later)[1]
+            heapq.heappush(ready, (urgency[position], position))
+        return heapq.heappop(ready)[1]
 
     def busy_until(self, end_ps: int) -> None:
         """Keep the unit from beginning anything before ``end_ps``."""
         self.free_ps = end_ps
-        self.start_ps = end_ps if self.ready else max(end_ps, self.later[0][0]) if self.later else _NEVER
+        if self.ready:
+            self.starts_ps[self.number] = end_ps
+        else:
+            self.starts_ps[self.number] = max(end_ps, self.later[0][0]) if self.later else _NEVER
 
 
 def begin_order(steps: Sequence[Step]) -> list[int]:
@@ -67,34 +83,30 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
     whole_ps = [step.whole_ps for step in steps]
     rest_ps = followers.rest_ps(whole_ps)
     urgency = [step.layer if step.is_transfer else -rest_ps[position] for position, step in enumerate(steps)]
-    queues = {step.unit: _Queue() for step in steps}
-    units = list(queues.values())
-    queue_of = [queues[step.unit] for step in steps]
+    numbers: dict[str, int] = {}
+    unit_of = [numbers.setdefault(step.unit, len(numbers)) for step in steps]
+    starts_ps = [_NEVER] * len(numbers)
+    queues = [_Queue(number, starts_ps) for number in range(len(numbers))]
+    queue_of = [queues[number] for number in unit_of]
     earliest_ps = [0] * len(steps)
     for position, count in enumerate(waiting):
         if not count:
             queue_of[position].push(0, position)
     order: list[int] = []
     for _ in steps:
-        queue = min(units, key=_start_ps)
-        start_ps = queue.start_ps
-        later, ready = queue.later, queue.ready
-        while later and later[0][0] <= start_ps:
-            position = heapq.heappop(later)[1]
-            heapq.heappush(ready, (urgency[position], position))
-        position = heapq.heappop(ready)[1]
+        start_ps = min(starts_ps)
+        queue = queues[starts_ps.index(start_ps)]  # the first of those that begin then
+        position = queue.pop(start_ps, urgency)
         order.append(position)
         queue.busy_until(start_ps + steps[position].duration_ps)
         for time_ps, those in ((start_ps + whole_ps[position], of_end[position]), (start_ps, of_begin[position])):
             for follower in those:
-                earliest_ps[follower] = max(earliest_ps[follower], time_ps)
+                so_far_ps = earliest_ps[follower]
+                earliest_ps[follower] = so_far_ps if so_far_ps > time_ps else time_ps
                 waiting[follower] -= 1
                 if not waiting[follower]:
                     queue_of[follower].push(earliest_ps[follower], follower)
     return order
-
-
-_start_ps = operator.attrgetter("start_ps")
 
 
 class _Followers:
@@ -105,7 +117,7 @@ class _Followers:
         self.of_begin: list[list[int]] = [[] for _ in steps]
         self.waits: list[int] = []
         """By instruction: how many it waits for."""
-        of_end, of_begin = self.of_end, self.of_begin
+        of_end, of_begin, waits = self.of_end, self.of_begin, self.waits
         last: dict[tuple[str, int], int] = {}
         for position, step in enumerate(steps):
             after, behind = step.after, step.behind
@@ -118,14 +130,20 @@ class _Followers:
             if before >= 0:
                 (of_begin if step.is_transfer else of_end)[before].append(position)
             last[chain] = position
-            self.waits.append(len(after) + len(behind) + (before >= 0))
+            waits.append(len(after) + len(behind) + (before >= 0))
 
     def rest_ps(self, whole_ps: Sequence[int]) -> list[int]:
         """Return by instruction the longest time from its begin to the end of the program."""
         rest = [0] * len(whole_ps)
         of_end, of_begin = self.of_end, self.of_begin
         for position in range(len(whole_ps) - 1, -1, -1):
-            behind_ps = max([rest[follower] for follower in of_end[position]], default=0) + whole_ps[position]
-            beside_ps = max([rest[follower] for follower in of_begin[position]], default=0)
-            rest[position] = behind_ps if behind_ps > beside_ps else beside_ps
+            longest_ps = 0
+            for follower in of_end[position]:
+                rest_ps = rest[follower]
+                longest_ps = rest_ps if rest_ps > longest_ps else longest_ps
+            longest_ps += whole_ps[position]
+            for follower in of_begin[position]:
+                rest_ps = rest[follower]
+                longest_ps = rest_ps if rest_ps > longest_ps else longest_ps
+            rest[position] = longest_ps
         return rest

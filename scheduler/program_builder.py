@@ -25,7 +25,6 @@ class ProgramBuilder:
         self._frees: dict[int, list[int]] = {}
         self._buffers: list[Buffer] = []
         self._allocated_by: list[int] = []
-        self._followed: set[int] = set()
         self._layer = 0
         self._layer_run = -1
 
@@ -58,14 +57,11 @@ class ProgramBuilder:
         self._labels.append(label)
         self._layer_runs.append(self._layer_run)
         self._after.append(waits)
-        self._followed.update(waits)
         return len(self._work_of) - 1
 
     def wait(self, position: int, after: Iterable[int]) -> None:
         """Let the instruction at ``position`` also wait for ``after``."""
-        waits = dict.fromkeys(after)
-        self._after[position].update(waits)
-        self._followed.update(waits)
+        self._after[position].update(dict.fromkeys(after))
 
     def allocate(self, position: int, buffer: Buffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
@@ -91,7 +87,7 @@ class ProgramBuilder:
 
     def exits(self, first: int) -> tuple[int, ...]:
         """Return the instructions from ``first`` on for which nothing waits yet."""
-        followed = self._followed
+        followed = set[int]().union(*self._after[first:])
         return tuple([p for p in range(first, len(self)) if p not in followed])
 
     def build(self, machine: Machine, *, interleaved: bool, **in_use: int) -> Program:

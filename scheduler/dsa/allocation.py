@@ -7,6 +7,7 @@ real memory. All live ranges are known before anything runs, and so the addresse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from operator import attrgetter
 
 from scheduler.dsa.occupied_addresses import OccupiedAddresses
 
@@ -33,12 +34,15 @@ class Block:
 def gaps(blocks: Iterable[Block], capacity_bytes: int) -> Iterator[Block]:
     """Yield what ``blocks`` leave free, from the lowest address on."""
     free = 0
-    for block in sorted(blocks, key=lambda b: b.address):
+    for block in sorted(blocks, key=_address):
         if block.address > free:
             yield Block(free, block.address - free)
         free = max(free, block.address + block.size_bytes)
     if free < capacity_bytes:
         yield Block(free, capacity_bytes - free)
+
+
+_address = attrgetter("address")
 
 
 def put(sizes: Sequence[int], free: Iterable[Block]) -> list[Block] | None:

@@ -11,7 +11,7 @@ from hw_models.quantities import PS_PER_S
 from scheduler.dsa.binding import plain_binding
 from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
 from scheduler.dsa.tiling.tiling import Route, TileRequest
-from scheduler.dsa.unit_choice import Units, choose_units
+from scheduler.dsa.unit_choice import Units, units_of
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from scheduler.errors import ScheduleError
 from scheduler.kernels.cut import layer_of
@@ -91,8 +91,7 @@ class DsaCosts:
 
     def units_of(self, layer: Layer, part: Extents) -> Units:
         """Return which unit does each nest of ``layer`` for a core's ``part`` of it; equal layers get the same."""
-        key = layer.signature, part, self.dtype
-        return self.known.units.get(key, lambda: choose_units(layer, part, self.view, self.dtype))
+        return units_of(layer, part, self.view, self.dtype)
 
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators would get as one layer, with all buffers to itself."""

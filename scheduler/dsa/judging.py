@@ -112,7 +112,7 @@ class _Leader:
     overlaps_layers: bool
     seconds: float
     judged: Judged | None
-    """Its run on the machine itself, if there has been one."""
+    """Its run at these buffers, if it is not known from an earlier point."""
 
 
 class Judge:
@@ -165,8 +165,7 @@ class Judge:
             self._refusal = self._refusal or timed.refusal
             return True
         if self._best is None or timed.seconds < self._best.seconds:
-            own = made[0] if made and at is self._costs else None
-            self._best = _Leader(shown, at, overlaps_layers, timed.seconds, own)
+            self._best = _Leader(shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
         if overlaps_layers and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
             self.consider(shown, at)
         return True
@@ -181,23 +180,29 @@ class Judge:
         best = self._best
         if best is None:
             raise ScheduleError(self._refusal or f"{self._costs.analysis.graph.name}: no layout was considered")
-        if best.judged is not None:
+        if best.judged is None:
+            return judged(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
+        if best.at is self._costs:
             return best.judged
-        return judged(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
+        return run(best.judged.schedule, best.judged.program, self._costs)  # no program depends on the buffers' size
 
 
 def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judged]) -> Timed:
     """Return what comes of the schedule ``decided``; its run, if there is one, joins those ``made``."""
     try:
-        run = judged(decided(), costs)
+        found = judged(decided(), costs)
     except ScheduleError as error:
         return Timed(refusal=str(error))
-    made.append(run)
-    return Timed(run.seconds, len(run.program.instructions))
+    made.append(found)
+    return Timed(found.seconds, len(found.program.instructions))
 
 
 def judged(schedule: Schedule, costs: DsaCosts) -> Judged:
     """Return a schedule with its program and its run on the machine of ``costs``."""
+    return run(schedule, lower(schedule, costs.view), costs)
+
+
+def run(schedule: Schedule, program: Program, costs: DsaCosts) -> Judged:
+    """Return a schedule with its program, run on the machine of ``costs``."""
     spec = costs.view.spec
-    program = lower(schedule, costs.view)
     return Judged(schedule, program, simulate(program, dsa_machine(spec), dsa_energy(spec)))

@@ -251,11 +251,12 @@ class _Reader:
             local_gaps=(), global_gaps=(), dtype=self._costs.dtype,
             prefetch=None if kept is None else (kept.local_bytes, kept.global_bytes),
         )  # fmt: skip
-        candidates = TileCandidates(request, self._costs.view, self._costs.known.unit_times)
+        candidates = TileCandidates(request, self._costs.view)
         if record.depth is not None and record.depth > candidates.depth_extent:
             raise ScheduleError(f"depth {record.depth} is more than the {candidates.depth_extent} that there are")
-        cut = record.tile, record.depth, record.tile_order
-        return candidates.decided(cut, record.prefetched, record.staged, record.store_burst_bytes)
+        return candidates.decided(
+            record.tile, record.depth, record.tile_order, record.prefetched, record.staged, record.store_burst_bytes
+        )
 
 
 def _plain(places: dict[str, Addresses] | Addresses) -> Any:

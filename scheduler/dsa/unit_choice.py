@@ -7,6 +7,7 @@ all not on which tile was asked for first.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
 from scheduler.dsa.view import DsaView
@@ -65,6 +66,12 @@ def can_do(work: NestWork, unit: str, view: DsaView, dtype: str) -> bool:
 def assign(work: TileWork, units: Units, view: DsaView, dtype: str) -> list[Assignment]:
     """Return the nests of a tile on their units."""
     return [_assigned(nest, unit, view, dtype) for nest, unit in zip(work.nests, units, strict=True)]
+
+
+def units_of(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
+    """Return what `choose_units` does; machines that compute alike choose once for equal layers of a network."""
+    key = layer.signature, part, dtype, view.arithmetic
+    return layer.analysis.table(choose_units).get(key, partial(choose_units, layer, part, view, dtype))
 
 
 def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence[int]:

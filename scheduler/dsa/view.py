@@ -24,6 +24,11 @@ class DsaView:
         """All of it that a run's time depends on: machines with equal ones take equally long for everything."""
         return self.spec.model_dump_json(exclude={"name", "energy", "area"}), self.clusters, self.tuning
 
+    @cached_property
+    def arithmetic(self) -> Hashable:
+        """All of it that the time of a computation depends on: machines may differ in memories and have equal ones."""
+        return self.spec.model_dump_json(include={"clock_hz", "units"})
+
     @property
     def cores_per_cluster(self) -> int:
         return self.spec.cores_per_cluster

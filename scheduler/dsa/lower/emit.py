@@ -53,16 +53,10 @@ class Emitting:
     """Memory that the output goes to; where outputs go to several, the outermost."""
     burst_bytes: int
     dtype: str
-
-    @property
-    def label(self) -> str:
-        """Name of the layer in instructions."""
-        return self.run.layer.sink.name
-
-    @property
-    def active_cores(self) -> int:
-        """Cores that have a part of the layer."""
-        return self.run.binding.cores
+    label: str
+    """Name of the layer in instructions."""
+    active_cores: int
+    """Cores that have a part of the layer."""
 
     def transfer(
         self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1

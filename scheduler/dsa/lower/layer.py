@@ -16,7 +16,7 @@ from scheduler.dsa.lower.tile_waits import TileWaits
 from scheduler.dsa.unit_choice import Assignment, assign
 from scheduler.dsa.view import GLOBAL, LOCAL
 from scheduler.kernels.layer import NestWork, TileWork
-from workloads.loopnest import LoopNest
+from workloads.loopnest import Extents, LoopNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,14 @@ class LayerEmitter:
         tiles = tiling.passes // tiling.depth_steps
         halo: list[int] | None = None
         last = -1
+        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[Job], Mapping[str, int]]] = {}
         for position, extents, depth_step, depth in tiling.steps():
-            work, jobs = self._jobs(extents, depth, last=depth_step == last_depth)
-            inputs = self._loader.load(position, depth_step, work)
+            key = extents, depth, depth_step == last_depth
+            if key not in known:
+                work, jobs = self._jobs(extents, depth, last=depth_step == last_depth)
+                known[key] = work, jobs, self._loader.streamed_bytes(work)
+            work, jobs, streamed_bytes = known[key]
+            inputs = self._loader.load(position, depth_step, work, streamed_bytes)
             if halo is None:  # behind the first loads, which need not wait for the layer before
                 halo = self._exchange_halos()
             written = self._waits.next() if depth_step == 0 else []

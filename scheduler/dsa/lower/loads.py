@@ -6,13 +6,14 @@ layer are fetched once, in bursts.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hw_models import Buffer
 from scheduler.dsa.lower.emit import SLOTS, Emitting, address
 from scheduler.dsa.lower.prefetch import Burst, Entry, Prefetch, PrefetchedOperand
-from scheduler.dsa.tiling.candidates import burst_room_bytes, operands_filled
+from scheduler.dsa.tiling.candidates import burst_room_bytes
+from scheduler.dsa.tiling.cuts import operands_filled
 from scheduler.dsa.tiling.tiling import Route
 from scheduler.kernels.layer import DEPTH, TileWork
 
@@ -83,20 +84,25 @@ class OperandLoader:
             if operand.users:
                 operand.users[-1] = position
 
-    def load(self, position: tuple[int, ...], depth_step: int, work: TileWork) -> list[int]:
+    def streamed_bytes(self, work: TileWork) -> dict[str, int]:
+        """Return what one core gets of each operand's tile."""
+        operands = self._operands.items()
+        return {name: math.ceil(work.operand_bytes[name] * operand.route.streamed) for name, operand in operands}
+
+    def load(
+        self, position: tuple[int, ...], depth_step: int, work: TileWork, streamed_bytes: Mapping[str, int]
+    ) -> list[int]:
         """Bring the operands that change with this tile; return the transfers that the computation waits for."""
-        changing = []
+        ahead: list[str] = []
+        changing: list[str] = []
         for name, operand in self._operands.items():
             version = tuple([position[dim] for dim in operand.dims])
             if operand.by_depth:
                 version = (*version, depth_step)
             if version != operand.version:
                 operand.version = version
-                changing.append(name)
-        if not changing:
-            return []
-        transfers = self._load_prefetched([name for name in changing if name in self._prefetched], work)
-        changing = [name for name in changing if name not in self._prefetched]
+                (ahead if name in self._prefetched else changing).append(name)
+        transfers = self._load_prefetched(ahead, work, streamed_bytes) if ahead else []
         if not changing:
             return transfers
         waits = self._free_slots(changing)
@@ -109,7 +115,7 @@ class OperandLoader:
         if self._at.view.has_global_buffer:
             for names, one_for_all in ((exclusive, False), (broadcast, True)):
                 if names:
-                    moved.append(self._to_cores(names, work, one_for_all, (*waits, *fetched, *kept)))
+                    moved.append(self._to_cores(names, streamed_bytes, one_for_all, (*waits, *fetched, *kept)))
             if fetched:
                 for transfer in moved:
                     self._at.builder.free(transfer, buffer)
@@ -119,13 +125,11 @@ class OperandLoader:
         for name in changing:
             owner = moved[-1] if name in broadcast else moved[0]
             self._last_transfer[name] = owner
-            self._allocate_operand(name, owner, work)
+            self._allocate_operand(name, owner, streamed_bytes[name])
         return [*transfers, *moved]
 
-    def _load_prefetched(self, names: list[str], work: TileWork) -> list[int]:
+    def _load_prefetched(self, names: list[str], work: TileWork, streamed_bytes: Mapping[str, int]) -> list[int]:
         """Bring the next versions of weights through the prefetch buffers: which wait for room and the launch."""
-        if not names:
-            return []
         assert self._prefetch is not None
         waits: dict[int, None] = {}
         for name in names:
@@ -134,11 +138,11 @@ class OperandLoader:
                 self._at.builder.free(operand.users[-1], operand.buffer)
             if weights.entry is not None:
                 weights.entry.user = operand.users[-1]
-            weights.entry, room = self._prefetch.local.admit(math.ceil(work.operand_bytes[name]))
+            weights.entry, room = self._prefetch.local.admit(work.operand_bytes[name])
             waits.update(dict.fromkeys(room))
             operand.users.append(-1)
         large = [name for name in names if self._version_bytes[name] > self._burst_room]
-        transfers = [transfer for name in large for transfer in self._in_chunks(name, work, waits)]
+        transfers = [transfer for name in large for transfer in self._in_chunks(name, work, streamed_bytes, waits)]
         names = [name for name in names if name not in large]
         bursts = self._bursts(names)
         for broadcast in (False, True):
@@ -146,9 +150,9 @@ class OperandLoader:
             if alike:
                 loads = (bursts[name].load for name in alike)
                 after = tuple(dict.fromkeys((*waits, *loads)))
-                transfers.append(self._to_cores(alike, work, broadcast, after))
+                transfers.append(self._to_cores(alike, streamed_bytes, broadcast, after))
             for name in alike:
-                self._allocate_operand(name, transfers[-1], work)
+                self._allocate_operand(name, transfers[-1], streamed_bytes[name])
                 bursts[name].left -= 1
                 if not bursts[name].left:
                     self._at.builder.free(transfers[-1], bursts[name].buffer)
@@ -161,7 +165,9 @@ class OperandLoader:
         route = self._at.execution.routes[name]
         return math.ceil(work.operand_bytes[name] * self._at.active_cores / route.cores_sharing * self._filled[name])
 
-    def _in_chunks(self, name: str, work: TileWork, waits: Iterable[int]) -> list[int]:
+    def _in_chunks(
+        self, name: str, work: TileWork, streamed_bytes: Mapping[str, int], waits: Iterable[int]
+    ) -> list[int]:
         """Bring a version that is larger than a burst: chunk after chunk through the global prefetch buffer."""
         assert self._prefetch is not None
         left = self._prefetched[name].take(self._cluster_bytes(name, work), 1)
@@ -175,10 +181,10 @@ class OperandLoader:
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (self._prefetch.launch, *room))
             self._prefetch.further.filled_by((load,))
             buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
-            transfers.append(self._to_cores([name], work, broadcast, (*waits, load), (chunk, chunks)))
+            transfers.append(self._to_cores([name], streamed_bytes, broadcast, (*waits, load), (chunk, chunks)))
             self._at.builder.free(transfers[-1], buffer)
             entry.user = transfers[-1]
-        self._allocate_operand(name, transfers[0], work)
+        self._allocate_operand(name, transfers[0], streamed_bytes[name])
         return transfers
 
     def _bursts(self, names: list[str]) -> dict[str, Burst]:
@@ -264,7 +270,7 @@ class OperandLoader:
         return staged.versions[version]
 
     def _to_cores(
-        self, names: list[str], work: TileWork, one_for_all: bool, after: tuple[int, ...],
+        self, names: list[str], streamed_bytes: Mapping[str, int], one_for_all: bool, after: tuple[int, ...],
         part: tuple[int, int] = (0, 1),
     ) -> int:  # fmt: skip
         """Move operands from the global buffer to the cores: each its own part, or one read for all that share it.
@@ -273,7 +279,7 @@ class OperandLoader:
         """
         chunk, chunks = part
         operands = [self._operands[name] for name in names]
-        whole = sum([self._streamed_bytes(name, work) for name in names])
+        whole = sum([streamed_bytes[name] for name in names])
         streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
         what = "weights" if all(operand.is_weight for operand in operands) else "tile"
         if not one_for_all:
@@ -283,17 +289,13 @@ class OperandLoader:
         distinct = -(-streamed * cores // sharing)
         return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
 
-    def _streamed_bytes(self, name: str, work: TileWork) -> int:
-        """Return what one core gets of an operand's tile."""
-        return math.ceil(work.operand_bytes[name] * self._operands[name].route.streamed)
-
-    def _allocate_operand(self, name: str, owner: int, work: TileWork) -> None:
+    def _allocate_operand(self, name: str, owner: int, size_bytes: int) -> None:
         """Give the operand's new version its space in the local buffers."""
-        operand, size = self._operands[name], self._streamed_bytes(name, work)
+        operand = self._operands[name]
         of_cluster = operand.route.broadcast or not self._at.view.has_global_buffer  # a unit that fills all of them
         copies = self._at.view.cores_per_cluster if of_cluster else 1
         slot = address(self._at.execution.addresses.operands.get(name, ()), len(operand.users) - 1)
-        operand.buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size, copies, name, slot))
+        operand.buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size_bytes, copies, name, slot))
 
     def release(self) -> None:
         """End the lives of the last versions."""

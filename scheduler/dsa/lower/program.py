@@ -85,7 +85,7 @@ class _Lowering:
         shares = output_shares(run, self._slices)
         emitting = Emitting(
             self._builder, self._transfers, self._view, run, execution, shares, outermost_memory(shares),
-            self._schedule.burst_bytes, self._schedule.dtype,
+            self._schedule.burst_bytes, self._schedule.dtype, run.layer.sink.name, run.binding.cores,
         )  # fmt: skip
         first = len(self._builder)
         self._builder.begin_layer(number)

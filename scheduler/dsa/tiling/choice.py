@@ -7,10 +7,8 @@ where they do not fit beside what else is kept, a search for just that room foll
 from dataclasses import dataclass, field, replace
 
 from scheduler.dsa.allocation import fit
-from scheduler.dsa.tiling.candidates import UnitTimes
 from scheduler.dsa.tiling.search import TilingError, choose_tiling
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
-from scheduler.dsa.unit_choice import Units
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
 from workloads.analysis import Table
@@ -20,11 +18,9 @@ _MOST_TILINGS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class KnownTilings:
-    """What has been found for one machine, whatever the network: tilings, units of layers, times of units; bounded."""
+    """Tilings that have been found for one machine, whatever the network; bounded."""
 
     tilings: Table[Tiling] = field(default_factory=lambda: Table(_MOST_TILINGS))
-    units: Table[Units] = field(default_factory=lambda: Table(_MOST_TILINGS))
-    unit_times: UnitTimes = field(default_factory=Table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +52,4 @@ class TileChooser:
             self.view.ddr_bytes_per_ps,
         )  # fmt: skip
         key = (layer.signature, ways, rest)
-        return self.known.tilings.get(key, lambda: choose_tiling(request, self.view, self.known.unit_times))
+        return self.known.tilings.get(key, lambda: choose_tiling(request, self.view))

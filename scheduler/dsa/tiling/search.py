@@ -9,10 +9,12 @@ last store stand alone.
 On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """
 
+import math
+import operator
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler.dsa.tiling.candidates import TileCandidates, UnitTimes
+from scheduler.dsa.tiling.candidates import Candidate, TileCandidates
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
@@ -26,45 +28,45 @@ class TilingError(ScheduleError):
     """A layer of which not even the smallest tile fits."""
 
 
-def choose_tiling(request: TileRequest, view: DsaView, unit_times: UnitTimes) -> Tiling:
+def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
     """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
 
     Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster.
     """
     if request.paper_tiles:
         for asked in (request, replace(request, prefetch=None)):
-            found = paper_tiling(asked, view, unit_times)
+            found = paper_tiling(asked, view)
             if found is not None:
                 return found
     if request.prefetch is None:
-        return _Search(request, view, unit_times).run()
+        return _Search(request, view).run()
     try:
-        through = _Search(request, view, unit_times).run()
+        through = _Search(request, view).run()
     except TilingError:
-        return _Search(replace(request, prefetch=None), view, unit_times).run()
+        return _Search(replace(request, prefetch=None), view).run()
     if through.passes <= view.tuning.most_tiles:
         return through
     try:
-        around = _Search(replace(request, prefetch=None), view, unit_times).run()
+        around = _Search(replace(request, prefetch=None), view).run()
     except TilingError:
         return through
     return around if around.estimate_ps < view.tuning.around_prefetch * through.estimate_ps else through
 
 
-def paper_tiling(request: TileRequest, view: DsaView, unit_times: UnitTimes) -> Tiling | None:
+def paper_tiling(request: TileRequest, view: DsaView) -> Tiling | None:
     """Return GraphTurbo's tiles (section 4.1); None if they do not fit however small.
 
     The two outermost dimensions of the layer's output are tiled, each by the largest divisor of its extent with which
     everything fits, the outermost first; no other dimension is, nor the depth.
     """
-    candidates = TileCandidates(request, view, unit_times)
+    candidates = TileCandidates(request, view)
     tile = list(request.part)
     for dim in request.layer.sink.order[:_TILED_DIMS]:
         for size in divisors(request.part[dim]):
             tile[dim] = size
-            tiling = candidates.tiling(tuple(tile), None)
-            if candidates.fits(tiling):
-                return tiling
+            found = candidates.candidate(tuple(tile), None)
+            if candidates.fits(found):
+                return candidates.tiling(found)
     return None
 
 
@@ -73,47 +75,54 @@ _Halvings = tuple[int, ...]
 
 
 class _Search:
-    def __init__(self, request: TileRequest, view: DsaView, unit_times: UnitTimes) -> None:
+    def __init__(self, request: TileRequest, view: DsaView) -> None:
         self._request = request
         self._tuning = view.tuning
-        self._candidates = TileCandidates(request, view, unit_times)
+        self._candidates = TileCandidates(request, view)
         self._extents = (*request.part, self._candidates.depth_extent)
         self._limits = tuple(max(size - 1, 0).bit_length() for size in self._extents)
-        self._found: dict[_Halvings, Tiling] = {}
-        self._fits = self._candidates.fits
+        self._found: dict[_Halvings, Candidate] = {}
+        self._fitting: dict[_Halvings, bool] = {}
+        self._pieces: list[list[int]] = [
+            [-(-size // -(-size >> times)) for times in range(limit + 1)]
+            for size, limit in zip(self._extents, self._limits, strict=True)
+        ]
+        """Of each dimension: into how many pieces so many halvings cut it."""
 
     def run(self) -> Tiling:
         whole: _Halvings = (0,) * len(self._limits)
         best = self._from(whole)
         depth_halvings = self._tuning.depth_halvings
-        if best.passes > self._tuning.most_tiles and self._limits[-1] > depth_halvings:
+        if best.cut.passes > self._tuning.most_tiles and self._limits[-1] > depth_halvings:
             # little room: small products may do better than thin ones
             other = self._from((*whole[:-1], depth_halvings))
-            best = min(best, other, key=lambda tiling: tiling.estimate_ps)
-        pipelined = [t for t in self._in_memory_order() if t.estimate_ps * self._tuning.overlapped < best.estimate_ps]
-        return pipelined[-1] if pipelined else best  # the finest: the next layer begins the sooner
+            best = min(best, other, key=_estimate_ps)
+        pipelined = [c for c in self._in_memory_order() if c.estimate_ps * self._tuning.overlapped < best.estimate_ps]
+        # the finest: the next layer begins the sooner
+        return self._candidates.tiling(pipelined[-1] if pipelined else best)
 
-    def _from(self, current: _Halvings) -> Tiling:
+    def _from(self, current: _Halvings) -> Candidate:
         """Return what is found from ``current`` on: halved until it fits, then changed as long as that helps."""
-        best = self._tiling(current)
-        while not self._fits(best):
-            options = [h for h in self._halved(current) if self._tiling(h).tile_bytes < best.tile_bytes]
+        best = self._candidate(current)
+        while not self._fits(current):
+            options = [h for h in self._halved(current) if self._candidate(h).tile_bytes < best.tile_bytes]
             if not options:
                 raise TilingError(self._candidates.shortage(best))
             before = best
-            current = min(options, key=lambda h: (self._price(self._tiling(h), before), h))
-            best = self._tiling(current)
+            current = min(options, key=lambda h: (self._price(self._candidate(h), before), h))
+            best = self._candidate(current)
         tight, idle, seen = any(current), 0, {current}
         for _ in range(self._tuning.most_climbs):
-            most_tiles = max(self._tuning.most_tiles, best.passes // best.depth_steps)
-            most_passes = max(self._tuning.most_passes, best.passes)
-            near = self._neighbours(current, trades=tight)
-            few = (h for h in near if self._tiles(h) <= most_tiles and self._passes(h) <= most_passes)
-            options = [h for h in few if h not in seen and self._fits(self._tiling(h))]
-            if not options:
+            most_tiles = max(self._tuning.most_tiles, best.cut.tiles)
+            most_passes = max(self._tuning.most_passes, best.cut.passes)
+            near = [
+                (self._candidate(h).estimate_ps, h) for h in self._neighbours(current, trades=tight)
+                if h not in seen and self._is_allowed(h, most_tiles, most_passes) and self._fits(h)
+            ]  # fmt: skip
+            if not near:
                 break
-            current = min(options, key=lambda h: (self._tiling(h).estimate_ps, h))
-            here = self._tiling(current)
+            current = min(near)[1]
+            here = self._candidate(current)
             seen.add(current)
             if here.estimate_ps < best.estimate_ps * self._tuning.worthwhile:
                 best, idle = here, 0
@@ -123,8 +132,8 @@ class _Search:
                     break
         return best
 
-    def _in_memory_order(self) -> Iterator[Tiling]:
-        """Yield tilings that cut the output from the outermost dimension inwards and load everything once.
+    def _in_memory_order(self) -> Iterator[Candidate]:
+        """Yield candidates that cut the output from the outermost dimension inwards and load everything once.
 
         Their tiles are complete one after the other, in the order in which the next layer reads them.
         """
@@ -132,14 +141,15 @@ class _Search:
         for dim in self._request.layer.sink.order if self._request.overlaps else ():
             while halvings[dim] < self._limits[dim]:
                 halvings[dim] += 1
-                tiling = self._tiling(tuple(halvings))
-                if max(tiling.loads.values(), default=1) > 1 or tiling.passes > self._tuning.most_tiles:
+                here = tuple(halvings)
+                cut = self._candidate(here).cut
+                if max(cut.loads.values(), default=1) > 1 or cut.passes > self._tuning.most_tiles:
                     return
-                if self._fits(tiling):
-                    yield tiling
+                if self._fits(here):
+                    yield self._candidate(here)
 
     @staticmethod
-    def _price(option: Tiling, before: Tiling) -> float:
+    def _price(option: Candidate, before: Candidate) -> float:
         """Return time lost per byte saved: the price of fitting."""
         return (option.estimate_ps - before.estimate_ps) / (before.tile_bytes - option.tile_bytes)
 
@@ -159,19 +169,25 @@ class _Search:
             yield doubled
             yield from (trade for trade in self._halved(doubled) if trade != halvings)
 
-    def _tiles(self, halvings: _Halvings) -> int:
-        """Return how many output tiles ``halvings`` make."""
-        return self._passes((*halvings[:-1], 0))
+    def _is_allowed(self, halvings: _Halvings, most_tiles: int, most_passes: int) -> bool:
+        """Return whether they make so few tiles, and with the steps along the depth so few passes."""
+        *along, depth = map(operator.getitem, self._pieces, halvings)
+        tiles = math.prod(along)
+        return tiles <= most_tiles and tiles * depth <= most_passes
 
-    def _passes(self, halvings: _Halvings) -> int:
-        """Return how many steps they take, those along the depth included."""
-        passes = 1
-        for size, times in zip(self._extents, halvings, strict=True):
-            passes *= -(-size // -(-size >> times))
-        return passes
+    def _fits(self, halvings: _Halvings) -> bool:
+        found = self._fitting.get(halvings)
+        if found is None:
+            found = self._fitting[halvings] = self._candidates.fits(self._candidate(halvings))
+        return found
 
-    def _tiling(self, halvings: _Halvings) -> Tiling:
-        if halvings not in self._found:
-            *tile, depth = (-(-size >> times) for size, times in zip(self._extents, halvings, strict=True))
-            self._found[halvings] = self._candidates.tiling(tuple(tile), depth if halvings[-1] else None)
-        return self._found[halvings]
+    def _candidate(self, halvings: _Halvings) -> Candidate:
+        found = self._found.get(halvings)
+        if found is None:
+            *tile, depth = [-(-size >> times) for size, times in zip(self._extents, halvings, strict=True)]
+            found = self._candidates.candidate(tuple(tile), depth if halvings[-1] else None)
+            self._found[halvings] = found
+        return found
+
+
+_estimate_ps = operator.attrgetter("estimate_ps")

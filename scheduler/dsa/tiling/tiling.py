@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -89,18 +90,18 @@ class Tiling:
 
     def steps(self) -> Iterator[tuple[tuple[int, ...], Extents, int, int | None]]:
         """Yield (position per dimension, extents, depth step, depth iterations) of every tile in order."""
-        counts = self.counts
+        counts, depth_steps = self.counts, self.depth_steps
+        along = [
+            [min(size, whole - where * size) for where in range(count)]
+            for size, whole, count in zip(self.tile, self.part, counts, strict=True)
+        ]
+        place_of = [self.order.index(dim) for dim in range(len(counts))]
         for place in itertools.product(*(range(counts[dim]) for dim in self.order)):
-            position = [0] * len(counts)
-            for dim, where in zip(self.order, place, strict=True):
-                position[dim] = where
-            extents = tuple(
-                min(size, whole - where * size)
-                for size, whole, where in zip(self.tile, self.part, position, strict=True)
-            )
-            for step in range(self.depth_steps):
+            position = tuple([place[at] for at in place_of])
+            extents = tuple(map(operator.getitem, along, position))
+            for step in range(depth_steps):
                 depth = None if self.depth is None else min(self.depth, self.depth_extent - step * self.depth)
-                yield tuple(position), extents, step, depth
+                yield position, extents, step, depth
 
     def __str__(self) -> str:
         depth = "" if self.depth is None else f" depth {self.depth} of {self.depth_extent}"

@@ -17,7 +17,7 @@ from scheduler.dsa.view import DDR, DsaView
 from scheduler.kernels.layer import Layer
 from tests.graphs import Net, machine, machines, networks
 from workloads import Graph
-from workloads.analysis import Analysis, Table
+from workloads.analysis import Analysis
 
 KIB = 1024
 VIEW = DsaView(machine(), 1)
@@ -54,7 +54,7 @@ def test_equal_layers_share_a_tiling_each_under_its_own_names() -> None:
     assert len(tiles.known.tilings) == 1
 
     assert (list(one.loads), list(other.loads)) == (["conv1", "w2"], ["conv2", "w3"])
-    assert other == choose_tiling(request_of(second), VIEW, Table())
+    assert other == choose_tiling(request_of(second), VIEW)
 
 
 def test_tiles_that_are_best_with_the_buffers_to_themselves_are_kept_where_they_fit() -> None:
@@ -74,7 +74,7 @@ def test_where_they_do_not_fit_tiles_are_sought_for_just_the_room_there_is() -> 
 
     tiling = tiles.choose(request_of(layer, little))
     assert sum(tiling.local_buffers) <= little
-    assert tiling == choose_tiling(request_of(layer, little), VIEW, Table())
+    assert tiling == choose_tiling(request_of(layer, little), VIEW)
 
 
 def test_what_does_not_fit_even_alone_names_network_and_layer() -> None:

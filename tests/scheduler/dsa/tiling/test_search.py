@@ -23,7 +23,7 @@ from scheduler.dsa.view import DsaView
 from scheduler.kernels.layer import Layer
 from tests.graphs import Net, machine, machines, networks
 from workloads import Graph
-from workloads.analysis import Analysis, Table
+from workloads.analysis import Analysis
 
 WITHIN = 4.0
 """How much slower than the best of all tiles, by estimate, the chosen ones may be: the search is greedy. The most that
@@ -48,7 +48,7 @@ class Case:
 
 def chosen(request: TileRequest, view: DsaView | None = None) -> Tiling:
     """Return what the search chooses, on the small machine if on no other."""
-    return choose_tiling(request, SMALL if view is None else view, Table())
+    return choose_tiling(request, SMALL if view is None else view)
 
 
 def runs_through_ddr(graph: Graph, view: DsaView) -> Iterator[tuple[Layer, tuple[int, ...], int]]:
@@ -160,14 +160,14 @@ def test_an_operand_is_loaded_as_often_as_its_tile_changes(case: Case) -> None:
 
 def fastest_ps(case: Case, most_tiles: int) -> float:
     """Return the least estimate of all tiles that fit: every dimension is halved any number of times."""
-    candidates = TileCandidates(case.request, case.view, Table())
+    candidates = TileCandidates(case.request, case.view)
     sizes = (*case.request.part, candidates.depth_extent)
     halved = (dict.fromkeys(-(-size >> times) for times in range(size.bit_length() + 1)) for size in sizes)
     tried = (
-        candidates.tiling(tuple(tile), None if depth == candidates.depth_extent else depth)
+        candidates.candidate(tuple(tile), None if depth == candidates.depth_extent else depth)
         for *tile, depth in itertools.product(*halved)
     )
-    return min(t.estimate_ps for t in tried if candidates.fits(t) and t.passes <= most_tiles)
+    return min(t.estimate_ps for t in tried if candidates.fits(t) and t.cut.passes <= most_tiles)
 
 
 @settings(max_examples=25)
@@ -258,4 +258,4 @@ class TestPaperTiles:
 
     def test_where_a_row_does_not_fit_tiles_are_searched(self) -> None:
         assert math.prod(self.tile(1024)) * 2 < 1024
-        assert paper_tiling(replace(by_hand(16, 1024), paper_tiles=True), SMALL, Table()) is None
+        assert paper_tiling(replace(by_hand(16, 1024), paper_tiles=True), SMALL) is None
