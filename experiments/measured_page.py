@@ -40,7 +40,7 @@ def page(folder: Path = TABLES) -> str:
         f"{facts['processor']} ({facts['architecture']}), {facts['cores']} cores, on {' and '.join(days)}; {versions}.",
         "The machine is described by [host.yaml](../experiments/measured/host.yaml), which `dsascape calibrate` has",
         "made with small kernels; no network has calibrated it. What is compared, and how it is measured:",
-        "[real code, and what is measured of it](measure.md). `python -m experiments.measured_page` makes this page.",
+        "[real code, and what is measured of it](measure.md), which says how this page is made.",
         "",
         *_summary(points, kernels),
         "",
