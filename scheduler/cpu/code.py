@@ -12,6 +12,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from hw_models.cpu.spec import Simd
 from hw_models.instructions import Issued
@@ -149,8 +150,7 @@ class _Counts:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Vectors:
+class _Vectors(NamedTuple):
     """How the iterations of a nest are cut into vector instructions."""
 
     follows_sink: bool
@@ -211,8 +211,7 @@ def _add(
         total.register_bytes += stored * vectors.lanes * element
     if nest.is_anchor:
         total.accumulators = max(total.accumulators, in_tile)
-        depth = footprints_of(layer).depth
-        passes = 1 if tiles.depth_step is None else -(-depth // tiles.depth_step)
+        passes = 1 if tiles.depth_step is None else -(-footprints_of(layer).depth // tiles.depth_step)
         total.load += (passes - 1) * vectors.outputs
         total.store += (passes - 1) * vectors.outputs
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
