@@ -1,8 +1,8 @@
 """Energy by technology node: of SRAM by its size, one method for every on-chip memory; of arithmetic, two estimates.
 
 Of SRAM it is interpolated between published points on power laws, in the node as the energies of multiply-accumulates
-in the presets are, and in the size. Beyond the largest point it grows with the root of the size, as wires do (CACTI 7 has
-exponents of 0.55 to 0.6 from 64 KiB to 8 MiB); below the smallest it stays.
+in the presets are, and in the size. Beyond the largest point it grows with the root of the size, as wires do (CACTI 7
+has exponents of 0.55 to 0.6 from 64 KiB to 8 MiB); below the smallest it stays.
 """
 
 import itertools
