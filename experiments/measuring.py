@@ -65,6 +65,8 @@ def measure(arguments: argparse.Namespace) -> Answer:
         found, data = compiled_point(point, target, path)
         data |= {"model": label, "object": f"{path}.o"}
     elif arguments.out is not None and is_local and not runs_here(target):
+        if arguments.flush_caches:
+            raise MeasureError(f"--flush-caches is about code that is timed; that for {target} is written, not run")
         path = arguments.out / f"{file_name(label, policy, target)}.o"
         found = compile_for(prepared(point, Budget()).job, policy, path)
         data = found.as_json() | {"model": label, "object": str(path)}
@@ -74,7 +76,8 @@ def measure(arguments: argparse.Namespace) -> Answer:
         found = comparison.measurement
         data = (comparison if arguments.hardware else found).as_json() | {"model": label}
     if arguments.out is not None:
-        place = arguments.out / f"{file_name('measured', label, policy, target, str(found.threads))}.json"
+        said = "measured", label, policy, target, str(found.threads), *(["flushed"] if found.flushed else [])
+        place = arguments.out / f"{file_name(*said)}.json"
         write_whole(place, json.dumps(data, indent=1) + "\n")
         data |= {"file": str(place)}
         if outcome is not None and comparison is not None:

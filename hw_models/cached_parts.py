@@ -1,7 +1,7 @@
 """What machines with caches have in common, whatever computes: memory outside the chip, energy by component."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -17,7 +17,7 @@ from hw_models.quantities import (
     Watts,
 )
 from hw_models.spec_types import STRICT, DType, Efficiency
-from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
+from hw_models.technology import LARGEST_NM, SMALLEST_NM, low_share, sram_pj_per_byte
 
 
 class Dram(BaseModel):
@@ -46,6 +46,9 @@ class LaneEnergy(BaseModel):
 
     node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(alias="node")
     """Technology node, by which the energy of a memory on the chip follows from its size."""
+    estimate: Literal["nominal", "low"] = "nominal"
+    """How much arithmetic takes: ``nominal``, as it is stated here; or ``low``, what logic alone would by scaling from
+    45 nm, which published figures of bare multiplier arrays are near (`hw_models.technology.low_share`)."""
     mac: dict[DType, Picojoules] = Field(min_length=1)
     """Of one multiply-accumulate with its registers, on lanes or tensor units."""
     vector_op: Picojoules
@@ -73,11 +76,12 @@ class LaneEnergy(BaseModel):
 
     def model(self, machine: str, dram: str, on_chip_pj: Mapping[str, float]) -> EnergyModel:
         """Return the energy of operations and of bytes: of memories on the chip, and of the one called ``dram``."""
+        share = low_share(self.node_nm) if self.estimate == "low" else 1.0
         return EnergyModel(
             machine=machine,
-            mac_pj={str(dtype): value for dtype, value in self.mac.items()},
-            simple_pj=self.vector_op,
-            special_pj=self.special_op,
+            mac_pj={str(dtype): value * share for dtype, value in self.mac.items()},
+            simple_pj=self.vector_op * share,
+            special_pj=self.special_op * share,
             byte_pj={**on_chip_pj, dram: self.dram},
             static_power_w=self.static_power_w,
         )

@@ -1,10 +1,11 @@
-"""Energy of SRAM by size and technology node: one method for every on-chip memory of a machine.
+"""Energy by technology node: of SRAM by its size, one method for every on-chip memory; of arithmetic, two estimates.
 
-Between published points it is interpolated on power laws, in the node as the energies of multiply-accumulates in the
-presets are, and in the size. Beyond the largest point it grows with the root of the size, as wires do (CACTI 7 has
-exponents of 0.55 to 0.6 from 64 KiB to 8 MiB); below the smallest it stays.
+Of SRAM it is interpolated between published points on power laws, in the node as the energies of multiply-accumulates
+in the presets are, and in the size. Beyond the largest point it grows with the root of the size, as wires do (CACTI 7
+has exponents of 0.55 to 0.6 from 64 KiB to 8 MiB); below the smallest it stays.
 """
 
+import itertools
 import math
 
 _POINTS_PJ = {
@@ -14,6 +15,12 @@ _POINTS_PJ = {
 """Picojoules of one access of 64 bits, by node in nanometres and bytes of the memory: 45 nm from Horowitz, "Computing's
 energy problem", ISSCC 2014; 7 nm from Jouppi et al., "Ten lessons from three generations", ISCA 2021, table 2."""
 _ACCESS_BYTES = 8
+_SCALED = {45: 1.0, 32: 0.641, 20: 0.181, 16: 0.142, 14: 0.114, 10: 0.097, 7: 0.0775}
+"""Energy of logic by node, as a share of that at 45 nm: Stillmaker and Baas, "Scaling equations for the accurate
+prediction of CMOS device performance from 180 nm to 7 nm", Integration 58, 2017, at 0.9 V, below 32 nm at 0.8 V."""
+_PUBLISHED = 1 / 3
+"""Energy of a multiply-accumulate at 7 nm as a share of that at 45 nm, in the sources of ``_POINTS_PJ`` (INT8: 0.1 and
+0.3 pJ, FP16: 0.5 and 1.5 pJ)."""
 SMALLEST_NM, LARGEST_NM = 3.0, 90.0
 """Nodes for which the power law is taken to hold."""
 
@@ -34,3 +41,17 @@ def sram_pj_per_byte(capacity_bytes: int, node_nm: float) -> float:
         return levels[0] / _ACCESS_BYTES
     slope = math.log(levels[below + 1] / levels[below]) / math.log(sizes[below + 1] / sizes[below])
     return levels[below] * math.pow(capacity_bytes / sizes[below], slope) / _ACCESS_BYTES
+
+
+def low_share(node_nm: float) -> float:
+    """Return by what factor arithmetic may take less than published points say: what logic alone would by scaling.
+
+    Sources differ so much: synthesised arrays of multipliers are near this, whole processors are not. Beyond the nodes
+    that both estimates are for, it stays.
+    """
+    nodes = sorted(_SCALED, reverse=True)
+    node = min(max(node_nm, nodes[-1]), nodes[0])
+    older, newer = next(pair for pair in itertools.pairwise(nodes) if pair[0] >= node >= pair[1])
+    position = math.log(older / node) / math.log(older / newer)
+    scaled = _SCALED[older] * math.pow(_SCALED[newer] / _SCALED[older], position)
+    return scaled / math.pow(_PUBLISHED, math.log(nodes[0] / node) / math.log(nodes[0] / nodes[-1]))

@@ -4,8 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, Cpu, cpu_energy, dsa_energy, load_hardware, preset_names, with_values
-from hw_models.technology import sram_pj_per_byte
+from hw_models import (
+    ClusteredDsa,
+    Cpu,
+    Gpu,
+    cpu_energy,
+    dsa_energy,
+    gpu_energy,
+    load_hardware,
+    preset_names,
+    with_values,
+)
+from hw_models.technology import low_share, sram_pj_per_byte
 
 KIB, MIB = 2**10, 2**20
 SIZES, NODES = st.integers(64, 2**30), st.floats(5, 65)
@@ -67,3 +77,30 @@ def test_a_stated_energy_goes_before_the_method() -> None:
     assert dsa_energy(spec).byte_pj["local_buffer"] == 1.7
     again = with_values(spec, {"energy.local_buffer": "by size"})
     assert dsa_energy(again).byte_pj["local_buffer"] == pytest.approx(3.45, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("node_nm", "low_pj", "published_pj"), [(45, 0.3, 0.3), (16, 0.0426, 0.163), (12, 0.0318, 0.137), (7, 0.02325, 0.1)]
+)
+def test_a_low_int8_mac_is_that_of_45_nm_scaled_as_logic(node_nm: float, low_pj: float, published_pj: float) -> None:
+    assert published_pj * low_share(node_nm) == pytest.approx(low_pj, rel=0.01)
+
+
+@given(st.floats(3, 90))
+def test_the_low_estimate_is_never_above_the_nominal_one(node_nm: float) -> None:
+    assert 0.22 < low_share(node_nm) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if isinstance(load_hardware(name), Cpu | Gpu)])
+def test_low_and_nominal_differ_in_arithmetic_alone(name: str) -> None:
+    spec = load_hardware(name)
+    assert isinstance(spec, Cpu | Gpu)
+    low = with_values(spec, {"energy.estimate": "low"})
+    assert isinstance(low, Cpu | Gpu)
+    one, other = (cpu_energy(each) if isinstance(each, Cpu) else gpu_energy(each) for each in (spec, low))
+    share = low_share(spec.energy.node_nm)
+
+    assert spec.energy.estimate == "nominal"
+    assert other.mac_pj == pytest.approx({dtype: value * share for dtype, value in one.mac_pj.items()})
+    assert other.special_pj == pytest.approx(one.special_pj * share)
+    assert (other.byte_pj, other.static_power_w) == (one.byte_pj, one.static_power_w)

@@ -16,6 +16,7 @@ from tests.graphs import Net
 from tests.tuner.runs import LANES, tiles_of
 from tests.tuner.servers import Server, free_port
 from tuner.measure import AddressError, Budget, Job, KernelMeasurement, MeasureError, measure_plan, remote_address
+from tuner.measure.device import local_device
 
 pytestmark = pytest.mark.tvm
 
@@ -41,6 +42,8 @@ def test_kernels_are_right_and_have_the_device_s_own_times(server: Server) -> No
 
     assert found.correct is True
     assert found.device.name == server.device
+    told, here = found.device, local_device()
+    assert (told.processor, told.caches, told.memory_bytes) == (here.processor, here.caches, here.memory_bytes)
     assert all(kernel.timing is not None and 0 < kernel.timing.seconds < 0.1 for kernel in found.kernels)
     assert found.network.timing is not None
 

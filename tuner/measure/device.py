@@ -27,13 +27,13 @@ def local_device(load: float | None = None) -> Device:
         caches=_caches(Path("/sys/devices/system/cpu/cpu0/cache")),
         memory_bytes=int(memory[0]) * 1024 if memory else None,
         load=load,
-        versions=_versions(),
+        versions=versions(),
     )
 
 
 def remote_device(address: str, architecture: str, threads: int) -> Device:
-    """Return what is known of a device that is reached at ``address``: it tells nothing about itself."""
-    return Device(address, "not told", architecture, threads, None, {}, None, None, _versions())
+    """Return what is known of a device that is reached at ``address`` before it tells anything."""
+    return Device(address, "not told", architecture, threads, None, {}, None, None, versions())
 
 
 def now() -> str:
@@ -79,7 +79,8 @@ def _caches(folder: Path) -> Mapping[str, int]:
     return found
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of what generates and checks code."""
     found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
     for package in _PACKAGES:
         try:

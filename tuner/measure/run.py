@@ -83,6 +83,7 @@ def measure_plan(
     found = waiting.found
     network = found.pop(NETWORK)
     kernels = tuple(found.values())
+    device = waiting.told or device
     timings = [kernel.timing for kernel in (*kernels, network) if kernel.timing is not None]
     return Measurement(
         job.plan.graph.name, policy, job.target, device, job.threads, kernels, network,
@@ -110,6 +111,8 @@ class _Waiting:
     on_kernel: Callable[[KernelMeasurement], None]
     found: dict[str, KernelMeasurement] = field(default_factory=dict)
     open: bool = True
+    told: Device | None = None
+    """What the device says of itself, if it is elsewhere."""
 
     def run(self, work: Work) -> None:
         """Start a process and take what it sends until it is done, or one kernel has ended it."""
@@ -131,13 +134,15 @@ class _Waiting:
                     process.join(_END_S)
                     self._note(under_way, _ending(process.exitcode))
                     return
-                if isinstance(message, KernelMeasurement) and message.name == PREPARATION:
+                if isinstance(message, Device):
+                    self.told = message
+                elif isinstance(message, KernelMeasurement) and message.name == PREPARATION:
                     self._note(PREPARATION, message.error or "")
-                if isinstance(message, KernelMeasurement):
+                elif isinstance(message, KernelMeasurement):
                     self.found[message.name] = message
                     self.on_kernel(message)
                     self.open = message.name != NETWORK
-                elif message is not None:
+                elif isinstance(message, str):
                     under_way = message
         finally:
             with suppress(OSError):

@@ -28,7 +28,7 @@ def work(connection: Connection, job: Job) -> None:
     except FAILURES as error:
         connection.send(KernelMeasurement(PREPARATION, (), error=reason(error)))
         return
-    connection.send(None)
+    connection.send(session.device)
     for position, kernel in enumerate(session.code.kernels):
         if kernel.name not in job.done:
             connection.send(kernel.name)

@@ -27,6 +27,8 @@ class Place(Protocol):
 
     device: Any
     """As TVM calls it."""
+    architecture: str
+    """Of the machine, as Python names it."""
     is_here: bool
     """Whether this machine's clock tells how long its kernels take."""
 
@@ -53,7 +55,7 @@ class LocalPlace:
     """The process itself."""
 
     def __init__(self) -> None:
-        self.device, self.is_here = tvm.cpu(), True
+        self.device, self.architecture, self.is_here = tvm.cpu(), platform.machine(), True
         self._arena = Arena()
         self._buffers: dict[int, Array] = {}
         self._arrays: dict[str, Array] = {}

@@ -18,6 +18,7 @@ from tuner.measure.worker import FAILURES, NETWORK, reason
 from tuner.on_device.flushing import after_first
 from tuner.on_device.places import place_of
 from tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
+from tuner.on_device.telling import device_told
 from workloads.executable import drawn_inputs, executable
 from workloads.operators.registry import Array
 
@@ -33,6 +34,8 @@ class Session:
         self.graph = job.plan.graph
         self.target = tvm.target.Target(target_description(job.target, job.threads, own_processor()))
         self.place = place_of(job)
+        self.device = None if self.place.is_here else device_told(job.device, self.place, self.target)
+        """What the system says that is reached at the job's device; None for that of this process."""
         self.executable = executable(self.graph, job.seed)
         self.code = generate(job.plan, self.executable, job.tiles, job.lanes)
         inputs = drawn_inputs(self.graph, job.seed)

@@ -1,11 +1,15 @@
 """What the system of a device behind TVM's RPC tells: a kernel that is sent there reads its files."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import tvm
 
+from tuner.calibrate.facts import TOLD, facts_told
+from tuner.measure.device import versions
+from tuner.measure.records import Device
 from tuner.measure.worker import FAILURES
 from tuner.on_device.places import Place
 
@@ -23,6 +27,18 @@ def main(path: T.Buffer(({path},), "uint8"), piece: T.Buffer(({size},), "uint8")
 
 ``open``, ``pread`` and ``close`` are those of POSIX, which every process of a server for Linux or Android has.
 """
+
+
+def device_told(name: str, place: Place, target: Any) -> Device:
+    """Return the description of the machine of ``place``, which is reached as ``name``: nothing that is assumed."""
+    facts = facts_told(told_by(place, target), place.architecture)
+    known = {field: value for field, value in asdict(facts).items() if field not in facts.assumed}
+    caches = {f"l{each.level}{'d' if each.level == 1 else ''}": each.size_bytes for each in facts.caches
+              if each.source == TOLD}  # fmt: skip
+    return Device(
+        name, facts.processor, facts.architecture, facts.cores, known.get("clock_hz"), caches,
+        known.get("memory_bytes"), None, versions(),
+    )  # fmt: skip
 
 
 def told_by(place: Place, target: Any) -> Callable[[str], str]:
