@@ -8,10 +8,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from experiments.pipeline import run_stages
+from fusion import fixed_pattern_plan
 from hw_models import ClusteredDsa, load_hardware, with_values
 from scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
 from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.execution import decide
 from scheduler.dsa.judging import Judge, judged, simulated, through_ddr_candidate, with_smaller_buffers
+from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.dsa.lower.program import lower
 from scheduler.policies.astitch import AStitch
 from scheduler.policies.fixed_pattern import FixedPattern
 from scheduler.policies.graphturbo import GraphTurbo
@@ -124,6 +128,21 @@ class TestSmallerBuffers:
         made = run_of(AStitch(), graph, small)
 
         assert judged(made.schedule, costs_on(spec, graph)).seconds * 1e12 == pytest.approx(made.result.makespan_ps)
+
+
+@settings(max_examples=20, deadline=None)
+@given(graph=networks(), spec=machines(), overlaps_layers=st.booleans())
+def test_a_schedule_made_for_smaller_buffers_is_the_same_program_on_the_machine_itself(
+    graph: Graph, spec: ClusteredDsa, overlaps_layers: bool
+) -> None:
+    costs = costs_on(spec, graph)
+    layout = through_ddr(fixed_pattern_plan(graph), costs)
+    for at in with_smaller_buffers(costs):
+        try:
+            schedule = decide(layout, at, "test", overlaps_layers=overlaps_layers)
+        except ScheduleError:
+            return
+        assert lower(schedule, at.view) == lower(schedule, costs.view)
 
 
 class TestJudge:
