@@ -77,6 +77,7 @@ class ScheduleFile(Record, Generic[RecordT]):
     network: NetworkRecord
     machine: MachineRecord
     policy: str
+    origin: OriginRecord = OriginRecord()
     groups: Annotated[tuple[GroupRecord, ...], Field(strict=False)]
     kernels: Annotated[tuple[RecordT, ...], Field(strict=False)]
 
@@ -96,6 +97,7 @@ def written(
         "network": network_record(schedule.graph, schedule.dtype),
         "machine": {"kind": kind},
         "policy": schedule.policy,
+        "origin": origin_record(schedule.plan),
         "groups": group_records(schedule.plan),
         "kernels": [record(kernel) for kernel in schedule.runs],
     })  # fmt: skip
@@ -132,8 +134,9 @@ def parsed(file: type[_File], data: object) -> _File:
         raise ScheduleError(f"schedule: {where}: {first['msg']}") from error
 
 
-def read_plan(network: NetworkRecord, groups: Sequence[GroupRecord], graph: Graph, dtype: str) -> FusionPlan:
+def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
     """Return the plan of a file; raise ``ScheduleError`` if it is of another network, or leaves an operator out."""
+    network, groups, origin = file.network, file.groups, file.origin
     for what, has, needs in (
         ("network.name", network.name, graph.name), ("network.batch", network.batch, graph.batch),
         ("network.operators", network.operators, len(graph.ops)), ("network.dtype", network.dtype, dtype),
@@ -143,7 +146,8 @@ def read_plan(network: NetworkRecord, groups: Sequence[GroupRecord], graph: Grap
     every = [position for group in groups for position in group.operators]
     if sorted(every) != list(range(len(graph.ops))):
         raise ScheduleError("schedule: groups: needs every operator of the network once")
-    return FusionPlan(graph, tuple([Group(g.operators, g.reason, whole_dims=g.whole_dims) for g in groups]))
+    made = tuple([Group(each.operators, each.reason, whole_dims=each.whole_dims) for each in groups])
+    return FusionPlan(graph, made, origin.scheduled_by, origin.rewritten, origin.text)
 
 
 def read_kernels(
@@ -154,7 +158,7 @@ def read_kernels(
     ``read`` takes where in the file a kernel stands, its record and its layer. Raises ``ScheduleError`` for a file of
     another network, and for kernels that cannot run.
     """
-    plan = read_plan(file.network, file.groups, analysis.graph, dtype)
+    plan = _plan(file, analysis.graph, dtype)
     kernels = []
     for number, record in enumerate(file.kernels):
         where = f"schedule: kernels.{number} ({record.output})"

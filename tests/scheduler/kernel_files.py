@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -44,6 +45,13 @@ class KernelFiles:
     )
     def test_a_kernel_that_no_machine_runs_is_refused(self, change: dict[str, object], complaint: str) -> None:
         assert complaint in self.refusal(change)
+
+    def test_where_the_plan_comes_from_is_kept(self) -> None:
+        schedule, costs = self.scheduled()
+        plan = replace(schedule.plan, scheduled_by="astitch", rewritten=True, origin="2% faster than others")
+        schedule = replace(schedule, plan=plan)
+
+        assert self.kind.read(json.loads(json.dumps(self.kind.write(schedule))), costs) == schedule
 
     def test_a_schedule_that_leaves_something_out_is_refused(self) -> None:
         data, costs = self.written()
