@@ -330,9 +330,9 @@ class TestImport:
 class TestCommands:
     def test_build_run_and_import(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         archive, results = tmp_path / "tiny.tar.xz", tmp_path / "results.json"
-        build = ["bundle", "build", "bert-tiny", "--sequence", "8", "--policy", "fixed-pattern", "--threads", "1", "--json"]
+        network = ["bert-tiny", "--sequence", "8", "--policy", "fixed-pattern", "--threads", "1"]
 
-        assert main([*build, "--out", str(archive)]) == 0
+        assert main(["bundle", "build", *network, "--out", str(archive), "--json"]) == 0
         built = json.loads(capsys.readouterr().out)
         assert main(["bundle", "run", str(archive), "--out", str(results), "--json"]) == 0
         ran = json.loads(capsys.readouterr().out)
