@@ -45,9 +45,10 @@ class BundledPoint:
         return _POINT.dump_json(self).decode()
 
     def compared(self, found: BundleResults) -> Comparison:
-        """Return results of the bundle beside what is predicted of them: nothing of the kernels on other threads."""
-        predicted = self.kernels if found.measurement.threads == self.threads else {}
-        return Comparison(found.measurement, self.record.hardware, self.record.latency_s, predicted)
+        """Return results of the bundle beside what is predicted of them: nothing on other threads."""
+        if found.measurement.threads != self.threads:
+            return Comparison(found.measurement, self.record.hardware, None, {})
+        return Comparison(found.measurement, self.record.hardware, self.record.latency_s, self.kernels)
 
     def stored(self, found: BundleResults) -> tuple[str, Computed]:
         """Return the key of results of the bundle, and what is stored; raise ``BundleError`` for absurd ones."""

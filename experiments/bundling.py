@@ -72,9 +72,10 @@ def build(arguments: argparse.Namespace) -> Answer:
 def _build_probes(arguments: argparse.Namespace) -> Answer:
     """Write a bundle that describes the machine it is run on."""
     given = [
-        f"--{name.replace('_', '-')}" for name in ("policy", "threads", "batch", "sequence", "dtype", "flush_caches")
+        f"--{name.replace('_', '-')}"
+        for name in ("policy", "option", "threads", "batch", "sequence", "dim", "dtype", "simplify", "flush_caches")
         if getattr(arguments, name)
-    ]  # fmt: skip
+    ]
     if arguments.model is not None or given:
         raise BundleError(f"{(['MODEL'] if arguments.model is not None else given)[0]} does not go with --calibrate")
     simd = machine_asked_for(arguments.hardware, arguments.target).simd

@@ -18,7 +18,8 @@ class Comparison:
     measurement: Measurement
     hardware: str
     """The machine that predicts."""
-    network_s: float
+    network_s: float | None
+    """None where nothing was predicted of the run as it was measured."""
     kernels: Mapping[str, RepeatedKernel]
     """By name."""
 

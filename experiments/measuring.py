@@ -197,6 +197,8 @@ def show_measurement(found: Measurement, data: dict[str, Any], comparison: Compa
 
 def _show_prediction(comparison: Comparison, data: dict[str, Any]) -> None:
     """Say what was predicted of the network, and how good predictions of kernels are."""
+    if comparison.network_s is None:
+        return
     console = Console()
     whole = comparison.measurement.network.timing
     error = "" if whole is None else f" ({comparison.network_s / whole.seconds - 1:+.1%})"

@@ -275,16 +275,19 @@ class TestImport:
         assert rows[2][0][0]["measured_s"] == 2 * rows[0][0][0]["measured_s"]
 
     def test_on_other_threads_than_the_schedule_is_for_nothing_is_compared(
-        self, measured: Path, tmp_path: Path
+        self, measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        capsys.readouterr()
         found = json.loads(measured.read_text())
         found["measurement"]["threads"] = 3
         (tmp_path / "three.json").write_text(json.dumps(found))
 
-        assert main(["bundle", "import", str(tmp_path / "three.json"), "--out", str(tmp_path / "out")]) == 0
+        assert main(["bundle", "import", str(tmp_path / "three.json"), "--out", str(tmp_path / "out"), "--json"]) == 0
         assert main(["bundle", "import", str(measured), "--out", str(tmp_path / "out")]) == 0
 
         three, one = rows_of(tmp_path / "out")
+        told = json.loads(capsys.readouterr().out.splitlines()[0])
+        assert told["predicted_s"] is told["mape"] is None
         assert "run on 3 threads, its schedule is for 1" in three["error"]
         assert (three["mape"], one["error"], three["key"] == one["key"]) == (None, None, False)
 
@@ -327,11 +330,11 @@ class TestImport:
 class TestCommands:
     def test_build_run_and_import(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         archive, results = tmp_path / "tiny.tar.xz", tmp_path / "results.json"
-        build = ["bundle", "build", "bert-tiny", "--sequence", "8", "--policy", "fixed-pattern", "--json"]
+        network = ["bert-tiny", "--sequence", "8", "--policy", "fixed-pattern", "--threads", "1"]
 
-        assert main([*build, "--out", str(archive)]) == 0
+        assert main(["bundle", "build", *network, "--out", str(archive), "--json"]) == 0
         built = json.loads(capsys.readouterr().out)
-        assert main(["bundle", "run", str(archive), "--out", str(results), "--threads", "1", "--json"]) == 0
+        assert main(["bundle", "run", str(archive), "--out", str(results), "--json"]) == 0
         ran = json.loads(capsys.readouterr().out)
         assert main(["bundle", "import", str(results), "--out", str(tmp_path / "store"), "--json"]) == 0
         taken = json.loads(capsys.readouterr().out)

@@ -27,11 +27,18 @@ def busy_elsewhere(window_s: float = _WINDOW_S) -> float | None:
     """
     before = _others_s()
     if before is None:
-        return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        return _load_average()
     begin = time.monotonic()
     time.sleep(window_s)
     after = _others_s()
     return None if after is None else max(after - before, 0.0) / (time.monotonic() - begin)
+
+
+def _load_average() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None
 
 
 def _others_s() -> float | None:
