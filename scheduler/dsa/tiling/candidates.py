@@ -47,7 +47,6 @@ class TileCandidates:
         self._unit_ps_known = request.layer.analysis.table(unit_ps)
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the anchor's depth loop."""
-        self._known: dict[tuple[Extents, int | None], Candidate] = {}
         self._global_room = sum(request.global_gaps)
         self._burst = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
 
@@ -56,12 +55,9 @@ class TileCandidates:
 
         All weights that can be are prefetched, and as many operands staged as the global buffer has room for.
         """
-        found = self._known.get((tile, depth))
-        if found is None:
-            cut = self._cuts.least_loaded(tile, depth)
-            prefetched = self._prefetchable(cut)
-            found = self._known[tile, depth] = self._priced(cut, prefetched, self._staged(cut, prefetched))
-        return found
+        cut = self._cuts.least_loaded(tile, depth)
+        prefetched = self._prefetchable(cut)
+        return self._priced(cut, prefetched, self._staged(cut, prefetched))
 
     def decided(
         self, tile: Extents, depth: int | None, order: tuple[int, ...], prefetched: Sequence[str],

@@ -153,27 +153,30 @@ class _Search:
         """Return time lost per byte saved: the price of fitting."""
         return (option.estimate_ps - before.estimate_ps) / (before.tile_bytes - option.tile_bytes)
 
-    def _halved(self, halvings: _Halvings) -> Iterator[_Halvings]:
-        for place, limit in enumerate(self._limits):
-            if halvings[place] < limit:
-                yield (*halvings[:place], halvings[place] + 1, *halvings[place + 1 :])
+    def _halved(self, halvings: _Halvings) -> list[_Halvings]:
+        return [
+            (*halvings[:place], halvings[place] + 1, *halvings[place + 1 :])
+            for place, limit in enumerate(self._limits)
+            if halvings[place] < limit
+        ]
 
     def _doubled(self, halvings: _Halvings) -> Iterator[_Halvings]:
         for place, times in enumerate(halvings):
             for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: an operand may stay from there on only
                 yield (*halvings[:place], fewer, *halvings[place + 1 :])
 
-    def _neighbours(self, halvings: _Halvings, *, trades: bool) -> Iterator[_Halvings]:
-        yield from self._halved(halvings)
+    def _neighbours(self, halvings: _Halvings, *, trades: bool) -> list[_Halvings]:
+        found = self._halved(halvings)
         for doubled in self._doubled(halvings) if trades else ():
-            yield doubled
-            yield from (trade for trade in self._halved(doubled) if trade != halvings)
+            found.append(doubled)
+            found += [trade for trade in self._halved(doubled) if trade != halvings]
+        return found
 
     def _is_allowed(self, halvings: _Halvings, most_tiles: int, most_passes: int) -> bool:
         """Return whether they make so few tiles, and with the steps along the depth so few passes."""
-        *along, depth = map(operator.getitem, self._pieces, halvings)
+        *along, steps = map(operator.getitem, self._pieces, halvings)
         tiles = math.prod(along)
-        return tiles <= most_tiles and tiles * depth <= most_passes
+        return tiles <= most_tiles and tiles * steps <= most_passes
 
     def _fits(self, halvings: _Halvings) -> bool:
         found = self._fitting.get(halvings)
