@@ -106,7 +106,9 @@ def _is_link(layer: Layer, name: str, front: frozenset[int], rest: tuple[int, ..
     graph = layer.graph
     made, behind = Layer(graph, tuple(sorted(front)), layer.analysis), Layer(graph, rest, layer.analysis)
     anchor = anchored_nest(behind)
-    if anchor is None or made.sink.name != name or made.escaping != (name,) or behind.sink != layer.sink:
+    if anchor is None or made.sink.name != name or made.escaping != (name,) or name in layer.escaping:
+        return False
+    if behind.sink != layer.sink:
         return False
     readers = [nest for op in rest for nest in graph.ops[op].nests for read in nest.reads if read.tensor == name]
     if len(readers) != 1 or readers[0] is not anchor:

@@ -73,6 +73,12 @@ def test_something_added_between_two_anchors_is_added() -> None:
     correct(graph)
 
 
+def test_a_middle_that_is_a_result_too_is_written() -> None:
+    net = Net()
+    middle = net.relu(net.conv(net.input(1, 8, 9, 7), 12, 1))
+    correct(net.graph(net.conv(middle, 8), middle, dtype="fp32"))
+
+
 IN_FRONT = (UpstreamTiles((0, 1, 2, 3), (1, 8, 1, 4), 1),)
 TILES = {
     "whole": LoopTiles((1, 12, 9, 7), (0, 1, 2, 3), 1, (1, 4, 1, 7), 1, None, IN_FRONT),

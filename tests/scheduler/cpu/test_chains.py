@@ -54,6 +54,10 @@ def test_a_kernel_whose_middle_others_need_is_not_cut() -> None:
     middle = net.relu(net.conv(net.input(1, 8, 9, 7), 8, 1))
     assert parts_of(whole(net.graph(net.add(net.conv(middle, 8), middle), dtype="fp32"))) == ()
 
+    net = Net()
+    middle = net.relu(net.conv(net.input(1, 8, 9, 7), 8, 1))
+    assert parts_of(whole(net.graph(net.conv(middle, 8), middle, dtype="fp32"))) == ()
+
 
 def test_tiles_behind_a_window_need_its_border_and_one_for_all_needs_none() -> None:
     layer = whole(chain(8, kernel=3))
