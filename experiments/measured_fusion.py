@@ -35,7 +35,7 @@ class FusedKernel:
     """What the kernels take apart by what the one takes, here."""
     predicted_gain: float
     gain_elsewhere: Mapping[str, float]
-    """Predicted for other machines, with empty caches."""
+    """Predicted for other machines, as one kernel of many."""
 
 
 def fused_kernels(kernels: pd.DataFrame, setting: str) -> list[FusedKernel]:

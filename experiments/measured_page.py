@@ -138,7 +138,7 @@ def _intensive(kernels: pd.DataFrame) -> list[str]:
         "## Intensive fusion",
         "",
         f"Kernels that hold several complex operators, each against the kernels of `{APART}` that it replaces:",
-        "how many times as fast it is, measured and predicted here, and predicted for other machines (empty caches).",
+        "how many times as fast it is, measured and predicted here, and predicted for machines with smaller caches.",
         f"Of {len(found)} predictions, {right} say rightly whether it pays; mean error of the gain {error:.1%}, rank",
         f"correlation (Spearman) {rank:.2f}.",
         "",
