@@ -1,6 +1,7 @@
 """What holds of the schedule files of every kind of machine that runs kernel by kernel."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,14 +12,14 @@ from scheduler import ScheduleError
 from scheduler.machine_kind import MachineKind
 
 
-class KernelFiles:
+class KernelFiles(ABC):
     """Kinds say how they are scheduled, and what they refuse of a kernel."""
 
     kind: ClassVar[MachineKind]
 
+    @abstractmethod
     def scheduled(self) -> tuple[Any, Any]:
         """Return a schedule of `tests.scheduler.small.convolution`, which is one kernel, and the costs of it."""
-        raise NotImplementedError
 
     def written(self, change: Mapping[str, object] | None = None) -> tuple[dict[str, Any], Any]:
         """Return its file, with some values of the kernel changed, and the costs."""

@@ -1,0 +1,38 @@
+"""What a later kernel finds in caches: as much as others have left of what lies where it reads and writes."""
+
+import pytest
+
+from experiments.pipeline import run_stages
+from hw_models import Cpu, load_hardware, with_values
+from scheduler import Placing, make_policy
+from scheduler.cpu.tuning import CpuTuning
+from tests.graphs import Net
+from workloads import Graph
+from workloads.analysis import Analysis
+
+
+def layers(count: int) -> Graph:
+    net = Net("layers")
+    x = net.input(1, 32, 28, 28)
+    for _ in range(count):
+        x = net.relu(net.conv(x, 32))
+    return net.graph(x, dtype="fp32")
+
+
+def dram_bytes(graph: Graph, kept: str | None, *, warm: bool) -> int:
+    """Return what a run moves where others use the shared cache, too."""
+    spec = with_values(load_hardware("epyc", Cpu), {"l3.kept": kept})
+    placing = Placing(hardware=spec, parts=1, dtype="fp32", tuning=CpuTuning(warm_caches=warm))
+    return run_stages(Analysis(graph), make_policy("fixed-pattern"), placing).result.traffic_bytes["dram"]
+
+
+def test_a_small_network_that_runs_again_finds_everything_if_nobody_else_is_there() -> None:
+    assert dram_bytes(layers(3), None, warm=True) < 0.02 * dram_bytes(layers(3), None, warm=False)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_the_sooner_others_replace_lines_the_more_comes_from_dram(warm: bool) -> None:
+    moved = [dram_bytes(layers(3), kept, warm=warm) for kept in (None, "100 ms", "100 us", "10 us", "1 ps")]
+
+    assert moved == sorted(moved)
+    assert moved[-1] > 1.2 * moved[0]
