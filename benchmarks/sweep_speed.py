@@ -3,6 +3,7 @@
 Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). Swept are four local buffers and four DDR bandwidths,
 in one process, the network loaded. The first point finds nothing that an earlier one left behind. ``simulate``: its
 program simulated again, nothing planned or lowered. The last line is wall time over two processes, everything stored.
+``make bench-compiled`` prints the same for the modules that ``setup.py`` compiles to C.
 """
 
 import itertools
@@ -15,7 +16,7 @@ from pathlib import Path
 from experiments.evaluate import evaluate, network, own_batch
 from experiments.points import DesignPoint, Workload
 from experiments.run import computed, run_points
-from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, simulate, with_values
+from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, running, simulate, with_values
 from scheduler import make_policy
 
 LOCAL_BUFFERS = ("768 KiB", "1 MiB", "1.25 MiB", "2 MiB")
@@ -85,6 +86,7 @@ def rate(count: int) -> float:
 
 def main() -> None:
     """Print the table."""
+    print(f"the busiest modules run as {'Python' if running.__file__.endswith('.py') else 'C'}")
     columns = f"{'point':>11} {'aim':>7} {'first':>11} {'aim':>7} {'simulate':>9}"
     print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")
     for case in CASES:

@@ -66,7 +66,7 @@ class OutputStorer:
 
     def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:
         """Return the bytes of one core's tile that go to ``memories``."""
-        return math.ceil(work.output_bytes * sum(self._at.shares.get(memory, 0.0) for memory in memories))
+        return math.ceil(work.output_bytes * sum([self._at.shares.get(memory, 0.0) for memory in memories], 0.0))
 
     def _send(self) -> None:
         """Write the gathered tiles to DDR in one burst."""

@@ -1,0 +1,37 @@
+"""Compiles the modules that every design point runs through to C, if ``DSASCAPE_COMPILED`` is set; else nothing.
+
+``pyproject.toml`` describes the package. The compiled modules are the same files, translated by mypyc from their type
+annotations: no second implementation, and where they are not compiled Python runs them as they are. Left out are
+modules that declare records with slots or check their fields with pydantic, which mypyc cannot translate.
+"""
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+COMPILED = {
+    "hw_models": "bandwidth clock demands dispatching pipelining running space starting units dsa/arrays dsa/machine",
+    "workloads": "analysis",
+    "scheduler": "list_scheduling program_builder",
+    "scheduler/dsa": (
+        "allocation execution free_space needs unit_choice graphturbo/instance_binding graphturbo/placement"
+        " lower/emit lower/layer lower/loads lower/prefetch lower/program lower/stores lower/tile_waits"
+        " tiling/candidates tiling/choice tiling/cuts tiling/estimate tiling/search tiling/tiling"
+    ),
+}
+"""Modules by folder."""
+
+
+def extensions() -> list[Extension]:
+    """Return the extension modules, translated to C; none unless they are asked for."""
+    if not os.environ.get("DSASCAPE_COMPILED"):
+        return []
+    mypyc = import_module("mypyc.build")  # comes with mypy, which only this build needs
+    files = [str(Path(folder, f"{name}.py")) for folder, names in COMPILED.items() for name in names.split()]
+    found: list[Extension] = mypyc.mypycify(files, opt_level=os.environ.get("DSASCAPE_OPTIMISE", "3"))
+    return found
+
+
+setup(ext_modules=extensions())
