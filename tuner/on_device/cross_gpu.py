@@ -12,6 +12,7 @@ import tvm
 
 from scheduler.gpu.schedule import GpuSchedule
 from tuner.codegen.gpu.kernels import generate_gpu
+from tuner.codegen.gpu.phases import Language
 from tuner.measure.device import local_device
 from tuner.measure.records import KernelMeasurement, Measurement
 from tuner.measure.targets import cuda_architecture, gpu_target_description
@@ -28,12 +29,13 @@ def compile_schedule(schedule: GpuSchedule, warp: int, target: str, path: Path) 
 
     Raises ``RuntimeError`` with what nvcc says of the code.
     """
-    code = generate_gpu(schedule, executable(schedule.graph), warp)
+    architecture = cuda_architecture(target)
+    language: Language = "opencl" if architecture is None else "cuda"
+    code = generate_gpu(schedule, executable(schedule.graph), warp, language=language)
     description = tvm.target.Target(gpu_target_description(target))
     module = tvm.tirx.build(code.module, target=description, pipeline=PIPELINE)
     module.write_to_file(str(path.with_name(f"{path.name}.o")), "o")
     source = module.imports[0].inspect_source()
-    architecture = cuda_architecture(target)
     if architecture is None:
         written = path.with_name(f"{path.name}.cl")
         written.write_text(source)

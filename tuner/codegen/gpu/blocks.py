@@ -17,6 +17,7 @@ from scheduler.kernels.layer import Layer
 from tuner.codegen.arithmetic import UnsupportedKernelError
 from tuner.codegen.gpu.phases import (
     Block,
+    Language,
     Loops,
     Memory,
     index,
@@ -48,15 +49,17 @@ class GpuFunction:
 
 
 def gpu_function(
-    layer: Layer, executable: Executable, tiles: GpuTiles, warp: int, name: str, *, as_loops: Loops | None = None
-) -> GpuFunction:
+    layer: Layer, executable: Executable, tiles: GpuTiles, warp: int, name: str, *, as_loops: Loops | None = None,
+    language: Language = "cuda",
+) -> GpuFunction:  # fmt: skip
     """Return the function of ``layer``; ``as_loops``: for any processor, with loops that begin with this thread.
 
     Raises ``UnsupportedKernelError`` naming what has no code.
     """
     if tiles.unit != "lanes":
         raise UnsupportedKernelError("it is scheduled for tensor units, which code does not use")
-    return _Kernel(layer, Values(layer, executable), tiles, Block(tiles.threads(warp), as_loops)).function(name)
+    block = Block(tiles.threads(warp), as_loops, language)
+    return _Kernel(layer, Values(layer, executable), tiles, block).function(name)
 
 
 class _Kernel:

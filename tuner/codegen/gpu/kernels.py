@@ -9,7 +9,7 @@ import tvm
 from scheduler.gpu.schedule import GpuKernel, GpuSchedule
 from tuner.codegen.arithmetic import UnsupportedKernelError
 from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
-from tuner.codegen.gpu.phases import Loops
+from tuner.codegen.gpu.phases import Language, Loops
 from tuner.codegen.kernels import Uncompiled
 from tuner.codegen.names import kernel_name
 from workloads.executable import Executable
@@ -48,7 +48,10 @@ class GpuCode:
         return tvm.IRModule({kernel.name: kernel.code.function for kernel in self.kernels})
 
 
-def generate_gpu(schedule: GpuSchedule, executable: Executable, warp: int, *, as_loops: Loops | None = None) -> GpuCode:
+def generate_gpu(
+    schedule: GpuSchedule, executable: Executable, warp: int, *, as_loops: Loops | None = None,
+    language: Language = "cuda",
+) -> GpuCode:  # fmt: skip
     """Return the code of every kernel of ``schedule``, on a machine with warps of ``warp`` threads.
 
     ``as_loops``: blocks and threads are loops, beginning with this thread, so that any processor runs it, slowly.
@@ -62,7 +65,9 @@ def generate_gpu(schedule: GpuSchedule, executable: Executable, warp: int, *, as
         name = kernel_name(schedule.plan, kernel.group) + (f"_part{part}" if part else "")
         operators = tuple(graph.ops[op].name for op in kernel.layer.ops)
         try:
-            code = gpu_function(kernel.layer, executable, kernel.tiles, warp, name, as_loops=as_loops)
+            code = gpu_function(
+                kernel.layer, executable, kernel.tiles, warp, name, as_loops=as_loops, language=language
+            )
             kernels.append(CodedKernel(name, operators, kernel, code))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(name, kernel.group, operators, str(error)))

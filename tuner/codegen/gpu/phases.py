@@ -17,8 +17,10 @@ from tvm import tirx
 
 from tuner.codegen.arithmetic import UnsupportedKernelError
 
+Language = Literal["cuda", "opencl"]
+"""What the code of a grid is written in."""
 _STATIC_BYTES = 48 * 1024
-"""Of shared memory that a CUDA kernel has without asking for it when it is launched."""
+"""Of shared memory that a CUDA kernel has without asking for it when it is launched; OpenCL knows no such limit."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Block:
 
     threads: int
     as_loops: Loops | None = None
+    language: Language = "cuda"
     parts: list[Phase | Steps] = field(default_factory=list)
     variable: Any = field(default_factory=lambda: index("block"))
     _scratch: Memory | None = None
@@ -76,8 +79,8 @@ class Block:
     @cached_property
     def _arena(self) -> Any:
         """All of a block's shared memory, once it is known how much that is."""
-        dynamic = ".dyn" if self.shared_bytes > _STATIC_BYTES else ""
-        scope = "global" if self.as_loops else f"shared{dynamic}"
+        is_dynamic = self.language == "cuda" and self.shared_bytes > _STATIC_BYTES
+        scope = "global" if self.as_loops else "shared.dyn" if is_dynamic else "shared"
         return tirx.decl_buffer((self._shared_elements,), *self._dtypes, "shared", scope=scope)
 
     def shared(self, elements: int, dtype: str) -> Memory:

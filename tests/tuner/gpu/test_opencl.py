@@ -1,0 +1,90 @@
+"""Code for OpenCL, run by PoCL on this machine's processor: its work-items and barriers are real ones."""
+
+import math
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+import tvm
+
+from fusion import fixed_pattern_plan
+from fusion.plan import FusionPlan
+from tests.graphs import Net
+from tests.tuner.gpu.pocl import OpenClLaunch, run_on_pocl
+from tests.tuner.gpu.test_gpu_codegen import FUSED, scheduled, values_of, whole
+from tests.tuner.runs import varied
+from tuner.codegen.gpu.kernels import CodedKernel, generate_gpu
+from tuner.codegen.kernels import network_array, stored_array
+from tuner.measure.targets import gpu_target_description
+from tuner.on_device.cross_gpu import PIPELINE
+from tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
+from workloads import load_network
+from workloads.executable import Executable, executable
+from workloads.operators.registry import Array
+
+pytestmark = [
+    pytest.mark.tvm,
+    pytest.mark.skipif(find_spec("pyopencl") is None, reason="PoCL is not installed: pip install 'pyopencl[pocl]'"),
+]
+
+WARP = 32
+
+
+def differences(plan: FusionPlan, network: Executable, folder: Path) -> dict[str, float]:
+    """Return by kernel how much it differs from onnxruntime, given onnxruntime's inputs."""
+    graph, values = plan.graph, values_of(network)
+    code = generate_gpu(scheduled(plan), network, WARP, language="opencl")
+    assert [(lack.name, lack.reason) for lack in code.missing] == []
+    target = tvm.target.Target(gpu_target_description("opencl"))
+    source = tvm.tirx.build(code.module, target=target, pipeline=PIPELINE).imports[0].inspect_source()
+    arrays: list[Array] = []
+    launches = []
+    for kernel in code.kernels:
+        first = len(arrays)
+        arrays += [stored_array(graph, name, values[name]) for name in kernel.inputs]
+        arrays += [np.full_like(stored_array(graph, name, values[name]), 7) for name in kernel.outputs]
+        launches.append(_launch(kernel, source, first))
+    left: list[Array] = run_on_pocl(source, launches, arrays, folder)
+    found: dict[str, float] = {}
+    for kernel in code.kernels:
+        given, left = left[: len(kernel.inputs)], left[len(kernel.inputs) :]
+        assert len(given) == len(kernel.inputs)
+        made_of = largest(values[name] for name in kernel.inputs)
+        got = {name: network_array(graph, name, array) for name, array in zip(kernel.outputs, left, strict=False)}
+        found[kernel.name] = max(deviation(array, values[name], made_of) for name, array in got.items())
+        left = left[len(kernel.outputs) :]
+    return found
+
+
+def _launch(kernel: CodedKernel, source: str, first: int) -> OpenClLaunch:
+    """Return a kernel's launch; its arrays begin at ``first``, inputs before outputs."""
+    entry = f"{kernel.name}_kernel"
+    declared = re.search(rf"__kernel void {entry}\(([^)]*)\)", source)
+    assert declared is not None
+    places = {parameter.name: first + place for place, parameter in enumerate(kernel.code.function.params)}
+    arguments = [argument.split()[-1].removesuffix("_ptr") for argument in declared[1].split(",")]
+    blocks = math.prod(kernel.scheduled.tiles.blocks_along(kernel.scheduled.layer.sink.shape))
+    return OpenClLaunch(entry, blocks, kernel.code.threads, tuple(places[name] for name in arguments))
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
+    net = Net()
+    plan = whole(net.graph(FUSED[name](net), dtype="fp32"))
+    found = differences(plan, varied(plan.graph), tmp_path)
+
+    assert max(found.values()) <= KERNEL_TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["bert-tiny", "squeezenet"])
+def test_every_kernel_of_a_network_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
+    graph = load_network(name).with_dtype("fp32")
+    found = differences(fixed_pattern_plan(graph), executable(graph), tmp_path)
+
+    assert {kernel: by for kernel, by in found.items() if by > KERNEL_TOLERANCE} == {}
