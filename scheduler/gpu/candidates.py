@@ -135,6 +135,7 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
     in_columns = min(math.prod([shape[dim] for dim in sides.columns]), max(sides.most_columns, 1))
     order = tuple(layer.sink.order)
     unit = _unit(in_rows, in_columns, sides.depth, view)
+    can_stage = unit == "tensor" or nests_of(layer).anchor_ends_last
     for rows in _up_to(in_rows):
         for columns in _up_to(in_columns):
             if rows * columns > _LARGEST_TILE:
@@ -143,8 +144,9 @@ def _of_products(layer: Layer, sides: _Sides, view: GpuView) -> Iterator[GpuTile
             tile = _filled(shape, sides.columns, min(columns, in_columns), tile, even=False)
             for part in _parts(tile, sides, unit, view):
                 for split in _splits(sides, tile, part, unit, view):
-                    step = _step(sides, view, split)
-                    yield GpuTiles(tuple(tile), order, part, split, step, view.tuning.stages, unit)
+                    if can_stage:
+                        step = _step(sides, view, split)
+                        yield GpuTiles(tuple(tile), order, part, split, step, view.tuning.stages, unit)
                     if unit == "lanes":
                         yield GpuTiles(tuple(tile), order, part, split, None, 1, unit)
 

@@ -41,8 +41,9 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
     for nest, work in zip(nests.nests, works, strict=True):
         if nest.writes == "shared":
             held += work.outputs * nest.element_bytes
-        if tiles.depth_step is not None and nest.product(work.extents, work.operations.macs) is not None:
-            staged = max(staged, tiles.stages * _staged_bytes(nest, work, tiles.depth_step))
+        step = _step(nest, tiles)
+        if step is not None and nest.product(work.extents, work.operations.macs) is not None:
+            staged = max(staged, tiles.stages * _staged_bytes(nest, work, step))
     sums = (tiles.split - 1) * math.prod(tiles.tile) * _SUM_BYTES
     elements = math.prod(tiles.part)
     product = nests.product(layer, tiles.part)
@@ -55,6 +56,11 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
         elements = -(-elements // sms.warp)
     registers = tuning.base_registers + elements + operands
     return BlockNeeds(tiles.threads(sms.warp), registers, held + max(staged, sums))
+
+
+def _step(nest: BlockNest, tiles: GpuTiles) -> int | None:
+    """Return how much of a product's depth is staged at a time: of the anchor's, and on tensor units of every one's."""
+    return tiles.depth_step if nest.is_anchor or tiles.unit == "tensor" else None
 
 
 def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
@@ -182,10 +188,11 @@ class _Block:
             loads = left / self._vector(left_bytes, own.rows) + right / self._vector(right_bytes, own.columns)
             self._scalar += self._loops(together * own.rows * own.columns)
         self._load += loads
-        if tiles.depth_step is None:
+        step = _step(nest, tiles)
+        if step is None:
             self._outside_loads += loads
         else:
-            self._stage(nest, work, tiles.depth_step)
+            self._stage(nest, work, step)
 
     def _vector(self, element_bytes: int, neighbours: int) -> int:
         """Return how many elements one load or store of a thread moves, of so many next to each other."""

@@ -91,6 +91,9 @@ class BlockNests:
     """Whether each nest does for a tile what writes just that tile: nothing is computed for windows or reductions."""
     anchor: int
     """Which nest is the anchor; -1: none."""
+    anchor_ends_last: bool
+    """Whether the anchor is the last reduction, and each of its sums goes into one element of the result: then they
+    stay in a thread's registers, and lanes can have its operands brought to shared memory step by step."""
 
     @property
     def shared(self) -> int:
@@ -158,7 +161,17 @@ def _nests(layer: Layer) -> BlockNests:
             )
         )  # fmt: skip
     place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
-    return BlockNests(tuple(found), _is_plain(layer, compiled), place)
+    ends_last = place >= 0 and _ends_last(layer, *found[place:])
+    return BlockNests(tuple(found), _is_plain(layer, compiled), place, ends_last)
+
+
+def _ends_last(layer: Layer, anchor: BlockNest, *others: BlockNest) -> bool:
+    """Whether no nest behind the anchor reduces, and each sum of the anchor goes into one element of the sink."""
+    return (
+        not anchor.is_of_block
+        and not any(each.compiled.nest.has_reduction for each in others)
+        and math.prod(anchor.compiled.nest.write.shape) == math.prod(layer.sink.shape)
+    )
 
 
 def _depth_loop(nest: LoopNest) -> int | None:

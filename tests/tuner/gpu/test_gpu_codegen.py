@@ -24,6 +24,7 @@ import tvm_ffi
 from fusion import fixed_pattern_plan, plan_from_groups
 from fusion.plan import FusionPlan, Group
 from hw_models import Gpu, load_hardware
+from scheduler import make_policy
 from scheduler.gpu.code import block_needs
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
@@ -40,9 +41,9 @@ from tuner.codegen.kernels import network_array, stored_array
 from tuner.measure.arrays import Arena
 from tuner.on_device.cross_gpu import PIPELINE
 from tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, reference
-from workloads import Graph
+from workloads import Graph, load_network
 from workloads.analysis import Analysis
-from workloads.executable import Executable, drawn_inputs
+from workloads.executable import Executable, drawn_inputs, executable
 from workloads.operators.registry import Array
 
 pytestmark = pytest.mark.tvm
@@ -50,17 +51,20 @@ pytestmark = pytest.mark.tvm
 NVCC = shutil.which("nvcc")
 
 
-def view() -> GpuView:
-    spec = load_hardware("h100")
-    assert isinstance(spec, Gpu)
-    return GpuView(spec, "fp32", GpuTuning(tensor_units=False))
+def view(hardware: str) -> GpuView:
+    return GpuView(load_hardware(hardware, Gpu), "fp32", GpuTuning(tensor_units=False))
 
 
-VIEW = view()
+VIEW = view("h100")
 
 
 def scheduled(plan: FusionPlan) -> GpuSchedule:
     return kernel_by_kernel(plan, GpuCosts(VIEW, Analysis(plan.graph)))
+
+
+def schedule_on(hardware: str, policy: str, graph: Graph) -> GpuSchedule:
+    costs = GpuCosts(view(hardware), Analysis(graph))
+    return kernel_by_kernel(make_policy(policy).plan(graph, costs), costs)
 
 
 def whole(graph: Graph) -> FusionPlan:
@@ -206,6 +210,29 @@ def test_shared_memory_in_the_source_is_what_the_schedule_says() -> None:
 
     assert [kernel.code.shared_bytes for kernel in code.kernels] == wanted
     assert sorted(stated) == sorted(size for size in wanted if size)
+
+
+def test_shared_memory_that_cuda_gives_on_demand_only_is_local_memory_in_opencl() -> None:
+    net = Net()
+    graph = net.graph(net.dense(net.input(1, 128, 512), 256), dtype="fp32")
+    tiles = GpuTiles((1, 128, 128), (0, 1, 2), (1, 8, 8), 1, 32, 3, "lanes")
+    layer = layer_of(Analysis(graph), (0,))
+    assert layer is not None
+    code = gpu_function(layer, varied(graph), tiles, 32, "kernel", language="opencl")
+    built = tvm.tirx.build(tvm.IRModule({"kernel": code.function}), target={"kind": "opencl"}, pipeline=PIPELINE)
+
+    assert code.shared_bytes == 3 * 2 * 128 * 32 * 4
+    assert f"__local float shared_ptr[{code.shared_bytes // 4}]" in built.imports[0].inspect_source()
+
+
+@pytest.mark.parametrize("hardware", ["h100", "adreno640"])
+@pytest.mark.parametrize("name", ["squeezenet", "mobilenet-v2"])
+def test_every_kernel_of_a_plan_with_intensive_fusion_has_code(name: str, hardware: str) -> None:
+    schedule = schedule_on(hardware, "ago", load_network(name).with_dtype("fp32"))
+    several = [kernel for kernel in schedule.runs if sum(nest.contraction for nest in kernel.layer.nests) > 1]
+
+    assert several
+    assert generate_gpu(schedule, executable(schedule.graph), VIEW.spec.sms.warp).missing == ()
 
 
 def test_a_product_that_is_scheduled_for_tensor_units_has_no_code() -> None:

@@ -13,11 +13,10 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 
 import tvm
 
-from fusion import fixed_pattern_plan
-from fusion.plan import FusionPlan
+from scheduler.gpu.schedule import GpuSchedule
 from tests.graphs import Net
 from tests.tuner.gpu.pocl import OpenClLaunch, run_on_pocl
-from tests.tuner.gpu.test_gpu_codegen import FUSED, scheduled, values_of, whole
+from tests.tuner.gpu.test_gpu_codegen import FUSED, schedule_on, scheduled, values_of, whole
 from tests.tuner.runs import varied
 from tuner.codegen.gpu.kernels import CodedKernel, generate_gpu
 from tuner.codegen.kernels import network_array, stored_array
@@ -36,10 +35,10 @@ pytestmark = [
 WARP = 32
 
 
-def differences(plan: FusionPlan, network: Executable, folder: Path) -> dict[str, float]:
+def differences(schedule: GpuSchedule, network: Executable, folder: Path) -> dict[str, float]:
     """Return by kernel how much it differs from onnxruntime, given onnxruntime's inputs."""
-    graph, values = plan.graph, values_of(network)
-    code = generate_gpu(scheduled(plan), network, WARP, language="opencl")
+    graph, values = schedule.graph, values_of(network)
+    code = generate_gpu(schedule, network, WARP, language="opencl")
     assert [(lack.name, lack.reason) for lack in code.missing] == []
     target = tvm.target.Target(gpu_target_description("opencl"))
     source = tvm.tirx.build(code.module, target=target, pipeline=PIPELINE).imports[0].inspect_source()
@@ -77,14 +76,13 @@ def _launch(kernel: CodedKernel, source: str, first: int) -> OpenClLaunch:
 def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
     net = Net()
     plan = whole(net.graph(FUSED[name](net), dtype="fp32"))
-    found = differences(plan, varied(plan.graph), tmp_path)
+    found = differences(scheduled(plan), varied(plan.graph), tmp_path)
 
     assert max(found.values()) <= KERNEL_TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["bert-tiny", "squeezenet"])
-def test_every_kernel_of_a_network_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
-    graph = load_network(name).with_dtype("fp32")
-    found = differences(fixed_pattern_plan(graph), executable(graph), tmp_path)
+def test_every_kernel_of_a_network_computes_what_onnxruntime_computes(tmp_path: Path) -> None:
+    schedule = schedule_on("h100", "fixed-pattern", load_network("bert-tiny").with_dtype("fp32"))
+    found = differences(schedule, executable(schedule.graph), tmp_path)
 
     assert {kernel: by for kernel, by in found.items() if by > KERNEL_TOLERANCE} == {}
