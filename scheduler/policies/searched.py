@@ -219,9 +219,9 @@ class _Search:
 def _found(plan: FusionPlan, known: Collection[tuple[int, ...]]) -> str:
     """Say how many groups of a plan are not ``known``, and which of them is the largest."""
     new = [group.ops for group in plan.groups if group.ops not in known]
-    said = f"{len(new)} groups are in none of them"
     if not new:
-        return said
+        return "its groups are in others, too"
+    said = "1 group is in none of them" if len(new) == 1 else f"{len(new)} groups are in none of them"
     largest = max(new, key=len)
     names = [plan.graph.ops[position].name for position in largest]
     return f"{said}, the largest from {names[0]} to {names[-1]} ({len(names)} operators)"
