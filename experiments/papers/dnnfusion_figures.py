@@ -14,7 +14,7 @@ DEVICES = {"snapdragon865": "cpu", "adreno650": "gpu"}
 """The machines of the paper's phone, and what its tables call them."""
 OLDER = {"snapdragon855": "CPU", "adreno640": "GPU", "kirin980": "CPU", "mali_g76": "GPU"}
 UNFUSED, REWRITTEN, PARTLY = "unfused", "dnnfusion(most_operands=1)", "dnnfusion(yellow=part)"
-WHOLE, WITHOUT_REWRITING = "dnnfusion", "dnnfusion(rewriting=false)"
+WHOLE, WITHOUT_REWRITING, EITHER_ORDER = "dnnfusion", "dnnfusion(rewriting=false)", "dnnfusion(first=faster)"
 FOUR = ("efficientnet-b0", "yolo-v4", "s3d", "gpt2")
 _LEVELS = ("l1", "l2", "l3", "shared", "dram")
 _MEMORY_NETWORK = "yolo-v4-raw"

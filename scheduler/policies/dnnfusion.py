@@ -35,8 +35,8 @@ class DnnFusion:
     """A JSON file that keeps profiles between runs, of one machine; none unless given."""
     most_slowdown: PositiveFloat = MOST_SLOWDOWN
     """How much longer than its parts a block may take that Table 3 fuses unseen."""
-    first: Order = "faster"
-    """Which way a block grows first: both are explored, the faster plan taken, unless one is asked for."""
+    first: Order = "successors"
+    """Which way a block grows first, as Listing 1 has it or swapped; ``faster``: whichever plan the machine runs faster."""
     most_operands: PositiveInt = MOST_OPERANDS
     """Tensors that go into a block or come out of it, at most."""
 
