@@ -36,7 +36,7 @@ class DnnFusion:
     most_slowdown: PositiveFloat = MOST_SLOWDOWN
     """How much longer than its parts a block may take that Table 3 fuses unseen."""
     first: Order = "successors"
-    """Which way a block grows first, as Listing 1 has it or swapped; ``faster``: whichever plan the machine runs faster."""
+    """Which way a block grows first, as Listing 1 has it or swapped; ``faster``: whichever the machine runs faster."""
     most_operands: PositiveInt = MOST_OPERANDS
     """Tensors that go into a block or come out of it, at most."""
 
