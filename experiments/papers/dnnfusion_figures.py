@@ -49,7 +49,7 @@ def figure7(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
         keys = ("rewriting", "fusion", "other", "rewriting_on_top")
         rows.append((machine, "paper, from to", None, *(" to ".join(map(str, printed[key])) for key in keys), None))
     columns = (
-        "machine", "network", "unfused [ms]", "rewriting", "then fusion", "then movements",
+        "machine", "network", "unfused [ms]", "rewriting", "then fusion", "then profiled",
         "rewriting on top of the others", "all",
     )  # fmt: skip
     return markdown(columns, rows)
