@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
 
-from hw_models import ClusteredDsa, Launch, load_hardware
+from hw_models import ClusteredDsa, Launch, load_hardware, with_values
 from hw_models.quantities import PS_PER_S
-from scheduler import make_policy
-from tests.graphs import Net, machine
+from scheduler import ScheduleError, make_policy
+from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on, run_of
-from workloads import load_network
+from workloads import Graph, load_network
 
 # Seconds of a kernel by its simulated time, launch included: 0.94 to 1.24 for the kernels of these networks; sums are
 # 0.99 to 1.09 of the makespan.
@@ -71,3 +72,20 @@ def test_one_kernel_of_two_layers_saves_what_they_hand_over_and_a_launch() -> No
 
     saved_s = costs.kernel_s([0]) + costs.kernel_s([1]) - costs.kernel_s([0, 1])
     assert saved_s >= costs.launch_s + handed_over_s
+
+
+@settings(max_examples=20, derandomize=True)
+@given(graph=networks(most_blocks=3), spec=machines())
+def test_four_times_the_local_buffer_makes_agos_kernels_hardly_slower(graph: Graph, spec: ClusteredDsa) -> None:
+    """AGO joins kernels by these estimates: one that falls with more room where the machine does not misleads it.
+
+    What is left, an eighth, is tiles: they are searched for from the largest that fit.
+    """
+    large = with_values(spec, {"local_buffer.capacity": f"{4 * spec.local_buffer.capacity_bytes} B"})
+    try:
+        before_ps = run_of(make_policy("ago"), graph, spec).result.makespan_ps
+    except ScheduleError:
+        assume(False)
+    after_ps = run_of(make_policy("ago"), graph, large).result.makespan_ps
+
+    assert after_ps <= before_ps * 1.125
