@@ -14,7 +14,7 @@ from experiments.points import DesignPoint, Workload, named_dims, policy_of, spl
 from experiments.replay import run_schedule_file, write_schedule
 from experiments.report.plan_picture import plan_picture
 from experiments.report.words import count
-from fusion import unfused_intermediate_bytes
+from fusion import FusionPlan, unfused_intermediate_bytes
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import Policy, ScheduleError, network_of, policy_label
@@ -101,6 +101,7 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
         f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
+    _show_origin(console, outcome.schedule.plan)
     idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
     padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
     if idle or padded:
@@ -145,6 +146,12 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
 
 
+def _show_origin(console: Console, plan: FusionPlan) -> None:
+    """Print what a policy says of where its plan comes from, if it does."""
+    if plan.origin:
+        console.print(f"  the plan is {shown_text(plan.origin)}")
+
+
 def fuse(arguments: argparse.Namespace) -> Answer:
     """Show the plan of one part of the machine, as ``simulate`` makes it for the same options; draw it on request."""
     check_place(arguments.picture, "--picture")
@@ -176,6 +183,7 @@ def fuse(arguments: argparse.Namespace) -> Answer:
             f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
             f" {after.flops / 1e9:.4g} GFLOP; batch {graph.batch} of {job.batch}, {job.placing.dtype}"
         )
+        _show_origin(console, plan)
         rows = [
             (
                 number,

@@ -12,13 +12,16 @@ table wants a profile, the block is not slower with it than the two apart. Read 
   machine runs it as one kernel in no more than ``most_slowdown`` times what its operators take apart: where a product's
   register tiles are lost, because of a second result or a view, it takes a multiple. That is asked of whole plans
   first, and of every step only where the answer is no.
+- "Step III and Step II can be swapped", the text says: on request both orders are explored, and the plan taken whose
+  kernels the machine runs faster. Successors first, an activation joins the convolution behind it instead of the one
+  that it follows.
 - Operators that no seed reaches stay alone, the views among them with whoever makes what they rename.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from fusion.costs import KernelSeconds
 from fusion.dnnfusion.combination import Relation, combined, relation
@@ -30,6 +33,7 @@ from workloads.analysis import Analysis
 from workloads.subgraph import Subgraph
 
 Direction = Literal["successors", "predecessors"]
+Order = Literal["successors", "predecessors", "faster"]
 MOST_SLOWDOWN = 2.0
 """Less is what the table's rules may cost on a machine that the paper did not have; more is what it calls a spill."""
 MOST_OPERANDS = 32
@@ -47,16 +51,30 @@ class Exploration:
     most_operands: int = MOST_OPERANDS
     most_slowdown: float = MOST_SLOWDOWN
     """How much longer than its parts a block may take that Table 3 fuses unseen."""
-    first: Direction = "successors"
-    """Which way a block grows first: the listing's step II, or, as the text allows, step III."""
+    first: Order = "successors"
+    """Which way a block grows first: the listing's step II, or, as the text allows, step III, or whichever is faster by
+    ``kernel_s``; without that, the listing's."""
 
 
 def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
     """Return the blocks of Listing 1 for the network of ``analysis``."""
-    groups = list(_Explorer(analysis, how).groups())
-    if any(len(group.ops) > 1 and _spills(how, group.ops, [(op,) for op in group.ops]) for group in groups):
-        groups = list(_Explorer(analysis, how, asks_always=True).groups())
+    kernel_s = how.kernel_s
+    if how.first != "faster":
+        groups = _blocks(analysis, how, how.first)
+    elif kernel_s is None:
+        groups = _blocks(analysis, how, "successors")
+    else:
+        orders = [_blocks(analysis, how, first) for first in get_args(Direction)]
+        groups = min(orders, key=lambda found: math.fsum(kernel_s(group.ops) for group in found))
     return plan_from_groups(analysis.graph, groups)
+
+
+def _blocks(analysis: Analysis, how: Exploration, first: Direction) -> list[Group]:
+    """Return the blocks of one order of growth; every step is asked of the machine only if it runs some block badly."""
+    groups = list(_Explorer(analysis, how, first).groups())
+    if any(len(group.ops) > 1 and _spills(how, group.ops, [(op,) for op in group.ops]) for group in groups):
+        groups = list(_Explorer(analysis, how, first, asks_always=True).groups())
+    return groups
 
 
 def _spills(how: Exploration, ops: Sequence[int], parts: Sequence[Sequence[int]]) -> bool:
@@ -78,8 +96,11 @@ class _Block:
 
 
 class _Explorer:
-    def __init__(self, analysis: Analysis, how: Exploration, *, asks_always: bool = False) -> None:
+    def __init__(
+        self, analysis: Analysis, how: Exploration, first: Direction, *, asks_always: bool = False
+    ) -> None:
         self._graph = analysis.graph
+        self._first = first
         self._asks_always = asks_always
         self._how = how
         self._types = analysis.of(mapping_types)
@@ -116,8 +137,8 @@ class _Explorer:
     def _grown(self, seed: int) -> _Block:
         block = _Block(seed, self._types[seed], {})
         edges = {"successors": self._readers, "predecessors": self._producers}
-        second = "predecessors" if self._how.first == "successors" else "successors"
-        for direction in (self._how.first, second):
+        second = "predecessors" if self._first == "successors" else "successors"
+        for direction in (self._first, second):
             self._explore(block, seed, edges[direction], forwards=direction == "successors")
         return block
 

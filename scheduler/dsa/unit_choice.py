@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
+from hw_models.quantities import PS_PER_S
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer, NestWork, TileWork
@@ -75,10 +76,11 @@ def units_of(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
 
 
 def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence[int]:
-    """Return the time that each unit of a core at work needs for a tile."""
+    """Return the time that each unit of a core at work needs for a tile, or for its operands if these take longer."""
     spent: dict[str, int] = {}
     for assigned in assign(work, units, view, dtype):
-        spent[assigned.unit] = spent.get(assigned.unit, 0) + assigned.duration_ps
+        read_ps = round(assigned.operand_bytes * PS_PER_S / view.spec.local_buffer.bandwidth_bytes_per_s)
+        spent[assigned.unit] = spent.get(assigned.unit, 0) + max(assigned.duration_ps, read_ps)
     return list(spent.values())
 
 

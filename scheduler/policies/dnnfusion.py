@@ -12,8 +12,8 @@ from pydantic import PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
-from fusion.dnnfusion import Direction, Exploration, dnnfusion_plan
-from fusion.dnnfusion.planning import MOST_OPERANDS, MOST_SLOWDOWN
+from fusion.dnnfusion import Exploration, dnnfusion_plan
+from fusion.dnnfusion.planning import MOST_OPERANDS, MOST_SLOWDOWN, Order
 from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan
 from fusion.profile import ProfileDatabase
@@ -35,8 +35,8 @@ class DnnFusion:
     """A JSON file that keeps profiles between runs, of one machine; none unless given."""
     most_slowdown: PositiveFloat = MOST_SLOWDOWN
     """How much longer than its parts a block may take that Table 3 fuses unseen."""
-    first: Direction = "successors"
-    """Which way a block grows first."""
+    first: Order = "successors"
+    """Which way a block grows first, as Listing 1 has it or swapped; ``faster``: whichever the machine runs faster."""
     most_operands: PositiveInt = MOST_OPERANDS
     """Tensors that go into a block or come out of it, at most."""
 

@@ -8,7 +8,7 @@ end first is the plan; it says what schedules it, and how many of its groups no 
 network, all of this is done for the rewritten one as well.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
@@ -133,9 +133,8 @@ class _Search:
         origin = f"as {fastest.name} has it: nothing else that was simulated is faster"
         if best is not fastest:
             known = {group.ops for plan, costs in rivals if costs is best.costs for group in plan.groups}
-            new = sum(group.ops not in known for group in best.plan.groups)
             gain = 1 - best.makespan_ps / fastest.makespan_ps
-            origin = f"{gain:.1%} faster than {fastest.name}, the fastest other; {new} groups are in none of them"
+            origin = f"{gain:.1%} faster than {fastest.name}, the fastest other; {_found(best.plan, known)}"
         rewritten = best.costs is not self._costs
         return replace(best.plan, scheduled_by=best.scheduled_by, rewritten=rewritten, origin=origin)
 
@@ -215,6 +214,17 @@ class _Search:
             return False
         self._best = replace(candidate, makespan_ps=run.result.makespan_ps)
         return True
+
+
+def _found(plan: FusionPlan, known: Collection[tuple[int, ...]]) -> str:
+    """Say how many groups of a plan are not ``known``, and which of them is the largest."""
+    new = [group.ops for group in plan.groups if group.ops not in known]
+    if not new:
+        return "its groups are in others, too"
+    said = "1 group is in none of them" if len(new) == 1 else f"{len(new)} groups are in none of them"
+    largest = max(new, key=len)
+    names = [plan.graph.ops[position].name for position in largest]
+    return f"{said}, the largest from {names[0]} to {names[-1]} ({len(names)} operators)"
 
 
 def _scheduler(rival: Rival, costs: Any) -> str | None:

@@ -4,13 +4,17 @@ import pandas as pd
 import pytest
 
 from experiments.grid import read_experiment
-from experiments.papers import ago_tables, dnnfusion_tables
+from experiments.papers import ago_tables, dnnfusion_figures, dnnfusion_tables
+from experiments.papers.ago_pairs import pairs
 from experiments.papers.ago_tables import Statistics, fitted
+from experiments.papers.dnnfusion_figures import PARTLY, REWRITTEN, UNFUSED, WHOLE, WITHOUT_REWRITING
 from experiments.papers.graphturbo_tables import Results
 from fusion.ago import BIAS, SLOPE
 from hw_models.yaml_file import read_yaml
+from tests.graphs import Net
 from workloads import zoo_names
 
+COLUMNS = ["model", "batch", "hardware", "policy", "latency_s"]
 AGO = read_yaml(ago_tables.FOLDER / "paper.yaml")
 DNNFUSION = read_yaml(dnnfusion_tables.FOLDER / "paper.yaml")
 
@@ -58,8 +62,40 @@ def test_times_are_those_of_the_policy_with_just_its_options() -> None:
         {"model": "vgg16-raw", "batch": 1, "hardware": "phone", "policy": policy, "latency_s": value / 1e3}
         for policy, value in milliseconds.items()
     ]
-    paper = {"networks": {"vgg16": DNNFUSION["networks"]["vgg16"]}}
+    paper = {**DNNFUSION, "networks": {"vgg16": DNNFUSION["networks"]["vgg16"]}}
     found = cells(dnnfusion_tables.table6_times(paper, Results(pd.DataFrame(rows))), "vgg16")
 
     assert found[1:7] == ["251", "30", "231", "20", "171", "10"]
     assert found[8] == "2"
+
+
+def test_gpu_times_stand_beside_those_of_the_papers_gpu() -> None:
+    paper = {**DNNFUSION, "networks": {"vgg16": DNNFUSION["networks"]["vgg16"]}}
+
+    assert cells(dnnfusion_tables.table6_times(paper, Results(pd.DataFrame(columns=COLUMNS)), "gpu"), "vgg16")[1:7] == [
+        "121", "n/a", "97", "n/a", "65", "n/a",
+    ]  # fmt: skip
+
+
+def test_steps_are_speed_ups_over_the_step_before() -> None:
+    steps = (UNFUSED, REWRITTEN, PARTLY, WHOLE, WITHOUT_REWRITING)
+    rows = [
+        {"model": "gpt2-raw", "batch": 1, "policy": policy, "latency_s": value / 1e3}
+        for policy, value in zip(steps, (24, 12, 6, 3, 4.5), strict=True)
+    ]
+    text = dnnfusion_figures.figure7(DNNFUSION, {"snapdragon865": Results(pd.DataFrame(rows))})
+    (line,) = (line for line in text.splitlines() if "gpt2" in line)
+
+    assert [cell.strip() for cell in line.strip("|").split("|")][2:] == ["24", "2", "2", "2", "1.5", "8"]
+
+
+def test_pairs_are_layers_with_one_convolution_of_which_one_reads_the_other_alone() -> None:
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 8, 8, 8), 16, 1))
+    y = net.conv(net.relu(net.depthwise(x)), 8, 1)
+    graph = net.graph(net.conv(y, 8), y)
+
+    assert [(kind, first, second) for kind, first, second in pairs(graph)] == [
+        ("pointwise, depthwise", (0, 1), (2, 3)),
+        ("depthwise, pointwise", (2, 3), (4,)),
+    ]

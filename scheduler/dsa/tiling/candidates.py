@@ -114,7 +114,8 @@ class TileCandidates:
 
     def _unit_ps(self, cut: Cut) -> Sequence[int]:
         request, view = self._request, self._view
-        key = request.layer.signature, cut.tile, cut.depth, request.units, request.dtype, view.arithmetic
+        bandwidth = view.spec.local_buffer.bandwidth_bytes_per_s
+        key = request.layer.signature, cut.tile, cut.depth, request.units, request.dtype, view.arithmetic, bandwidth
         return self._unit_ps_known.get(key, partial(unit_ps, cut.work, request.units, view, request.dtype))
 
     def _prefetchable(self, cut: Cut) -> dict[str, tuple[int, int]]:

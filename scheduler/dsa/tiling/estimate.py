@@ -57,10 +57,13 @@ def estimate_ps(request: TileRequest, choice: Choice, view: DsaView) -> float:
         store_ps = view.dma_ps(stored_bytes, bursts - 1)
         last_ps += stored_bytes / bursts / view.ddr_bytes_per_ps + view.dma_startup_ps
     ddr_ps = (loads.ddr_bytes + stored_bytes) / view.ddr_bytes_per_ps
-    stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *[once * passes for once in choice.unit_ps]]
+    tile_ps = sum(choice.unit_ps)
+    one_after_the_other = cut.work.internal_bytes > 0  # what nests hand to each other has one buffer for all tiles
+    computing = [tile_ps] if one_after_the_other else choice.unit_ps
+    stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *[once * passes for once in computing]]
     slowest = max(*stages, ddr_ps)
     first_ps = loads.first_ps + view.dma_startup_ps * bool(loads.ddr_starts)
-    one_ps = sum(choice.unit_ps) + last_ps
+    one_ps = tile_ps + last_ps
     paced_ps = slowest * (1 - 1 / passes) + view.tuning.hidden_cost * (sum(stages) - slowest)
     return paced_ps + first_ps + one_ps
 

@@ -12,6 +12,8 @@ from tests.workloads.onnx_models import model, read
 O2O, REORGANIZE, SHUFFLE, O2M, M2M = MappingType
 IMAGE = [2, 8, 6, 6]
 ROWS = [2, 3, 4]
+_LAST_WITH_UPSAMPLE = 9
+"""The opset; the next one has Resize instead."""
 
 
 def type_of(kind: str, shapes: list[list[int]], known: dict[str, Any] | None = None, **attributes: Any) -> MappingType:
@@ -89,6 +91,15 @@ class TestTable2OneToMany:
     def test_resize_by_nearest_neighbours(self) -> None:
         scales = np.array([1, 1, 2, 2], np.float32)
         assert type_of("Resize", [IMAGE], {"roi": floats(0), "scales": scales}, mode="nearest") is O2M
+
+    def test_upsample_the_resize_of_earlier_opsets(self) -> None:
+        scales = np.array([1, 1, 2, 2], np.float32)
+        built = model(helper.make_node("Upsample", ["x", "scales"], ["y"]), inputs={"x": IMAGE}, scales=scales)
+        built.opset_import[0].version = _LAST_WITH_UPSAMPLE
+        graph = read(built)
+
+        assert graph.tensors["y"].shape == (2, 8, 12, 12)
+        assert mapping_type(graph, graph.ops[-1]) is O2M
 
 
 class TestTable2ManyToMany:

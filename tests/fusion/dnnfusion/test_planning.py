@@ -48,6 +48,17 @@ def test_predecessors_first_add_takes_the_product_before_it() -> None:
     ]
 
 
+def test_of_both_orders_the_one_is_taken_whose_kernels_are_faster() -> None:
+    """Swapping steps II and III, as the text allows, costs a block of five operators in favour of one of four."""
+    graph = figure_3()
+    large_is_slow = replace(profiled(lambda ops: float(len(ops)) ** 2), first="faster")
+    large_is_fast = replace(profiled(lambda ops: 1.0 + (len(ops) == 4)), first="faster")
+
+    assert names(plan_of(graph, large_is_slow)) == names(plan_of(graph, replace(UNSEEN, first="predecessors")))
+    assert names(plan_of(graph, large_is_fast)) == names(plan_of(graph, UNSEEN))
+    assert names(plan_of(graph, replace(UNSEEN, first="faster"))) == names(plan_of(graph, UNSEEN))
+
+
 def test_the_smallest_intermediate_result_is_the_first_seed() -> None:
     net = Net()
     large = net.relu(net.input(1, 4, 8, 8))
