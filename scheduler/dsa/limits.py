@@ -66,7 +66,7 @@ def check_instructions(
     worst = max(range(len(passes)), key=passes.__getitem__)
     run, tiling = runs[worst], executions[worst].tiling
     work = run.layer.tile_work(tiling.part)
-    whole = sum(work.operand_bytes.values()) + work.internal_bytes + 2 * work.output_bytes
+    whole = sum(work.operand_bytes.values()) + work.between_bytes + 2 * work.output_bytes
     enough = math.ceil(whole / 1024) * 1024
     raise ScheduleError(
         f"{name}: about {total:,} instructions are needed, {most:,} are allowed (tuning.most_instructions): layer"
@@ -115,7 +115,7 @@ def has_too_many_instances(plan: FusionPlan, costs: DsaCosts) -> bool:
 def _smallest_bytes(layer: Layer) -> int:
     """Return what a tile of single elements needs of a local buffer."""
     work = layer.tile_work((1,) * len(layer.sink.shape), None if layer.depth_loop is None else 1)
-    return sum(work.operand_bytes.values()) + work.internal_bytes + work.output_bytes
+    return sum(work.operand_bytes.values()) + work.between_bytes + work.output_bytes
 
 
 def _result_bytes(layer: Layer) -> int:

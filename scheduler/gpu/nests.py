@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-from scheduler.kernels.compiled import CompiledAccess, CompiledNest
+from scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Access, Extents, LoopNest, Operations
 
@@ -149,10 +149,10 @@ def _nests(layer: Layer) -> BlockNests:
     for each in compiled:
         nest, written = each.nest, each.nest.write
         reads = [
-            Read(access, places.get(_stored(layer, read.tensor), "outside"), _element_bytes(layer, read))
+            Read(access, places.get(layer.stored_name(read.tensor), "outside"), _element_bytes(layer, read))
             for access, read in zip(each.reads, nest.reads, strict=True)
         ]
-        name = _stored(layer, written.tensor)
+        name = layer.stored_name(written.tensor)
         writes: Place = "outside" if written.tensor in layer.outputs else places[name]
         found.append(
             BlockNest(
@@ -189,16 +189,11 @@ def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:
         if each.nest.has_reduction:
             return False
         for read in each.nest.reads:
-            if _stored(layer, read.tensor) in inner and (
+            if layer.stored_name(read.tensor) in inner and (
                 read.tensor not in names or read.indices != each.nest.write.indices
             ):
                 return False
     return all(index.divisor == 1 for each in compiled for index in each.nest.write.indices)
-
-
-def _stored(layer: Layer, name: str) -> str:
-    """Return the tensor behind a name that views may have given."""
-    return layer.graph.storage.get(name, name)
 
 
 def _element_bytes(layer: Layer, access: Access) -> int:
@@ -209,15 +204,15 @@ def _element_bytes(layer: Layer, access: Access) -> int:
 def _places(layer: Layer, nests: Sequence[LoopNest]) -> dict[str, Place]:
     """Return where each tensor is that the layer computes for itself."""
     anchor = layer.contraction
-    found: dict[str, Place] = {_stored(layer, nest.write.tensor): "registers" for nest in nests}
+    found: dict[str, Place] = {layer.stored_name(nest.write.tensor): "registers" for nest in nests}
     reduced: set[str] = set()
     for nest in nests:
-        names = [_stored(layer, read.tensor) for read in nest.reads]
+        names = [layer.stored_name(read.tensor) for read in nest.reads]
         for name, read in zip(names, nest.reads, strict=True):
-            if name in found and found[name] != "shared" and not _asks_for_its_own(nest, read):
+            if name in found and found[name] != "shared" and not asks_for_its_own(nest, read):
                 found[name] = "staged" if nest is anchor and name not in reduced else "shared"
         if nest.has_reduction or not reduced.isdisjoint(names):
-            reduced.add(_stored(layer, nest.write.tensor))
+            reduced.add(layer.stored_name(nest.write.tensor))
     return found
 
 
@@ -225,18 +220,6 @@ def _of_block(layer: Layer, nests: Sequence[LoopNest], places: Mapping[str, Plac
     """Return the tensors that are shared or staged, and those that are computed for these alone."""
     found = {name for name, place in places.items() if place in ("shared", "staged")}
     for nest in reversed(nests):
-        if _stored(layer, nest.write.tensor) in found:
-            found |= {name for read in nest.reads if (name := _stored(layer, read.tensor)) in places}
+        if layer.stored_name(nest.write.tensor) in found:
+            found |= {name for read in nest.reads if (name := layer.stored_name(read.tensor)) in places}
     return found
-
-
-def _asks_for_its_own(nest: LoopNest, read: Access) -> bool:
-    """Whether each iteration reads an element of its own, in the order in which results are written."""
-    moving = [loop for loop, each in enumerate(nest.loops) if each.extent > 1]
-    loops = []
-    for index in read.indices:
-        if index.opaque or index.divisor != 1 or index.window != 1 or len(index.terms) > 1:
-            return False
-        loops += [loop for loop, _ in index.terms if nest.loops[loop].extent > 1]
-    of_written = [loop for index in nest.write.indices for loop, _ in index.terms if loop in moving]
-    return sorted(loops) == moving and [loop for loop in loops if loop in of_written] == of_written

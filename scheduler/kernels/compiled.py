@@ -118,3 +118,15 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
         else:
             roles.append("count")
     return tuple(roles)
+
+
+def asks_for_its_own(nest: LoopNest, read: Access) -> bool:
+    """Whether each iteration reads an element of its own, in the order in which results are written."""
+    moving = [loop for loop, each in enumerate(nest.loops) if each.extent > 1]
+    loops = []
+    for index in read.indices:
+        if index.opaque or index.divisor != 1 or index.window != 1 or len(index.terms) > 1:
+            return False
+        loops += [loop for loop, _ in index.terms if nest.loops[loop].extent > 1]
+    of_written = [loop for index in nest.write.indices for loop, _ in index.terms if loop in moving]
+    return sorted(loops) == moving and [loop for loop in loops if loop in of_written] == of_written

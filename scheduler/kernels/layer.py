@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from scheduler.kernels.compiled import CompiledNest, LoopRole
+from scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own
 from scheduler.kernels.pieces_read import (
     Piece,
     elements_of,
@@ -67,7 +67,15 @@ class TileWork:
     """Elements per dimension of the box that is read."""
     output_bytes: int
     internal_bytes: int
+    """Of what single operators keep for themselves, such as statistics of rows, and of halos computed again."""
+    handed_bytes: int
+    """Of what one operator hands to another that reads it otherwise than element by element, such as in windows."""
     nests: tuple[NestWork, ...]
+
+    @property
+    def between_bytes(self) -> int:
+        """Return what lies between nests, where nothing but buffers can hold it."""
+        return self.internal_bytes + self.handed_bytes
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,23 @@ class Layer(Subgraph):
     @cached_property
     def internal_bytes(self) -> Mapping[str, int]:
         return {t.name: t.element_bytes for position in self.ops for t in self.graph.ops[position].internals}
+
+    def stored_name(self, name: str) -> str:
+        """Return the tensor behind a name that views may have given."""
+        return self.graph.storage.get(name, name)
+
+    @cached_property
+    def handed(self) -> frozenset[str]:
+        """Tensors that one operator hands to another that reads them otherwise than element by element."""
+        made = {self.stored_name(compiled.target) for compiled in self.nests}
+        made -= {*self.outputs, *self.internal_bytes}
+        return frozenset(
+            name
+            for compiled in self.nests
+            if not compiled.is_view
+            for read in compiled.nest.reads
+            if (name := self.stored_name(read.tensor)) in made and not asks_for_its_own(compiled.nest, read)
+        )
 
     @cached_property
     def contraction(self) -> LoopNest | None:
@@ -153,7 +178,9 @@ class Layer(Subgraph):
         roles = tuple((number.get(n), tensors[n].element_bytes, tensors[n].role, tensors[n].order) for n in self.inputs)
         stored = [(number.get(n), tensors[n]) for n in self.outputs]
         outputs = tuple((place, tensor.element_bytes, tensor.shape, tensor.order) for place, tensor in stored)
-        found = Signature((nests, roles, outputs, self.sink.order, tuple(self.internal_bytes.values())))
+        handed = tuple(sorted((number[name], tensors[name].element_bytes) for name in self.handed))
+        between = tuple(self.internal_bytes.values()), handed
+        found = Signature((nests, roles, outputs, self.sink.order, between))
         return self.analysis.of(_first_equal, found)
 
 
@@ -161,6 +188,7 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     anchor = layer.contraction if depth is not None else None
     works: list[NestWork] = []
     held_bytes: list[int] = []
+    handed_bytes: list[int] = []
 
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
         """Return those of each loop that write so much."""
@@ -173,6 +201,8 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     def note_work(compiled: CompiledNest, written: Extents, extents: Sequence[int]) -> None:
         if compiled.internal:
             held_bytes.append(math.prod(written) * layer.internal_bytes[compiled.target])
+        elif compiled.target in layer.handed:
+            handed_bytes.append(math.prod(written) * layer.graph.tensors[compiled.target].element_bytes)
         if not compiled.is_view:  # which only renames elements
             works.append(NestWork(compiled.nest, tuple(extents), compiled.roles, compiled.operations(extents)))
 
@@ -211,7 +241,9 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     output_bytes = sum([math.prod(own) * tensors[name].element_bytes for name, own in wanted.items()])
     for name, count in computed.items():  # what neighbours need too is computed by each of them and stored by one
         held_bytes.append((count - math.prod(wanted[name])) * tensors[name].element_bytes)
-    return TileWork(operand_bytes, operand_extents, output_bytes, sum(held_bytes), tuple(reversed(works)))
+    return TileWork(
+        operand_bytes, operand_extents, output_bytes, sum(held_bytes), sum(handed_bytes), tuple(reversed(works))
+    )
 
 
 def _extents(pieces: Sequence[Piece], shape: Extents, elements: int) -> Extents:

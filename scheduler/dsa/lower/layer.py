@@ -83,7 +83,7 @@ class LayerEmitter:
             written = self._waits.next() if depth_step == 0 else []
             partial_sums = [last] if depth_step else []
             waits = [*inputs, *halo, *written, *partial_sums]
-            between_bytes = work.internal_bytes if depth_step == last_depth else 0
+            between_bytes = work.between_bytes if depth_step == last_depth else work.handed_bytes
             last = self._compute(jobs, work, waits, first=depth_step == 0, between_bytes=between_bytes)
             if depth_step == last_depth:
                 self.done.append(last)

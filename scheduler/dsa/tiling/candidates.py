@@ -94,7 +94,7 @@ class TileCandidates:
         output = work.output_bytes if request.output_memory != LOCAL else 0
         burst_room = 0 if request.prefetch is None else burst_room_bytes(request.prefetch[1], max(len(prefetched), 1))
         buffers: list[int] = []
-        tile_bytes = work.internal_bytes + output
+        tile_bytes = work.between_bytes + output
         near = far = 0
         """Bytes of the prefetch buffers."""
         for operand in cut.operands:
@@ -105,7 +105,7 @@ class TileCandidates:
                 far += 2 * min(cut.passing_bytes[operand.name], burst_room)
             else:
                 buffers += [size] * slots
-        buffers += [work.internal_bytes, output, output] if cut.tiles > 1 else [work.internal_bytes, output]
+        buffers += [work.between_bytes, output, output] if cut.tiles > 1 else [work.between_bytes, output]
         choice = Choice(cut, self._unit_ps(cut), staged, prefetched, self._cuts.distinct)
         return Candidate(
             cut, prefetched, staged, tuple(buffers), self._global_buffers(cut, {*staged, *prefetched}, staged),

@@ -58,7 +58,7 @@ def estimate_ps(request: TileRequest, choice: Choice, view: DsaView) -> float:
         last_ps += stored_bytes / bursts / view.ddr_bytes_per_ps + view.dma_startup_ps
     ddr_ps = (loads.ddr_bytes + stored_bytes) / view.ddr_bytes_per_ps
     tile_ps = sum(choice.unit_ps)
-    one_after_the_other = cut.work.internal_bytes > 0  # what nests hand to each other has one buffer for all tiles
+    one_after_the_other = cut.work.between_bytes > 0  # what nests hand to each other has one buffer for all tiles
     computing = [tile_ps] if one_after_the_other else choice.unit_ps
     stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *[once * passes for once in computing]]
     slowest = max(*stages, ddr_ps)

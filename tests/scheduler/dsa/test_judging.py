@@ -29,7 +29,7 @@ MORE = 1.02
 """What more of a resource may cost at most."""
 MORE_IN_FLIGHT = 1.025
 """The same of transfers in flight: the tiles of single layers are chosen by estimate, which start-ups come into."""
-MORE_FOR_AGO = 1.1
+MORE_FOR_AGO = 1.125
 """The same where kernels are joined by estimates: these fall with more room, but not always as the times do."""
 SIMPLER = (
     GraphTurbo(instances=False),

@@ -73,7 +73,7 @@ def test_a_layer_that_has_been_asked_much_answers_as_a_new_one(data: st.DataObje
 
         found, expected = layer.tile_work(tile, depth), new.tile_work(tile, depth)
         assert (found.operand_bytes, found.output_bytes) == (expected.operand_bytes, expected.output_bytes)
-        assert (found.internal_bytes, found.nests) == (expected.internal_bytes, expected.nests)
+        assert (found.between_bytes, found.nests) == (expected.between_bytes, expected.nests)
         assert layer.dependencies == new.dependencies
         assert layer.signature == new.signature
 
@@ -141,3 +141,13 @@ def test_a_result_whose_halo_is_computed_again_is_stored_once_and_its_halo_is_on
 
     assert rows.output_bytes == 2 * (4 * 2 * 8) * 2  # two rows of both results
     assert rows.internal_bytes == (4 * 2 * 8) * 2  # and of the first one those above and below
+
+
+def test_what_an_operator_hands_to_one_with_windows_lies_in_a_buffer() -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.conv(net.relu(net.conv(net.input(1, 4, 8, 8), 4)), 4)))
+    layer = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert layer is not None
+
+    assert layer.handed == {"relu1"}  # element by element, activations are done where the products are
+    assert layer.tile_work((1, 4, 2, 8)).handed_bytes == (4 * 4 * 8) * 2  # with the rows above and below

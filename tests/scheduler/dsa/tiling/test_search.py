@@ -126,7 +126,7 @@ def test_tiles_in_flight_fit_the_space_there_is(case: Case) -> None:
     versions = {name: 2 if tiling.loads[name] > 1 else 1 for name in tiling.loads}
     tiles = math.prod(tiling.counts)
     leaving = work.output_bytes * min(tiles, 2) if request.output_memory != "local_buffer" else 0
-    needed = sum(versions[name] * work.operand_bytes[name] for name in versions) + work.internal_bytes + leaving
+    needed = sum(versions[name] * work.operand_bytes[name] for name in versions) + work.between_bytes + leaving
 
     assert needed == sum(tiling.local_buffers) <= request.local_gaps[0]
     assert sum(tiling.global_buffers) <= request.global_gaps[0]
