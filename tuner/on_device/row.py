@@ -20,7 +20,7 @@ class Row:
     """Calls of functions with tensors, in a row. What they are given is kept as long as this is."""
 
     def __init__(self, calls: Sequence[tuple[Any, Sequence[Any]]], target: Any) -> None:
-        self._tensors: dict[int, Tensor] = {}
+        self._tensors: list[Tensor] = []
         self._names: list[str] = []
         self._calls = calls
         lines = [_HEAD]
@@ -35,12 +35,9 @@ class Row:
         self.run: Callable[[], None] = built["main"]
 
     def _address(self, argument: Any) -> int:
-        """Return where the description of a tensor lies; one for each that is the same."""
-        known = self._tensors.get(id(argument))
-        if known is None:
-            known = tensor(argument.data_ptr(), str(argument.dtype), argument.shape)
-            self._tensors[id(argument)] = known
-        return address_of(known)
+        """Return where the description of a tensor lies, made for this call."""
+        self._tensors.append(tensor(argument.data_ptr(), str(argument.dtype), argument.shape))
+        return address_of(self._tensors[-1])
 
     def close(self) -> None:
         """Forget the calls."""

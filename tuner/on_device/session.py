@@ -143,19 +143,19 @@ class Session:
             shown = ", ".join(dict.fromkeys(lacking))
             return KernelMeasurement(NETWORK, operators, error=f"does not run without: {shown}")
         calls = self._all_calls()
-        parts = [partial(module["main"], *arguments) for module, arguments in calls]
+        functions = [(module["main"], arguments) for module, arguments in calls]
         for name in self.graph.inputs:
             if name in self.tensors:
                 self.place.write(name, stored_array(self.graph, name, self.values[name]))
-        for part in parts:
-            part()
+        row = Row(functions, self.target) if self.place.is_here else None
+        for run in [partial(function, *each) for function, each in functions] if row is None else [row.run]:
+            run()
         found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
         if found > NETWORK_TOLERANCE:
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
             return KernelMeasurement(NETWORK, operators, None, False, found, text)
         budget = self.job.budget
-        if self.place.is_here:
-            row = Row([(module["main"], arguments) for module, arguments in calls], self.target)
+        if row is not None:
             timing = measured(partial(self._row_s, row, calls), budget.network_s, budget.width)
             row.close()
         else:  # by the clock of the device, kernel by kernel: the way there takes longer than some of them
