@@ -6,6 +6,9 @@ operator with its followers each, are faster apart; then kernels of one sub-grap
 where that is faster. Two with complex operators are joined only where redundancy analysis leaves a dimension to cut
 (intensive fusion); the dimensions that must stay whole are part of the plan. Where there is no machine to ask, layers
 are taken as they are and every redundancy-free pair is joined.
+
+Operators weigh what they do for one image, whatever the batch: the paper's networks run at batch 1, and the threshold
+is that of such weights. With more images a convolution alone would weigh too much for its activation.
 """
 
 import math
@@ -21,6 +24,7 @@ from fusion.partition import AcyclicPartition
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from fusion.searched.grouping import Asked, Part, improved
 from workloads.analysis import Analysis
+from workloads.graph import Graph
 from workloads.subgraph import Subgraph
 
 
@@ -39,18 +43,28 @@ class Tuning:
 def ago_plan(analysis: Analysis, tuning: Tuning) -> FusionPlan:
     """Return the kernels of AGO's sub-graphs for the network of ``analysis``."""
     graph = analysis.graph
+    weighed = for_one_image(graph)
     groups = []
-    for found in cluster(graph, tuning.weights, tuning.threshold):
-        groups += _Reformer(analysis, found, tuning).groups()
+    for found in cluster(weighed, tuning.weights, tuning.threshold):
+        groups += _Reformer(analysis, weighed, found, tuning).groups()
     return plan_from_groups(graph, groups)
+
+
+def for_one_image(graph: Graph) -> Graph:
+    """Return the network at batch 1, if it has the same operators then; else as it is."""
+    if graph.batch == 1 or graph.rebuild is None:
+        return graph
+    one = graph.with_batch(1)
+    return one if [op.name for op in one.ops] == [op.name for op in graph.ops] else graph
 
 
 class _Reformer:
     """One sub-graph: split, then joined as far as that pays."""
 
-    def __init__(self, analysis: Analysis, found: SubGraph, tuning: Tuning) -> None:
+    def __init__(self, analysis: Analysis, weighed: Graph, found: SubGraph, tuning: Tuning) -> None:
         self._analysis = analysis
         self._graph = analysis.graph
+        self._weighed = weighed
         self._found = found
         self._tuning = tuning
         self._layers: list[Part] = []
@@ -58,7 +72,7 @@ class _Reformer:
 
     def groups(self) -> list[Group]:
         start: list[Part] = []
-        for mini in split(self._graph, self._found.ops, self._tuning.weights, self._tuning.threshold):
+        for mini in split(self._weighed, self._found.ops, self._tuning.weights, self._tuning.threshold):
             layers = [tuple(layer) for layer in fixed_pattern_layers(self._graph, list(mini.ops))]
             self._layer_of.update((op, layer) for layer in layers for op in layer)
             start += self._undivided(mini.ops, layers)

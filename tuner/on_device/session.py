@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -147,20 +148,24 @@ class Session:
         for name in self.graph.inputs:
             if name in self.tensors:
                 self.place.write(name, stored_array(self.graph, name, self.values[name]))
-        row = Row(functions, self.target) if self.place.is_here else None
-        for run in [partial(function, *each) for function, each in functions] if row is None else [row.run]:
-            run()
+        if not self.place.is_here:  # by the device's clock, kernel by kernel: the way there takes longer than some
+            clocks = [partial(self._evaluator(module, 1), *arguments) for module, arguments in calls]
+            each = [partial(function, *arguments) for function, arguments in functions]
+            return self._whole(operators, lambda: [run() for run in each], partial(_seconds, clocks))
+        with closing(Row(functions, self.target)) as row:
+            return self._whole(operators, row.run, partial(self._row_s, row, calls))
+
+    def _whole(
+        self, operators: tuple[str, ...], run: Callable[[], object], seconds: Callable[[], float]
+    ) -> KernelMeasurement:
+        """Return the measurement of the network that ``run`` runs, by ``seconds`` if its results are right."""
+        run()
         found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
         if found > NETWORK_TOLERANCE:
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
             return KernelMeasurement(NETWORK, operators, None, False, found, text)
         budget = self.job.budget
-        if row is not None:
-            timing = measured(partial(self._row_s, row, calls), budget.network_s, budget.width)
-            row.close()
-        else:  # by the clock of the device, kernel by kernel: the way there takes longer than some of them
-            clocks = [partial(self._evaluator(module, 1), *arguments) for module, arguments in calls]
-            timing = measured(partial(_seconds, clocks), budget.network_s, budget.width)
+        timing = measured(seconds, budget.network_s, budget.width)
         return KernelMeasurement(NETWORK, operators, timing, True, found)
 
     def _row_s(self, row: Row, calls: Iterable[tuple[Any, list[Any]]]) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fusion.ago import Tuning, ago_plan
 from fusion.plan import FusionPlan
 from tests.graphs import Net
-from workloads import Graph
+from workloads import Graph, load_network
 from workloads.analysis import Analysis
 
 
@@ -78,3 +78,11 @@ def test_kernels_stay_within_their_sub_graphs() -> None:
 
     assert names(plan) == [["conv1"], ["relu1"], ["conv2"]]
     assert "not less than" in plan.groups[0].boundary_reason
+
+
+def test_a_larger_batch_has_the_sub_graphs_of_one_image() -> None:
+    one, many = (load_network("resnet18", batch=batch) for batch in (1, 64))
+
+    plans = [ago_plan(Analysis(graph), Tuning()) for graph in (one, many)]
+
+    assert [group.ops for group in plans[0].groups] == [group.ops for group in plans[1].groups]
