@@ -77,7 +77,7 @@ class KnownMachine:
             "chains": lambda *_: probing.DEPTH * probing.ACCUMULATORS * 1.5e-10,
             "short_product": self._product_s, "long_product": self._product_s,
             "special": lambda *_: probing.VECTORS * 2 * 5e-9,
-            "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s,
+            "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s, "thin_panels": self._panels_s,
             "chase": lambda chain, _: probing.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
             "write": self._written_s, "writes": self._written_s, "fill1": lambda _: 1e-9, "fill2": lambda _: 1e-9,
             "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 1e-6,
@@ -193,7 +193,7 @@ def test_figures_become_the_values_of_the_machine() -> None:
     assert core.special_cycles == pytest.approx(5e-9 * 1.6e9 * 2)
     assert core.l2 is not None
     assert core.l2.bytes_per_cycle * spec.clock_hz(core) == pytest.approx(1e11, rel=0.01)
-    assert (core.overlap, core.overlap_of) == (0.75, {"l3": 0.75, "dram": 0.25})
+    assert (core.overlap, core.overlap_of) == (0.75, {"l2": 0.9, "l3": 0.75, "dram": 0.25})
     # a byte is read from the shared cache in 40 ps and written in 40: nobody waits for its way back
     assert core.writing == {"l2": 2, "l3": 0, "dram": 1}
     assert core.scattered == {"l3": 3, "dram": 4}  # 80 ps more for a byte of lines that are apart; 300 of 100

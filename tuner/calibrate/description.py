@@ -184,12 +184,11 @@ def _far(figures: Figures | None) -> list[str]:
     reads_s = {level.name: level.byte_s for level in figures.levels}
     *caches, dram = figures.far
     usual = (caches or [dram])[-1].overlap
-    beyond = [each for each in figures.far if each.name != "l2"]  # which is too small a part of what the probe takes
-    overlaps = {each.name: f"{each.overlap:.2f}" for each in beyond}
+    overlaps = {each.name: f"{each.overlap:.2f}" for each in figures.far}
     writing = {each.name: f"{max(each.written_s / reads_s[each.name] - 1, 0.0):.2f}" for each in figures.far}
     apart = {
         each.name: f"{max(1 + (each.apart_s - each.written_s) / reads_s[each.name], 1.0):.2f}"
-        for each in beyond
+        for each in figures.far if each.name != "l2"
     }  # fmt: skip
     return [
         f"    overlap: {usual:.2f}  # {_MEASURED}: arithmetic on what comes from a far cache",

@@ -20,6 +20,8 @@ COLUMNS = 2
 for most layers."""
 TILES_OF_PANEL = 4
 """Register tiles that use one panel of weights."""
+THIN_ROWS = 2
+"""Rows of a register tile that computes about as long as it reads its weights from the second cache."""
 TILES = 16
 """Register tiles of a product that are computed in a row."""
 SHORT, LONG = 16, 128
@@ -171,7 +173,7 @@ class _Probing:
         size, threads = level.size_bytes, self._plan.threads
         written_s = self._written_s("write", size, 1, 1)
         of_all_s = self._written_s("writes", size * threads, threads, 1) if threads > 1 else written_s
-        overlap = statistics.median([self._overlap(near.size_bytes, size) for _ in range(_TRIES)])
+        overlap = statistics.median([self._overlap(near.size_bytes, level) for _ in range(_TRIES)])
         return Far(level.name, written_s, of_all_s, self._written_s("write", size, 1, _APART), overlap)
 
     def _written_s(self, probe: str, size_bytes: int, threads: int, apart: int) -> float:
@@ -184,21 +186,24 @@ class _Probing:
         shape = threads, rows, apart, vectors, self._lanes
         return self._seconds(probe, shape) / (prod(shape) * _FLOAT_BYTES)
 
-    def _overlap(self, near_bytes: int, far_bytes: int) -> float:
-        panel = near_bytes // TILES_OF_PANEL
-        near_s, far_s = self._panels_s(panel, 1), self._panels_s(panel, far_bytes // panel)
-        shorter, longer = sorted([near_s, self.read_s(far_bytes, 1)])
+    def _overlap(self, near_bytes: int, far: Level) -> float:
+        panel, is_thin = near_bytes // TILES_OF_PANEL, far.name == "l2"
+        near_s, far_s = (self._panels_s(panel, count, is_thin) for count in (1, far.size_bytes // panel))
+        shorter, longer = sorted([near_s, self.read_s(far.size_bytes, 1)])
         return min(max(1 - (far_s - longer) / shorter, 0.0), 1.0)
 
-    def _panels_s(self, panel_bytes: int, panels: int) -> float:
+    def _panels_s(self, panel_bytes: int, panels: int, is_thin: bool) -> float:
         """Return the seconds of each byte of packed weights, each panel of which some register tiles use in turn.
 
-        The first of these waits for the panel, as the kernels of a network do.
+        The first of these waits for the panel, as the kernels of a network do. Where that takes next to nothing beside
+        computing, panels are used by one thin tile each.
         """
-        depth = panel_bytes // _FLOAT_BYTES // COLUMNS // self._lanes
-        weights = panels, depth, COLUMNS * self._lanes
-        tiles = panels, TILES_OF_PANEL, self._rows, COLUMNS * self._lanes
-        taken_s = self._seconds("panels", (TILES_OF_PANEL, self._rows, depth), weights, tiles)
+        probe, tiles, rows, columns = "panels", TILES_OF_PANEL, self._rows, COLUMNS
+        if is_thin:
+            probe, tiles, rows, columns = "thin_panels", 1, THIN_ROWS, ACCUMULATORS // THIN_ROWS
+        depth, wide = panel_bytes // _FLOAT_BYTES // columns // self._lanes, columns * self._lanes
+        weights = panels, depth, wide
+        taken_s = self._seconds(probe, (tiles, rows, depth), weights, (panels, tiles, rows, wide))
         return taken_s / (prod(weights) * _FLOAT_BYTES)
 
     def idle(self) -> tuple[Idle, ...]:

@@ -17,6 +17,7 @@ from tuner.calibrate.probing import (
     LONG,
     SHORT,
     STEPS,
+    THIN_ROWS,
     TILES,
     TILES_OF_PANEL,
     VECTORS,
@@ -32,7 +33,9 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
     found: dict[str, Callable[[], Any]] = {
         "chain": lambda: _multiplied(1, lanes), "chains": lambda: _multiplied(ACCUMULATORS, lanes),
         "short_product": lambda: _product(shape, SHORT), "long_product": lambda: _product(shape, LONG),
-        "special": lambda: _special(lanes), "panels": lambda: _panels(shape),
+        "special": lambda: _special(lanes),
+        "panels": lambda: _panels(TILES_OF_PANEL, register_rows(shape.registers), COLUMNS, lanes),
+        "thin_panels": lambda: _panels(1, THIN_ROWS, ACCUMULATORS // THIN_ROWS, lanes),
         "sum": lambda: _sum(shape, split=False), "sums": lambda: _sum(shape, split=True),
         "write": lambda: _write(lanes, split=False), "writes": lambda: _write(lanes, split=True),
         "little": lambda: _little(split=False), "little_split": lambda: _little(split=True),
@@ -71,16 +74,16 @@ def _special(lanes: int) -> Any:
     return schedule.mod["main"]
 
 
-def _panels(shape: ProbeShape) -> Any:
-    """Return packed weights, each panel of which some register tiles use in turn."""
-    rows, wide = register_rows(shape.registers), COLUMNS * shape.lanes
+def _panels(tiles: int, rows: int, columns: int, lanes: int) -> Any:
+    """Return packed weights, each panel of which some register tiles of rows by columns of vectors use in turn."""
+    wide = columns * lanes
     panels, depth = te.var("panels", "int64"), te.var("depth", "int64")
-    data = te.placeholder((TILES_OF_PANEL, rows, depth), name="data")
+    data = te.placeholder((tiles, rows, depth), name="data")
     weights = te.placeholder((panels, depth, wide), name="weights")
     k = te.reduce_axis((0, depth), "k")
-    whole = panels, TILES_OF_PANEL, rows, wide
+    whole = panels, tiles, rows, wide
     total = te.compute(whole, lambda p, t, r, j: te.sum(data[t, r, k] * weights[p, k, j], axis=k), name="total")
-    return _in_registers(_schedule([data, weights, total]), 2, shape.lanes)
+    return _in_registers(_schedule([data, weights, total]), 2, lanes)
 
 
 def _sum(shape: ProbeShape, *, split: bool) -> Any:
