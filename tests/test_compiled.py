@@ -18,8 +18,6 @@ ROOT = Path(__file__).parents[1]
 PROGRAMS = 1000
 POINTS = (
     ("mobilenet-v2", "stcp920", "graphturbo"),
-    ("bert-tiny", "stcp920", "astitch"),
-    ("squeezenet", "stcp920", "ago"),
     ("squeezenet", "kirin990", "dnnfusion"),
     ("bert-tiny", "v100", "graphturbo"),
 )
