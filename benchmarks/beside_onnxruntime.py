@@ -3,6 +3,7 @@
 Both compute the network from the same weights, batch 1, fp32, with the same number of threads; onnxruntime with all of
 its graph optimisations, before our code is measured and after it, whichever is faster. The code is that of
 ``fixed-pattern`` with tiles for this machine (``--hardware`` takes the description that ``dsascape calibrate`` has
+written). Nothing is tuned.
 """
 
 import argparse
