@@ -70,6 +70,10 @@ class Issued:
     """Innermost loops that run to their end."""
     meanwhile: tuple[tuple[str, float], ...] = ()
     """Memories that move their bytes during a share of the instructions only, such as a first pass over new data."""
+    written: tuple[tuple[str, float], ...] = ()
+    """The share of what each memory moves that is written back to it."""
+    scattered: tuple[tuple[str, float], ...] = ()
+    """The share of what each memory moves in lines that do not follow the one before."""
 
     @property
     def total(self) -> int:

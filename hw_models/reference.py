@@ -3,16 +3,18 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
 from hw_models.quantities import BY_SIZE, readable, units_of
 from hw_models.schema import Schema, entry, kinds, may_be_null, resolved
+from hw_models.spec_types import DType
 
 _MOST_UNITS = 4
 _UNIT_OF_PART = "NAME"
-_KEY_OF_ENTRY = "DTYPE"
+_KEY_OF_ENTRY, _OTHER_KEY = "DTYPE", "MEMORY"
+_NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ def _parameter(part: Schema, path: str, whole: Schema, *, is_needed: bool) -> Pa
     if of_entries is not None:
         named = ", ".join(value["propertyNames"]["enum"])
         form = f"{_form(of_entries)}, for one or more of {named}"
-        return Parameter(f"{path}.{_KEY_OF_ENTRY}", form, "", part.get("description", ""))
+        key = _KEY_OF_ENTRY if set(value["propertyNames"]["enum"]) <= set(get_args(DType)) else _OTHER_KEY
+        return Parameter(f"{path}.{key}", form, "" if is_needed else _NONE, part.get("description", ""))
     default = "" if is_needed else _default(value)
     return Parameter(path, _form(value, is_optional=may_be_null(part)), default, part.get("description", ""))
 

@@ -53,6 +53,19 @@ class Nest:
         return tuple(found)
 
     @cached_property
+    def scattered(self) -> tuple[float, ...]:
+        """Per array: the share of its lines that do not follow another one, as they are first touched.
+
+        Read off the innermost loops that touch as much as a page: what comes later is too late to be foreseen.
+        """
+        found = []
+        for place, last in enumerate(self.innermost):
+            boxes = [row[place] for row in self.touched[last::-1]]
+            box = next((each for each in boxes if each.count >= _PAGE_LINES), boxes[-1])
+            found.append(min(box.jumps / box.count, 1.0) if box.count else 0.0)
+        return tuple(found)
+
+    @cached_property
     def reuse_lines(self) -> tuple[Column, ...]:
         """Per array, outwards from the innermost loop that touches it: what passes between its uses, in lines.
 
@@ -98,6 +111,8 @@ class Nest:
         )  # fmt: skip
 
 
+_PAGE_LINES = 64
+"""As far as caches look ahead for what may be fetched next: most stay within a page."""
 _FEW = 4
 """Rows as far apart as fewer lines, or fewer rows, find room in every cache that has some ways."""
 

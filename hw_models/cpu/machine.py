@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from hw_models.bandwidth import whole_ps
 from hw_models.caches.lines import CacheShape
 from hw_models.cpu.cores import issue_cycles
-from hw_models.cpu.spec import Cache, CoreKind, Cpu
+from hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
 from hw_models.energy import EnergyModel
 from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError
 from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
@@ -58,8 +58,17 @@ def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> 
 
 
 def _shape(spec: Cpu, cache: Cache) -> CacheShape:
+    """Return the cache as a nest sees it; where a way is larger than a page, pages lie in it by chance."""
     lines = cache.capacity_bytes // spec.line_bytes
-    return CacheShape(lines, max(lines // cache.associativity, 1), forgets_oldest=False)
+    by_chance = cache.capacity_bytes > cache.associativity * _PAGE_BYTES
+    return CacheShape(lines, max(lines // cache.associativity, 1), forgets_oldest=False, by_chance=by_chance)
+
+
+_PAGE_BYTES = 4096
+"""The smallest: what programs get of memory lies in order within it, whatever the system does."""
+
+
+_BEHIND: tuple[Behind, ...] = ("l2", "l3", "dram")
 
 
 class CorePace:
@@ -79,6 +88,10 @@ class CorePace:
             latencies[L3] = float(spec.l3.latency_ps)
         rates[DRAM] = min(core.dram_bytes_per_s, spec.dram.sustained_bytes_per_s)
         latencies[DRAM] = float(spec.dram.latency_ps)
+        self.exposed: dict[str, float] = {name: 1 - core.overlap_of.get(name, core.overlap) for name in _BEHIND}
+        """The share of the time that a memory takes which does not hide behind something else."""
+        self.writing: dict[str, float] = {name: core.writing.get(name, 1.0) for name in _BEHIND}
+        self.scattered: dict[str, float] = {name: core.scattered.get(name, 1.0) for name in _BEHIND}
         self.bytes_per_ps = {name: rate / PS_PER_S for name, rate in rates.items()}
         self.latency_ps = latencies
         self.caches = [(_shape(spec, core.l1), 1)]
@@ -86,17 +99,25 @@ class CorePace:
         if core.l2 is not None:
             self.caches.append((_shape(spec, core.l2), core.l2.shared_by))
 
+    def slowed(self, memory: str, written: float, scattered: float) -> float:
+        """Return the time of what a memory moves by that of reading as much in lines that follow each other.
+
+        ``written``: the share that is written back; ``scattered``: that of lines which do not follow the one before.
+        """
+        return 1 + written * (self.writing[memory] - 1) + scattered * (self.scattered[memory] - 1)
+
     def chunk_ps(
         self, issue_cycles_taken: float, traffic: Iterable[tuple[str, float]], meanwhile: Mapping[str, float]
     ) -> tuple[float, float, str]:
         """Return start-up and duration of a chunk that takes so many cycles to issue, and what sets its pace.
 
+        ``traffic`` is that of streams of reads which take as long (`slowed`).
         The start-up is the latency of the level furthest out that it reads. Then instructions are issued while data
         move at all levels: the slowest of these sets the pace, ``core`` or a memory. A memory that moves its bytes
         ``meanwhile`` in a share of the instructions hides behind these only. As far as the core does not overlap them,
         the others add to it; what the first cache moves is part of issuing.
         """
-        issue_ps, startup_ps, in_all = issue_cycles_taken * self.cycle_ps, 0.0, 0.0
+        issue_ps, startup_ps, exposed_ps = issue_cycles_taken * self.cycle_ps, 0.0, 0.0
         times: list[tuple[str, float]] = []
         limit = CORE
         for memory, size in traffic:
@@ -105,16 +126,16 @@ class CorePace:
                 startup_ps = max(startup_ps, self.latency_ps[memory])
                 if memory != L1:
                     times.append((memory, duration))
-                    in_all += duration
+                    exposed_ps += self.exposed[memory] * duration
                 elif duration > issue_ps:
                     issue_ps, limit = duration, L1
-        longest = issue_ps
+        longest, hidden_ps = issue_ps, 0.0
         for memory, duration in times:
             together = issue_ps + max(duration - meanwhile.get(memory, 1.0) * issue_ps, 0.0)
             if together > longest:
-                longest = together
+                longest, hidden_ps = together, self.exposed[memory] * (issue_ps - together)
                 limit = memory if duration > issue_ps else limit
-        return startup_ps, longest + (1 - self.core.overlap) * max(in_all + issue_ps - longest, 0.0), limit
+        return startup_ps, longest + exposed_ps + hidden_ps, limit
 
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
         """Return the same for ``work``; raise ``HardwareError`` for a dtype that the cores do not compute."""
@@ -122,8 +143,13 @@ class CorePace:
             raise HardwareError(f"{self.spec.name}: cores compute {', '.join(self.spec.simd.lanes)}, not {work.dtype}")
         if work.issued is None:
             raise ProgramError("a core runs instructions; the work says none")
+        written, scattered = dict(work.issued.written), dict(work.issued.scattered)
+        traffic = [
+            (name, size if name == L1 else size * self.slowed(name, written.get(name, 0.0), scattered.get(name, 0.0)))
+            for name, size in work.traffic
+        ]
         startup_ps, duration_ps, limit = self.chunk_ps(
-            issue_cycles(self.core, work.issued), work.traffic, dict(work.issued.meanwhile)
+            issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
         )
         return whole_ps(startup_ps), whole_ps(duration_ps), limit
 

@@ -24,6 +24,8 @@ KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(ge=0.01, le=4096)]
 Few = Annotated[int, Field(gt=0, le=64)]
+Behind = Literal["l2", "l3", "dram"]
+"""A memory behind a cache."""
 
 
 class Simd(BaseModel):
@@ -110,6 +112,14 @@ class CoreKind(BaseModel):
     overlap: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Share of the time that data takes on its way which hides behind arithmetic, or behind that of another level. 1:
     the slowest sets the pace; 0: all wait for each other."""
+    overlap_of: dict[Behind, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    """The same for single memories, where it is another."""
+    writing: dict[Behind, Annotated[float, Field(ge=0, le=100)]] = Field(default_factory=dict)
+    """Time in which a line is written back to a memory, by that of fetching one of many that follow each other; 1 where
+    nothing is said, 0 where nobody waits for it."""
+    scattered: dict[Behind, Annotated[float, Field(ge=1, le=1000)]] = Field(default_factory=dict)
+    """Time in which a line is fetched that does not follow the one before, and that nobody has foreseen, by that of one
+    that does; 1 where nothing is said."""
     l1: Cache
     """For data."""
     l2: Cache | None

@@ -1,6 +1,7 @@
 """The loops of a chunk and the lines that they touch: what the traffic of caches follows from."""
 
 import math
+from dataclasses import replace
 
 from hw_models.caches.lines import Lines
 from hw_models.caches.nests import Nest
@@ -62,6 +63,8 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
         for place, row in enumerate(rows):
             parts = tuple([tuple(map(min, row, copied, own)) for own in of_copies])
             touched[place] += lines.of_copies(tuple(of_copies), parts)
+    if step > 1:  # loops over taps are around that of the depth, whose iterations find each other's lines
+        touched[last] = tuple([replace(each, pitch_lines=0) for each in touched[last]])
     return Nest(
         tuple(trips), tuple(touched), (*found.is_written, *[True] * copies), held, (*outside, *[last] * copies),
         tuple(axes), (*found.moved_by, *[frozenset(axes)] * copies),

@@ -2,7 +2,7 @@
 
 from functools import cached_property, partial
 
-from hw_models.caches.lines import CacheShape
+from hw_models.caches.lines import CacheShape, found_again
 from hw_models.caches.nests import Nest
 from hw_models.caches.passing import Passed, passed_on, share_of_iterations
 from scheduler.cpu.chains import made_in_front
@@ -111,8 +111,10 @@ def _without_scratch(passed: Passed, nest: Nest, cache: CacheShape, found: Footp
         for depth, each in zip(nest.innermost, found.operands, strict=False)
         if each.is_copied or each.is_in_front
     ])  # fmt: skip
-    if nest.body_lines[of_tile] > cache.lines:
-        return passed
+    times = nest.body_lines[of_tile] / cache.lines
+    lost = 1 - found_again(times) if cache.by_chance else float(times > 1)
     kept = len(found.operands)
-    nothing = (0.0,) * len(found.copied)
-    return Passed((*passed.fetched[:kept], *nothing), (*passed.written[:kept], *nothing))
+    fetched, written = (
+        (*each[:kept], *[lost * lines for lines in each[kept:]]) for each in (passed.fetched, passed.written)
+    )
+    return Passed(fetched, written)

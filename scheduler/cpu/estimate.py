@@ -32,15 +32,15 @@ def estimate(kernel: TiledKernel) -> Estimate:
     moved = dict.fromkeys(view.caches, 0.0)
     longest = apart = 0.0
     for pace, used in view.on_cores(chunks.count):
-        levels = zip(moved, kernel.levels(pace, used), strict=True)
-        traffic = [(name, passed.total * line_bytes) for name, passed in levels]
-        traffic.append((L1, kernel.chunk_register_bytes))
+        traffic = [(L1, kernel.chunk_register_bytes)]
+        for name, passed in zip(moved, kernel.levels(pace, used), strict=True):
+            size = passed.total * line_bytes
+            moved[name] += used * size
+            traffic.append((name, size * kernel.slowed(pace, name, passed)))
         cycles = kernel.chunk_cycles(pace)
         startup_ps, duration_ps, _ = pace.chunk_ps(cycles, traffic, dict(kernel.meanwhile))
         longest = max(longest, startup_ps + duration_ps)
         apart = max(apart, cycles * pace.cycle_ps + sum([size / pace.bytes_per_ps[name] for name, size in traffic]))
-        for name, size in traffic[:-1]:
-            moved[name] += used * size
     longest = max(longest, _shared_ps(spec, moved))
     called_ps = _called_ps(spec, chunks.count)
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
@@ -60,7 +60,7 @@ def takes_more_apart(kernel: TiledKernel, limit_ps: float) -> bool:
         if least_ps > limit_ps:
             return True
         for name, passed in zip(view.caches, kernel.levels(pace, used), strict=True):
-            least_ps += passed.total * line_bytes / pace.bytes_per_ps[name]
+            least_ps += passed.total * line_bytes * kernel.slowed(pace, name, passed) / pace.bytes_per_ps[name]
             if least_ps > limit_ps:
                 return True
     return False

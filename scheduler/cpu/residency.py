@@ -5,7 +5,8 @@ two uses of a piece of memory, what both kernels touch meanwhile passes by (half
 is touched in between. If all that fits, the later kernel finds what it uses; else the share that a cache has left that
 replaces any line (`hw_models.caches.lines.found_again`). What is found by everyone who reads it, and is still there
 when the memory is written again, never leaves. Where others use the same cache, what is not used goes with time, too:
-after `CacheSize.kept_ps` a share of 1/e is left.
+after `CacheSize.kept_ps` a share of 1/e is left. That goes slowly at first and then fast, as caches nearly give up the
+oldest first: the share is e^-(time / kept)^2.
 
 A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
 touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
@@ -136,7 +137,7 @@ class _Uses:
         if self._cache.kept_ps is not None:
             meanwhile_ps = (self._times_ps[other] + self._times_ps[own]) / 2
             meanwhile_ps += self._begin_ps[step] - self._begin_ps[last + 1]
-            share *= math.exp(-meanwhile_ps / self._cache.kept_ps)
+            share *= math.exp(-((meanwhile_ps / self._cache.kept_ps) ** 2))
         return share if own == other else share / threads
 
 

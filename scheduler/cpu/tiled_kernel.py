@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from operator import mul
 
 from hw_models.caches.passing import Passed
 from hw_models.cpu.cores import issue_cycles
@@ -40,6 +41,19 @@ class TiledKernel:
         shared = self.view.shared_shape
         if shared is not None:
             yield _at_most(self.traffic.passed(shared, self.chunks.count), passed)
+
+    def slowed(self, pace: CorePace, name: str, passed: Passed) -> float:
+        """Return the time of what ``passed`` to the memory ``name`` by that of a stream of reads as long."""
+        written, scattered = self.composition(passed)
+        return pace.slowed(name, written, scattered)
+
+    def composition(self, passed: Passed) -> tuple[float, float]:
+        """Return the shares of what passed a cache that were written back, and fetched apart from each other."""
+        total = passed.total
+        if not total:
+            return 0.0, 0.0
+        apart = map(mul, passed.fetched, self.traffic.nest_of(1).scattered)
+        return sum(passed.written) / total, sum(apart) / total
 
     def sharing(self, pace: CorePace, used: int) -> list[int]:
         """Return how many cores share each cache, of ``used`` ones of a kind."""

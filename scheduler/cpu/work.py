@@ -124,6 +124,8 @@ def _payload(kernel: TiledKernel, levels: Sequence[Passed], dtype: str, *, is_la
         return math.ceil(whole * part * share - 1e-6)
 
     line_bytes = kernel.view.spec.line_bytes
+    written, scattered = zip(*[kernel.composition(passed) for passed in levels], strict=True)
+    names = tuple(kernel.view.caches)
     sizes = [math.ceil(passed.total_of(shares) * line_bytes) for passed in levels]
     of_code, made = code.issued, code.operations
     return Compute(
@@ -133,6 +135,11 @@ def _payload(kernel: TiledKernel, levels: Sequence[Passed], dtype: str, *, is_la
             fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
             load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
             accumulators=of_code.accumulators, loops=issued(of_code.loops),
-            meanwhile=kernel.meanwhile,
+            meanwhile=kernel.meanwhile, written=_named(names, written), scattered=_named(names, scattered),
         ),
     )  # fmt: skip
+
+
+def _named(names: Sequence[str], shares: Sequence[float]) -> tuple[tuple[str, float], ...]:
+    """Return shares by name, of those that there are."""
+    return tuple([(name, share) for name, share in zip(names, shares, strict=True) if share])

@@ -52,6 +52,11 @@ def tensor(address: int, dtype: str, shape: Sequence[int]) -> Tensor:
     return Tensor(address, _CPU, 0, len(shape), _CODES[kind], bits, 1, sizes, None, 0)
 
 
+def address_of(described: Tensor) -> int:
+    """Return where the description of a tensor lies, which has to be kept meanwhile."""
+    return ctypes.addressof(described)
+
+
 class Runtime:
     """The runtime's libraries, and one module of compiled kernels."""
 

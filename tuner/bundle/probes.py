@@ -65,10 +65,10 @@ class NativeBench:
         evaluator = self._runtime.evaluator(probe, 1, repeat=tries, cooldown_ms=wait_ms)
         return self._runtime.samples(evaluator, _tensors(arguments))
 
-    def call_s(self, probe: str, arguments: Sequence[_Held], budget_s: float) -> float:
-        """Return the seconds of a call, as kernels of bundles are called."""
-        call = partial(self._runtime.run, self._runtime.function(probe), _tensors(arguments))
-        return measured_in_parts([call], budget_s, _WIDTH).seconds
+    def row_s(self, calls: Sequence[tuple[str, Sequence[_Held]]], budget_s: float) -> float:
+        """Return the seconds of calls in a row, as kernels of bundles are called."""
+        parts = [partial(self._runtime.run, self._runtime.function(probe), _tensors(held)) for probe, held in calls]
+        return measured_in_parts(parts, budget_s, _WIDTH).seconds
 
 
 def _tensors(arguments: Sequence[_Held]) -> list[Tensor]:

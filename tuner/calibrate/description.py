@@ -5,9 +5,11 @@ import itertools
 import math
 import statistics
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hw_models import Cpu
+from hw_models.caches.lines import found_again
 from hw_models.quantities import PS_PER_S
 from hw_models.yaml_file import parse_yaml
 from tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
@@ -19,8 +21,9 @@ _MEASURED = "measured"
 _HALF = 0.5
 _LEAST_TOLD = 0.1
 """Shares nearer to none or all than this are within what timings scatter."""
-_HALF_FOUND = math.log(2) / _HALF
-"""Times that an array exceeds a cache in which half of it is found: the share is e^-((1 - share) * times)."""
+_LARGER = 1e-3
+_HALF_FOUND = next(times for step in itertools.count() if found_again(times := 1 + _LARGER * step) < _HALF)
+"""Times that an array exceeds a cache in which half of it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
         "    stores_per_cycle: 1.0  # assumed",
         f"    special_cycles: {pace.special}",
         f"    loop_cycles: {pace.loop}",
-        f"    overlap: {_overlap(figures)}",
+        *_far(figures),
         *_cache("l1", l1, f"{l1_rate:.2f}  # {_MEASURED if reads_l1 else 'assumed'}",
                 _latency(figures, "l1", clock_hz, 5.0)),
     ]  # fmt: skip
@@ -168,13 +171,35 @@ def _rates(figures: Figures | None) -> tuple[dict[str, float], dict[str, float]]
     if figures is None:
         return {}, {}
     one = {level.name: 1 / level.byte_s for level in figures.levels}
-    return one, {level.name: max(1 / level.byte_of_all_s, one[level.name]) for level in figures.levels}
+    both = {level.name: max(1 / level.byte_of_all_s, one[level.name]) for level in figures.levels}
+    for each in figures.far:  # a byte that is written is fetched, too
+        both[each.name] = max(2 / each.written_of_all_s, both[each.name])
+    return one, both
 
 
-def _overlap(figures: Figures | None) -> _Value:
+def _far(figures: Figures | None) -> list[str]:
+    """Return what is said of the memories behind the first cache: how they differ from streams that are read."""
     if figures is None:
-        return _Value("0.5", "assumed")
-    return _Value(f"{figures.overlap:.2f}", f"{_MEASURED}: arithmetic on what comes from a far cache")
+        return ["    overlap: 0.5  # assumed"]
+    reads_s = {level.name: level.byte_s for level in figures.levels}
+    *caches, dram = figures.far
+    usual = (caches or [dram])[-1].overlap
+    overlaps = {each.name: f"{each.overlap:.2f}" for each in figures.far}
+    writing = {each.name: f"{max(each.written_s / reads_s[each.name] - 1, 0.0):.2f}" for each in figures.far}
+    apart = {
+        each.name: f"{max(1 + (each.apart_s - each.written_s) / reads_s[each.name], 1.0):.2f}"
+        for each in figures.far if each.name != "l2"
+    }  # fmt: skip
+    return [
+        f"    overlap: {usual:.2f}  # {_MEASURED}: arithmetic on what comes from a far cache",
+        f"    overlap_of: {_mapping(overlaps)}  # {_MEASURED}: the same from each memory",
+        f"    writing: {_mapping(writing)}  # {_MEASURED}: writing an array, less fetching it, by reading it",
+        f"    scattered: {_mapping(apart)}  # {_MEASURED}: writing lines apart from each other, by reading a stream",
+    ]
+
+
+def _mapping(values: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{name}: {value}' for name, value in values.items())}}}"
 
 
 def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]:
@@ -220,7 +245,7 @@ def _kept(figures: Figures | None) -> _Value:
     for each in later:
         share = (dram.byte_s - each.byte_s) / max(dram.byte_s - first.byte_s, sys.float_info.min)
         if _LEAST_TOLD < share < 1 - _LEAST_TOLD:
-            found.append((each.idle_s - first.idle_s) / -math.log(share))
+            found.append((each.idle_s - first.idle_s) / math.sqrt(-math.log(share)))
     if not found:
         return _Value("null", f"{_MEASURED}: nobody else uses it")
     return _Value(f"{statistics.median(found) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")

@@ -19,6 +19,21 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class Far:
+    """A memory behind the first cache, by an array that lies in it: what is not reading one byte after the other."""
+
+    name: str
+    written_s: float
+    """Seconds of each byte that one thread writes: its line is fetched, and written back."""
+    written_of_all_s: float
+    """Seconds of each byte where all threads write."""
+    apart_s: float
+    """Seconds of each byte that one thread writes in lines that do not follow each other."""
+    overlap: float
+    """Share of the time of reading it that hides behind arithmetic on what is read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """An array that is read again and again by one thread."""
 
@@ -56,8 +71,8 @@ class Figures:
     """Arrays larger than that in the last cache, up to that in DRAM: where they slow down, the cache ends."""
     idle: tuple[Idle, ...]
     """How an array in the last cache slows down as it is left alone: others use the same cache."""
-    overlap: float
-    """Share of the time of reading a far cache that hides behind arithmetic on what is read."""
+    far: tuple[Far, ...]
+    """The memories behind the first cache."""
     call_s: float
     """Of calling a kernel."""
     region_s: float

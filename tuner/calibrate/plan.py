@@ -11,7 +11,8 @@ _FLOAT_BYTES = 4
 _SHARE_OF_MEMORY = 8
 """Arrays that no cache holds are no larger than this part of the memory."""
 _TIMES_NEARER = 4
-"""Arrays in the shared cache are so many times as large as the cache in front of it."""
+"""Arrays in the shared cache are so many times as large as the cache in front of it; those in the second cache are
+this part of it."""
 _TIMES_LAST = 2
 """Arrays in memory are so many times as large as the last cache, if there is room."""
 
@@ -63,7 +64,7 @@ def sizes_bytes(facts: HostFacts) -> dict[str, int]:
     held = {f"l{cache.level}": cache.size_bytes for cache in facts.caches}
     found = {"l1": held["l1"] // 2}
     if "l2" in held:
-        found["l2"] = held["l2"] // 2
+        found["l2"] = max(held["l2"] // _TIMES_NEARER, held["l1"])  # pages may lie unevenly in half of it
     last = max(held.values())
     if "l3" in held:
         found["l3"] = min(held["l3"] // 2, _TIMES_NEARER * held.get("l2", held["l1"]))

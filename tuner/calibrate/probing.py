@@ -9,16 +9,19 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Protocol
 
-from tuner.calibrate.figures import Figures, Idle, Level, Reading
+from tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
 from tuner.calibrate.plan import ProbePlan
 from tuner.measure.timing import measured
 
 ACCUMULATORS = 12
 """Vectors that multiply-accumulates go to by turns: more than any pipe's latency times its pipes."""
-COLUMNS = 3
-"""Vectors of one row of a register tile of a matrix product."""
+COLUMNS = 2
+"""Vectors of one row of a register tile of a matrix product: with as many rows as registers hold, what is generated
+for most layers."""
 TILES_OF_PANEL = 4
 """Register tiles that use one panel of weights."""
+THIN_ROWS = 2
+"""Rows of a register tile that computes about as long as it reads its weights from the second cache."""
 TILES = 16
 """Register tiles of a product that are computed in a row."""
 SHORT, LONG = 16, 128
@@ -32,11 +35,15 @@ STEPS = 20_000
 _WIDTH = 0.01
 _SHORTEST_SAMPLE_S = 50e-6
 _FLOAT_BYTES = 4
-_TRIES = 5
+_TRIES = 3
 """Of a figure that is the difference of others."""
+_APART = 16
+"""Lines from one line to the next where they are written apart from each other."""
 _WAITS_MS = (0, 4, 8, 16, 32)
 """In which an array that lies in the shared cache is not used."""
-_TRIES_AFTER_WAIT = 15
+_TRIES_AFTER_WAIT = 7
+_ROUNDS = 3
+"""Of waiting, and of the clock, with other probes in between: what others do with a cache changes, and so do clocks."""
 
 
 class Bench(Protocol):
@@ -54,8 +61,8 @@ class Bench(Protocol):
     def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
         """Return the seconds of so many runs, each after a wait."""
 
-    def call_s(self, probe: str, arguments: Sequence[Any], budget_s: float) -> float:
-        """Return the seconds of calling a probe as the kernels of a network are called."""
+    def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
+        """Return the seconds of probes with their arguments, called in a row as the kernels of a network are."""
 
 
 def register_rows(registers: int) -> int:
@@ -71,21 +78,32 @@ def summed_vectors(registers: int) -> int:
 def probed(plan: ProbePlan, bench: Bench) -> Figures:
     """Return the figures of the processor of ``bench``; repeats some forty probes for ``plan.probe_s`` each."""
     probing = _Probing(plan, bench)
+    idle = [probing.idle()]
+    paces = [probing.pace()]
     levels = tuple(probing.level(name, size) for name, size in plan.sizes_bytes.items())
-    fed_fma_s, tile_s = probing.fed()
+    idle.append(probing.idle())
+    paces.append(probing.pace())
+    far = tuple(probing.far(levels[0], level) for level in levels[1:])
+    paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
+    fma_chain_s, fma_s, fed_fma_s, tile_s = map(statistics.median, zip(*paces, strict=True))
+    idle += [probing.idle() for _ in range(_ROUNDS - len(idle))]
     return Figures(
-        fma_chain_s=probing.multiplied_s("chain", 1),
-        fma_s=probing.multiplied_s("chains", ACCUMULATORS),
+        fma_chain_s=fma_chain_s,
+        fma_s=fma_s,
         fed_fma_s=fed_fma_s,
         tile_s=tile_s,
         special_s=probing.special_s(),
         levels=levels,
         growing=tuple(Reading(size, probing.read_s(size, 1)) for size in plan.growing_bytes),
-        idle=probing.idle(plan.sizes_bytes["l3"]) if "l3" in plan.sizes_bytes else (),
-        overlap=probing.overlap(levels),
+        idle=tuple(map(_medians, zip(*idle, strict=True))),
+        far=far,
         call_s=probing.call_s(),
         region_s=probing.region_s(),
     )
+
+
+def _medians(readings: Sequence[Idle]) -> Idle:
+    return Idle(readings[0].idle_s, statistics.median([each.byte_s for each in readings]))
 
 
 class _Probing:
@@ -95,6 +113,10 @@ class _Probing:
         self._plan, self._bench, self._lanes = plan, bench, plan.shape.lanes
         self._rows = register_rows(plan.shape.registers)
         self._summed = summed_vectors(plan.shape.registers) * self._lanes
+
+    def pace(self) -> tuple[float, float, float, float]:
+        """Return how fast arithmetic is at the moment: in a chain, in many, and in a product (`fed`)."""
+        return self.multiplied_s("chain", 1), self.multiplied_s("chains", ACCUMULATORS), *self.fed()
 
     def multiplied_s(self, probe: str, vectors: int) -> float:
         """Return the seconds of one vector multiply-accumulate, of so many that go on side by side in registers."""
@@ -146,30 +168,49 @@ class _Probing:
         self._bench.run("shuffle", [chain, self._zeros((words,)), place])
         return self._timed("chase", [chain, place]) / STEPS
 
-    def overlap(self, levels: Sequence[Level]) -> float:
-        """Return how much of reading the last cache hides behind arithmetic: the median of a few tries."""
-        near, far = levels[0].size_bytes, levels[-2].size_bytes
-        return statistics.median([self._overlap(near, far) for _ in range(_TRIES)])
+    def far(self, near: Level, level: Level) -> Far:
+        """Return how writing to a memory, and computing on what comes from it, differs from reading it."""
+        size, threads = level.size_bytes, self._plan.threads
+        written_s = self._written_s("write", size, 1, 1)
+        of_all_s = self._written_s("writes", size * threads, threads, 1) if threads > 1 else written_s
+        overlap = statistics.median([self._overlap(near.size_bytes, level) for _ in range(_TRIES)])
+        return Far(level.name, written_s, of_all_s, self._written_s("write", size, 1, _APART), overlap)
 
-    def _overlap(self, near_bytes: int, far_bytes: int) -> float:
-        near_s, far_s = self._panels_s(near_bytes, 1), self._panels_s(near_bytes, far_bytes // near_bytes)
-        shorter, longer = sorted([near_s, self.read_s(far_bytes, 1)])
+    def _written_s(self, probe: str, size_bytes: int, threads: int, apart: int) -> float:
+        """Return the seconds of each byte of an array that all threads write a part of.
+
+        Lines follow each other, or lie ``apart`` so many lines, and those in between are written in later turns.
+        """
+        vectors = max(self._plan.line_bytes // _FLOAT_BYTES // self._lanes, 1)
+        rows = max(size_bytes // threads // apart // vectors // self._lanes // _FLOAT_BYTES, 1)
+        shape = threads, rows, apart, vectors, self._lanes
+        return self._seconds(probe, shape) / (prod(shape) * _FLOAT_BYTES)
+
+    def _overlap(self, near_bytes: int, far: Level) -> float:
+        panel, is_thin = near_bytes // TILES_OF_PANEL, far.name == "l2"
+        near_s, far_s = (self._panels_s(panel, count, is_thin) for count in (1, far.size_bytes // panel))
+        shorter, longer = sorted([near_s, self.read_s(far.size_bytes, 1)])
         return min(max(1 - (far_s - longer) / shorter, 0.0), 1.0)
 
-    def _panels_s(self, panel_bytes: int, panels: int) -> float:
+    def _panels_s(self, panel_bytes: int, panels: int, is_thin: bool) -> float:
         """Return the seconds of each byte of packed weights, each panel of which some register tiles use in turn.
 
-        The first of these waits for the panel, as the kernels of a network do.
+        The first of these waits for the panel, as the kernels of a network do. Where that takes next to nothing beside
+        computing, panels are used by one thin tile each.
         """
-        depth = panel_bytes // _FLOAT_BYTES // self._lanes
-        weights = panels, depth, self._lanes
-        tiles = panels, TILES_OF_PANEL, self._rows, self._lanes
-        taken_s = self._seconds("panels", (TILES_OF_PANEL, self._rows, depth), weights, tiles)
+        probe, tiles, rows, columns = "panels", TILES_OF_PANEL, self._rows, COLUMNS
+        if is_thin:
+            probe, tiles, rows, columns = "thin_panels", 1, THIN_ROWS, ACCUMULATORS // THIN_ROWS
+        depth, wide = panel_bytes // _FLOAT_BYTES // columns // self._lanes, columns * self._lanes
+        weights = panels, depth, wide
+        taken_s = self._seconds(probe, (tiles, rows, depth), weights, (panels, tiles, rows, wide))
         return taken_s / (prod(weights) * _FLOAT_BYTES)
 
-    def idle(self, size_bytes: int) -> tuple[Idle, ...]:
-        """Return how fast one thread reads an array that it has left alone for a while."""
-        rows = size_bytes // _FLOAT_BYTES // self._summed
+    def idle(self) -> tuple[Idle, ...]:
+        """Return how fast one thread reads an array in the shared cache, if any, that it has left alone for a while."""
+        if "l3" not in self._plan.sizes_bytes:
+            return ()
+        rows = self._plan.sizes_bytes["l3"] // _FLOAT_BYTES // self._summed
         arguments = [self._zeros(shape) for shape in ((1, rows, self._summed), (1,), (1, self._summed))]
         found = []
         for wait_ms in _WAITS_MS:
@@ -178,8 +219,25 @@ class _Probing:
         return tuple(found)
 
     def call_s(self) -> float:
-        """Return the seconds of calling a kernel that does next to nothing."""
-        return self._bench.call_s("little", [self._zeros((1,)) for _ in range(2)], self._plan.probe_s)
+        """Return the seconds by which small kernels take longer behind one that uses all of a core's own caches.
+
+        They are in these by themselves, again and again; a call takes no less than that of one which does nothing.
+        """
+        count, wide = VECTORS * self._lanes, COLUMNS * self._lanes
+        shapes = {
+            "little": ((1,), (1,)), "fill1": ((1,),), "fill2": ((1, 1),), "special": ((count,), (count,)),
+            "short_product": ((self._rows, SHORT), (SHORT, wide), (TILES, self._rows, wide)),
+        }  # fmt: skip
+        small = [(probe, [self._zeros(shape) for shape in each]) for probe, each in shapes.items()]
+        size = self._plan.sizes_bytes.get("l3", self._plan.sizes_bytes["dram"])
+        rows = size // _FLOAT_BYTES // self._summed
+        large = "sum", [self._zeros(shape) for shape in ((1, rows, self._summed), (1,), (1, self._summed))]
+        by_themselves_s = sum([self._timed(*each) for each in small])
+        found = []
+        for _ in range(_TRIES):
+            both_s, alone_s = (self._bench.row_s(row, self._plan.probe_s) for row in ([large, *small], [large]))
+            found.append((both_s - alone_s - by_themselves_s) / len(small))
+        return max(statistics.median(found), self._bench.row_s(small[:1], self._plan.probe_s))
 
     def region_s(self) -> float:
         """Return the seconds that a loop takes more when it is split over all threads; 0 for a single one."""

@@ -17,6 +17,7 @@ from tuner.calibrate.probing import (
     LONG,
     SHORT,
     STEPS,
+    THIN_ROWS,
     TILES,
     TILES_OF_PANEL,
     VECTORS,
@@ -32,10 +33,14 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
     found: dict[str, Callable[[], Any]] = {
         "chain": lambda: _multiplied(1, lanes), "chains": lambda: _multiplied(ACCUMULATORS, lanes),
         "short_product": lambda: _product(shape, SHORT), "long_product": lambda: _product(shape, LONG),
-        "special": lambda: _special(lanes), "panels": lambda: _panels(shape),
+        "special": lambda: _special(lanes),
+        "panels": lambda: _panels(TILES_OF_PANEL, register_rows(shape.registers), COLUMNS, lanes),
+        "thin_panels": lambda: _panels(1, THIN_ROWS, ACCUMULATORS // THIN_ROWS, lanes),
         "sum": lambda: _sum(shape, split=False), "sums": lambda: _sum(shape, split=True),
+        "write": lambda: _write(lanes, split=False), "writes": lambda: _write(lanes, split=True),
         "little": lambda: _little(split=False), "little_split": lambda: _little(split=True),
         "fill1": lambda: _fill(1), "fill2": lambda: _fill(2), "fill3": lambda: _fill(3), "fill4": lambda: _fill(4),
+        "fill5": lambda: _fill(5),
         "shuffle": lambda: tvm.script.from_source(_SHUFFLE),
         "chase": lambda: tvm.script.from_source(_CHASE.format(steps=STEPS)),
     }  # fmt: skip
@@ -69,14 +74,14 @@ def _special(lanes: int) -> Any:
     return schedule.mod["main"]
 
 
-def _panels(shape: ProbeShape) -> Any:
-    """Return packed weights, each panel of which some register tiles use in turn."""
-    rows, lanes = register_rows(shape.registers), shape.lanes
+def _panels(tiles: int, rows: int, columns: int, lanes: int) -> Any:
+    """Return packed weights, each panel of which some register tiles of rows by columns of vectors use in turn."""
+    wide = columns * lanes
     panels, depth = te.var("panels", "int64"), te.var("depth", "int64")
-    data = te.placeholder((TILES_OF_PANEL, rows, depth), name="data")
-    weights = te.placeholder((panels, depth, lanes), name="weights")
+    data = te.placeholder((tiles, rows, depth), name="data")
+    weights = te.placeholder((panels, depth, wide), name="weights")
     k = te.reduce_axis((0, depth), "k")
-    whole = panels, TILES_OF_PANEL, rows, lanes
+    whole = panels, tiles, rows, wide
     total = te.compute(whole, lambda p, t, r, j: te.sum(data[t, r, k] * weights[p, k, j], axis=k), name="total")
     return _in_registers(_schedule([data, weights, total]), 2, lanes)
 
@@ -92,6 +97,19 @@ def _sum(shape: ProbeShape, *, split: bool) -> Any:
     if split:
         schedule.parallel(schedule.get_loops(schedule.get_sblock("total"))[0])
     return _in_registers(schedule, 1, shape.lanes)
+
+
+def _write(lanes: int, *, split: bool) -> Any:
+    """Return what writes an array for each thread: the first line of each row, then the second of each."""
+    threads, rows, lines, vectors = (te.var(name, "int64") for name in ("threads", "rows", "lines", "vectors"))
+    shape = threads, rows, lines, vectors, lanes
+    schedule = _schedule([te.compute(shape, lambda *_: te.const(1.0, "float32"), name="result")])
+    thread, row, line, vector, lane = schedule.get_loops(schedule.get_sblock("result"))
+    schedule.reorder(line, row, vector)
+    if split:
+        schedule.parallel(thread)
+    schedule.vectorize(lane)
+    return schedule.mod["main"]
 
 
 def _little(*, split: bool) -> Any:

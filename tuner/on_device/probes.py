@@ -1,5 +1,6 @@
 """Probing a processor with TVM at hand: this machine's, or that of a server that is reached through TVM's RPC."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,20 +13,23 @@ from tuner.calibrate.plan import ProbePlan, ProbeShape, probe_plan
 from tuner.calibrate.probing import probed
 from tuner.measure.address import remote_address
 from tuner.measure.targets import target_description
-from tuner.measure.timing import measured, measured_in_parts
+from tuner.measure.timing import measured
 from tuner.on_device.places import LocalPlace, Place, RemotePlace
 from tuner.on_device.probe_kernels import probe_functions
+from tuner.on_device.row import Row
 from tuner.on_device.session import own_processor
 from tuner.on_device.telling import told_by
 
 _WIDTH = 0.01
+_TIMES = 8
+"""That a row is called in one sample."""
 
 
 class PlaceBench:
     """Probes compiled for the processor of ``place``, where they run."""
 
     def __init__(self, place: Place, shape: ProbeShape, target: Any) -> None:
-        self._place = place
+        self._place, self._target = place, target
         self._module = place.loaded(tvm.tirx.build(tvm.IRModule(dict(probe_functions(shape))), target=target))
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
@@ -48,11 +52,21 @@ class PlaceBench:
         )
         return [float(each) for each in evaluator(*arguments).results]
 
-    def call_s(self, probe: str, arguments: Sequence[Any], budget_s: float) -> float:
-        """Return the seconds of a call from here; of one from the server itself where that is elsewhere."""
+    def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
+        """Return the seconds of calls in a row; where that is elsewhere, of each by itself, from the server."""
         if not self._place.is_here:
-            return measured(self.clock(probe, arguments, 1), budget_s, _WIDTH).seconds
-        return measured_in_parts([partial(self._module[probe], *arguments)], budget_s, _WIDTH).seconds
+            each_s = budget_s / len(calls)
+            return sum([measured(self.clock(*call, 1), each_s, _WIDTH).seconds for call in calls])
+        row = Row([(self._module[probe], arguments) for probe, arguments in calls] * _TIMES, self._target)
+        found = measured(partial(_seconds, row), budget_s, _WIDTH).seconds / _TIMES
+        row.close()
+        return found
+
+
+def _seconds(row: Row) -> float:
+    begin = time.perf_counter()
+    row.run()
+    return time.perf_counter() - begin
 
 
 def probe(device: str, target: str, most_bytes: int | None, probe_s: float) -> tuple[HostFacts, Figures]:

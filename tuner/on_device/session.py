@@ -1,6 +1,8 @@
 """One process's work on a job: its code, its data, and what results are compared with."""
 
+import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -13,11 +15,12 @@ from tuner.codegen.kernels import argument, generate, network_array, stored_arra
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement, Timing
 from tuner.measure.targets import target_description
-from tuner.measure.timing import FLUSH, measured, measured_in_parts
+from tuner.measure.timing import FLUSH, measured
 from tuner.measure.worker import FAILURES, NETWORK, reason
 from tuner.on_device.flushing import after_first
 from tuner.on_device.places import place_of
 from tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
+from tuner.on_device.row import Row
 from tuner.on_device.telling import device_told
 from workloads.executable import drawn_inputs, executable
 from workloads.operators.registry import Array
@@ -141,24 +144,36 @@ class Session:
             shown = ", ".join(dict.fromkeys(lacking))
             return KernelMeasurement(NETWORK, operators, error=f"does not run without: {shown}")
         calls = self._all_calls()
-        parts = [partial(module["main"], *arguments) for module, arguments in calls]
+        functions = [(module["main"], arguments) for module, arguments in calls]
         for name in self.graph.inputs:
             if name in self.tensors:
                 self.place.write(name, stored_array(self.graph, name, self.values[name]))
-        for part in parts:
-            part()
+        if not self.place.is_here:  # by the device's clock, kernel by kernel: the way there takes longer than some
+            clocks = [partial(self._evaluator(module, 1), *arguments) for module, arguments in calls]
+            each = [partial(function, *arguments) for function, arguments in functions]
+            return self._whole(operators, lambda: [run() for run in each], partial(_seconds, clocks))
+        with closing(Row(functions, self.target)) as row:
+            return self._whole(operators, row.run, partial(self._row_s, row, calls))
+
+    def _whole(
+        self, operators: tuple[str, ...], run: Callable[[], object], seconds: Callable[[], float]
+    ) -> KernelMeasurement:
+        """Return the measurement of the network that ``run`` runs, by ``seconds`` if its results are right."""
+        run()
         found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
         if found > NETWORK_TOLERANCE:
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
             return KernelMeasurement(NETWORK, operators, None, False, found, text)
         budget = self.job.budget
-        if self.place.is_here:
-            timing = measured_in_parts(parts, budget.network_s, budget.width, partial(self._flush, calls))
-        else:  # by the clock of the device, kernel by kernel: the way there takes longer than some of them
-            clocks = [partial(self._evaluator(module, 1), *arguments) for module, arguments in calls]
-            row = partial(_seconds, clocks)
-            timing = measured(row, budget.network_s, budget.width)
+        timing = measured(seconds, budget.network_s, budget.width)
         return KernelMeasurement(NETWORK, operators, timing, True, found)
+
+    def _row_s(self, row: Row, calls: Iterable[tuple[Any, list[Any]]]) -> float:
+        """Return the seconds of all kernels in a row."""
+        self._flush(calls)
+        begin = time.perf_counter()
+        row.run()
+        return time.perf_counter() - begin
 
     def _flush(self, calls: Iterable[tuple[Any, list[Any]]]) -> None:
         """Take what all kernels are given out of the caches of this machine, if that is asked for."""

@@ -1,12 +1,13 @@
 """Lines of boxes, and what a cache still has of them, by hand."""
 
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models.caches.lines import Array, CacheShape, Lines, box_lines, found_again
+from hw_models.caches.lines import Array, CacheShape, Lines, box_lines, found_again, kept_at_random
 from tests.hw_models.caches.nests import ELEMENT_BYTES, array
 
 LINE_BYTES = 64
@@ -17,7 +18,12 @@ class TestBoxes:
 
     def test_a_row_of_a_tile_takes_the_lines_that_it_covers(self) -> None:
         assert box_lines(array(8, 64), (1, 32), LINE_BYTES) == Lines(2.0)
-        assert box_lines(array(8, 64), (3, 16), LINE_BYTES) == Lines(3.0, runs=3, pitch_lines=4)
+        assert box_lines(array(8, 64), (3, 16), LINE_BYTES) == Lines(3.0, runs=3, pitch_lines=4, jumps=3)
+
+    def test_lines_of_rows_that_leave_some_out_do_not_follow_each_other(self) -> None:
+        assert box_lines(array(8, 64), (3, 32), LINE_BYTES).jumps == 3  # of six lines, one of each row
+        assert box_lines(array(8, 64), (3, 64), LINE_BYTES).jumps == 0
+        assert box_lines(array(64, 8), (3, 4), LINE_BYTES).jumps == 0  # rows of half a line
 
     def test_whole_rows_are_one_run(self) -> None:
         assert box_lines(array(8, 24), (4, 24), LINE_BYTES).count == 6.0
@@ -36,18 +42,34 @@ class TestBoxes:
 class TestCachesThatReplaceAnyLine:
     """What is used in turns and is more than a cache holds is not all gone."""
 
-    def test_what_fits_is_found(self) -> None:
-        assert found_again(0.5) == found_again(1.0) == 1
+    def test_what_fits_is_kept(self) -> None:
+        assert kept_at_random(0.5) == kept_at_random(1.0) == 1
 
     @given(times=st.floats(1.05, 20))
     def test_a_line_survives_as_many_replacements_as_there_are_misses(self, times: float) -> None:
-        share = found_again(times)
+        share = kept_at_random(times)
 
         assert 0 <= share < 1
         assert share == pytest.approx(math.exp(-(1 - share) * times), abs=1e-3)
 
-    def test_of_twice_as_much_a_fifth_is_found(self) -> None:
-        assert found_again(2.0) == pytest.approx(0.2032, abs=1e-4)
+    def test_of_twice_as_much_a_fifth_is_kept(self) -> None:
+        assert kept_at_random(2.0) == pytest.approx(0.2032, abs=1e-4)
+
+    @given(times=st.floats(0, 20), more=st.floats(0, 20))
+    def test_of_more_there_is_no_larger_share_where_lines_lie_by_chance(self, times: float, more: float) -> None:
+        assert 0 <= found_again(times + more) <= found_again(times) <= found_again(0) == 1
+
+    def test_lines_by_chance_are_lost_before_the_cache_is_full(self) -> None:
+        # the sixteen ways of a set get sixteen lines or fewer besides one with Poisson's chance: 0.467 of the lines
+        draws = random.Random(1)
+        times, sets, ways = 1.0, 4000, 16
+        filled = [0] * sets
+        for _ in range(round(times * sets * ways)):
+            filled[draws.randrange(sets)] += 1
+        kept = sum([lines * kept_at_random(lines / ways) ** 3 for lines in filled]) / (sets * ways * times)
+
+        assert found_again(times) == pytest.approx(kept, abs=0.01)
+        assert found_again(0.25) == 1
 
     def test_rows_in_too_few_sets_push_out_a_part_of_each_other(self) -> None:
         # 14 rows of a line, all in one set of 12 ways

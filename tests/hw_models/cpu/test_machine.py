@@ -104,6 +104,21 @@ class TestChunks:
 
         assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + cycles * NS
 
+    def test_memories_overlap_each_in_its_own_way(self) -> None:
+        # 100 cycles of arithmetic; l2 another 100, of which all hide, l3 125, which half of the arithmetic waits for
+        spec = cpu(cores={"big": core(overlap=0.5, overlap_of={"l2": 1.0})})
+        work = chunk(fma=200, accumulators=8, traffic=(("l2", 1600), ("l3", 1000)))
+
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + (125 + 50) * NS
+
+    def test_lines_that_are_written_or_lie_apart_take_as_long_as_the_spec_says(self) -> None:
+        # 125 cycles of a stream of reads: a half written back for nothing, half in lines that take three times
+        spec = cpu(cores={"big": core(writing={"l3": 0.0}, scattered={"l3": 3.0})})
+        work = chunk(traffic=(("l3", 1000),), written=(("l3", 0.5),), scattered=(("l3", 0.5),))
+
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + 187_500
+        assert run(cpu(), (1, work)).makespan_ps == 1 * US + 20 * NS + 125 * NS
+
     def test_bytes_of_a_first_pass_hide_behind_that_pass_only(self) -> None:
         # 100 cycles of arithmetic, a quarter of them while l3 moves its bytes in 125 cycles
         work = chunk(fma=200, accumulators=8, traffic=(("l3", 1000),), meanwhile=(("l3", 0.25),))
