@@ -74,6 +74,8 @@ class Issued:
     """The share of what each memory moves that is written back to it."""
     scattered: tuple[tuple[str, float], ...] = ()
     """The share of what each memory moves in lines that do not follow the one before."""
+    stored: tuple[tuple[str, float], ...] = ()
+    """The share of what each memory moves for stores: lines that are written back, or fetched to be written."""
 
     @property
     def total(self) -> int:

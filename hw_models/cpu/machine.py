@@ -4,7 +4,8 @@ What a chunk moves at each level is part of its payload, worked out by who made 
 own levels bound its pace; what cores share, they contend for in the simulation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hw_models.bandwidth import whole_ps
 from hw_models.caches.lines import CacheShape
@@ -71,6 +72,20 @@ _PAGE_BYTES = 4096
 _BEHIND: tuple[Behind, ...] = ("l2", "l3", "dram")
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What a level moves for a chunk, and shares of it."""
+
+    memory: str
+    size_bytes: float
+    written: float = 0.0
+    """Written back."""
+    scattered: float = 0.0
+    """Lines that do not follow the one before."""
+    stored: float = 0.0
+    """For stores: written back, or fetched to be written."""
+
+
 class CorePace:
     """How fast one core of a kind does chunks when it has the machine to itself."""
 
@@ -88,8 +103,11 @@ class CorePace:
             latencies[L3] = float(spec.l3.latency_ps)
         rates[DRAM] = min(core.dram_bytes_per_s, spec.dram.sustained_bytes_per_s)
         latencies[DRAM] = float(spec.dram.latency_ps)
-        self.exposed: dict[str, float] = {name: 1 - core.overlap_of.get(name, core.overlap) for name in _BEHIND}
-        """The share of the time that a memory takes which does not hide behind something else."""
+        self.exposed: list[dict[str, float]] = [
+            {name: given.get(name, 1 - core.overlap) for name in _BEHIND}
+            for given in (core.exposed, core.exposed_stores)
+        ]
+        """What does not hide behind arithmetic of the time that a memory takes, by that time: for loads, for stores."""
         self.writing: dict[str, float] = {name: core.writing.get(name, 1.0) for name in _BEHIND}
         self.scattered: dict[str, float] = {name: core.scattered.get(name, 1.0) for name in _BEHIND}
         self.bytes_per_ps = {name: rate / PS_PER_S for name, rate in rates.items()}
@@ -99,43 +117,51 @@ class CorePace:
         if core.l2 is not None:
             self.caches.append((_shape(spec, core.l2), core.l2.shared_by))
 
-    def slowed(self, memory: str, written: float, scattered: float) -> float:
-        """Return the time of what a memory moves by that of reading as much in lines that follow each other.
-
-        ``written``: the share that is written back; ``scattered``: that of lines which do not follow the one before.
-        """
-        return 1 + written * (self.writing[memory] - 1) + scattered * (self.scattered[memory] - 1)
+    def slowed(self, moved: Moved) -> float:
+        """Return the time of what a memory moves by that of reading as much in lines that follow each other."""
+        if moved.memory == L1:
+            return 1.0
+        apart = moved.scattered * (self.scattered[moved.memory] - 1)
+        return 1 + moved.written * (self.writing[moved.memory] - 1) + apart
 
     def chunk_ps(
-        self, issue_cycles_taken: float, traffic: Iterable[tuple[str, float]], meanwhile: Mapping[str, float]
+        self, issue_cycles_taken: float, traffic: Sequence[Moved], meanwhile: Mapping[str, float]
     ) -> tuple[float, float, str]:
         """Return start-up and duration of a chunk that takes so many cycles to issue, and what sets its pace.
 
-        ``traffic`` is that of streams of reads which take as long (`slowed`).
-        The start-up is the latency of the level furthest out that it reads. Then instructions are issued while data
-        move at all levels: the slowest of these sets the pace, ``core`` or a memory. A memory that moves its bytes
-        ``meanwhile`` in a share of the instructions hides behind these only. As far as the core does not overlap them,
-        the others add to it; what the first cache moves is part of issuing.
+        ``traffic`` is that of each level, innermost first. The start-up is the latency of the level furthest out that
+        moves anything. Then instructions are issued while data move at all levels: the slowest of these sets the pace,
+        ``core`` or a memory. A memory that moves its bytes ``meanwhile`` in a share of the instructions hides behind
+        these only. Of what comes from a level, and no level further out, or goes there, the part is added that does not
+        hide behind issuing. What the first cache moves is part of issuing.
         """
-        issue_ps, startup_ps, exposed_ps = issue_cycles_taken * self.cycle_ps, 0.0, 0.0
-        times: list[tuple[str, float]] = []
+        issue_ps, startup_ps = issue_cycles_taken * self.cycle_ps, 0.0
         limit = CORE
-        for memory, size in traffic:
-            if size:
-                duration = size / self.bytes_per_ps[memory]
-                startup_ps = max(startup_ps, self.latency_ps[memory])
-                if memory != L1:
-                    times.append((memory, duration))
-                    exposed_ps += self.exposed[memory] * duration
-                elif duration > issue_ps:
-                    issue_ps, limit = duration, L1
-        longest, hidden_ps = issue_ps, 0.0
-        for memory, duration in times:
-            together = issue_ps + max(duration - meanwhile.get(memory, 1.0) * issue_ps, 0.0)
+        for each in traffic:
+            if each.size_bytes:
+                startup_ps = max(startup_ps, self.latency_ps[each.memory])
+                if each.memory == L1 and self.moved_ps(each) > issue_ps:
+                    issue_ps, limit = self.moved_ps(each), L1
+        longest, exposed_ps, further = issue_ps, 0.0, [0.0, 0.0]
+        for each in reversed(traffic):
+            if not each.size_bytes or each.memory == L1:
+                continue
+            duration, beside_ps = self.moved_ps(each), meanwhile.get(each.memory, 1.0) * issue_ps
+            together = issue_ps + max(duration - beside_ps, 0.0)
             if together > longest:
-                longest, hidden_ps = together, self.exposed[memory] * (issue_ps - together)
-                limit = memory if duration > issue_ps else limit
-        return startup_ps, longest + exposed_ps + hidden_ps, limit
+                longest = together
+                limit = each.memory if duration > issue_ps else limit
+            for kind, share in enumerate((1 - each.stored, each.stored)):
+                size = share * each.size_bytes
+                if size > further[kind]:
+                    own_ps = duration * (size - further[kind]) / each.size_bytes
+                    exposed_ps += self.exposed[kind][each.memory] * min(own_ps, beside_ps)
+                    further[kind] = size
+        return startup_ps, longest + exposed_ps, limit
+
+    def moved_ps(self, moved: Moved) -> float:
+        """Return how long a level takes to move so much."""
+        return moved.size_bytes * self.slowed(moved) / self.bytes_per_ps[moved.memory]
 
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
         """Return the same for ``work``; raise ``HardwareError`` for a dtype that the cores do not compute."""
@@ -143,11 +169,8 @@ class CorePace:
             raise HardwareError(f"{self.spec.name}: cores compute {', '.join(self.spec.simd.lanes)}, not {work.dtype}")
         if work.issued is None:
             raise ProgramError("a core runs instructions; the work says none")
-        written, scattered = dict(work.issued.written), dict(work.issued.scattered)
-        traffic = [
-            (name, size if name == L1 else size * self.slowed(name, written.get(name, 0.0), scattered.get(name, 0.0)))
-            for name, size in work.traffic
-        ]
+        shares = [dict(each) for each in (work.issued.written, work.issued.scattered, work.issued.stored)]
+        traffic = [Moved(name, size, *(share.get(name, 0.0) for share in shares)) for name, size in work.traffic]
         startup_ps, duration_ps, limit = self.chunk_ps(
             issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
         )

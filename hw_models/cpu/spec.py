@@ -79,8 +79,11 @@ class SharedCache(BaseModel):
     latency_ps: Picoseconds = Field(alias="latency")
     """From the request to the first bytes."""
     kept_ps: Picoseconds | None = Field(None, alias="kept")
-    """After how long, on average, what others bring into the cache has replaced a line that is not used: those on the
-    rest of a machine of which this is a part. ``null`` where nobody else uses it."""
+    """In which others bring as much into the cache as it holds: those on the rest of a machine of which this is a part.
+    A line that is not used for so long is likely to be gone. ``null`` where nobody else uses it."""
+    fresh_bytes: Bytes | None = Field(None, alias="fresh")
+    """What there is of it for lines that come from DRAM, until they are used again: some caches keep what is new to
+    them for less long. ``null`` where they are kept like all others."""
 
 
 class CoreKind(BaseModel):
@@ -112,8 +115,11 @@ class CoreKind(BaseModel):
     overlap: Annotated[float, Field(ge=0, le=1)] = 1.0
     """Share of the time that data takes on its way which hides behind arithmetic, or behind that of another level. 1:
     the slowest sets the pace; 0: all wait for each other."""
-    overlap_of: dict[Behind, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
-    """The same for single memories, where it is another."""
+    exposed: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
+    """For single memories, what is left of 1 where it is not what ``overlap`` leaves: the time that does not hide, by
+    that of a stream of reads. It is more than 1 where data come more slowly while the core computes."""
+    exposed_stores: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
+    """The same for what is stored, by the time of a stream of writes."""
     writing: dict[Behind, Annotated[float, Field(ge=0, le=100)]] = Field(default_factory=dict)
     """Time in which a line is written back to a memory, by that of fetching one of many that follow each other; 1 where
     nothing is said, 0 where nobody waits for it."""

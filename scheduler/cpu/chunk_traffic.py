@@ -43,6 +43,12 @@ class ChunkTraffic:
         split = split_operands(found, self._tiles)
         return (*[share if is_split else 1.0 for is_split in split], *[share] * len(found.copied))
 
+    @cached_property
+    def is_result(self) -> tuple[bool, ...]:
+        """Whether each array is a result of the kernel; copies, which are behind the operands, are none."""
+        found = self._footprints
+        return (*[operand.is_written for operand in found.operands], *[False] * len(found.copied))
+
     def nest_of(self, cores: int) -> Nest:
         """Return the loops of a full chunk, or of those that so many cores run at the same time."""
         nest = self._nests.get(cores)

@@ -9,7 +9,7 @@ order in which they are read, as they can be put there before the program runs.
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -22,8 +22,8 @@ from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import NestCode, Read, element_bytes, memory_order, nests_of
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.cpu.tuning import CpuTuning
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import Extents, Operations
+from scheduler.kernels.layer import Layer, NestWork
+from workloads.loopnest import Operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +86,16 @@ def _counted(
 ) -> tuple["_Counts", Operations]:
     """Return the instructions and operations of a layer with one anchor at most."""
     total, operations = _Counts(), Operations()
-    for nest in nests_of(layer):
-        _add(total, nest, layer, tiles, lanes, simd, tuning)
+    for nest, times in zip(nests_of(layer), _times(layer, tiles), strict=True):
+        counts = _Counts()
+        _add(counts, nest, layer, tiles, lanes, simd, tuning)
+        if times != 1:
+            counts.scale(times)
         if nest.padded:
-            _add_copies(total, nest, layer, tiles, lanes, tuning)
-        operations += nest.operations
-    share = _recomputed(layer, tiles)
-    if share == 1:
-        return total, operations
-    total.scale(share)
-    return total, _scaled(operations, share)
+            _add_copies(counts, nest, layer, tiles, lanes, tuning)
+        total.add(counts)
+        operations += nest.operations if times == 1 else _scaled(nest.operations, times)
+    return total, operations
 
 
 def _scaled(operations: Operations, share: float) -> Operations:
@@ -104,19 +104,38 @@ def _scaled(operations: Operations, share: float) -> Operations:
     )
 
 
-def _recomputed(layer: Layer, tiles: LoopTiles) -> float:
-    """Return by how much the work of all tiles is more than that of the whole: halos that are computed twice."""
-    if not footprints_of(layer).has_buffers:
-        return 1.0
+def _times(layer: Layer, tiles: LoopTiles) -> list[float]:
+    """Return for each nest by how much the iterations of all tiles are more than those of the whole.
+
+    Every tile computes for itself what its anchor needs: halos, and operands that do not change with it.
+    """
     shape = layer.sink.shape
+    whole, nests = layer.tile_work(shape).nests, nests_of(layer)
+    if len(nests) != len(whole) or not any(nest.is_anchor for nest in nests):
+        return [1.0] * len(nests)
     tile = tiles.within(shape)
     number = math.prod([size / part for size, part in zip(shape, tile, strict=True)])
+    of_tile = _iterations(layer, layer.tile_work(tile).nests)
+    return [max(own * number / max(all_, 1), 1.0) for own, all_ in zip(of_tile, _iterations(layer, whole), strict=True)]
 
-    def work(tile: Extents) -> float:
-        return sum([nest.operations.flops for nest in layer.tile_work(tile).nests])
 
-    whole = work(shape)
-    return max(work(tile) * number / whole, 1.0) if whole else 1.0
+def _iterations(layer: Layer, nests: Sequence[NestWork]) -> list[int]:
+    """Return how often each nest runs: what is computed element by element, as often as somebody reads an element.
+
+    Views may make of a few elements a large box.
+    """
+    storage, needed, found = layer.graph.storage, dict[str, int](), []
+    for work in reversed(nests):
+        nest, own = work.nest, math.prod(work.extents)
+        if not nest.has_reduction:
+            own = min(own, needed.get(nest.write.tensor, own))
+        found.append(own)
+        ranges = [(0, extent) for extent in work.extents]
+        for read in nest.reads:
+            box = math.prod([high - low for low, high in (index.span(ranges) for index in read.indices)])
+            name = storage.get(read.tensor, read.tensor)
+            needed[name] = max(needed.get(name, 0), box if nest.has_reduction else min(box, own))
+    return found[::-1]
 
 
 _CLASSES = ("fma", "arithmetic", "special", "load", "store", "scalar", "loops", "register_bytes")
@@ -217,7 +236,8 @@ def _add(
         total.register_bytes += 2 * (passes - 1) * vectors.outputs * vectors.lanes * element
         total.scalar += vectors.steps / in_tile * tuning.loop_instructions / tuning.unrolled
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
-        total.loops += vectors.outputs / in_tile * passes
+        if nest.iterations > passes * tuning.unrolled_whole:
+            total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
         total.scalar += vectors.steps * tuning.loop_instructions / tuning.unrolled
 
@@ -261,6 +281,7 @@ def _add_read(
         loads, each_bytes = times, min(simd.register_bytes, vectors.lanes * read.element_bytes)
     elif read.along_vector == "apart":
         loads, each_bytes = times * vectors.lanes, read.element_bytes
+        total.arithmetic += loads  # each is put into its lane
     elif simd.multiplies_by_lane and read.lies_along_depth and nest.iterations > 1:
         loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
     else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hw_models import Cpu
 from hw_models.caches.lines import found_again
-from hw_models.cpu.machine import DRAM, L1, L3
+from hw_models.cpu.machine import DRAM, L1, L3, Moved
 from hw_models.quantities import PS_PER_S
 from scheduler.cpu.operands import Footprints
 from scheduler.cpu.tiled_kernel import TiledKernel
@@ -28,19 +28,18 @@ class Estimate:
 def estimate(kernel: TiledKernel) -> Estimate:
     """Return the estimate of ``kernel``."""
     view, chunks = kernel.view, kernel.chunks
-    spec, line_bytes = view.spec, view.spec.line_bytes
+    spec = view.spec
     moved = dict.fromkeys(view.caches, 0.0)
     longest = apart = 0.0
     for pace, used in view.on_cores(chunks.count):
-        traffic = [(L1, kernel.chunk_register_bytes)]
-        for name, passed in zip(moved, kernel.levels(pace, used), strict=True):
-            size = passed.total * line_bytes
-            moved[name] += used * size
-            traffic.append((name, size * kernel.slowed(pace, name, passed)))
+        traffic = [Moved(L1, kernel.chunk_register_bytes)]
+        traffic += [kernel.moved(*level) for level in zip(moved, kernel.levels(pace, used), strict=True)]
+        for each in traffic[1:]:
+            moved[each.memory] += used * each.size_bytes
         cycles = kernel.chunk_cycles(pace)
         startup_ps, duration_ps, _ = pace.chunk_ps(cycles, traffic, dict(kernel.meanwhile))
         longest = max(longest, startup_ps + duration_ps)
-        apart = max(apart, cycles * pace.cycle_ps + sum([size / pace.bytes_per_ps[name] for name, size in traffic]))
+        apart = max(apart, cycles * pace.cycle_ps + sum([pace.moved_ps(each) for each in traffic]))
     longest = max(longest, _shared_ps(spec, moved))
     called_ps = _called_ps(spec, chunks.count)
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
@@ -53,14 +52,14 @@ def takes_more_apart(kernel: TiledKernel, limit_ps: float) -> bool:
     worked out where the sum is still below.
     """
     view = kernel.view
-    line_bytes, limit_ps = view.spec.line_bytes, limit_ps * _ROUNDING
+    limit_ps *= _ROUNDING
     for pace, used in reversed(view.on_cores(kernel.chunks.count)):
         least_ps = _called_ps(view.spec, kernel.chunks.count) + kernel.chunk_cycles(pace) * pace.cycle_ps
         least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
         if least_ps > limit_ps:
             return True
         for name, passed in zip(view.caches, kernel.levels(pace, used), strict=True):
-            least_ps += passed.total * line_bytes * kernel.slowed(pace, name, passed) / pace.bytes_per_ps[name]
+            least_ps += pace.moved_ps(kernel.moved(name, passed))
             if least_ps > limit_ps:
                 return True
     return False

@@ -12,6 +12,7 @@ from operator import itemgetter
 from hw_models.cpu.cores import issue_cycles
 from scheduler.cpu.anchors import anchored_nest, lanes_along
 from scheduler.cpu.code import code_of, least_issued
+from scheduler.cpu.nests import nests_of
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
@@ -45,8 +46,10 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
     limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
     simd, core = view.spec.simd, view.kinds[0]
     bounds = []
+    own = view.tuning.kept_operands if _has_own_operands(layer, vector_dim) else 0
     for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
-        if begins % register[vector_dim]:
+        accumulators = math.prod(register) // lanes
+        if begins % register[vector_dim] or (accumulators > 1 and accumulators * (1 + own) >= limit):
             continue
         tiles = LoopTiles(register, tuple(layer.sink.order), 0, register, vector_dim, None)
         share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
@@ -61,6 +64,13 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
         best = ranked if best is None else min(best, ranked)
     assert best is not None
     return best[2]
+
+
+def _has_own_operands(layer: Layer, vector_dim: int) -> bool:
+    """Whether every accumulator has a vector of an operand to itself: none is the same for a row, or for a column."""
+    nest = next(nest for nest in nests_of(layer) if nest.is_anchor)
+    rows = {dim for dim, size in enumerate(nest.outputs) if size > 1} - {vector_dim}
+    return any(read.along_vector != "same" and rows <= set(read.dims) for read in nest.reads)
 
 
 def _register_tiles(layer: Layer, vector_dim: int, lanes: int, limit: int, extents: Extents) -> list[Extents]:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import compress
 from operator import mul
 
 from hw_models.caches.passing import Passed
 from hw_models.cpu.cores import issue_cycles
-from hw_models.cpu.machine import CorePace
+from hw_models.cpu.machine import CorePace, Moved
 from scheduler.cpu.chunk_traffic import traffic_of
 from scheduler.cpu.code import known_code
 from scheduler.cpu.tiles import LoopTiles
@@ -42,18 +43,15 @@ class TiledKernel:
         if shared is not None:
             yield _at_most(self.traffic.passed(shared, self.chunks.count), passed)
 
-    def slowed(self, pace: CorePace, name: str, passed: Passed) -> float:
-        """Return the time of what ``passed`` to the memory ``name`` by that of a stream of reads as long."""
-        written, scattered = self.composition(passed)
-        return pace.slowed(name, written, scattered)
-
-    def composition(self, passed: Passed) -> tuple[float, float]:
-        """Return the shares of what passed a cache that were written back, and fetched apart from each other."""
+    def moved(self, name: str, passed: Passed) -> Moved:
+        """Return what ``passed`` to the memory ``name`` for a full chunk."""
         total = passed.total
         if not total:
-            return 0.0, 0.0
-        apart = map(mul, passed.fetched, self.traffic.nest_of(1).scattered)
-        return sum(passed.written) / total, sum(apart) / total
+            return Moved(name, 0.0)
+        nest = self.traffic.nest_of(1)
+        written, apart = sum(passed.written), sum(map(mul, passed.fetched, nest.scattered))
+        stored = written + sum(compress(passed.fetched, self.traffic.is_result))
+        return Moved(name, total * self.view.spec.line_bytes, written / total, apart / total, stored / total)
 
     def sharing(self, pace: CorePace, used: int) -> list[int]:
         """Return how many cores share each cache, of ``used`` ones of a kind."""

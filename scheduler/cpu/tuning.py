@@ -35,5 +35,10 @@ class CpuTuning:
     """Scalar instructions of one loop iteration: count and branch."""
     unrolled: Few = 4
     """Iterations of an innermost loop between two branches."""
+    unrolled_whole: Few = 16
+    """Iterations of a reduction that has no loop of its own: nothing is lost at its end."""
+    kept_operands: Few = 3
+    """Vectors of an operand that registers hold for each accumulator, where each has its own (depthwise convolutions,
+    pooling): of a window, compilers unroll a loop, and keep what its iterations read."""
     tile_instructions: Few = 16
     """Scalar instructions around one register tile: addresses and bounds."""

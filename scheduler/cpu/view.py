@@ -19,7 +19,9 @@ class CacheSize:
     is_private: bool
     """Whether every core has one."""
     kept_ps: int | None = None
-    """How long others let a line stay that is not used, on average; None: there are no others."""
+    """In which others bring in as much as it holds; None: there are no others."""
+    fresh_bytes: int | None = None
+    """What lines have of it that are new to it; None: the same as all others."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ class CpuView:
             found.append(CacheSize(core.l2.capacity_bytes, core.l2.shared_by == 1))
             names.append(L2)
         if self.spec.l3 is not None:
-            found.append(CacheSize(self.spec.l3.capacity_bytes, is_private=False, kept_ps=self.spec.l3.kept_ps))
+            l3 = self.spec.l3
+            found.append(CacheSize(l3.capacity_bytes, False, l3.kept_ps, l3.fresh_bytes))
             names.append(L3)
         return dict(zip([*names, DRAM], found, strict=True))
 

@@ -1,12 +1,13 @@
 """What each core is given of a kernel: chunks of its parallel loop, with their instructions and traffic."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from hw_models import Compute, Issued
 from hw_models.caches.passing import Passed
-from hw_models.cpu.machine import L1
+from hw_models.cpu.machine import L1, Moved
 from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
@@ -40,11 +41,12 @@ class Compulsory:
     written_bytes: tuple[float, ...]
     """Written back."""
 
-    def spared_bytes(self, found: Found) -> float:
-        """Return what is not moved where the cache has, or keeps, so much."""
-        spared = [share * self.first_bytes[place] for place, share in found.used]
-        spared += [share * self.written_bytes[place] for place, share in found.kept]
-        return sum(spared)
+    def spared_bytes(self, found: Found) -> tuple[float, float]:
+        """Return what is not moved where the cache has, or keeps, so much: for reads, and for stores."""
+        reads = [share * self.first_bytes[place] for place, share in found.used if not self.written_bytes[place]]
+        stores = [share * self.first_bytes[place] for place, share in found.used if self.written_bytes[place]]
+        stores += [share * self.written_bytes[place] for place, share in found.kept]
+        return sum(reads), sum(stores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +65,28 @@ class KernelWork:
 
         What is found in one cache does not pass those further out.
         """
-        left: dict[str, float] = {}
-        most = 0.0
+        left: dict[str, tuple[float, float]] = {}
+        most_reads = most_stores = 0.0
         for name, behind in self.compulsory.items():
             moved = sum([each.count * size for each in self.chunks for at, size in each.payload.traffic if at == name])
-            most = max(most, behind.spared_bytes(found.get(name, Found())))
-            left[name] = max(1 - most / moved, 0.0) if moved else 1.0
-        chunks = []
-        for each in self.chunks:
-            traffic = [(name, math.ceil(size * left.get(name, 1.0))) for name, size in each.payload.traffic]
-            chunks.append(replace(each, payload=replace(each.payload, traffic=tuple(traffic))))
+            reads, stores = behind.spared_bytes(found.get(name, Found()))
+            most_reads, most_stores = max(most_reads, reads), max(most_stores, stores)
+            if moved:
+                left[name] = max(1 - (most_reads + most_stores) / moved, 0.0), most_stores / moved
+        chunks = [replace(each, payload=_left_of(each.payload, left)) for each in self.chunks]
         return replace(self, chunks=tuple(chunks))
+
+
+def _left_of(payload: Compute, left: Mapping[str, tuple[float, float]]) -> Compute:
+    """Return ``payload`` with so much of its traffic, by memory: the share that is left, and that of stores gone."""
+    assert payload.issued is not None
+    traffic = [(name, math.ceil(size * left.get(name, (1.0,))[0])) for name, size in payload.traffic]
+    stored = []
+    for name, share in payload.issued.stored:
+        still, gone = left.get(name, (1.0, 0.0))
+        if still and share > gone:
+            stored.append((name, min((share - gone) / still, 1.0)))
+    return replace(payload, traffic=tuple(traffic), issued=replace(payload.issued, stored=tuple(stored)))
 
 
 def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> KernelWork:
@@ -124,8 +137,7 @@ def _payload(kernel: TiledKernel, levels: Sequence[Passed], dtype: str, *, is_la
         return math.ceil(whole * part * share - 1e-6)
 
     line_bytes = kernel.view.spec.line_bytes
-    written, scattered = zip(*[kernel.composition(passed) for passed in levels], strict=True)
-    names = tuple(kernel.view.caches)
+    moved = [kernel.moved(name, passed) for name, passed in zip(kernel.view.caches, levels, strict=True)]
     sizes = [math.ceil(passed.total_of(shares) * line_bytes) for passed in levels]
     of_code, made = code.issued, code.operations
     return Compute(
@@ -135,11 +147,12 @@ def _payload(kernel: TiledKernel, levels: Sequence[Passed], dtype: str, *, is_la
             fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
             load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
             accumulators=of_code.accumulators, loops=issued(of_code.loops),
-            meanwhile=kernel.meanwhile, written=_named(names, written), scattered=_named(names, scattered),
+            meanwhile=kernel.meanwhile, written=_shares(moved, "written"),
+            scattered=_shares(moved, "scattered"), stored=_shares(moved, "stored"),
         ),
     )  # fmt: skip
 
 
-def _named(names: Sequence[str], shares: Sequence[float]) -> tuple[tuple[str, float], ...]:
-    """Return shares by name, of those that there are."""
-    return tuple([(name, share) for name, share in zip(names, shares, strict=True) if share])
+def _shares(moved: Iterable[Moved], kind: Literal["written", "scattered", "stored"]) -> tuple[tuple[str, float], ...]:
+    """Return shares of one kind by memory, of those that there are."""
+    return tuple([(each.memory, share) for each in moved if (share := getattr(each, kind))])

@@ -34,10 +34,11 @@ FIGURES = Figures(
         Level("l3", 2**24, 4e-11, 2e-11, 5e-8), Level("dram", 2**27, 1e-10, 8e-11, 1e-7),
     ),
     far=(
-        Far("l2", 3e-11, 2e-11, 4e-11, 0.9), Far("l3", 4e-11, 2.5e-11, 1.2e-10, 0.75),
-        Far("dram", 2e-10, 1.5e-10, 5e-10, 0.25),
+        Far("l2", 3e-11, 2e-11, 4e-11, 1.6e-10, 1.64e-10, 5e-11),
+        Far("l3", 4e-11, 2.5e-11, 1.2e-10, 1.6e-10, 1.8e-10, 6e-11),
+        Far("dram", 2e-10, 1.5e-10, 5e-10, 1.6e-10, 2.8e-10, 2.2e-10),
     ),
-    idle=(Idle(0.0, 4e-11), Idle(4e-3, 5.2e-11), Idle(8e-3, 7.79e-11)),
+    idle=(Idle(0.0, 4e-11), Idle(6e-3, 5.2e-11), Idle(8e-3, 6.1e-11)), again_s=7e-11, result_s=5e-11,
     growing=(Reading(2**25, 4e-11), Reading(2**26, 4.5e-11)), call_s=2e-7, region_s=1e-6,
 )  # fmt: skip
 
@@ -61,7 +62,7 @@ class KnownMachine:
         return lambda: self._seconds(probe, arguments)
 
     def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
-        found = math.exp(-((wait_ms / 8) ** 2))
+        found = found_again(wait_ms / 8)
         byte_s = found * self.BYTE_S["l3"] + (1 - found) * self.BYTE_S["dram"]
         return [math.prod(arguments[0]) * 4 * byte_s] * tries
 
@@ -77,21 +78,27 @@ class KnownMachine:
             "chains": lambda *_: probing.DEPTH * probing.ACCUMULATORS * 1.5e-10,
             "short_product": self._product_s, "long_product": self._product_s,
             "special": lambda *_: probing.VECTORS * 2 * 5e-9,
-            "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s, "thin_panels": self._panels_s,
+            "sum": self._sum_s, "sums": self._sum_s, "panels": self._panels_s,
             "chase": lambda chain, _: probing.STEPS * self.LOAD_S[self._memory(math.prod(chain) * 4)],
             "write": self._written_s, "writes": self._written_s, "fill1": lambda _: 1e-9, "fill2": lambda _: 1e-9,
             "little": lambda *_: 1e-8, "little_split": lambda *_: 1e-8 + 1e-6,
         }  # fmt: skip
         return formulas[probe](*shapes)
 
-    def _product_s(self, left: tuple[int, ...], *_: object) -> float:
+    def _product_s(self, left: tuple[int, ...], _: object, results: tuple[int, ...]) -> float:
         rows, depth = left
-        return probing.TILES * (2e-8 + depth * rows * probing.COLUMNS * 1.6e-10)
+        stored = math.prod(results) * 4
+        waits = 0.4 * stored * self.BYTE_S["dram"] if results[0] > 2**16 else 0.0  # for results that go to memory
+        return results[0] * (2e-8 + depth * rows * probing.COLUMNS * 1.6e-10) + waits
 
-    def _panels_s(self, _: object, weights: tuple[int, ...], *__: object) -> float:
-        reading = math.prod(weights) * 4 * self.BYTE_S["l3"]
-        computing = 0.6 * reading
-        return computing if weights[0] == 1 else reading + 0.2 * computing  # 0.8 of it is hidden
+    def _panels_s(self, data: tuple[int, ...], weights: tuple[int, ...], *_: object) -> float:
+        """Half of reading a panel from the second cache is waited for, and all of reading one from DRAM."""
+        tiles, rows, depth = data
+        taken = weights[0] * tiles * rows * probing.COLUMNS * depth * 1.6e-10
+        size = math.prod(weights) * 4
+        if size > self._plan.sizes_bytes["l1"]:
+            taken += 0.5 * tiles * size * self.BYTE_S["l2"]
+        return taken + (size * self.BYTE_S["dram"] if size > 2 * self._plan.sizes_bytes["l3"] else 0.0)
 
     def _written_s(self, shape: tuple[int, ...]) -> float:
         threads, _, apart, *_ = shape
@@ -116,7 +123,7 @@ def test_figures_of_a_machine_that_is_known_are_found() -> None:
 
     assert found.fma_chain_s == pytest.approx(1.2e-9)
     assert found.fma_s == pytest.approx(1.5e-10)
-    assert found.fed_fma_s == pytest.approx(1.6e-10)
+    assert found.fed_fma_s == pytest.approx(1.6e-10, rel=0.03)
     assert found.tile_s == pytest.approx(2e-8)
     assert found.special_s == pytest.approx(5e-9)
     assert [level.name for level in found.levels] == ["l1", "l2", "l3", "dram"]
@@ -129,16 +136,19 @@ def test_figures_of_a_machine_that_is_known_are_found() -> None:
         assert far.written_s == pytest.approx(1.5 * bench.BYTE_S[far.name], rel=0.02)
         assert far.written_of_all_s == pytest.approx(0.75 * bench.BYTE_S[far.name], rel=0.02)
         assert far.apart_s == pytest.approx(3.5 * bench.BYTE_S[far.name], rel=0.02)
-    assert found.far[1].overlap == pytest.approx(0.8, abs=0.02)
     assert found.call_s == pytest.approx(2e-7)
     assert found.region_s == pytest.approx(1e-6)
     shared = host_spec(FACTS, found).l3
     assert shared is not None
-    assert shared.kept_ps == pytest.approx(8e9, rel=0.01)
+    assert shared.kept_ps == pytest.approx(8e9, rel=0.02)
+    assert shared.fresh_bytes is None  # an array that came from memory once is read as fast as ever
     (core,) = host_spec(FACTS, found).kinds
+    assert core.exposed == pytest.approx({"l2": 0.5, "l3": 0.0, "dram": 1.0}, abs=0.02)
     assert (core.writing["l3"], core.scattered) == (0.5, {"l3": 3, "dram": 3})
     assert bench.ran.count("shuffle") == 4
-    assert {name for name in bench.ran if name != "shuffle"} == {"fill1", "fill2", "fill3", "fill4", "fill5"}
+    assert bench.ran.count("sum") == probing.TRIES_AFTER_WAIT  # an array that pushes out all others
+    fills = {name for name in bench.ran if name not in ("shuffle", "sum")}
+    assert fills == {"fill1", "fill2", "fill3", "fill4", "fill5"}
 
 
 class TestFacts:
@@ -193,7 +203,11 @@ def test_figures_become_the_values_of_the_machine() -> None:
     assert core.special_cycles == pytest.approx(5e-9 * 1.6e9 * 2)
     assert core.l2 is not None
     assert core.l2.bytes_per_cycle * spec.clock_hz(core) == pytest.approx(1e11, rel=0.01)
-    assert (core.overlap, core.overlap_of) == (0.75, {"l2": 0.9, "l3": 0.75, "dram": 0.25})
+    # four tiles of a panel in the second cache wait 4 ps a byte longer, who reads it in 10; beside a tile, of 40 ps a
+    # byte, the shared cache takes as long, and 20 more; DRAM takes 60 longer, and 60 more
+    assert core.exposed == {"l2": 0.1, "l3": 0.5, "dram": 1.5}
+    # results are computed in 50 ps a byte; the shared cache takes 40 and is waited for 10, DRAM 200 and 20
+    assert core.exposed_stores == {"l2": 0.0, "l3": 0.25, "dram": 0.4}
     # a byte is read from the shared cache in 40 ps and written in 40: nobody waits for its way back
     assert core.writing == {"l2": 2, "l3": 0, "dram": 1}
     assert core.scattered == {"l3": 3, "dram": 4}  # 80 ps more for a byte of lines that are apart; 300 of 100
@@ -241,14 +255,27 @@ def test_of_a_shared_cache_there_is_as_much_as_arrays_are_found_in() -> None:
 
 
 def test_what_others_replace_in_a_shared_cache_is_kept_for_so_long() -> None:
-    # of 60 ps that DRAM takes more, 0.2 after 4 ms and 0.63 after 8: all but e^-(4/8)^2 and e^-1
+    # of 60 ps that DRAM takes more, a fifth after 6 ms and 0.35 after 8, as where a cache of 8 ms is filled once
     shared = host_spec(FACTS, FIGURES).l3
     alone = host_spec(FACTS, replace(FIGURES, idle=(Idle(0.0, 4e-11), Idle(4e-3, 4.1e-11)))).l3
+    assert found_again(6 / 8) > 0.8 > found_again(8 / 8) == pytest.approx(0.65, abs=0.01)
 
     assert shared is not None
     assert alone is not None
-    assert shared.kept_ps == pytest.approx(8e9, rel=0.06)
+    assert shared.kept_ps == pytest.approx(8e9, rel=0.1)
     assert alone.kept_ps is None
+
+
+def test_lines_that_are_new_to_a_shared_cache_have_a_part_of_it() -> None:
+    # an array of 16 MiB that came from DRAM once is half found: 70 ps a byte, between 40 and 100
+    shared = host_spec(FACTS, FIGURES).l3
+    trusted = host_spec(FACTS, replace(FIGURES, again_s=4.1e-11)).l3
+
+    assert shared is not None
+    assert trusted is not None
+    assert shared.fresh_bytes is not None
+    assert found_again(2**24 / shared.fresh_bytes) == pytest.approx(0.5, abs=0.01)
+    assert trusted.fresh_bytes is None
 
 
 def test_every_value_says_where_it_comes_from() -> None:

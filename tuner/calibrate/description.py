@@ -13,7 +13,8 @@ from hw_models.caches.lines import found_again
 from hw_models.quantities import PS_PER_S
 from hw_models.yaml_file import parse_yaml
 from tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
-from tuner.calibrate.figures import Figures
+from tuner.calibrate.figures import Far, Figures
+from tuner.calibrate.probing import TILES_OF_PANEL
 
 _FMA_LATENCY_CYCLES = 4.0
 """Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""
@@ -22,8 +23,6 @@ _HALF = 0.5
 _LEAST_TOLD = 0.1
 """Shares nearer to none or all than this are within what timings scatter."""
 _LARGER = 1e-3
-_HALF_FOUND = next(times for step in itertools.count() if found_again(times := 1 + _LARGER * step) < _HALF)
-"""Times that an array exceeds a cache in which half of it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +109,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
             f"  bytes_per_cycle: {rate}",
             f"  latency: {_seconds(_load_s(figures, 'l3'), 30e-9)}",
             f"  kept: {_kept(figures)}",
+            f"  fresh: {_fresh(figures)}",
         ]
     lines += [
         "dram:",
@@ -162,7 +162,7 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
         _Value(str(pipes), f"{_MEASURED}: by the latency of one"),
         _Value(f"{figures.special_s * sustained_hz * pipes:.1f}", f"{_MEASURED}: exponentials and divisions"),
         _Value(f"{figures.tile_s * sustained_hz:.1f}", f"{_MEASURED}: a short loop beside a long one"),
-        _Value(f"{share:.3f}", f"{_MEASURED}: the same with operands from the first cache"),
+        _Value(f"{share:.3f}", f"{_MEASURED}: the same in a matrix product, weights from the first cache"),
     )  # fmt: skip
 
 
@@ -182,20 +182,37 @@ def _far(figures: Figures | None) -> list[str]:
     if figures is None:
         return ["    overlap: 0.5  # assumed"]
     reads_s = {level.name: level.byte_s for level in figures.levels}
-    *caches, dram = figures.far
-    usual = (caches or [dram])[-1].overlap
-    overlaps = {each.name: f"{each.overlap:.2f}" for each in figures.far}
+    loads = {each.name: f"{_exposed_loads(each, figures):.2f}" for each in figures.far}
+    stores = {each.name: f"{_exposed_stores(each, figures):.2f}" for each in figures.far}
     writing = {each.name: f"{max(each.written_s / reads_s[each.name] - 1, 0.0):.2f}" for each in figures.far}
     apart = {
         each.name: f"{max(1 + (each.apart_s - each.written_s) / reads_s[each.name], 1.0):.2f}"
         for each in figures.far if each.name != "l2"
     }  # fmt: skip
     return [
-        f"    overlap: {usual:.2f}  # {_MEASURED}: arithmetic on what comes from a far cache",
-        f"    overlap_of: {_mapping(overlaps)}  # {_MEASURED}: the same from each memory",
+        f"    exposed: {_mapping(loads)}  # {_MEASURED}: arithmetic on what comes from each memory",
+        f"    exposed_stores: {_mapping(stores)}  # {_MEASURED}: arithmetic the results of which go there",
         f"    writing: {_mapping(writing)}  # {_MEASURED}: writing an array, less fetching it, by reading it",
         f"    scattered: {_mapping(apart)}  # {_MEASURED}: writing lines apart from each other, by reading a stream",
     ]
+
+
+def _exposed_loads(far: Far, figures: Figures) -> float:
+    """Return what a byte that is loaded adds beyond what cannot hide, by the shorter of what is to be done at once.
+
+    Of the tiles that use a panel, the first one reads it from afar; the others find it in the second cache, if any.
+    """
+    reads_s = next(level.byte_s for level in figures.levels if level.name == far.name)
+    if far.name == "l2":
+        return max(far.panel_s - far.near_s, 0.0) / (TILES_OF_PANEL * reads_s)
+    first_s = far.near_s / TILES_OF_PANEL
+    return max(far.panel_s - far.near_s - max(reads_s - first_s, 0.0), 0.0) / min(reads_s, first_s)
+
+
+def _exposed_stores(far: Far, figures: Figures) -> float:
+    """Return what a byte that is stored adds to the longer of computing and writing, by the shorter."""
+    longer, shorter = max(far.written_s, figures.result_s), min(far.written_s, figures.result_s)
+    return max(far.result_s - longer, 0.0) / shorter
 
 
 def _mapping(values: Mapping[str, str]) -> str:
@@ -217,8 +234,7 @@ def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]
 def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
     """Return what there is of the shared cache; others may have the rest, as on a machine of which this is a part.
 
-    An array is read midway between the speeds of cache and DRAM where half of it is found, which is so of one that is
-    `_HALF_FOUND` times as large as the cache (`hw_models.caches.lines.found_again`).
+    An array is read midway between the speeds of cache and DRAM where half of it is found.
     """
     told = _Value(f"{l3.size_bytes // 2**10} KiB", l3.source)
     if figures is None:
@@ -230,14 +246,14 @@ def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
     found += [(math.log2(e.size_bytes), (far.byte_s - e.byte_s) / (far.byte_s - near.byte_s)) for e in figures.growing]
     for (size, share), (larger, less) in itertools.pairwise(found):
         if less < _HALF <= share:
-            held = 2 ** (size + (share - _HALF) / (share - less) * (larger - size)) / _HALF_FOUND
+            held = 2 ** (size + (share - _HALF) / (share - less) * (larger - size)) / _times_for(_HALF)
             text = f"{_MEASURED}: what there is of {l3.size_bytes // 2**10} KiB, beyond which reading slows down"
             return _Value(f"{round(held / 2**10)} KiB", text) if held < l3.size_bytes else told
     return told
 
 
 def _kept(figures: Figures | None) -> _Value:
-    """Return after how long others have replaced what was not used in the shared cache: a share of 1/e is left then."""
+    """Return how long others take to bring in as much as the shared cache holds."""
     if figures is None:
         return _Value("null", "assumed: nobody else uses it")
     (first, *later), dram = figures.idle, next(level for level in figures.levels if level.name == "dram")
@@ -245,10 +261,27 @@ def _kept(figures: Figures | None) -> _Value:
     for each in later:
         share = (dram.byte_s - each.byte_s) / max(dram.byte_s - first.byte_s, sys.float_info.min)
         if _LEAST_TOLD < share < 1 - _LEAST_TOLD:
-            found.append((each.idle_s - first.idle_s) / math.sqrt(-math.log(share)))
+            found.append((each.idle_s - first.idle_s) / _times_for(share))
     if not found:
         return _Value("null", f"{_MEASURED}: nobody else uses it")
     return _Value(f"{statistics.median(found) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")
+
+
+def _fresh(figures: Figures | None) -> _Value:
+    """Return what of the shared cache there is for lines that are new to it: where it is all, nothing is said."""
+    if figures is None:
+        return _Value("null", "assumed: the whole cache")
+    near, far = (next(level for level in figures.levels if level.name == name) for name in ("l3", "dram"))
+    share = (far.byte_s - figures.again_s) / max(far.byte_s - near.byte_s, sys.float_info.min)
+    if share > 1 - _LEAST_TOLD:
+        return _Value("null", f"{_MEASURED}: an array that came from memory once is found")
+    held = near.size_bytes / _times_for(max(share, _LEAST_TOLD))
+    return _Value(f"{round(held / 2**10)} KiB", f"{_MEASURED}: an array that came from memory once is found in part")
+
+
+def _times_for(share: float) -> float:
+    """Return how many times a cache has to be filled until so much is left of what it held."""
+    return next(times for step in itertools.count(1) if found_again(times := _LARGER * step) <= share)
 
 
 def _measured(value: float) -> _Value:

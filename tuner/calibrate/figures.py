@@ -29,8 +29,14 @@ class Far:
     """Seconds of each byte where all threads write."""
     apart_s: float
     """Seconds of each byte that one thread writes in lines that do not follow each other."""
-    overlap: float
-    """Share of the time of reading it that hides behind arithmetic on what is read."""
+    near_s: float
+    """Seconds of each byte of weights that are used by a few register tiles and lie in the first cache; of a memory
+    behind the second cache, in that."""
+    panel_s: float
+    """Seconds of each byte of weights that come from it, panel by panel, and are used by a few register tiles: by the
+    first of them, of the second cache by all."""
+    result_s: float
+    """Seconds of each byte of results of register tiles that go there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An array in the shared cache that is read again after a while."""
+    """An array in the shared cache that is read again after a while, used many times before."""
 
     idle_s: float
     byte_s: float
@@ -60,7 +66,7 @@ class Figures:
     fma_s: float
     """Of one among many."""
     fed_fma_s: float
-    """Of one among many that take their operands from the nearest cache, as those of a matrix product do."""
+    """Of one among many of a matrix product, the weights of which come from the first cache."""
     tile_s: float
     """Of beginning and ending a loop over such multiply-accumulates, with the results leaving the registers."""
     special_s: float
@@ -71,6 +77,10 @@ class Figures:
     """Arrays larger than that in the last cache, up to that in DRAM: where they slow down, the cache ends."""
     idle: tuple[Idle, ...]
     """How an array in the last cache slows down as it is left alone: others use the same cache."""
+    again_s: float
+    """The same, per byte, as soon as it has come from DRAM for the first time; 0 where there is no shared cache."""
+    result_s: float
+    """Of a byte of results of register tiles that go to the first cache."""
     far: tuple[Far, ...]
     """The memories behind the first cache."""
     call_s: float

@@ -20,10 +20,11 @@ COLUMNS = 2
 for most layers."""
 TILES_OF_PANEL = 4
 """Register tiles that use one panel of weights."""
-THIN_ROWS = 2
-"""Rows of a register tile that computes about as long as it reads its weights from the second cache."""
 TILES = 16
-"""Register tiles of a product that are computed in a row."""
+"""Register tiles of a product that are computed in a row, where results are to stay in the first cache."""
+_PANEL_BY_L1 = 4
+"""Panels of weights from afar are so many times as large as the array in the first cache: all tiles but the first read
+them from the second one."""
 SHORT, LONG = 16, 128
 """Depths of such products: what both take besides is beginning and ending their loops."""
 DEPTH = 4096
@@ -41,7 +42,7 @@ _APART = 16
 """Lines from one line to the next where they are written apart from each other."""
 _WAITS_MS = (0, 4, 8, 16, 32)
 """In which an array that lies in the shared cache is not used."""
-_TRIES_AFTER_WAIT = 7
+TRIES_AFTER_WAIT = 7
 _ROUNDS = 3
 """Of waiting, and of the clock, with other probes in between: what others do with a cache changes, and so do clocks."""
 
@@ -83,19 +84,21 @@ def probed(plan: ProbePlan, bench: Bench) -> Figures:
     levels = tuple(probing.level(name, size) for name, size in plan.sizes_bytes.items())
     idle.append(probing.idle())
     paces.append(probing.pace())
-    far = tuple(probing.far(levels[0], level) for level in levels[1:])
+    far = tuple(probing.far(level) for level in levels[1:])
     paces += [probing.pace() for _ in range(_ROUNDS - len(paces))]
-    fma_chain_s, fma_s, fed_fma_s, tile_s = map(statistics.median, zip(*paces, strict=True))
+    fma_chain_s, fma_s, panel_s, tile_s = map(statistics.median, zip(*paces, strict=True))
     idle += [probing.idle() for _ in range(_ROUNDS - len(idle))]
     return Figures(
         fma_chain_s=fma_chain_s,
         fma_s=fma_s,
-        fed_fma_s=fed_fma_s,
+        fed_fma_s=probing.fed_fma_s(panel_s, tile_s),
         tile_s=tile_s,
         special_s=probing.special_s(),
         levels=levels,
         growing=tuple(Reading(size, probing.read_s(size, 1)) for size in plan.growing_bytes),
         idle=tuple(map(_medians, zip(*idle, strict=True))),
+        again_s=probing.again_s(),
+        result_s=probing.result_s(TILES),
         far=far,
         call_s=probing.call_s(),
         region_s=probing.region_s(),
@@ -115,24 +118,44 @@ class _Probing:
         self._summed = summed_vectors(plan.shape.registers) * self._lanes
 
     def pace(self) -> tuple[float, float, float, float]:
-        """Return how fast arithmetic is at the moment: in a chain, in many, and in a product (`fed`)."""
-        return self.multiplied_s("chain", 1), self.multiplied_s("chains", ACCUMULATORS), *self.fed()
+        """Return how fast arithmetic is at the moment: in a chain, in many, on a panel, and in a short loop."""
+        chain_s, chains_s = self.multiplied_s("chain", 1), self.multiplied_s("chains", ACCUMULATORS)
+        return chain_s, chains_s, self.panel_s(1, self._panel_depth(1)), self.tile_s()
 
     def multiplied_s(self, probe: str, vectors: int) -> float:
         """Return the seconds of one vector multiply-accumulate, of so many that go on side by side in registers."""
         wide = vectors * self._lanes
         return self._seconds(probe, (DEPTH,), (wide,), (wide,)) / DEPTH / vectors
 
-    def fed(self) -> tuple[float, float]:
-        """Return the seconds of one multiply-accumulate of a product in the nearest cache, and of a loop of them."""
-        short_s, long_s = self._product_s("short_product", SHORT), self._product_s("long_product", LONG)
-        row_s = (long_s - short_s) / (LONG - SHORT)
-        return row_s / (self._rows * COLUMNS), max(short_s - SHORT * row_s, 0.0)
+    def tile_s(self) -> float:
+        """Return the seconds of a register tile of a product beside its rank-one updates."""
+        short_s, long_s = self._product_s("short_product", SHORT, TILES), self._product_s("long_product", LONG, TILES)
+        return max(short_s - SHORT * (long_s - short_s) / (LONG - SHORT), 0.0)
 
-    def _product_s(self, probe: str, depth: int) -> float:
+    def _product_s(self, probe: str, depth: int, tiles: int) -> float:
         """Return the seconds of a register tile of a matrix product: so many rank-one updates."""
         wide = COLUMNS * self._lanes
-        return self._seconds(probe, (self._rows, depth), (depth, wide), (TILES, self._rows, wide)) / TILES
+        return self._seconds(probe, (self._rows, depth), (depth, wide), (tiles, self._rows, wide)) / tiles
+
+    def result_s(self, tiles: int) -> float:
+        """Return the seconds of each byte of the results of so many register tiles."""
+        return self._product_s("short_product", SHORT, tiles) / self._tile_bytes
+
+    @property
+    def _tile_bytes(self) -> int:
+        return self._rows * COLUMNS * self._lanes * _FLOAT_BYTES
+
+    def fed_fma_s(self, panel_s: float, tile_s: float) -> float:
+        """Return the seconds of one multiply-accumulate of tiles that use a panel in the first cache."""
+        depth = self._panel_depth(1)
+        tiles_s = panel_s * self._panel_bytes(depth) - TILES_OF_PANEL * tile_s
+        return tiles_s / (TILES_OF_PANEL * self._rows * COLUMNS * depth)
+
+    def _panel_depth(self, by_l1: int) -> int:
+        return self._plan.sizes_bytes["l1"] * by_l1 // _FLOAT_BYTES // COLUMNS // self._lanes
+
+    def _panel_bytes(self, depth: int) -> int:
+        return depth * COLUMNS * self._lanes * _FLOAT_BYTES
 
     def special_s(self) -> float:
         """Return the seconds of an exponential or a division of one vector, on average."""
@@ -157,8 +180,8 @@ class _Probing:
 
     def _sum_s(self, rows: int, threads: int) -> float:
         """Return the seconds of adding up so many rows of vectors on each thread."""
-        probe = "sums" if threads > 1 else "sum"
-        return self._seconds(probe, (threads, rows, self._summed), (1,), (threads, self._summed))
+        size_bytes = rows * threads * self._summed * _FLOAT_BYTES
+        return self._timed("sums" if threads > 1 else "sum", self._summed_arrays(size_bytes, threads))
 
     def _chased_s(self, size_bytes: int) -> float:
         """Return the seconds from one load to the next that needs its result, all over an array."""
@@ -168,13 +191,19 @@ class _Probing:
         self._bench.run("shuffle", [chain, self._zeros((words,)), place])
         return self._timed("chase", [chain, place]) / STEPS
 
-    def far(self, near: Level, level: Level) -> Far:
+    def far(self, level: Level) -> Far:
         """Return how writing to a memory, and computing on what comes from it, differs from reading it."""
         size, threads = level.size_bytes, self._plan.threads
         written_s = self._written_s("write", size, 1, 1)
         of_all_s = self._written_s("writes", size * threads, threads, 1) if threads > 1 else written_s
-        overlap = statistics.median([self._overlap(near.size_bytes, level) for _ in range(_TRIES)])
-        return Far(level.name, written_s, of_all_s, self._written_s("write", size, 1, _APART), overlap)
+        apart_s = self._written_s("write", size, 1, _APART)
+        short, long = self._panel_depth(1), self._panel_depth(_PANEL_BY_L1 if "l2" in self._plan.sizes_bytes else 1)
+        panels = max(size // self._panel_bytes(long), 1)
+        near, far = ((1, short), (1, long)) if level.name == "l2" else ((1, long), (panels, long))
+        tries = [(self.panel_s(*near), self.panel_s(*far)) for _ in range(_TRIES)]  # by turns, as clocks change
+        near_s, panel_s = map(statistics.median, zip(*tries, strict=True))
+        result_s = self.result_s(max(size // self._tile_bytes, 1))
+        return Far(level.name, written_s, of_all_s, apart_s, near_s, panel_s, result_s)
 
     def _written_s(self, probe: str, size_bytes: int, threads: int, apart: int) -> float:
         """Return the seconds of each byte of an array that all threads write a part of.
@@ -186,37 +215,44 @@ class _Probing:
         shape = threads, rows, apart, vectors, self._lanes
         return self._seconds(probe, shape) / (prod(shape) * _FLOAT_BYTES)
 
-    def _overlap(self, near_bytes: int, far: Level) -> float:
-        panel, is_thin = near_bytes // TILES_OF_PANEL, far.name == "l2"
-        near_s, far_s = (self._panels_s(panel, count, is_thin) for count in (1, far.size_bytes // panel))
-        shorter, longer = sorted([near_s, self.read_s(far.size_bytes, 1)])
-        return min(max(1 - (far_s - longer) / shorter, 0.0), 1.0)
-
-    def _panels_s(self, panel_bytes: int, panels: int, is_thin: bool) -> float:
+    def panel_s(self, panels: int, depth: int) -> float:
         """Return the seconds of each byte of packed weights, each panel of which some register tiles use in turn.
 
-        The first of these waits for the panel, as the kernels of a network do. Where that takes next to nothing beside
-        computing, panels are used by one thin tile each.
+        The first of these waits for the panel, as the kernels of a network do.
         """
-        probe, tiles, rows, columns = "panels", TILES_OF_PANEL, self._rows, COLUMNS
-        if is_thin:
-            probe, tiles, rows, columns = "thin_panels", 1, THIN_ROWS, ACCUMULATORS // THIN_ROWS
-        depth, wide = panel_bytes // _FLOAT_BYTES // columns // self._lanes, columns * self._lanes
-        weights = panels, depth, wide
-        taken_s = self._seconds(probe, (tiles, rows, depth), weights, (panels, tiles, rows, wide))
+        wide = COLUMNS * self._lanes
+        data, weights = (TILES_OF_PANEL, self._rows, depth), (panels, depth, wide)
+        taken_s = self._seconds("panels", data, weights, (panels, TILES_OF_PANEL, self._rows, wide))
         return taken_s / (prod(weights) * _FLOAT_BYTES)
+
+    def again_s(self) -> float:
+        """Return how fast an array in the shared cache is read, per byte, after it has come from DRAM once."""
+        if "l3" not in self._plan.sizes_bytes:
+            return 0.0
+        small, large = (self._summed_arrays(self._plan.sizes_bytes[name]) for name in ("l3", "dram"))
+        clock = self._bench.clock("sum", small, 1)
+        found = []
+        for _ in range(TRIES_AFTER_WAIT):
+            self._bench.run("sum", large)
+            found.append(clock())  # which runs it once before it looks at the time
+        return statistics.median(found) / self._plan.sizes_bytes["l3"]
 
     def idle(self) -> tuple[Idle, ...]:
         """Return how fast one thread reads an array in the shared cache, if any, that it has left alone for a while."""
         if "l3" not in self._plan.sizes_bytes:
             return ()
-        rows = self._plan.sizes_bytes["l3"] // _FLOAT_BYTES // self._summed
-        arguments = [self._zeros(shape) for shape in ((1, rows, self._summed), (1,), (1, self._summed))]
+        size = self._plan.sizes_bytes["l3"]
+        arguments = self._summed_arrays(size)
         found = []
         for wait_ms in _WAITS_MS:
-            taken_s = statistics.median(self._bench.after_waits("sum", arguments, wait_ms, _TRIES_AFTER_WAIT))
-            found.append(Idle(wait_ms * 1e-3, taken_s / (rows * self._summed * _FLOAT_BYTES)))
+            taken_s = statistics.median(self._bench.after_waits("sum", arguments, wait_ms, TRIES_AFTER_WAIT))
+            found.append(Idle(wait_ms * 1e-3, taken_s / size))
         return tuple(found)
+
+    def _summed_arrays(self, size_bytes: int, threads: int = 1) -> list[Any]:
+        """Return what so many threads add up a part of."""
+        rows = size_bytes // threads // _FLOAT_BYTES // self._summed
+        return [self._zeros(shape) for shape in ((threads, rows, self._summed), (1,), (threads, self._summed))]
 
     def call_s(self) -> float:
         """Return the seconds by which small kernels take longer behind one that uses all of a core's own caches.
@@ -230,8 +266,7 @@ class _Probing:
         }  # fmt: skip
         small = [(probe, [self._zeros(shape) for shape in each]) for probe, each in shapes.items()]
         size = self._plan.sizes_bytes.get("l3", self._plan.sizes_bytes["dram"])
-        rows = size // _FLOAT_BYTES // self._summed
-        large = "sum", [self._zeros(shape) for shape in ((1, rows, self._summed), (1,), (1, self._summed))]
+        large = "sum", self._summed_arrays(size)
         by_themselves_s = sum([self._timed(*each) for each in small])
         found = []
         for _ in range(_TRIES):
@@ -240,12 +275,20 @@ class _Probing:
         return max(statistics.median(found), self._bench.row_s(small[:1], self._plan.probe_s))
 
     def region_s(self) -> float:
-        """Return the seconds that a loop takes more when it is split over all threads; 0 for a single one."""
+        """Return the seconds that a loop takes more when it is split over all threads; 0 for a single one.
+
+        It comes behind one that is split, too, and uses the caches for itself, as most loops of a network do.
+        """
         threads = self._plan.threads
         if threads == 1:
             return 0.0
-        shapes = (threads,), (threads,)
-        return max(self._seconds("little_split", *shapes) - self._seconds("little", *shapes), 0.0)
+        large = "sums", self._summed_arrays(self._plan.sizes_bytes.get("l3", self._plan.sizes_bytes["dram"]), threads)
+        loops = [(name, [self._zeros((threads,)) for _ in range(2)]) for name in ("little_split", "little")]
+        found = []
+        for _ in range(_TRIES):
+            split_s, whole_s = (self._bench.row_s([large, loop], self._plan.probe_s) for loop in loops)
+            found.append(split_s - whole_s)
+        return max(statistics.median(found), 0.0)
 
     def _zeros(self, shape: tuple[int, ...]) -> Any:
         """Return an array of zeros, written one by one: memory that was never written to may be no memory at all."""

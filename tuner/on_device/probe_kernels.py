@@ -17,8 +17,6 @@ from tuner.calibrate.probing import (
     LONG,
     SHORT,
     STEPS,
-    THIN_ROWS,
-    TILES,
     TILES_OF_PANEL,
     VECTORS,
     register_rows,
@@ -35,7 +33,6 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
         "short_product": lambda: _product(shape, SHORT), "long_product": lambda: _product(shape, LONG),
         "special": lambda: _special(lanes),
         "panels": lambda: _panels(TILES_OF_PANEL, register_rows(shape.registers), COLUMNS, lanes),
-        "thin_panels": lambda: _panels(1, THIN_ROWS, ACCUMULATORS // THIN_ROWS, lanes),
         "sum": lambda: _sum(shape, split=False), "sums": lambda: _sum(shape, split=True),
         "write": lambda: _write(lanes, split=False), "writes": lambda: _write(lanes, split=True),
         "little": lambda: _little(split=False), "little_split": lambda: _little(split=True),
@@ -56,11 +53,11 @@ def _multiplied(vectors: int, lanes: int) -> Any:
 
 
 def _product(shape: ProbeShape, depth: int) -> Any:
-    """Return a register tile of a matrix product, computed again and again: so many rank-one updates."""
-    rows, wide = register_rows(shape.registers), COLUMNS * shape.lanes
+    """Return a register tile of a matrix product, computed for each of some results: so many rank-one updates."""
+    rows, wide, tiles = register_rows(shape.registers), COLUMNS * shape.lanes, te.var("tiles", "int64")
     left, right = te.placeholder((rows, depth), name="left"), te.placeholder((depth, wide), name="right")
     k = te.reduce_axis((0, depth), "k")
-    whole = TILES, rows, wide
+    whole = tiles, rows, wide
     total = te.compute(whole, lambda _, r, j: te.sum(left[r, k] * right[k, j], axis=k), name="total")
     return _in_registers(_schedule([left, right, total]), 1, shape.lanes)
 

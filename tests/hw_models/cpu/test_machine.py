@@ -96,20 +96,34 @@ class TestChunks:
 
         assert run(cpu(), (1, chunk(traffic=moved))).makespan_ps == 1 * US + 145 * NS
 
-    @pytest.mark.parametrize(("overlap", "cycles"), [(1.0, 125), (0.0, 100 + 100 + 125), (0.5, 125 + 100)])
-    def test_what_does_not_overlap_is_added(self, overlap: float, cycles: int) -> None:
-        # 100 cycles of arithmetic, in which the first cache moves its bytes too; l2 another 100, l3 125
+    @pytest.mark.parametrize(("overlap", "cycles"), [(1.0, 125), (0.0, 100 + 37.5 + 125), (0.5, 125 + 50 + 18.75)])
+    def test_what_does_not_overlap_is_added(self, overlap: float, cycles: float) -> None:
+        # 100 cycles of arithmetic, in which the first cache moves its bytes too; l3 125, l2 37.5 for what it has itself
         spec = cpu(cores={"big": core(overlap=overlap)})
         work = chunk(fma=200, accumulators=8, traffic=(("l1", 3200), ("l2", 1600), ("l3", 1000)))
 
         assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + cycles * NS
 
-    def test_memories_overlap_each_in_its_own_way(self) -> None:
-        # 100 cycles of arithmetic; l2 another 100, of which all hide, l3 125, which half of the arithmetic waits for
-        spec = cpu(cores={"big": core(overlap=0.5, overlap_of={"l2": 1.0})})
+    def test_memories_are_waited_for_each_in_its_own_way(self) -> None:
+        # 100 cycles of arithmetic; l2 37.5 more than l3, of which all hide; l3 125: more than the arithmetic is added
+        spec = cpu(cores={"big": core(overlap=0.5, exposed={"l2": 0.0, "l3": 1.5})})
         work = chunk(fma=200, accumulators=8, traffic=(("l2", 1600), ("l3", 1000)))
 
-        assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + (125 + 50) * NS
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + (125 + 150) * NS
+
+    def test_stores_are_waited_for_less_than_loads(self) -> None:
+        # 200 cycles of arithmetic; l3 125, of which a fifth is for stores: 0.5 of 100 cycles, 0.2 of 25
+        spec = cpu(cores={"big": core(exposed={"l3": 0.5}, exposed_stores={"l3": 0.2})})
+        work = chunk(fma=400, accumulators=8, traffic=(("l3", 1000),), stored=(("l3", 0.2),))
+
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + (200 + 50 + 5) * NS
+
+    def test_only_the_pass_that_brings_data_waits_for_it(self) -> None:
+        # l3 takes 125 cycles beside 50 of the 200 of arithmetic, and these wait as long as they are themselves
+        spec = cpu(cores={"big": core(exposed={"l3": 1.0})})
+        work = chunk(fma=400, accumulators=8, traffic=(("l3", 1000),), meanwhile=(("l3", 0.25),))
+
+        assert run(spec, (1, work)).makespan_ps == 1 * US + 20 * NS + (200 + 75 + 50) * NS
 
     def test_lines_that_are_written_or_lie_apart_take_as_long_as_the_spec_says(self) -> None:
         # 125 cycles of a stream of reads: a half written back for nothing, half in lines that take three times

@@ -1,5 +1,6 @@
 """What the search for tiles leaves out could not have won: bounds are never above the estimate they stand for."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.estimate import estimate, least_time_ps, takes_more_apart
 from scheduler.cpu.schedule import CpuKernel
 from scheduler.cpu.tiled_kernel import TiledKernel
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.kernels.cut import layer_of
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, cpus
 from tests.scheduler.cpu.running import costs_of, planned
@@ -58,3 +61,33 @@ def test_copies_with_padding_come_on_top_of_the_least_that_is_issued() -> None:
     assert all(few <= many for few, many in zip(least.counts, issued.counts, strict=True))
     assert least.fma == issued.fma
     assert least.load < issued.load
+
+
+def test_registers_hold_the_operands_of_a_window_beside_its_sums() -> None:
+    # 32 registers: a depthwise sum, and the vectors that a window of three reads for it, take four of them
+    net = Net("depthwise")
+    graph = net.graph(net.depthwise(net.input(1, 32, 28, 28)), dtype="fp32")
+    view = costs_of(graph, big_and_little()).view
+    (kernel,) = planned(costs_of(graph, big_and_little()), "fixed-pattern").runs
+    sums = math.prod(kernel.tiles.register) // view.lanes("fp32")
+
+    assert view.spec.simd.registers == 32
+    assert 1 < sums < 32 / (1 + view.tuning.kept_operands)
+
+
+def test_every_tile_copies_the_operand_that_is_rearranged_in_its_kernel() -> None:
+    net = Net("rearranged")
+    left, right = net.input(1, 1, 32, 64), net.input(1, 1, 48, 64)
+    graph = net.graph(net.matmul(left, net.transpose(right, 0, 1, 3, 2)), dtype="fp32")
+    costs = costs_of(graph, big_and_little())
+    layer = layer_of(costs.analysis, (0, 1))
+    assert layer is not None
+    simd, tuning = costs.view.spec.simd, costs.view.tuning
+
+    def loads(rows: int) -> int:
+        tiles = LoopTiles((1, 1, rows, 48), (0, 1, 2, 3), 0, (1, 1, 4, 16), 3, None)
+        return code_of(layer, tiles, "fp32", simd, tuning).issued.load
+
+    # 64 x 48 elements for each further tile, one by one
+    assert loads(16) - loads(32) == 64 * 48
+    assert loads(8) - loads(16) == 2 * 64 * 48
