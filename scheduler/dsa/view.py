@@ -29,6 +29,11 @@ class DsaView:
         """All of it that the time of a computation depends on: machines may differ in memories and have equal ones."""
         return self.spec.model_dump_json(include={"clock_hz", "units"})
 
+    @cached_property
+    def instructions(self) -> Hashable:
+        """All of it that the instructions of layer runs depend on, the decisions about these aside."""
+        return self.arithmetic, self.cores_per_cluster, self.has_global_buffer, tuple(self._channels.items())
+
     @property
     def cores_per_cluster(self) -> int:
         return self.spec.cores_per_cluster
