@@ -30,9 +30,11 @@ class DsaView:
         return self.spec.model_dump_json(include={"clock_hz", "units"})
 
     @cached_property
-    def instructions(self) -> Hashable:
-        """All of it that the instructions of layer runs depend on, the decisions about these aside."""
-        return self.arithmetic, self.cores_per_cluster, self.has_global_buffer, tuple(self._channels.items())
+    def rates(self) -> str:
+        """All of it that a run's time depends on, but for how much a local buffer holds."""
+        spec = self.spec.model_dump_json(exclude={"name", "energy", "area", "local_buffer"})
+        buffer = self.spec.local_buffer.model_dump_json(exclude={"capacity_bytes"})
+        return f"{spec} {buffer} {self.clusters} {self.tuning}"
 
     @property
     def cores_per_cluster(self) -> int:

@@ -101,7 +101,7 @@ class _Lowering:
         prefetch_bytes = None if prefetch is None else prefetch.further.capacity_bytes
         key = (
             made_of(run, execution), waits, tuple(shares.items()), schedule.burst_bytes, schedule.dtype,
-            prefetch_bytes, view.instructions,
+            prefetch_bytes, view.rates,
         )  # fmt: skip
 
         def write() -> WrittenLayer:
