@@ -68,6 +68,9 @@ class Fragment:
     """All that occur."""
     steps: tuple[FragmentStep, ...]
     buffers: tuple[FragmentBuffer, ...]
+    """All that differ."""
+    buffer_of: tuple[int, ...]
+    """By number of a buffer: which of ``buffers`` it is like."""
     allocates: Mapping[int, tuple[int, ...]]
     """By position, as far as it allocates anything."""
     allocated_by: tuple[int, ...]
@@ -88,7 +91,8 @@ class FragmentWriter:
         self._steps: list[tuple[int, Label, int, bool, int]] = []
         """Of each instruction: its work, its label, how long it keeps its unit, whether it moves data, and its end."""
         self._after: list[dict[int, None]] = []
-        self._buffers: list[FragmentBuffer] = []
+        self._buffers: dict[FragmentBuffer, int] = {}
+        self._buffer_of: list[int] = []
         self._allocated_by: list[int] = []
         self._allocates: dict[int, list[int]] = {}
         self._frees: dict[int, list[int]] = {}
@@ -120,8 +124,8 @@ class FragmentWriter:
 
     def allocate(self, position: int, buffer: FragmentBuffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
-        number = len(self._buffers)
-        self._buffers.append(buffer)
+        number = len(self._buffer_of)
+        self._buffer_of.append(self._buffers.setdefault(buffer, len(self._buffers)))
         self._allocated_by.append(position)
         self._allocates.setdefault(position, []).append(number)
         return number
@@ -142,10 +146,14 @@ class FragmentWriter:
             steps.append(FragmentStep(work, label, after, is_inside, duration_ps, is_transfer, ends_ps))
         labels = dict.fromkeys([step.label for step in steps]) | dict.fromkeys([held.label for held in self._buffers])
         return Fragment(
-            tuple(self._works), tuple(labels), tuple(steps), tuple(self._buffers),
-            {position: tuple(numbers) for position, numbers in self._allocates.items()},
-            tuple(self._allocated_by),
-            {position: tuple(numbers) for position, numbers in self._frees.items()},
-            {position: tuple(numbers) for position, numbers in self._behind.items()},
-            tuple(self._outside),
-        )  # fmt: skip
+            works=tuple(self._works),
+            labels=tuple(labels),
+            steps=tuple(steps),
+            buffers=tuple(self._buffers),
+            buffer_of=tuple(self._buffer_of),
+            allocates={position: tuple(numbers) for position, numbers in self._allocates.items()},
+            allocated_by=tuple(self._allocated_by),
+            frees={position: tuple(numbers) for position, numbers in self._frees.items()},
+            behind={position: tuple(numbers) for position, numbers in self._behind.items()},
+            outside=tuple(self._outside),
+        )

@@ -87,15 +87,16 @@ class ProgramBuilder:
         self._work_of += [works[step.work] for step in fragment.steps]
         self._labels += [label_of[step.label] for step in fragment.steps]
         self._layer_runs += [self._layer_run] * len(fragment.steps)
-        self._buffers += [
+        buffers = [
             Buffer(each.memory, each.size_bytes, each.fan_out, label_of[each.label], each.address(addresses))
             for each in fragment.buffers
         ]
+        self._buffers += [buffers[number] for number in fragment.buffer_of]
         self._allocated_by += [first + position for position in fragment.allocated_by]
-        for position, buffers in fragment.allocates.items():
-            self._allocates[first + position] = [first_buffer + buffer for buffer in buffers]
-        for position, buffers in fragment.frees.items():
-            self._frees[first + position] = [first_buffer + buffer for buffer in buffers]
+        for position, taken in fragment.allocates.items():
+            self._allocates[first + position] = [first_buffer + number for number in taken]
+        for position, freed in fragment.frees.items():
+            self._frees[first + position] = [first_buffer + number for number in freed]
         for position, allocators in fragment.behind.items():
             self._behind[first + position] = dict.fromkeys([first + allocator for allocator in allocators])
         return first

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hw_models import Compute, Work
-from scheduler.dsa.lower.emit import BETWEEN, ENTRY, HALO, OUTPUT, SENT, Emitting, sent_at_most_bytes, tile_of
+from scheduler.dsa.lower.emit import BETWEEN, ENTRY, HALO, OUTPUT, SENT, SLOTS, Emitting, sent_at_most_bytes, tile_of
 from scheduler.dsa.lower.loads import OperandLoader
 from scheduler.dsa.lower.prefetch import PrefetchStep, PrefetchUse
 from scheduler.dsa.lower.stores import OutputStorer
@@ -157,7 +157,7 @@ class _LayerEmitter:
             if self._first_compute < 0:
                 self._first_compute = done
             if number == 0 and first and outgoing:
-                buffer = FragmentBuffer(LOCAL, work.output_bytes, at.label(), OUTPUT, len(self._done))
+                buffer = FragmentBuffer(LOCAL, work.output_bytes, at.label(), OUTPUT, len(self._done) % SLOTS)
                 self._output = at.writer.allocate(done, buffer)
             if number == 0 and between_bytes:
                 buffer = FragmentBuffer(LOCAL, between_bytes, at.label(" between nests"), BETWEEN)

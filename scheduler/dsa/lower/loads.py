@@ -240,7 +240,7 @@ class OperandLoader:
             return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
         slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
         load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
-        buffer = FragmentBuffer("global_buffer", size, self._at.label(" load"), PASSING, len(self._passed))
+        buffer = FragmentBuffer("global_buffer", size, self._at.label(" load"), PASSING, len(self._passed) % SLOTS)
         return [load], self._at.writer.allocate(load, buffer)
 
     def _from_global(self, name: str, work: TileWork) -> int:
@@ -293,7 +293,7 @@ class OperandLoader:
         operand = self._operands[name]
         of_cluster = operand.route.broadcast or not self._at.view.has_global_buffer  # a unit that fills all of them
         copies = self._at.view.cores_per_cluster if of_cluster else 1
-        here, version = self._at.addresses(name), len(operand.users) - 1
+        here, version = self._at.addresses(name), (len(operand.users) - 1) % SLOTS
         buffer = FragmentBuffer("local_buffer", size_bytes, self._at.operand(name), here, version, fan_out=copies)
         operand.buffer = self._at.writer.allocate(owner, buffer)
 

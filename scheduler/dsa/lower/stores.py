@@ -55,7 +55,8 @@ class OutputStorer:
             if not self._gathered and len(self._sent) >= SLOTS:
                 at.writer.wait(moved, (self._sent[-SLOTS],))
             gathered = sum(gathered_bytes for _, _, gathered_bytes in self._gathered)
-            held = FragmentBuffer("global_buffer", size, at.label(" store"), STORING, len(self._sent), gathered)
+            place = STORING, len(self._sent) % SLOTS, gathered
+            held = FragmentBuffer("global_buffer", size, at.label(" store"), *place)
             buffer = at.writer.allocate(moved, held)
             self._gathered.append((moved, buffer, size * cores))
             gathered += size * cores
