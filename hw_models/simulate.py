@@ -68,4 +68,5 @@ def _result(running: Running, trace: Trace, energy: dict[str, float]) -> Simulat
         energy_pj=energy,
         simulated_events=running.clock.events,
         trace=trace,
+        was_short_of_space=any(space.was_short for space in running.space.spaces),
     )

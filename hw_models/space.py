@@ -45,6 +45,8 @@ class Space:
     """By buffer."""
     history: list[tuple[int, int]] = field(default_factory=list)
     """Times at which ``used_bytes`` changed, and to what."""
+    was_short: bool = False
+    """Whether any wish has not been fulfilled at once."""
     new: list[Wish] = field(default_factory=list)
     waiting: deque[Wish] = field(default_factory=deque)
 
@@ -60,6 +62,8 @@ class Space:
             self.used_bytes += wish.size_bytes
             self.held_bytes[wish.buffer] = wish.size_bytes
             granted.append(wish)
+        if waiting:
+            self.was_short = True
         return granted
 
     def note(self, now_ps: int) -> None:
