@@ -132,8 +132,8 @@ class ProgramBuilder:
             works=tuple(self._works),
             work_of=tuple([self._work_of[p] for p in order]),
             after=tuple([tuple([place[before] for before in after[p]]) for p in order]),
-            allocates=tuple([tuple(allocates.get(p, ())) for p in order]),
-            frees=tuple([tuple(frees.get(p, ())) for p in order]),
+            allocates=tuple([tuple(allocates[p]) if p in allocates else () for p in order]),
+            frees=tuple([tuple(frees[p]) if p in frees else () for p in order]),
             labels=tuple([self._labels[p] for p in order]),
             layer_runs=tuple([self._layer_runs[p] for p in order]),
         )
