@@ -15,7 +15,7 @@ from setuptools import Extension, setup
 COMPILED = {
     "hw_models": "bandwidth clock demands dispatching pipelining running space starting units dsa/arrays dsa/machine",
     "workloads": "analysis",
-    "scheduler": "list_scheduling program_builder",
+    "scheduler": "fragments list_scheduling program_builder",
     "scheduler/dsa": (
         "allocation execution free_space needs unit_choice graphturbo/instance_binding graphturbo/placement"
         " lower/emit lower/layer lower/loads lower/prefetch lower/program lower/stores lower/tile_waits"

@@ -49,7 +49,10 @@ def layers_of(outcome: Outcome, hardware: AnyHardware) -> list[LayerFigures]:
     start_ps, end_ps, limits = trace.start_ps, trace.end_ps, trace.limits
     for position in sorted(range(len(table)), key=start_ps.__getitem__):
         layer_run = table.layer_runs[position]
-        found = sums.setdefault(names[layer_run], _Sums())
+        name = names[layer_run]
+        found = sums.get(name)
+        if found is None:
+            found = sums[name] = _Sums()
         found.runs.add(layer_run if layer_run >= 0 else -1 - position)
         found.under_way_ps[bases[limits[position]]] += end_ps[position] - start_ps[position]
         found.works[table.work_of[position]] += 1

@@ -256,8 +256,9 @@ class RunRecord:
 def flat(record: Any) -> dict[str, Figure]:
     """Return a record (a dataclass) as a table's row: dictionaries become columns like ``traffic_bytes.ddr``."""
     row: dict[str, Figure] = {}
-    for name, value in asdict(record).items():
-        if isinstance(value, dict):
+    for each in fields(record):
+        name, value = each.name, getattr(record, each.name)
+        if isinstance(value, Mapping):
             row.update({f"{name}.{key}": figure for key, figure in value.items()})
         else:
             row[name] = value

@@ -104,8 +104,8 @@ class SharedBandwidth:
             self._schedule(flow)
 
     def _schedule(self, flow: Flow) -> None:
-        flow.version += 1
-        self._clock.after(whole_ps(flow.left_ps / flow.speed), partial(self._ended, flow, flow.version))
+        version = flow.version = flow.version + 1
+        self._clock.after(whole_ps(flow.left_ps / flow.speed), partial(self._ended, flow, version))
 
     def _ended(self, flow: Flow, version: int) -> None:
         if flow.version != version:
@@ -124,7 +124,9 @@ class SharedBandwidth:
             moved_bytes[port] += size
         if flow.paced_ps:
             flow.pace(flow.limit, self._clock.now_ps)
-        flow.done(flow.longest_limit)
+            flow.done(flow.longest_limit)
+        else:
+            flow.done(flow.limit)
 
     def _share(self) -> None:
         """Give every flow its max-min fair speed."""

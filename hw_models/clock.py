@@ -14,6 +14,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._env = simpy.Environment()
+        self._timeout, self._on_time = self._env.timeout, self._happen
         self._soon: deque[Action] = deque()
         """What comes behind all that SimPy holds for this instant: it was scheduled in it, without delay."""
         self._last: deque[Action] = deque()
@@ -26,8 +27,7 @@ class Clock:
         if not delay_ps:
             self._soon.append(action)
             return
-        timeout = self._env.timeout(delay_ps, action)
-        timeout.callbacks.append(self._happen)
+        self._timeout(delay_ps, action).callbacks.append(self._on_time)
 
     def _happen(self, event: simpy.Event) -> None:
         """Run the action that an event carries."""
@@ -46,9 +46,15 @@ class Clock:
         if self._env.peek() <= self.now_ps:
             return
         soon, last = self._soon, self._last
-        while soon or last:
+        while True:
+            if soon:
+                action = soon.popleft()
+            elif last:
+                action = last.popleft()
+            else:
+                return
             self.events += 1
-            (soon or last).popleft()()
+            action()
 
     def run(self) -> None:
         """Go on until nothing is left to happen."""

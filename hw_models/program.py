@@ -48,11 +48,10 @@ class Program:
         problems = [self._problem(work) for work in table.works]
         is_any_wrong = any(problems)
         allocated: set[int] = set()
-        for position, after in enumerate(table.after):
+        for position, (after, takes, frees) in enumerate(zip(table.after, table.allocates, table.frees, strict=True)):
             problem = problems[table.work_of[position]] if is_any_wrong else ""
             if after and not 0 <= min(after) <= max(after) < position:
                 problem = problem or f"waits for {after}, which are not all before it"
-            takes, frees = table.allocates[position], table.frees[position]
             if takes or frees:
                 problem = problem or self._buffer_mistake(takes, frees, allocated)
             if problem:

@@ -34,6 +34,9 @@ class Running:
         self._bandwidth = SharedBandwidth(clock, self.demands.bytes_per_ps, names)
         self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))
         self.table = table = program.instructions
+        self._bounds: list[Bound | None] = [None] * len(table.works)
+        """By work: what it asks for, as far as it has been found out."""
+        self._units = [base_name(work.unit) for work in table.works]
         count = self.unfinished = len(table)
         self._pending = list(map(len, table.after))
         self._followers: list[list[int]] = [[] for _ in range(count)]
@@ -67,6 +70,10 @@ class Running:
         """Return whose end an instruction waited for last."""
         return self._last_dependency[position]
 
+    def unit(self, position: int) -> str:
+        """Return the kind of unit that an instruction is for."""
+        return self._units[self.table.work_of[position]]
+
     @property
     def traffic_bytes(self) -> Sequence[float]:
         """By port: what has crossed it."""
@@ -74,10 +81,14 @@ class Running:
 
     def asked(self, position: int) -> Bound:
         """Return what the bound work at ``position`` asks for."""
-        try:
-            return self.demands.of(self.table.work_of[position])
-        except ProgramError as error:
-            raise ProgramError(f"{self.table.labels[position]}: {error}") from error
+        number = self.table.work_of[position]
+        known = self._bounds[number]
+        if known is None:
+            try:
+                known = self._bounds[number] = self.demands.of(number)
+            except ProgramError as error:
+                raise ProgramError(f"{self.table.labels[position]}: {error}") from error
+        return known
 
     def handed(self, position: int, cohort: Cohort) -> Demand:
         """Return what ``cohort`` asks for while it does its blocks of the dispatched work at ``position``."""
@@ -93,15 +104,14 @@ class Running:
 
     def ask_space(self, position: int, granted: Callable[[int], object]) -> None:
         """Call ``granted`` when all buffers of an instruction have their space; raise what can never be granted."""
-        wishes, number = [], self.table.work_of[position]
+        wishes, demands, number = [], self.demands, self.table.work_of[position]
         for buffer in self.table.allocates[position]:
             wanted = self.program.buffers[buffer]
-            for port, size_bytes in self.demands.space(wanted, number):
-                capacity_bytes = self.demands.capacities_bytes[port]
-                if size_bytes > capacity_bytes:
+            for port, size_bytes in demands.space(wanted, number):
+                if size_bytes > demands.capacities_bytes[port]:
                     raise SimulationError(
                         f"buffer {wanted.label!r} needs {format_bytes(size_bytes)}, a"
-                        f" {base_name(self.demands.names[port])} holds {format_bytes(capacity_bytes)}"
+                        f" {base_name(demands.names[port])} holds {format_bytes(demands.capacities_bytes[port])}"
                     )
                 wishes.append((buffer, port, size_bytes))
         self.space.ask(position, wishes, granted)
@@ -137,13 +147,14 @@ class Running:
         self.unfinished -= 1
         pending, last_dependency, blocked = self._pending, self._last_dependency, self._blocked
         for follower in self._followers[position]:
-            pending[follower] -= 1
+            left = pending[follower] = pending[follower] - 1
             last_dependency[follower] = position
-            if not pending[follower] and follower in blocked:
+            if not left and follower in blocked:
                 self.clock.after(0, blocked.pop(follower))
+        holders = self._holders
         for buffer in self.table.frees[position]:
-            self._holders[buffer] -= 1
-            if not self._holders[buffer]:
+            left = holders[buffer] = holders[buffer] - 1
+            if not left:
                 self._give_back(buffer, position)
 
     def _give_back(self, buffer: int, position: int) -> None:

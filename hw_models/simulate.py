@@ -30,9 +30,9 @@ def simulate(program: Program, machine: Machine, energy: EnergyModel) -> Simulat
     that its units do not compute, ``SimulationError`` for buffers that cannot fit and for deadlock.
     """
     check_program(program, machine)
-    clock = Clock()
-    running = Running(program, machine, clock)
     with collector_paused():
+        clock = Clock()
+        running = Running(program, machine, clock)
         start_units(running)
         clock.run()
     if running.unfinished:
@@ -68,4 +68,5 @@ def _result(running: Running, trace: Trace, energy: dict[str, float]) -> Simulat
         energy_pj=energy,
         simulated_events=running.clock.events,
         trace=trace,
+        was_short_of_space=any(space.was_short for space in running.space.spaces),
     )

@@ -5,7 +5,7 @@ came, those of the same instant in the program's order. A wish that does not fit
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,25 +45,34 @@ class Space:
     """By buffer."""
     history: list[tuple[int, int]] = field(default_factory=list)
     """Times at which ``used_bytes`` changed, and to what."""
+    was_short: bool = False
+    """Whether any wish has not been fulfilled at once."""
     new: list[Wish] = field(default_factory=list)
     waiting: deque[Wish] = field(default_factory=deque)
 
-    def grant(self) -> Iterator[Wish]:
-        """Take the space of every wish whose turn it is and that fits."""
-        self.waiting.extend(sorted(self.new))
-        self.new.clear()
-        while self.waiting and self.used_bytes + self.waiting[0].size_bytes <= self.capacity_bytes:
-            wish = self.waiting.popleft()
+    def grant(self) -> list[Wish]:
+        """Take the space of every wish whose turn it is and that fits; return these."""
+        waiting, granted = self.waiting, []
+        if self.new:
+            self.new.sort()
+            waiting.extend(self.new)
+            self.new.clear()
+        while waiting and self.used_bytes + waiting[0].size_bytes <= self.capacity_bytes:
+            wish = waiting.popleft()
             self.used_bytes += wish.size_bytes
             self.held_bytes[wish.buffer] = wish.size_bytes
-            yield wish
+            granted.append(wish)
+        if waiting:
+            self.was_short = True
+        return granted
 
     def note(self, now_ps: int) -> None:
         """Record what is used at the end of an instant, if it changed."""
-        if self.history and self.history[-1][0] == now_ps:
-            self.history.pop()
-        if self.used_bytes != (self.history[-1][1] if self.history else 0):
-            self.history.append((now_ps, self.used_bytes))
+        history = self.history
+        if history and history[-1][0] == now_ps:
+            history.pop()
+        if self.used_bytes != (history[-1][1] if history else 0):
+            history.append((now_ps, self.used_bytes))
 
     @property
     def peak_bytes(self) -> int:
@@ -81,12 +90,14 @@ class SharedSpace:
 
     def ask(self, position: int, wishes: Iterable[tuple[int, int, int]], granted: Granted) -> None:
         """Call ``granted`` when all ``wishes`` of an instruction, (buffer, port, bytes), are fulfilled."""
-        request = _Request(granted)
+        request, changed = _Request(granted), self._changed
+        if not changed:
+            self._clock.at_end_of_instant(self._settle)
         for buffer, port, size_bytes in wishes:
             request.missing += 1
             self._ports.setdefault(buffer, []).append(port)
             self.spaces[port].new.append(Wish(position, buffer, size_bytes, request))
-            self._settle_later(port)
+            changed[port] = None
 
     def give_back(self, buffer: int, position: int) -> None:
         """Free what ``buffer`` holds; the instruction at ``position`` ended its use."""

@@ -109,6 +109,8 @@ class SimulationResult:
     energy_pj: Mapping[str, float]
     simulated_events: int
     trace: Trace
+    was_short_of_space: bool = False
+    """Whether any buffer did not get its space at once: if not, the run is the same in larger memories."""
 
     @property
     def bottleneck(self) -> str:

@@ -53,9 +53,8 @@ class Worker(ABC):
 
     def _inputs_there(self) -> None:
         running = self.running
-        self.cause = running.released_by(self.position)
-        cause = base_name(running.table.work(self.cause).unit)
-        running.note_wait(self.kind, cause, self.waited_ps())
+        cause = self.cause = running.released_by(self.position)
+        running.note_wait(self.kind, running.unit(cause), self.waited_ps())
         if self._with_inputs():
             self.take()
 

@@ -57,7 +57,8 @@ class _Queue:
         """Let an instruction begin from ``earliest_ps`` on."""
         heapq.heappush(self.later, (earliest_ps, position))
         start_ps = self.free_ps if self.free_ps > earliest_ps else earliest_ps
-        self.starts_ps[self.number] = min(self.starts_ps[self.number], start_ps)
+        so_far_ps = self.starts_ps[self.number]
+        self.starts_ps[self.number] = so_far_ps if so_far_ps < start_ps else start_ps
 
     def pop(self, start_ps: int, urgency: Sequence[int]) -> int:
         """Return the most urgent of the instructions that can begin at ``start_ps``."""
@@ -72,8 +73,11 @@ class _Queue:
         self.free_ps = end_ps
         if self.ready:
             self.starts_ps[self.number] = end_ps
+        elif self.later:
+            earliest_ps = self.later[0][0]
+            self.starts_ps[self.number] = earliest_ps if earliest_ps > end_ps else end_ps
         else:
-            self.starts_ps[self.number] = max(end_ps, self.later[0][0]) if self.later else _NEVER
+            self.starts_ps[self.number] = _NEVER
 
 
 def begin_order(steps: Sequence[Step]) -> list[int]:
@@ -103,8 +107,8 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
             for follower in those:
                 so_far_ps = earliest_ps[follower]
                 earliest_ps[follower] = so_far_ps if so_far_ps > time_ps else time_ps
-                waiting[follower] -= 1
-                if not waiting[follower]:
+                left = waiting[follower] = waiting[follower] - 1
+                if not left:
                     queue_of[follower].push(earliest_ps[follower], follower)
     return order
 

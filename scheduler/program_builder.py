@@ -1,8 +1,9 @@
-"""A program being written: instructions still take waits and buffers while others are added behind them."""
+"""A program being written: instructions are added, one by one or fragment by fragment, and take buffers."""
 
 from collections.abc import Iterable, Sequence
 
 from hw_models import Buffer, InstructionTable, Machine, Program, Work
+from scheduler.fragments import Addresses, Fragment
 from scheduler.list_scheduling import Step, begin_order
 
 
@@ -17,10 +18,12 @@ class ProgramBuilder:
         self._labels: list[str] = []
         self._layer_runs: list[int] = []
         self._steps: list[Step] = []
-        self._after: list[dict[int, None]] = []
+        self._after: list[tuple[int, ...]] = []
         """What each instruction waits for; its step has the same."""
         self._behind: dict[int, dict[int, None]] = {}
         """By instruction: those that allocate what it frees."""
+        self._works_of: dict[Fragment, list[int]] = {}
+        """By fragment that has been placed: the numbers of its works."""
         self._allocates: dict[int, list[int]] = {}
         self._frees: dict[int, list[int]] = {}
         self._buffers: list[Buffer] = []
@@ -43,25 +46,60 @@ class ProgramBuilder:
             self._units.append(work.unit)
         return number
 
-    def add(
-        self, work: int, label: str, after: Iterable[int] = (), duration_ps: int = 0, *, is_transfer: bool = False,
-        ends_ps: int = 0,
-    ) -> int:  # fmt: skip
-        """Append an instruction that keeps its unit for ``duration_ps`` if nobody is in its way; return its position.
-
-        ``ends_ps``: what passes until its end, if that is more.
-        """
-        waits = dict.fromkeys(after)
-        self._steps.append(Step(self._units[work], self._layer, duration_ps, waits, (), is_transfer, ends_ps))
+    def add(self, work: int, label: str, after: Iterable[int] = (), duration_ps: int = 0) -> int:
+        """Append an instruction that keeps its unit for ``duration_ps`` when alone; return its position."""
+        waits = tuple(dict.fromkeys(after))
+        self._steps.append(Step(self._units[work], self._layer, duration_ps, waits))
         self._work_of.append(work)
         self._labels.append(label)
         self._layer_runs.append(self._layer_run)
         self._after.append(waits)
         return len(self._work_of) - 1
 
-    def wait(self, position: int, after: Iterable[int]) -> None:
-        """Let the instruction at ``position`` also wait for ``after``."""
-        self._after[position].update(dict.fromkeys(after))
+    def place(
+        self, fragment: Fragment, names: Sequence[str], addresses: Sequence[Addresses],
+        outside: Sequence[Sequence[int]], entry: tuple[int, ...],
+    ) -> int:  # fmt: skip
+        """Append the instructions of ``fragment``; return the position of the first.
+
+        ``outside``: what lies outside of it. Instructions that wait for nothing else wait for ``entry``.
+        """
+        first, first_buffer = len(self), len(self._buffers)
+        works = self._works_of.get(fragment)
+        if works is None:
+            works = self._works_of[fragment] = [self.work(work) for work in fragment.works]
+        units = [self._units[work] for work in works]
+        label_of = {label: names[label[0]] + label[1] for label in fragment.labels}
+        layer, all_steps, all_after = self._layer, self._steps, self._after
+        for work, _, after, is_inside, duration_ps, is_transfer, ends_ps in fragment.steps:
+            if is_inside:
+                waits = tuple([first + position for position in after])
+            else:
+                found: list[int] = []
+                for position in after:
+                    if position >= 0:
+                        found.append(first + position)
+                    else:
+                        found.extend(outside[-2 - position])
+                waits = tuple(dict.fromkeys(found)) if found else entry
+            all_after.append(waits)
+            all_steps.append(Step(units[work], layer, duration_ps, waits, (), is_transfer, ends_ps))
+        self._work_of += [works[step.work] for step in fragment.steps]
+        self._labels += [label_of[step.label] for step in fragment.steps]
+        self._layer_runs += [self._layer_run] * len(fragment.steps)
+        buffers = [
+            Buffer(each.memory, each.size_bytes, each.fan_out, label_of[each.label], each.address(addresses))
+            for each in fragment.buffers
+        ]
+        self._buffers += [buffers[number] for number in fragment.buffer_of]
+        self._allocated_by += [first + position for position in fragment.allocated_by]
+        for position, taken in fragment.allocates.items():
+            self._allocates[first + position] = [first_buffer + number for number in taken]
+        for position, freed in fragment.frees.items():
+            self._frees[first + position] = [first_buffer + number for number in freed]
+        for position, allocators in fragment.behind.items():
+            self._behind[first + position] = dict.fromkeys([first + allocator for allocator in allocators])
+        return first
 
     def allocate(self, position: int, buffer: Buffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
@@ -77,13 +115,6 @@ class ProgramBuilder:
         allocator = self._allocated_by[buffer]
         if allocator != position:
             self._behind.setdefault(position, {})[allocator] = None
-
-    def enter(self, first: int, waits: Iterable[int]) -> None:
-        """Let all instructions from ``first`` on that wait for nothing wait for ``waits``."""
-        entry = tuple(waits)
-        for position in range(first, len(self)):
-            if not self._after[position]:
-                self.wait(position, entry)
 
     def exits(self, first: int) -> tuple[int, ...]:
         """Return the instructions from ``first`` on for which nothing waits yet."""
@@ -101,8 +132,8 @@ class ProgramBuilder:
             works=tuple(self._works),
             work_of=tuple([self._work_of[p] for p in order]),
             after=tuple([tuple([place[before] for before in after[p]]) for p in order]),
-            allocates=tuple([tuple(allocates.get(p, ())) for p in order]),
-            frees=tuple([tuple(frees.get(p, ())) for p in order]),
+            allocates=tuple([tuple(allocates[p]) if p in allocates else () for p in order]),
+            frees=tuple([tuple(frees[p]) if p in frees else () for p in order]),
             labels=tuple([self._labels[p] for p in order]),
             layer_runs=tuple([self._layer_runs[p] for p in order]),
         )

@@ -38,6 +38,10 @@ class Table(Generic[_T]):
         values[key] = value
         return value
 
+    def known(self, key: Hashable) -> _T | None:
+        """Return the value of ``key``, if it is there."""
+        return self._values.get(key)
+
     def values(self) -> Iterable[_T]:
         """Return all values."""
         return self._values.values()

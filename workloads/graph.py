@@ -211,7 +211,7 @@ class Graph:
                     readers[root].append(position)
         return {name: tuple(positions) for name, positions in readers.items()}
 
-    @property
+    @cached_property
     def operations(self) -> Operations:
         return sum((op.operations for op in self.ops), Operations())
 

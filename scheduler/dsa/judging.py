@@ -11,11 +11,12 @@ else that takes time.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fusion.plan import FusionPlan
 from hw_models import Program, SimulationResult, dsa_energy, dsa_machine, simulate
+from hw_models.energy import energy_pj
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.execution import decide
@@ -29,6 +30,8 @@ from workloads.analysis import Analysis
 _KIB = 1024
 _MOST_LAYOUTS = 128
 """Kept of one network: each may have hundreds of layer runs."""
+_MOST_RUNS, _MOST_INSTRUCTIONS = 8, 20_000
+"""Kept of one network: what was fastest at earlier points, and of how many instructions. Each takes a kilobyte."""
 
 
 def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
@@ -107,6 +110,8 @@ class Judged:
 class _Leader:
     """The fastest so far."""
 
+    key: Hashable
+    """All that its run depends on but the network."""
     candidate: Candidate
     at: DsaCosts
     overlaps_layers: bool
@@ -165,7 +170,7 @@ class Judge:
             self._refusal = self._refusal or timed.refusal
             return True
         if self._best is None or timed.seconds < self._best.seconds:
-            self._best = _Leader(shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
+            self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
         if overlaps_layers and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
             self.consider(shown, at)
         return True
@@ -180,11 +185,14 @@ class Judge:
         best = self._best
         if best is None:
             raise ScheduleError(self._refusal or f"{self._costs.analysis.graph.name}: no layout was considered")
-        if best.judged is None:
+        kept = best.at.analysis.table(judged, _MOST_RUNS)
+        key = best.key, self._policy
+        found = best.judged or kept.known(key)
+        if found is None:
             return judged(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
-        if best.at is self._costs:
-            return best.judged
-        return run(best.judged.schedule, best.judged.program, self._costs)  # no program depends on the buffers' size
+        if len(found.program.instructions) <= _MOST_INSTRUCTIONS:
+            kept.get(key, lambda: found)
+        return found if found is best.judged and best.at is self._costs else on_larger(found, self._costs)
 
 
 def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judged]) -> Timed:
@@ -200,6 +208,17 @@ def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judge
 def judged(schedule: Schedule, costs: DsaCosts) -> Judged:
     """Return a schedule with its program and its run on the machine of ``costs``."""
     return run(schedule, lower(schedule, costs.view), costs)
+
+
+def on_larger(found: Judged, costs: DsaCosts) -> Judged:
+    """Return what ``found`` is on the machine of ``costs``, whose local buffers are at least as large.
+
+    No program depends on the buffers' size; nor does a run that is never short of space, but for its energy.
+    """
+    if found.result.was_short_of_space:
+        return run(found.schedule, found.program, costs)
+    spent = energy_pj(found.program, dsa_energy(costs.view.spec), found.result.makespan_ps)
+    return replace(found, result=replace(found.result, energy_pj=spent))
 
 
 def run(schedule: Schedule, program: Program, costs: DsaCosts) -> Judged:

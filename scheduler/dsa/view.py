@@ -29,6 +29,13 @@ class DsaView:
         """All of it that the time of a computation depends on: machines may differ in memories and have equal ones."""
         return self.spec.model_dump_json(include={"clock_hz", "units"})
 
+    @cached_property
+    def rates(self) -> str:
+        """All of it that a run's time depends on, but for how much a local buffer holds."""
+        spec = self.spec.model_dump_json(exclude={"name", "energy", "area", "local_buffer"})
+        buffer = self.spec.local_buffer.model_dump_json(exclude={"capacity_bytes"})
+        return f"{spec} {buffer} {self.clusters} {self.tuning}"
+
     @property
     def cores_per_cluster(self) -> int:
         return self.spec.cores_per_cluster

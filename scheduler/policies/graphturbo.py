@@ -12,6 +12,7 @@ generator does; here the machine model decides how many layers join, and the sim
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt
@@ -37,9 +38,14 @@ from scheduler.graphturbo.exact_order import exact_order
 from scheduler.graphturbo.grouping import group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
 from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
+from workloads.analysis import Analysis
 from workloads.graph import Graph
 
 _Annotation = Annotated[str, Field(pattern=r"^.+:[0-9]{1,3}$")]
+
+
+_MOST_PLANS = 512
+"""Kept of one network: each may have hundreds of groups."""
 
 
 def _listed(value: object) -> object:
@@ -145,7 +151,7 @@ class GraphTurbo:
     def _candidates(self, judge: Judge, at: DsaCosts) -> Iterator[Candidate]:
         """Yield the layouts of all plans that differ, but for those that cannot win."""
         seen: set[tuple[object, ...]] = set()
-        for plan in self._plans(at.analysis.graph, at):
+        for plan in self._plans(at):
             counts = [group.instances for group in plan.groups]
             key = tuple((group.ops, group.split) for group in plan.groups)
             if key in seen or has_too_many_instances(plan, at):
@@ -177,16 +183,16 @@ class GraphTurbo:
             self._consider(judge, self._candidate(plan, at, order), at)
         return judge.chosen().schedule
 
-    def _plans(self, graph: Graph, costs: DsaCosts) -> Iterator[FusionPlan]:
+    def _plans(self, costs: DsaCosts) -> Iterator[FusionPlan]:
         """Yield the plans to be compared: each with the split of every group, and again with none.
 
         The first for the machine's own buffers, with instances, is the paper's.
         """
         for headroom in costs.view.tuning.grouping_headrooms:
             local_bytes = int(costs.cores * self._capacity(costs).local_bytes * (1 - headroom))
-            found = costs.analysis.of(group_subgraphs, local_bytes, self.most_recompute)
             for cut in (True, False) if self.instances else (False,):
-                yield plan_from_groups(graph, [grouped.group(cut=cut) for grouped in found])
+                key = local_bytes, self.most_recompute, cut
+                yield costs.analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, costs.analysis, *key))
 
     def _layout(self, plan: FusionPlan, parts: InstanceGraph, order: Sequence[int], costs: DsaCosts) -> Layout:
         """Return the instances in their order on their cores, with every slice in its place."""
@@ -222,3 +228,9 @@ class GraphTurbo:
             most_exchanged=tuning.most_exchanged if further else 1.0,
             apart_steps=tuning.most_layers_at_work if self.instruction_scheduling else 0,
         )  # fmt: skip
+
+
+def _plan(analysis: Analysis, local_bytes: int, most_recompute: float, cut: bool) -> FusionPlan:
+    """Return the plan for local buffers of ``local_bytes`` together, its groups ``cut`` into instances or whole."""
+    found = analysis.of(group_subgraphs, local_bytes, most_recompute)
+    return plan_from_groups(analysis.graph, [grouped.group(cut=cut) for grouped in found])

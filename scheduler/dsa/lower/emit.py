@@ -1,24 +1,44 @@
 """One layer run whose instructions are being written, and how transfers are added."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hw_models import Transfer, Work
-from scheduler.dsa.schedule import Addresses, Execution, LayerRun
+from scheduler.dsa.schedule import Execution, LayerRun
 from scheduler.dsa.view import DsaView
-from scheduler.program_builder import ProgramBuilder
+from scheduler.fragments import Addresses, FragmentWriter, Label, Outside
 
 SLOTS = 2
 """Buffers per operand and output: one is filled while the other is used."""
 _OF_CORES = frozenset({"path_load", "path_store"})
 """Units that move data and exist once per core."""
+BETWEEN, OUTPUT, HALO, PASSING, STORING, SENT = range(6)
+"""Places of a layer run's own addresses among `addresses_of`."""
+_OF_OPERANDS = 6
+
+
+ROOM, TILE = "room", "tile"
+ENTRY = Outside("entry")
+"""All that has to have ended when the run begins."""
+LAUNCH = Outside("launch")
+"""Of its kernel."""
+
+
+def tile_of(writer: int, tile: int) -> Outside:
+    """Return the end of a tile of one of the runs whose output is read (`TileWaits`)."""
+    return Outside(TILE, writer, tile)
+
+
+def room_for(admission: int) -> Outside:
+    """Return the ends of what leaves room for what comes into a prefetch buffer (`PrefetchUse`)."""
+    return Outside(ROOM, admission)
 
 
 class Transfers:
-    """The transfers of a program by unit, path, size, receivers and cores that take part: equal ones are one work."""
+    """The transfers of a layer run by unit, path, size, receivers and cores that take part: equal ones are one work."""
 
-    def __init__(self, builder: ProgramBuilder, view: DsaView) -> None:
-        self._builder = builder
+    def __init__(self, writer: FragmentWriter, view: DsaView) -> None:
+        self._writer = writer
         self._view = view
         self._known: dict[tuple[str, tuple[str, str], int, int, int], tuple[int, int, int]] = {}
 
@@ -33,16 +53,16 @@ class Transfers:
         known = self._known.get(key)
         if known is None:
             move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out)
-            number = self._builder.work(Work(unit=unit, payload=move, participants=participants))
+            number = self._writer.work(Work(unit=unit, payload=move, participants=participants))
             known = self._known[key] = number, *self._view.transfer_ps(unit, size_bytes)
         return known
 
 
 @dataclass(frozen=True, slots=True)
 class Emitting:
-    """What the parts of a layer run's lowering share: the program being written, the machine, what is decided."""
+    """What the parts of a layer run's lowering share: what is being written, the machine, what is decided."""
 
-    builder: ProgramBuilder
+    writer: FragmentWriter
     transfers: Transfers
     view: DsaView
     run: LayerRun
@@ -53,10 +73,20 @@ class Emitting:
     """Memory that the output goes to; where outputs go to several, the outermost."""
     burst_bytes: int
     dtype: str
-    label: str
-    """Name of the layer in instructions."""
     active_cores: int
     """Cores that have a part of the layer."""
+
+    def label(self, what: str = "") -> Label:
+        """Return the layer's name with ``what`` behind it."""
+        return len(self.run.layer.inputs), what
+
+    def operand(self, name: str) -> Label:
+        """Return the label of an operand's buffers."""
+        return self.run.layer.inputs.index(name), ""
+
+    def addresses(self, name: str, *, staged: bool = False) -> int:
+        """Return which addresses are those of an operand's tiles, or of all of it where it is ``staged``."""
+        return _OF_OPERANDS + 2 * self.run.layer.inputs.index(name) + staged
 
     def transfer(
         self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
@@ -64,9 +94,40 @@ class Emitting:
         """Add a transfer along ``path`` (source, destination); return its position."""
         participants = self.active_cores if unit in _OF_CORES else 0
         work, busy_ps, ends_ps = self.transfers.of(unit, path, size_bytes, fan_out, participants)
-        return self.builder.add(work, f"{self.label} {what}", after, busy_ps, is_transfer=True, ends_ps=ends_ps)
+        return self.writer.add(work, self.label(f" {what}"), after, busy_ps, is_transfer=True, ends_ps=ends_ps)
 
 
-def address(places: Addresses, version: int, offset: int = 0) -> int | None:
-    """Return the address of a buffer's ``version``, ``offset`` bytes into it; None where it has no fixed place."""
-    return places[version % len(places)] + offset if places else None
+def made_of(run: LayerRun, execution: Execution) -> Hashable:
+    """Return all of a run that its instructions depend on: but for names, addresses and what lies outside of it."""
+    layer, tiling, exchange = run.layer, execution.tiling, execution.exchange
+    place = {name: number for number, name in enumerate(layer.inputs)}
+    operands = tuple([(place[name], route) for name, route in execution.routes.items()])
+    prefetched = tuple([(place[name], parts) for name, parts in tiling.prefetched.items()])
+    staged = tuple([(place[name], size_bytes) for name, size_bytes in tiling.staged.items()])
+    room = tiling.global_buffers[-1:], tiling.store_burst_bytes
+    tiles = tiling.part, tiling.tile, tiling.order, tiling.depth, tuple([place[name] for name in tiling.loads])
+    held_bytes = sent_at_most_bytes(run) if exchange.core_bytes else 0
+    return (
+        layer.signature, run.extents, run.binding.cores, operands, execution.units, tiles, prefetched, staged, room,
+        exchange, held_bytes,
+    )  # fmt: skip
+
+
+def sent_at_most_bytes(run: LayerRun) -> int:
+    """Return the bytes of what a run reads that one of its cores holds."""
+    tensors, cores = run.layer.graph.tensors, run.binding.cores
+    return max(sum([-(-tensors[name].size_bytes // cores) for name in run.reads]), 1)
+
+
+def names_of(run: LayerRun) -> list[str]:
+    """Return the names that a run's labels are made of: of its operands, and its own."""
+    return [*run.layer.inputs, run.layer.sink.name]
+
+
+def addresses_of(run: LayerRun, execution: Execution) -> list[Addresses]:
+    """Return all addresses of a run's buffers, those of its operands behind its own."""
+    own = execution.addresses
+    found = [own.between, own.output, own.halo, own.passing, own.storing, own.sent]
+    for name in run.layer.inputs:
+        found += [own.operands.get(name, ()), own.staged.get(name, ())]
+    return found

@@ -7,14 +7,15 @@ until the tile before the last has been stored.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hw_models import Buffer, Compute, Work
-from scheduler.dsa.lower.emit import Emitting, address
+from hw_models import Compute, Work
+from scheduler.dsa.lower.emit import BETWEEN, ENTRY, HALO, OUTPUT, SENT, SLOTS, Emitting, sent_at_most_bytes, tile_of
 from scheduler.dsa.lower.loads import OperandLoader
-from scheduler.dsa.lower.prefetch import Prefetch
+from scheduler.dsa.lower.prefetch import PrefetchStep, PrefetchUse
 from scheduler.dsa.lower.stores import OutputStorer
-from scheduler.dsa.lower.tile_waits import TileWaits
+from scheduler.dsa.lower.tile_waits import Waits
 from scheduler.dsa.unit_choice import Assignment, assign
 from scheduler.dsa.view import GLOBAL, LOCAL
+from scheduler.fragments import Fragment, FragmentBuffer
 from scheduler.kernels.layer import NestWork, TileWork
 from workloads.loopnest import Extents, LoopNest
 
@@ -27,44 +28,43 @@ class Job:
     duration_ps: int
 
 
-TileJobs = dict[tuple[object, ...], tuple[TileWork, list[Job]]]
-"""Tiles of layers and their computation: instances of a sub-graph have many in common."""
+@dataclass(frozen=True, slots=True)
+class WrittenLayer:
+    """One layer run's instructions; positions are those in the fragment, -1 where there is none."""
+
+    fragment: Fragment
+    prefetch: tuple[PrefetchStep, ...]
+    """What it does with the prefetch buffers, in order."""
+    done: tuple[int, ...]
+    """By tile: the instruction that completes it."""
+    first_compute: int
+    first_path_store: int
+    """First transfer of outputs into the global buffer."""
+    first_dma_store: int
+    """The same into DDR."""
 
 
-class LayerEmitter:
-    """Writes one layer run into a program.
+def written_layer(emitting: Emitting, prefetch: PrefetchUse | None, waits: Waits) -> WrittenLayer:
+    """Return the instructions of a layer run; ``waits``: which tiles of others each tile waits for (`TileWaits`)."""
+    return _LayerEmitter(emitting, prefetch, waits).run()
 
-    ``before``: what has to end before anything here computes; ``waits``: what else each tile waits for; ``jobs``: the
-    tiles that are known already.
-    """
 
-    def __init__(
-        self, emitting: Emitting, prefetch: Prefetch | None, before: tuple[int, ...], waits: TileWaits, jobs: TileJobs
-    ) -> None:
+class _LayerEmitter:
+
+    def __init__(self, emitting: Emitting, prefetch: PrefetchUse | None, waits: Waits) -> None:
         self._at = emitting
+        self._prefetch = prefetch
         self._loader = OperandLoader(emitting, prefetch)
         self._storer = OutputStorer(emitting)
-        self._before = before
         self._waits = waits
-        self._known_jobs = jobs
         self._halo: int | None = None
         self._output = -1
-        self.first_compute = -1
-        self.done: list[int] = []
+        self._first_compute = -1
+        self._done: list[int] = []
         """By tile: the instruction that completes it."""
 
-    @property
-    def first_path_store(self) -> int:
-        """Position of the first transfer of outputs into the global buffer."""
-        return self._storer.first_path_store
-
-    @property
-    def first_dma_store(self) -> int:
-        """Position of the first transfer of outputs into DDR."""
-        return self._storer.first_dma_store
-
-    def run(self) -> None:
-        """Add all tiles, in the tiling's order."""
+    def run(self) -> WrittenLayer:
+        """Add all tiles, in the tiling's order; return what has been written."""
         tiling = self._at.execution.tiling
         last_depth = tiling.depth_steps - 1
         tiles = tiling.passes // tiling.depth_steps
@@ -80,35 +80,37 @@ class LayerEmitter:
             inputs = self._loader.load(position, depth_step, work, streamed_bytes)
             if halo is None:  # behind the first loads, which need not wait for the layer before
                 halo = self._exchange_halos()
-            written = self._waits.next() if depth_step == 0 else []
+            written = self._written(len(self._done)) if depth_step == 0 else []
             partial_sums = [last] if depth_step else []
             waits = [*inputs, *halo, *written, *partial_sums]
             between_bytes = work.between_bytes if depth_step == last_depth else work.handed_bytes
             last = self._compute(jobs, work, waits, first=depth_step == 0, between_bytes=between_bytes)
             if depth_step == last_depth:
-                self.done.append(last)
-                self._storer.store(work, last, self._output, final=len(self.done) == tiles)
+                self._done.append(last)
+                self._storer.store(work, last, self._output, final=len(self._done) == tiles)
         self._loader.release()
         if self._halo is not None:
-            self._at.builder.free(last, self._halo)
+            self._at.writer.free(last, self._halo)
+        firsts = self._first_compute, self._storer.first_path_store, self._storer.first_dma_store
+        steps = () if self._prefetch is None else tuple(self._prefetch.steps)
+        return WrittenLayer(self._at.writer.written(), steps, tuple(self._done), *firsts)
 
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Job]]:
         """Return a tile's work and its jobs; what follows the products waits for the last pass over the depth."""
         at, layer, units = self._at, self._at.run.layer, self._at.execution.units
-        key = (layer.ops, at.active_cores, units, extents, depth, last)
-        if key not in self._known_jobs:
-            work = layer.tile_work(extents, depth)
-            assigned = assign(work, units, at.view, at.dtype)
-            if not last:
-                assigned = _up_to(layer.contraction, assigned, layer.graph.storage)
-            self._known_jobs[key] = work, [
-                Job(
-                    at.builder.work(Work(unit=unit, payload=payload, participants=at.active_cores)),
-                    spent_ps,
-                )
-                for unit, payload, spent_ps in merged(assigned, work, layer.graph.storage)
-            ]
-        return self._known_jobs[key]
+        work = layer.tile_work(extents, depth)
+        assigned = assign(work, units, at.view, at.dtype)
+        if not last:
+            assigned = _up_to(layer.contraction, assigned, layer.graph.storage)
+        return work, [
+            Job(at.writer.work(Work(unit=unit, payload=payload, participants=at.active_cores)), spent_ps)
+            for unit, payload, spent_ps in merged(assigned, work, layer.graph.storage)
+        ]
+
+    def _written(self, tile: int) -> list[int]:
+        """Return what stands for the tiles of other runs after which all is there that a tile reads."""
+        waits = self._waits[tile] if self._waits else ()
+        return [self._at.writer.outside(tile_of(writer, last)) for writer, last in waits]
 
     def _exchange_halos(self) -> list[int]:
         """Fetch what other cores hold: each sends its border to the global buffer and reads what it lacks."""
@@ -120,20 +122,15 @@ class LayerEmitter:
         if not at.view.has_global_buffer:
             fetched.append(at.transfer("path_load", "exchange", (LOCAL, LOCAL), size))
         else:
-            tensors = at.run.layer.graph.tensors
-            held = sum(-(-tensors[name].size_bytes // at.active_cores) for name in at.run.reads)
-            for sent_bytes, fetched_bytes in zip(
-                in_parts(min(size, max(held, 1)), rounds), in_parts(size, rounds), strict=True
-            ):
+            sent_in_all = min(size, sent_at_most_bytes(at.run))
+            for sent_bytes, fetched_bytes in zip(in_parts(sent_in_all, rounds), in_parts(size, rounds), strict=True):
                 sent = at.transfer("path_store", "exchange", (LOCAL, GLOBAL), sent_bytes, fetched[-1:])
-                place_there = address(at.execution.addresses.sent, 0)
-                buffer = Buffer(GLOBAL, sent_bytes, label=f"{at.label} exchange", address=place_there)
-                staging = at.builder.allocate(sent, buffer)
+                buffer = FragmentBuffer(GLOBAL, sent_bytes, at.label(" exchange"), SENT)
+                staging = at.writer.allocate(sent, buffer)
                 fetched.append(at.transfer("path_load", "exchange", (GLOBAL, LOCAL), fetched_bytes, (sent,)))
-                at.builder.free(fetched[-1], staging)
-        place_here = address(at.execution.addresses.halo, 0)
-        buffer = Buffer(LOCAL, size, label=f"{at.label} exchange", address=place_here)
-        self._halo = at.builder.allocate(fetched[0], buffer)
+                at.writer.free(fetched[-1], staging)
+        buffer = FragmentBuffer(LOCAL, size, at.label(" exchange"), HALO)
+        self._halo = at.writer.allocate(fetched[0], buffer)
         return fetched[-1:]
 
     def _compute(
@@ -144,28 +141,29 @@ class LayerEmitter:
         The first pass over the depth allocates the output tile, unless the output stays where it is computed. What
         nests hand to each other, ``between_bytes``, has one buffer: the next tile waits for it.
         """
-        at, addresses = self._at, self._at.execution.addresses
+        at = self._at
         outgoing = at.output_memory != LOCAL
-        after = [*inputs, *(self._before if self.first_compute < 0 else ())]
+        after = list(inputs)
+        if self._first_compute < 0:
+            after.append(at.writer.outside(ENTRY))
         if first and outgoing:
             after.extend(self._storer.slot())
-        if between_bytes and self.done:
-            after.append(self.done[-1])
+        if between_bytes and self._done:
+            after.append(self._done[-1])
         done = between = -1
         for number, job in enumerate(jobs):
-            done = at.builder.add(job.work, at.label, after, job.duration_ps)
+            done = at.writer.add(job.work, at.label(), after, job.duration_ps)
             after = [done]
-            if self.first_compute < 0:
-                self.first_compute = done
+            if self._first_compute < 0:
+                self._first_compute = done
             if number == 0 and first and outgoing:
-                place = address(addresses.output, len(self.done))
-                buffer = Buffer(LOCAL, work.output_bytes, label=at.label, address=place)
-                self._output = at.builder.allocate(done, buffer)
+                buffer = FragmentBuffer(LOCAL, work.output_bytes, at.label(), OUTPUT, len(self._done) % SLOTS)
+                self._output = at.writer.allocate(done, buffer)
             if number == 0 and between_bytes:
-                label, place = f"{at.label} between nests", address(addresses.between, 0)
-                between = at.builder.allocate(done, Buffer(LOCAL, between_bytes, label=label, address=place))
+                buffer = FragmentBuffer(LOCAL, between_bytes, at.label(" between nests"), BETWEEN)
+                between = at.writer.allocate(done, buffer)
         if between_bytes:
-            at.builder.free(done, between)
+            at.writer.free(done, between)
         self._loader.used_by(done)
         return done
 

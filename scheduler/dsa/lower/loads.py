@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hw_models import Buffer
-from scheduler.dsa.lower.emit import SLOTS, Emitting, address
-from scheduler.dsa.lower.prefetch import Burst, Entry, Prefetch, PrefetchedOperand
+from scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
+from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
 from scheduler.dsa.tiling.candidates import burst_room_bytes
 from scheduler.dsa.tiling.cuts import operands_filled
 from scheduler.dsa.tiling.tiling import Route
+from scheduler.fragments import FragmentBuffer
 from scheduler.kernels.layer import DEPTH, TileWork
 
 _DDR_TO_GLOBAL = ("ddr", "global_buffer")
@@ -52,7 +52,7 @@ class _Staged:
 class OperandLoader:
     """Writes the loads of one layer run."""
 
-    def __init__(self, emitting: Emitting, prefetch: Prefetch | None) -> None:
+    def __init__(self, emitting: Emitting, prefetch: PrefetchUse | None) -> None:
         self._at = emitting
         self._prefetch = prefetch
         run, tiling = emitting.run, emitting.execution.tiling
@@ -62,7 +62,7 @@ class OperandLoader:
         largest = run.layer.tile_work(tiling.tile, tiling.depth) if tiling.prefetched else None
         self._version_bytes = {} if largest is None else {n: self._cluster_bytes(n, largest) for n in self._prefetched}
         """Of the operands that are fetched ahead: bytes for all cores of a version that no edge cuts short."""
-        global_bytes = prefetch.further.capacity_bytes if prefetch is not None else 0
+        global_bytes = prefetch.global_bytes if prefetch is not None else 0
         self._burst_room = burst_room_bytes(global_bytes, max(len(self._prefetched), 1))
         """Bytes of the global prefetch buffer that one operand has for one burst, while another leaves."""
         self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
@@ -118,7 +118,7 @@ class OperandLoader:
                     moved.append(self._to_cores(names, streamed_bytes, one_for_all, (*waits, *fetched, *kept)))
             if fetched:
                 for transfer in moved:
-                    self._at.builder.free(transfer, buffer)
+                    self._at.writer.free(transfer, buffer)
                 self._passed.append(tuple(moved))
         else:
             moved = fetched
@@ -135,11 +135,11 @@ class OperandLoader:
         for name in names:
             weights, operand = self._prefetched[name], self._operands[name]
             if operand.buffer >= 0:
-                self._at.builder.free(operand.users[-1], operand.buffer)
-            if weights.entry is not None:
-                weights.entry.user = operand.users[-1]
-            weights.entry, room = self._prefetch.local.admit(work.operand_bytes[name])
-            waits.update(dict.fromkeys(room))
+                self._at.writer.free(operand.users[-1], operand.buffer)
+            if weights.entry >= 0:
+                self._prefetch.used_by(weights.entry, operand.users[-1])
+            weights.entry, room = self._prefetch.admit(LOCAL, work.operand_bytes[name])
+            waits[room] = None
             operand.users.append(-1)
         large = [name for name in names if self._version_bytes[name] > self._burst_room]
         transfers = [transfer for name in large for transfer in self._in_chunks(name, work, streamed_bytes, waits)]
@@ -155,9 +155,9 @@ class OperandLoader:
                 self._allocate_operand(name, transfers[-1], streamed_bytes[name])
                 bursts[name].left -= 1
                 if not bursts[name].left:
-                    self._at.builder.free(transfers[-1], bursts[name].buffer)
-                    bursts[name].entry.user = transfers[-1]
-        self._prefetch.local.filled_by(transfers)
+                    self._at.writer.free(transfers[-1], bursts[name].buffer)
+                    self._prefetch.used_by(bursts[name].entry, transfers[-1])
+        self._prefetch.filled_by(LOCAL, transfers)
         return transfers
 
     def _cluster_bytes(self, name: str, work: TileWork) -> int:
@@ -170,6 +170,7 @@ class OperandLoader:
     ) -> list[int]:
         """Bring a version that is larger than a burst: chunk after chunk through the global prefetch buffer."""
         assert self._prefetch is not None
+        launch = self._at.writer.outside(LAUNCH)
         left = self._prefetched[name].take(self._cluster_bytes(name, work), 1)
         broadcast = self._operands[name].route.broadcast
         transfers: list[int] = []
@@ -177,21 +178,21 @@ class OperandLoader:
         for chunk in range(chunks):
             size = left // (chunks - chunk)
             left -= size
-            entry, room = self._prefetch.further.admit(size)
-            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (self._prefetch.launch, *room))
-            self._prefetch.further.filled_by((load,))
-            buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
+            entry, room = self._prefetch.admit(FURTHER, size)
+            load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (launch, room))
+            self._prefetch.filled_by(FURTHER, (load,))
+            buffer = self._at.writer.allocate(load, FragmentBuffer("global_buffer", size, self._at.operand(name)))
             transfers.append(self._to_cores([name], streamed_bytes, broadcast, (*waits, load), (chunk, chunks)))
-            self._at.builder.free(transfers[-1], buffer)
-            entry.user = transfers[-1]
+            self._at.writer.free(transfers[-1], buffer)
+            self._prefetch.used_by(entry, transfers[-1])
         self._allocate_operand(name, transfers[0], streamed_bytes[name])
         return transfers
 
     def _bursts(self, names: list[str]) -> dict[str, Burst]:
         """Return what brings the operands' next versions; for all that are used up, one new DMA transfer."""
         assert self._prefetch is not None
-        wanted: dict[str, tuple[int, int, Entry]] = {}
-        room: dict[int, None] = {}
+        wanted: dict[str, tuple[int, int, int]] = {}
+        after = [self._at.writer.outside(LAUNCH)]
         for name in names:
             weights = self._prefetched[name]
             if weights.burst is not None and weights.burst.left:
@@ -200,16 +201,15 @@ class OperandLoader:
             burst = min(self._at.burst_bytes, self._burst_room)
             versions = min(max(burst // max(size, 1), 1), weights.versions_left)
             size = weights.take(size * versions, versions)
-            entry, waits = self._prefetch.further.admit(size)
-            room.update(dict.fromkeys(waits))
+            entry, room = self._prefetch.admit(FURTHER, size)
+            after.append(room)
             wanted[name] = size, versions, entry
         if wanted:
             total = sum(size for size, _, _ in wanted.values())
-            after = (self._prefetch.launch, *room)
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, total, after)
-            self._prefetch.further.filled_by((load,))
+            self._prefetch.filled_by(FURTHER, (load,))
             for name, (size, versions, entry) in wanted.items():
-                buffer = self._at.builder.allocate(load, Buffer("global_buffer", size, label=name))
+                buffer = self._at.writer.allocate(load, FragmentBuffer("global_buffer", size, self._at.operand(name)))
                 self._prefetched[name].burst = Burst(load, buffer, entry, versions)
         found = ((name, self._prefetched[name].burst) for name in names)
         return {name: burst for name, burst in found if burst is not None}
@@ -220,7 +220,7 @@ class OperandLoader:
         for name in changing:
             operand = self._operands[name]
             if operand.buffer >= 0:
-                self._at.builder.free(operand.users[-1], operand.buffer)
+                self._at.writer.free(operand.users[-1], operand.buffer)
             if len(operand.users) >= SLOTS:
                 waits[operand.users[-SLOTS]] = None
             operand.users.append(-1)
@@ -240,9 +240,8 @@ class OperandLoader:
             return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
         slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
         load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
-        place = address(self._at.execution.addresses.passing, len(self._passed))
-        buffer = Buffer("global_buffer", size, label=f"{self._at.label} load", address=place)
-        return [load], self._at.builder.allocate(load, buffer)
+        buffer = FragmentBuffer("global_buffer", size, self._at.label(" load"), PASSING, len(self._passed) % SLOTS)
+        return [load], self._at.writer.allocate(load, buffer)
 
     def _from_global(self, name: str, work: TileWork) -> int:
         """Return the DMA burst that brings a staged operand's current version, a new one if need be; else -1."""
@@ -259,9 +258,9 @@ class OperandLoader:
             load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)
             if staged.buffer < 0:
                 whole = self._at.execution.tiling.staged[name]
-                place_there = address(self._at.execution.addresses.staged.get(name, ()), 0)
-                buffer = Buffer("global_buffer", whole, label=name, address=place_there)
-                staged.buffer = self._at.builder.allocate(load, buffer)
+                there = self._at.addresses(name, staged=True)
+                buffer = FragmentBuffer("global_buffer", whole, self._at.operand(name), there)
+                staged.buffer = self._at.writer.allocate(load, buffer)
             staged.left_bytes -= fetched
             staged.ahead_bytes += fetched
             self._last_burst[name] = load
@@ -294,17 +293,19 @@ class OperandLoader:
         operand = self._operands[name]
         of_cluster = operand.route.broadcast or not self._at.view.has_global_buffer  # a unit that fills all of them
         copies = self._at.view.cores_per_cluster if of_cluster else 1
-        slot = address(self._at.execution.addresses.operands.get(name, ()), len(operand.users) - 1)
-        operand.buffer = self._at.builder.allocate(owner, Buffer("local_buffer", size_bytes, copies, name, slot))
+        here, version = self._at.addresses(name), (len(operand.users) - 1) % SLOTS
+        buffer = FragmentBuffer("local_buffer", size_bytes, self._at.operand(name), here, version, fan_out=copies)
+        operand.buffer = self._at.writer.allocate(owner, buffer)
 
     def release(self) -> None:
         """End the lives of the last versions."""
         for operand in self._operands.values():
             if operand.buffer >= 0 and operand.users:
-                self._at.builder.free(operand.users[-1], operand.buffer)
+                self._at.writer.free(operand.users[-1], operand.buffer)
         for name, weights in self._prefetched.items():
-            if weights.entry is not None:
-                weights.entry.user = self._operands[name].users[-1]
+            if weights.entry >= 0:
+                assert self._prefetch is not None
+                self._prefetch.used_by(weights.entry, self._operands[name].users[-1])
         for name, staged in self._staged.items():
             if staged.buffer >= 0:
-                self._at.builder.free(self._last_transfer[name], staged.buffer)
+                self._at.writer.free(self._last_transfer[name], staged.buffer)

@@ -5,10 +5,13 @@ buffers". Such a buffer is used in turn: what comes in next waits for as much of
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from scheduler.dsa.lower.emit import room_for
 from scheduler.errors import ScheduleError
+from scheduler.fragments import FragmentWriter
 
 
 @dataclass(slots=True)
@@ -71,6 +74,48 @@ class PrefetchBuffer:
         return entry, waits
 
 
+LOCAL, FURTHER = True, False
+"""Which of the prefetch buffers."""
+
+
+class PrefetchStep(NamedTuple):
+    """What a layer run does with a prefetch buffer: it lets something in, states who uses that, or who brings it."""
+
+    is_local: bool
+    entry: int = -1
+    """Whose user is stated."""
+    size_bytes: int = -1
+    """Of what is let in."""
+    positions: tuple[int, ...] = ()
+    """The user, or the transfers that bring what was let in last."""
+
+
+class PrefetchUse:
+    """Notes what one layer run does with the prefetch buffers; what is in them then, is known where it is placed."""
+
+    def __init__(self, writer: FragmentWriter, global_bytes: int) -> None:
+        self.global_bytes = global_bytes
+        """Of the global prefetch buffer."""
+        self.steps: list[PrefetchStep] = []
+        self._writer = writer
+        self._admitted: list[bool] = []
+
+    def admit(self, is_local: bool, size_bytes: int) -> tuple[int, int]:
+        """Return the number of what comes in now, and what stands for the instructions that have to end before."""
+        entry = len(self._admitted)
+        self._admitted.append(is_local)
+        self.steps.append(PrefetchStep(is_local, size_bytes=size_bytes))
+        return entry, self._writer.outside(room_for(entry))
+
+    def used_by(self, entry: int, position: int) -> None:
+        """Note the last instruction that needs what came in."""
+        self.steps.append(PrefetchStep(self._admitted[entry], entry, positions=(position,)))
+
+    def filled_by(self, is_local: bool, transfers: Iterable[int]) -> None:
+        """Note the transfers that bring what was let in last."""
+        self.steps.append(PrefetchStep(is_local, positions=tuple(transfers)))
+
+
 @dataclass(slots=True)
 class Prefetch:
     """The prefetch buffers of one program, and the launch of the kernel that is being written."""
@@ -80,6 +125,25 @@ class Prefetch:
     """In the global buffer."""
     launch: int = -1
 
+    def go_through(self, steps: Sequence[PrefetchStep], first: int) -> list[list[int]]:
+        """Do what a run does with the buffers, whose first instruction is at ``first``.
+
+        Return for each of its admissions what has to end before. Raises what `PrefetchBuffer.admit` does.
+        """
+        entries: list[Entry] = []
+        rooms: list[list[int]] = []
+        for is_local, entry, size_bytes, positions in steps:
+            buffer = self.local if is_local else self.further
+            if size_bytes >= 0:
+                admitted, room = buffer.admit(size_bytes)
+                entries.append(admitted)
+                rooms.append(room)
+            elif entry >= 0:
+                entries[entry].user = first + positions[0]
+            else:
+                buffer.filled_by([first + position for position in positions])
+        return rooms
+
 
 @dataclass(slots=True)
 class Burst:
@@ -87,7 +151,7 @@ class Burst:
 
     load: int
     buffer: int
-    entry: Entry
+    entry: int
     left: int
     """Versions of it that have not been passed on yet."""
 
@@ -99,7 +163,7 @@ class PrefetchedOperand:
     versions_left: int
     bytes_left: int
     """For all cores together, in DDR."""
-    entry: Entry | None = None
+    entry: int = -1
     burst: Burst | None = None
 
     def take(self, size_bytes: int, versions: int) -> int:

@@ -6,19 +6,23 @@ of the runs that the schedule lets be at work beside it, and weights are fetched
 reach, though not before the kernel's launch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hw_models import Buffer, Launch, Program, Work, dsa_machine
 from hw_models.pause import collector_paused
 from scheduler.dsa.limits import network_bytes
-from scheduler.dsa.lower.emit import Emitting, Transfers
-from scheduler.dsa.lower.layer import LayerEmitter, TileJobs
-from scheduler.dsa.lower.prefetch import Prefetch, PrefetchBuffer
-from scheduler.dsa.lower.tile_waits import TileWaits, WrittenRun
+from scheduler.dsa.lower.emit import ENTRY, LAUNCH, ROOM, TILE, Emitting, Transfers, addresses_of, made_of, names_of
+from scheduler.dsa.lower.layer import WrittenLayer, written_layer
+from scheduler.dsa.lower.prefetch import Prefetch, PrefetchBuffer, PrefetchUse
+from scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
 from scheduler.dsa.needs import outermost_memory, output_shares
 from scheduler.dsa.schedule import Execution, LayerRun, Schedule
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from scheduler.fragments import FragmentWriter, Outside
 from scheduler.program_builder import ProgramBuilder
+
+_MOST_LAYERS = 4_000
+"""Written for one network and kept: each may have hundreds of instructions."""
 
 
 def lower(schedule: Schedule, view: DsaView) -> Program:
@@ -36,11 +40,9 @@ class _Lowering:
         self._slices = schedule.slices
         self._view = view
         self._builder = ProgramBuilder()
-        self._transfers = Transfers(self._builder, view)
         self._prefetch = self._prefetch_buffers()
         self._buffers: dict[int, int] = {}
         """Of the slices that are stored at the moment."""
-        self._jobs: TileJobs = {}
         self._at_work: list[WrittenRun] = []
         self._ended: list[tuple[tuple[int, ...], WrittenRun | None]] = []
         """Last instructions of what has to have ended, with the first run that waits for them, until that has ended."""
@@ -82,20 +84,55 @@ class _Lowering:
         opened = self._begin(run, number, execution)
         writers = {written: one for one in self._at_work for written in one.run.writes}
         waits = TileWaits(run, execution.tiling, writers, self._slices)
-        shares = output_shares(run, self._slices)
-        emitting = Emitting(
-            self._builder, self._transfers, self._view, run, execution, shares, outermost_memory(shares),
-            self._schedule.burst_bytes, self._schedule.dtype, run.layer.sink.name, run.binding.cores,
-        )  # fmt: skip
+        layer = self._written(run, execution, waits.by_tile)
         first = len(self._builder)
+        outside = self._outside(layer, opened, waits, first)
         self._builder.begin_layer(number)
-        emitter = LayerEmitter(emitting, self._prefetch, opened.entry, waits, self._jobs)
-        emitter.run()
+        self._builder.place(layer.fragment, names_of(run), addresses_of(run, execution), outside, opened.entry)
         for written in run.writes:
-            self._store(written, emitter, run.binding.cores)
-        self._builder.enter(first, opened.entry)
-        opened.exits, opened.done = self._builder.exits(first), emitter.done
+            self._store(written, layer, first, run.binding.cores)
+        opened.exits, opened.done = self._builder.exits(first), [first + done for done in layer.done]
         self._at_work.append(opened)
+
+    def _written(self, run: LayerRun, execution: Execution, waits: Waits) -> WrittenLayer:
+        """Return the instructions of a run: those of an equal one, where one has been written for such a machine."""
+        schedule, view, prefetch = self._schedule, self._view, self._prefetch
+        shares = output_shares(run, self._slices)
+        prefetch_bytes = None if prefetch is None else prefetch.further.capacity_bytes
+        key = (
+            made_of(run, execution), waits, tuple(shares.items()), schedule.burst_bytes, schedule.dtype,
+            prefetch_bytes, view.rates,
+        )  # fmt: skip
+
+        def write() -> WrittenLayer:
+            writer = FragmentWriter()
+            emitting = Emitting(
+                writer, Transfers(writer, view), view, run, execution, shares, outermost_memory(shares),
+                schedule.burst_bytes, schedule.dtype, run.binding.cores,
+            )  # fmt: skip
+            use = None if prefetch_bytes is None else PrefetchUse(writer, prefetch_bytes)
+            return written_layer(emitting, use, waits)
+
+        return run.layer.analysis.table(written_layer, _MOST_LAYERS).get(key, write)
+
+    def _outside(
+        self, layer: WrittenLayer, opened: WrittenRun, waits: TileWaits, first: int
+    ) -> list[Sequence[int]]:
+        """Return the instructions behind all that a run waits for outside of it, if its first one is at ``first``."""
+        rooms: list[list[int]] = []
+        ends: dict[Outside, Sequence[int]] = {ENTRY: opened.entry}
+        if self._prefetch is not None:
+            rooms = self._prefetch.go_through(layer.prefetch, first)
+            ends[LAUNCH] = (self._prefetch.launch,)
+        found: list[Sequence[int]] = []
+        for what in layer.fragment.outside:
+            if what.kind == ROOM:
+                found.append(rooms[what.number])
+            elif what.kind == TILE:
+                found.append((waits.position(what.number, what.part),))
+            else:
+                found.append(ends[what])
+        return found
 
     def _begin(self, run: LayerRun, number: int, execution: Execution) -> WrittenRun:
         """Return the run that begins now; those that have ended by then are at work no longer."""
@@ -109,17 +146,17 @@ class _Lowering:
         opened.entry = tuple(dict.fromkeys(position for exits, _ in self._ended for position in exits))
         return opened
 
-    def _store(self, number: int, emitter: LayerEmitter, cores: int) -> None:
-        """Let the run's first writing instruction allocate the slice."""
+    def _store(self, number: int, layer: WrittenLayer, first: int, cores: int) -> None:
+        """Let the first writing instruction of the run, which begins at ``first``, allocate the slice."""
         stored = self._slices[number]
         if stored.memory == LOCAL:
-            first, size = emitter.first_compute, stored.core_bytes
+            writing, size = layer.first_compute, stored.core_bytes
         elif stored.memory == GLOBAL:
-            first, size = emitter.first_path_store, stored.size_bytes // cores  # all together no more than planned
+            writing, size = layer.first_path_store, stored.size_bytes // cores  # all together no more than planned
         else:
-            first, size = emitter.first_dma_store, stored.size_bytes
+            writing, size = layer.first_dma_store, stored.size_bytes
         buffer = Buffer(stored.memory, size, label=stored.tensor, address=stored.address)
-        self._buffers[number] = self._builder.allocate(first, buffer)
+        self._buffers[number] = self._builder.allocate(first + writing, buffer)
 
     def _release(self, run: LayerRun, step: int) -> None:
         """Free the slices that no later run reads, once all that may still read them have ended."""

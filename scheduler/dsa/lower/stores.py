@@ -2,8 +2,8 @@
 
 import math
 
-from hw_models import Buffer
-from scheduler.dsa.lower.emit import SLOTS, Emitting, address
+from scheduler.dsa.lower.emit import SLOTS, STORING, Emitting
+from scheduler.fragments import FragmentBuffer
 from scheduler.kernels.layer import TileWork
 from scheduler.parts import filled
 
@@ -42,22 +42,22 @@ class OutputStorer:
         if not at.view.has_global_buffer:
             whole = math.ceil(size * cores * self._filled)
             sent = at.transfer("dma_store", "store", ("local_buffer", "ddr"), whole, (computed,))
-            at.builder.free(sent, output)
+            at.writer.free(sent, output)
             self._stored.append(sent)
             self._note_burst(sent)
             return
         moved = at.transfer("path_store", "store", ("local_buffer", "global_buffer"), size, (computed,))
-        at.builder.free(moved, output)
+        at.writer.free(moved, output)
         self._stored.append(moved)
         self.first_path_store = moved if self.first_path_store < 0 else self.first_path_store
         if memory == "ddr":
             size = self._leaving(work, ("ddr",))
             if not self._gathered and len(self._sent) >= SLOTS:
-                at.builder.wait(moved, (self._sent[-SLOTS],))
+                at.writer.wait(moved, (self._sent[-SLOTS],))
             gathered = sum(gathered_bytes for _, _, gathered_bytes in self._gathered)
-            place = address(at.execution.addresses.storing, len(self._sent), gathered)
-            held = Buffer("global_buffer", size, label=f"{at.label} store", address=place)
-            buffer = at.builder.allocate(moved, held)
+            place = STORING, len(self._sent) % SLOTS, gathered
+            held = FragmentBuffer("global_buffer", size, at.label(" store"), *place)
+            buffer = at.writer.allocate(moved, held)
             self._gathered.append((moved, buffer, size * cores))
             gathered += size * cores
             burst_bytes = at.execution.tiling.store_burst_bytes
@@ -74,7 +74,7 @@ class OutputStorer:
         sources = [moved for moved, _, _ in self._gathered]
         sent = self._at.transfer("dma_store", "store", ("global_buffer", "ddr"), total, sources)
         for _, buffer, _ in self._gathered:
-            self._at.builder.free(sent, buffer)
+            self._at.writer.free(sent, buffer)
         self._gathered = []
         self._note_burst(sent)
 

@@ -6,7 +6,7 @@ waits for the tiles that hold what it reads, and the next ones likewise. Runs of
 the same tiles, by number.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -71,12 +71,12 @@ class _Read:
     writer_tiles: int
 
 
-_Waits = tuple[tuple[tuple[int, int], ...], ...]
+Waits = tuple[tuple[tuple[int, int], ...], ...]
 """By tile: the slices that it waits for, each with the number of the tile of its writer."""
 
 
 class TileWaits:
-    """What the tiles of one run wait for, one after the other: tiles of ``writers``, by the slice that they write."""
+    """What the tiles of one run wait for: tiles of ``writers``, by the slice that they write."""
 
     def __init__(
         self, run: LayerRun, tiling: Tiling, writers: Mapping[int, WrittenRun], slices: Sequence[TensorSlice]
@@ -97,18 +97,19 @@ class TileWaits:
         if alike and all(len(held) == 1 for held in run.reads.values()):  # needs move evenly from core to core
             cores = tuple(dict.fromkeys((0, run.binding.cores - 1)))
         own, wanted = _Tiles.of(run, tiling), tuple(reads)
-        self._waits: Iterator[tuple[tuple[int, int], ...]] = iter(())
+        self.by_tile: Waits = ()
+        """In the order in which the tiles are computed; empty if none waits for anything."""
         if reads:
             key = layer.signature, own, tuple(cores), wanted
             work_out = partial(_waits, layer, tiling, own, cores, wanted)
-            self._waits = iter(layer.analysis.table(_waits).get(key, work_out))
+            self.by_tile = layer.analysis.table(_waits).get(key, work_out)
 
-    def next(self) -> list[int]:
-        """Return the instructions after which all is there that the next tile reads."""
-        return list(dict.fromkeys([self._writers[number].done[tile] for number, tile in next(self._waits, ())]))
+    def position(self, writer: int, tile: int) -> int:
+        """Return the instruction that completes a tile of one of the writers."""
+        return self._writers[writer].done[tile]
 
 
-def _waits(layer: Layer, tiling: Tiling, own: _Tiles, cores: Sequence[int], reads: Sequence[_Read]) -> _Waits:
+def _waits(layer: Layer, tiling: Tiling, own: _Tiles, cores: Sequence[int], reads: Sequence[_Read]) -> Waits:
     """Return what the tiles of ``layer`` wait for; only what they do not know to have ended."""
     latest = {read.slice: 0 for read in reads}
     found: list[tuple[tuple[int, int], ...]] = []

@@ -11,12 +11,18 @@ from typing import NamedTuple
 
 from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.cuts import Cut, Cuts
-from scheduler.dsa.tiling.estimate import Choice, estimate_ps
+from scheduler.dsa.tiling.estimate import Choice, Pace, pace
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.unit_choice import unit_ps
 from scheduler.dsa.view import DDR, LOCAL, DsaView
 from scheduler.errors import ScheduleError
+from workloads.analysis import Table
 from workloads.loopnest import Extents
+
+_MOST_TABLES = 4_000
+"""Of one network's layers, at different places on different machines."""
+_MOST_PLACED = 1_000
+"""Of one of these."""
 
 
 def burst_room_bytes(prefetch_bytes: int, operands: int) -> int:
@@ -37,6 +43,20 @@ class Candidate(NamedTuple):
     estimate_ps: float
 
 
+class _Placed(NamedTuple):
+    """What follows for a cut from the places of its operands, whatever there is room for: see `Candidate`."""
+
+    local_buffers: tuple[int, ...]
+    near_bytes: int
+    """Of the local prefetch buffer."""
+    ahead_bytes: tuple[int, ...]
+    """Of a tile of each prefetched operand: what comes from DDR, for all cores together."""
+    passing_bytes: int
+    """The same of all operands that are neither prefetched nor staged."""
+    tile_bytes: int
+    pace: Pace
+
+
 class TileCandidates:
     """Candidates for one request, each with its price, whether they fit or not."""
 
@@ -45,6 +65,10 @@ class TileCandidates:
         self._view = view
         self._cuts = Cuts.of(request)
         self._unit_ps_known = request.layer.analysis.table(unit_ps)
+        alike = self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None, view.rates
+        tables = request.layer.analysis.table(_known_placed, _MOST_TABLES)
+        self._placed_known: Table[_Placed] = tables.get(alike, _known_placed)
+        """Of requests that differ in room alone."""
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the anchor's depth loop."""
         self._global_room = sum(request.global_gaps)
@@ -90,27 +114,40 @@ class TileCandidates:
         self, cut: Cut, prefetched: Mapping[str, tuple[int, int]], staged: Mapping[str, int]
     ) -> Candidate:
         """Return the candidate of a cut whose operands have their places."""
+        key = cut.tile, cut.depth, cut.order, tuple(prefetched), tuple(staged)
+        placed = self._placed_known.get(key, partial(self._placed, cut, prefetched, staged))
+        near_bytes = far = 0
+        """Of the local prefetch buffer there is, and what is taken of the global one."""
+        if self._request.prefetch is not None:
+            near_bytes, far_bytes = self._request.prefetch
+            burst_room = burst_room_bytes(far_bytes, max(len(prefetched), 1))
+            far = sum([2 * min(size, burst_room) for size in placed.ahead_bytes])
+        return Candidate(
+            cut, prefetched, staged, placed.local_buffers, self._global_buffers(cut, placed.passing_bytes, staged),
+            (placed.near_bytes, far), placed.tile_bytes, placed.pace.estimate_ps(near_bytes),
+        )  # fmt: skip
+
+    def _placed(
+        self, cut: Cut, prefetched: Mapping[str, tuple[int, int]], staged: Mapping[str, int]
+    ) -> _Placed:
+        """Return what follows for a cut from the places of its operands."""
         request, work = self._request, cut.work
         output = work.output_bytes if request.output_memory != LOCAL else 0
-        burst_room = 0 if request.prefetch is None else burst_room_bytes(request.prefetch[1], max(len(prefetched), 1))
         buffers: list[int] = []
         tile_bytes = work.between_bytes + output
-        near = far = 0
-        """Bytes of the prefetch buffers."""
+        near = 0
         for operand in cut.operands:
             size, slots = operand.streamed_bytes, 2 if operand.times > 1 else 1
             tile_bytes += size
             if operand.name in prefetched:
                 near += size * slots
-                far += 2 * min(cut.passing_bytes[operand.name], burst_room)
             else:
                 buffers += [size] * slots
         buffers += [work.between_bytes, output, output] if cut.tiles > 1 else [work.between_bytes, output]
+        ahead = tuple([cut.passing_bytes[operand.name] for operand in cut.operands if operand.name in prefetched])
+        passing = [size for name, size in cut.passing_bytes.items() if name not in prefetched and name not in staged]
         choice = Choice(cut, self._unit_ps(cut), staged, prefetched, self._cuts.distinct)
-        return Candidate(
-            cut, prefetched, staged, tuple(buffers), self._global_buffers(cut, {*staged, *prefetched}, staged),
-            (near, far), tile_bytes, estimate_ps(request, choice, self._view),
-        )  # fmt: skip
+        return _Placed(tuple(buffers), near, ahead, sum(passing), tile_bytes, pace(request, choice, self._view))
 
     def _unit_ps(self, cut: Cut) -> Sequence[int]:
         request, view = self._request, self._view
@@ -118,24 +155,21 @@ class TileCandidates:
         key = request.layer.signature, cut.tile, cut.depth, request.units, request.dtype, view.arithmetic, bandwidth
         return self._unit_ps_known.get(key, partial(unit_ps, cut.work, request.units, view, request.dtype))
 
-    def _prefetchable(self, cut: Cut) -> dict[str, tuple[int, int]]:
+    def _prefetchable(self, cut: Cut) -> Mapping[str, tuple[int, int]]:
         """Return the weights that every core gets once, version by version: those can be fetched ahead."""
-        if self._request.prefetch is None:
-            return {}
-        distinct = self._cuts.distinct
-        return {each.name: (each.versions, distinct[each.name]) for each in cut.operands if each.versions}
+        return {} if self._request.prefetch is None else cut.ahead
 
     def _staged(self, cut: Cut, prefetched: Container[str]) -> dict[str, int]:
         """Return the operands from DDR that the global buffer holds as a whole, smallest first, and their bytes."""
-        if not self._view.global_buffer_bytes:
-            return {}
-        distinct, loads, passing_bytes = self._cuts.distinct, cut.loads, cut.passing_bytes
-        left = [name for name in loads if name not in prefetched]
         staged: dict[str, int] = {}
+        reloaded = [(size, name) for size, name in cut.reloaded if name not in prefetched]
+        if not reloaded or not self._view.global_buffer_bytes:
+            return staged
+        left = [name for name in cut.loads if name not in prefetched]
         output = cut.work.output_bytes if self._request.output_memory != LOCAL else 0
         storing = self._storing(output) // 2
-        for size, name in sorted([(distinct[name], name) for name in left if loads[name] > 1 and distinct[name]]):
-            passing = sum([passing_bytes[other] for other in left if other != name and other not in staged])
+        for size, name in reloaded:
+            passing = sum([cut.passing_bytes[other] for other in left if other != name and other not in staged])
             if fit((*staged.values(), size, passing, passing, storing, storing), self._request.global_gaps):
                 staged[name] = size
         return staged
@@ -159,14 +193,13 @@ class TileCandidates:
             f" {self._global_room} are free: raise local_buffer.capacity or global_buffer.capacity"
         )
 
-    def _global_buffers(self, cut: Cut, elsewhere: Container[str], staged: Mapping[str, int]) -> tuple[int, ...]:
+    def _global_buffers(self, cut: Cut, passing: int, staged: Mapping[str, int]) -> tuple[int, ...]:
         """Return the layer's buffers in the global buffer: staged operands, two tiles of what has no place elsewhere.
 
         What is loaded together lies together; so do the output tiles of a burst.
         """
         if not self._view.global_buffer_bytes:
             return ()
-        passing = sum([size for name, size in cut.passing_bytes.items() if name not in elsewhere])
         storing = self._storing(cut.work.output_bytes) // 2
         return (*staged.values(), passing, passing, storing, storing)
 
@@ -176,3 +209,8 @@ class TileCandidates:
             return 0
         tile = output_bytes * self._request.cores
         return 2 * (self._burst // tile * tile + tile) if tile < self._burst else 2 * tile
+
+
+def _known_placed() -> Table[_Placed]:
+    """Return a table of what follows from cuts and the places of their operands."""
+    return Table(_MOST_PLACED)

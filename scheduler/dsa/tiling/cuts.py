@@ -66,6 +66,10 @@ class Cut(NamedTuple):
     """How often each of them is loaded."""
     passing_bytes: Mapping[str, int]
     """By operand: what of a tile comes from DDR, for all cores together."""
+    ahead: Mapping[str, tuple[int, int]]
+    """Weights that every core gets once, version by version: how many versions, and their bytes for all cores."""
+    reloaded: tuple[tuple[int, str], ...]
+    """What comes from DDR and is loaded several times, the smallest first: bytes for all cores, and operand."""
     tiles: int
     depth_steps: int
 
@@ -165,7 +169,11 @@ class Cuts:
         trips = {**{dim: counts[dim] for dim in order}, DEPTH: steps}
         operands = tuple([self._operand(name, times, work, trips) for name, times in loads.items()])
         passing = {name: self._passing_bytes(name, work) for name in self._routes}
-        return Cut(tile, order, depth, work, operands, loads, passing, math.prod(counts), steps)
+        ahead = {each.name: (each.versions, self.distinct[each.name]) for each in operands if each.versions}
+        again = sorted([(self.distinct[name], name) for name, n in loads.items() if n > 1 and self.distinct[name]])
+        return Cut(
+            tile, order, depth, work, operands, loads, passing, ahead, tuple(again), math.prod(counts), steps
+        )  # fmt: skip
 
     def _operand(self, name: str, times: int, work: TileWork, trips: Mapping[int, int]) -> CutOperand:
         route, tile_bytes = self._routes[name], work.operand_bytes[name]

@@ -5,7 +5,7 @@ the last store stand alone. Only the search for tiles uses this; every reported 
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.dsa.tiling.cuts import Cut
@@ -25,6 +25,31 @@ class Choice(NamedTuple):
     """Bytes of each operand that come from DDR at least once, for all cores."""
 
 
+class Pace(NamedTuple):
+    """The parts of an estimate, as far as they do not depend on how much the prefetch buffers hold."""
+
+    paced_ps: float
+    """What the slowest stage takes for all tiles but one."""
+    first_loads: tuple[tuple[float, int], ...]
+    """Of the first tile: the time of each load alone; where it comes ahead through a prefetch buffer, the bytes that it
+    takes there, else 0."""
+    starts_ps: tuple[int, int]
+    """Of these: the start-ups of the on-chip units, and of the DMA."""
+    one_ps: float
+    """The computation of a tile and the last store."""
+
+    def estimate_ps(self, prefetch_bytes: int) -> float:
+        """Return the layer's estimated time if the local prefetch buffer holds ``prefetch_bytes``."""
+        first_ps = 0.0
+        for alone_ps, held_bytes in self.first_loads:
+            if held_bytes and 2 * held_bytes < prefetch_bytes:
+                first_ps += alone_ps * (2 * held_bytes / prefetch_bytes)
+            else:  # what takes half of the prefetch buffer or more keeps others from coming in time
+                first_ps += alone_ps
+        on_chip_ps, dma_ps = self.starts_ps
+        return self.paced_ps + (first_ps + on_chip_ps + dma_ps) + self.one_ps
+
+
 @dataclass(slots=True)
 class _Loads:
     """Time of the loading stages, and of the first tile's loads alone."""
@@ -36,11 +61,11 @@ class _Loads:
     """What changes with a tile is moved together: as often as the operand that changes most often."""
     broadcast_ps: float = 0.0
     broadcast_starts: int = 0
-    first_ps: float = 0.0
+    first: list[tuple[float, int]] = field(default_factory=list)
 
 
-def estimate_ps(request: TileRequest, choice: Choice, view: DsaView) -> float:
-    """Return the layer's estimated time in picoseconds."""
+def pace(request: TileRequest, choice: Choice, view: DsaView) -> Pace:
+    """Return the layer's estimate, which `Pace.estimate_ps` completes; no sizes of buffers are read for it."""
     cut = choice.cut
     passes = max(cut.passes, 1)
     loads = _loads(request, choice, view)
@@ -62,10 +87,10 @@ def estimate_ps(request: TileRequest, choice: Choice, view: DsaView) -> float:
     computing = [tile_ps] if one_after_the_other else choice.unit_ps
     stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *[once * passes for once in computing]]
     slowest = max(*stages, ddr_ps)
-    first_ps = loads.first_ps + view.dma_startup_ps * bool(loads.ddr_starts)
-    one_ps = tile_ps + last_ps
     paced_ps = slowest * (1 - 1 / passes) + view.tuning.hidden_cost * (sum(stages) - slowest)
-    return paced_ps + first_ps + one_ps
+    on_chip_starts = (loads.path_starts > 0) + (loads.broadcast_starts > 0)
+    starts_ps = on_chip_starts * view.path_startup_ps, view.dma_startup_ps * bool(loads.ddr_starts)
+    return Pace(paced_ps, tuple(loads.first), starts_ps, tile_ps + last_ps)
 
 
 def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
@@ -74,10 +99,7 @@ def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
     for operand in choice.cut.operands:
         name, times = operand.name, operand.times
         goes_around = request.prefetch is not None and name not in choice.prefetched
-        exposed = 1.0
-        if request.prefetch is not None and not goes_around:
-            held = 2 * operand.tile_bytes / max(request.prefetch[0], 1)
-            exposed = min(held, 1.0)  # what takes half of the prefetch buffer or more keeps others from coming in time
+        held_bytes = operand.tile_bytes if request.prefetch is not None and not goes_around else 0
         if operand.is_broadcast:
             once = operand.moved_bytes / view.broadcast_bytes_per_ps
             total.broadcast_ps += times * once
@@ -86,20 +108,19 @@ def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
             once = operand.moved_bytes / path_bytes_per_ps
             total.path_ps += times * once
             total.path_starts = max(total.path_starts, times)
-        total.first_ps += once * exposed
+        total.first.append((once, held_bytes))
         if goes_around and operand.from_ddr:
-            total.first_ps += choice.distinct[name] / ddr_bytes_per_ps  # nothing of it comes ahead
+            total.first.append((choice.distinct[name] / ddr_bytes_per_ps, 0))  # nothing of it comes ahead
         if name in choice.staged:
             whole = choice.staged[name]
             total.ddr_bytes += whole
             total.ddr_starts += max(whole / burst_bytes, 1.0)
-            total.first_ps += min(max(operand.needed_bytes, burst_bytes), whole) / ddr_bytes_per_ps
+            total.first.append((min(max(operand.needed_bytes, burst_bytes), whole) / ddr_bytes_per_ps, 0))
         elif operand.from_ddr:
             total.ddr_bytes += operand.needed_bytes * times * operand.from_ddr
             total.ddr_starts = max(total.ddr_starts, times)
-            total.first_ps += operand.needed_bytes * operand.from_ddr / ddr_bytes_per_ps * exposed
+            total.first.append((operand.needed_bytes * operand.from_ddr / ddr_bytes_per_ps, held_bytes))
     startup_ps = view.path_startup_ps
     total.path_ps += total.path_starts * startup_ps
     total.broadcast_ps += total.broadcast_starts * startup_ps
-    total.first_ps += ((total.path_starts > 0) + (total.broadcast_starts > 0)) * startup_ps
     return total

@@ -13,7 +13,7 @@ from hw_models import ClusteredDsa, load_hardware, with_values
 from scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.execution import decide
-from scheduler.dsa.judging import Judge, judged, simulated, through_ddr_candidate, with_smaller_buffers
+from scheduler.dsa.judging import Judge, judged, on_larger, run, simulated, through_ddr_candidate, with_smaller_buffers
 from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.lower.program import lower
 from scheduler.policies.astitch import AStitch
@@ -142,7 +142,23 @@ def test_a_schedule_made_for_smaller_buffers_is_the_same_program_on_the_machine_
             schedule = decide(layout, at, "test", overlaps_layers=overlaps_layers)
         except ScheduleError:
             return
-        assert lower(schedule, at.view) == lower(schedule, costs.view)
+        program = lower(schedule, at.view)
+        assert program == lower(schedule, costs.view)
+        assert on_larger(run(schedule, program, at), costs) == run(schedule, program, costs)
+
+
+def test_what_was_fastest_at_an_earlier_point_is_the_same_as_if_it_were_found_anew() -> None:
+    base, graph = load_hardware("stcp920", ClusteredDsa), residual()
+    swept = [with_values(base, {"local_buffer.capacity": f"{size} KiB"}) for size in (128, 152, 215)]
+    analysis = Analysis(graph)
+    for spec in swept:
+        placing = Placing(hardware=spec, parts=spec.clusters, dtype="fp16")
+        anew = run_stages(Analysis(graph), GraphTurbo(), placing)
+        after_others = run_stages(analysis, GraphTurbo(), placing)
+
+        assert after_others.schedule.in_full() == anew.schedule.in_full()
+        assert after_others.program == anew.program
+        assert after_others.result == anew.result
 
 
 class TestJudge:

@@ -72,7 +72,7 @@ def test_a_tile_waits_for_every_tile_that_it_reads_on_its_core(
         as_a_whole = fetched_at_once(run, schedule.slices, execution.routes, execution.exchange)
         waited_for: set[int] = set()
         for place in range(tiles):
-            waited_for.update(waits.next())
+            waited_for.update(waits.position(*each) for each in (waits.by_tile[place] if waits.by_tile else ()))
             for core, boxes in boxes_of[number].items():
                 if any(lo == hi for lo, hi in boxes[place]):
                     continue
