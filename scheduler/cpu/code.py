@@ -90,7 +90,7 @@ def _counted(
         _add(total, nest, layer, tiles, lanes, simd, tuning)
         if nest.padded:
             _add_copies(total, nest, layer, tiles, lanes, tuning)
-        operations += nest.operations
+        operations += nest.operations * nest.count
     share = _recomputed(layer, tiles)
     if share == 1:
         return total, operations
@@ -188,6 +188,7 @@ def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
 def _add(
     total: _Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> None:
+    """Add the instructions of ``nest`` and of all that are like it."""
     vectors = _vectors(nest, tiles, lanes)
     in_tile = vectors.rows * vectors.columns
     for read in nest.reads:
@@ -196,17 +197,18 @@ def _add(
     iterations = max(math.prod(nest.outputs) * nest.iterations, 1)
     if nest.is_anchor and made.macs:
         iterations = min(iterations, made.macs)  # taps in the padding are computed too
-    total.fma += made.macs / iterations * vectors.steps
-    total.arithmetic += made.simple / iterations * vectors.steps
-    total.special += made.special / iterations * vectors.steps
+    steps = nest.count * vectors.steps
+    total.fma += made.macs / iterations * steps
+    total.arithmetic += made.simple / iterations * steps
+    total.special += made.special / iterations * steps
     element = layer.sink.element_bytes
     if not nest.is_anchor and nest.iterations > 1 and vectors.lanes > 1 and not vectors.follows_sink:
-        outputs = math.prod(nest.outputs)  # the lanes' partial sums are added up one by one
+        outputs = nest.count * math.prod(nest.outputs)  # the lanes' partial sums are added up one by one
         total.arithmetic += outputs * vectors.lanes
         total.load += outputs * vectors.lanes
     if nest.stores:
         is_vector = vectors.follows_sink or not nest.vector_extent
-        stored = vectors.outputs if is_vector else math.prod(nest.outputs) / vectors.lanes
+        stored = nest.count * (vectors.outputs if is_vector else math.prod(nest.outputs) / vectors.lanes)
         total.store += stored
         total.register_bytes += stored * vectors.lanes * element
     if nest.is_anchor:
@@ -219,7 +221,7 @@ def _add(
         total.scalar += vectors.outputs / in_tile * passes * tuning.tile_instructions
         total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
-        total.scalar += vectors.steps * tuning.loop_instructions / tuning.unrolled
+        total.scalar += steps * tuning.loop_instructions / tuning.unrolled
 
 
 def _add_copies(
@@ -265,5 +267,5 @@ def _add_read(
         loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
     else:
         loads, each_bytes = times / vectors.columns, read.element_bytes
-    total.load += loads
-    total.register_bytes += loads * each_bytes
+    total.load += nest.count * loads
+    total.register_bytes += nest.count * loads * each_bytes

@@ -1,8 +1,9 @@
 """The loop nests of a layer as generated code runs them: what iterations load, and which loop vectors lie along."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -45,10 +46,15 @@ class NestCode:
     operations: Operations
     padded: tuple[Access, ...] = ()
     """Of the anchor: what it reads with padding."""
+    count: int = 1
+    """Nests of the layer that are just like it."""
 
 
 def nests_of(layer: Layer) -> tuple[NestCode, ...]:
-    """Return the nests of ``layer`` that compute or move something, first to last; once for equal layers."""
+    """Return the nests of ``layer`` that compute or move something, first to last; once for equal layers.
+
+    Of those that are alike, as the parts of a concatenation are, there is one that counts for all.
+    """
     return layer.analysis.table(_nests).get(layer.signature, partial(_nests, layer))
 
 
@@ -69,7 +75,7 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
         stores = nest.write.tensor in layer.outputs or not (follows or is_anchor)
         found.append(_nest(layer, nest, work.extents, reads, stores=stores, is_anchor=is_anchor, made=work.operations))
         is_after = is_after or is_anchor
-    return tuple(found)
+    return tuple([replace(nest, count=count) for nest, count in Counter(found).items()])
 
 
 def _inlined(layer: Layer, made: Operations) -> NestCode:
