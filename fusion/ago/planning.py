@@ -4,8 +4,9 @@ The paper's tuner looks for schedules of a whole sub-graph, of its mini-sub-grap
 (JOIN). A plan has kernels, so both are decided here: a mini-sub-graph is a kernel unless its layers, one complex
 operator with its followers each, are faster apart; then kernels of one sub-graph that read from each other are joined
 where that is faster. Two with complex operators are joined only where redundancy analysis leaves a dimension to cut
-(intensive fusion); the dimensions that must stay whole are part of the plan. Where there is no machine to ask, layers
-are taken as they are and every redundancy-free pair is joined.
+(intensive fusion). The paper then leaves the other dimensions whole; here tiles are chosen with what is computed again
+in the count, and cut those, too, where that is faster. Where there is no machine to ask, layers are taken as they are
+and every redundancy-free pair is joined.
 
 Operators weigh what they do for one image, whatever the batch: the paper's networks run at batch 1, and the threshold
 is that of such weights. With more images a convolution alone would weigh too much for its activation.
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
-from fusion.ago.redundancy import can_be_tiled, reused_dims
+from fusion.ago.redundancy import can_be_tiled
 from fusion.ago.weights import Weights, is_complex
 from fusion.costs import KernelSeconds
 from fusion.fixed_pattern import fixed_pattern_layers
@@ -92,9 +93,8 @@ class _Reformer:
 
     def _group(self, partition: AcyclicPartition, part: int) -> Group:
         ops = partition.members(part)
-        whole = {dim for name in self._inner(ops) for dim in reused_dims(self._analysis, ops, name)}
         reasons = [self._apart(partition, part, reader) for reader in partition.readers(part)]
-        return Group(ops, (reasons or [self._found.boundary_reason])[-1], whole_dims=tuple(sorted(whole)))
+        return Group(ops, (reasons or [self._found.boundary_reason])[-1])
 
     def _inner(self, ops: Sequence[int]) -> list[str]:
         """Return the results of the complex operators of a kernel, the last one's aside."""
