@@ -27,6 +27,18 @@ def fewer_is_faster(ops: Sequence[int]) -> float:
 FEWER_IS_FASTER = Tuning(kernel_s=fewer_is_faster)
 
 
+def test_kernels_that_no_cut_of_a_mini_sub_graph_leads_to_are_found_from_its_layers() -> None:
+    """Of two branches in turn, each as one kernel is fastest; but cut in two, either part would have two results."""
+    net = Net()
+    x = net.input(1, 8)
+    one, other = net.softmax(x), net.softmax(x)
+    graph = net.graph(net.add(net.softmax(one), net.softmax(other)))
+    costs = {(0, 1, 2, 3, 4): 2.5, (0, 2): 0.5, (1, 3): 0.5}
+    plan = ago_plan(Analysis(graph), Tuning(kernel_s=lambda ops: costs.get(tuple(ops), float(len(ops)))))
+
+    assert names(plan) == [["softmax1", "softmax3"], ["softmax2", "softmax4"], ["add1"]]
+
+
 class TestIntensiveFusion:
     def test_a_pointwise_convolution_shares_a_kernel(self) -> None:
         plan = ago_plan(Analysis(pair(1)), FEWER_IS_FASTER)
