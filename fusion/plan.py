@@ -31,8 +31,6 @@ class Group:
     boundary_reason: str = ""
     split: Split | None = None
     """How the group is cut into instances, if it is: each is a launch of its own."""
-    whole_dims: tuple[int, ...] = ()
-    """Dimensions of its last operator's first output that tiles do not cut, so that nothing is computed twice."""
 
     @property
     def instances(self) -> int:

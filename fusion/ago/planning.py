@@ -3,9 +3,11 @@
 The paper's tuner looks for schedules of a whole sub-graph, of its mini-sub-graphs first (SPLIT), then of all together
 (JOIN). A plan has kernels, so both are decided here: a mini-sub-graph is a kernel unless its layers, one complex
 operator with its followers each, are faster apart; then kernels of one sub-graph that read from each other are joined
-where that is faster. Two with complex operators are joined only where redundancy analysis leaves a dimension to cut
-(intensive fusion); the dimensions that must stay whole are part of the plan. Where there is no machine to ask, layers
-are taken as they are and every redundancy-free pair is joined.
+where that is faster. The same is done from all layers apart, and the faster kept: what is one kernel can only be cut in
+two, which may lead nowhere. Two with complex operators are joined only where redundancy analysis leaves a dimension to
+cut (intensive fusion). The paper then leaves the other dimensions whole; here tiles are chosen with what is computed
+again in the count, and cut those, too, where that is faster. Where there is no machine to ask, layers are taken as they
+are and every redundancy-free pair is joined.
 
 Operators weigh what they do for one image, whatever the batch: the paper's networks run at batch 1, and the threshold
 is that of such weights. With more images a convolution alone would weigh too much for its activation.
@@ -16,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
-from fusion.ago.redundancy import can_be_tiled, reused_dims
+from fusion.ago.redundancy import can_be_tiled
 from fusion.ago.weights import Weights, is_complex
 from fusion.costs import KernelSeconds
 from fusion.fixed_pattern import fixed_pattern_layers
 from fusion.partition import AcyclicPartition
 from fusion.plan import FusionPlan, Group, plan_from_groups
-from fusion.searched.grouping import Asked, Part, improved
+from fusion.searched.grouping import Asked, Grouping, Part, improved
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 from workloads.subgraph import Subgraph
@@ -71,16 +73,23 @@ class _Reformer:
         self._layer_of: dict[int, Part] = {}
 
     def groups(self) -> list[Group]:
-        start: list[Part] = []
+        minis: list[Part] = []
+        apart: list[Part] = []
         for mini in split(self._weighed, self._found.ops, self._tuning.weights, self._tuning.threshold):
             layers = [tuple(layer) for layer in fixed_pattern_layers(self._graph, list(mini.ops))]
             self._layer_of.update((op, layer) for layer in layers for op in layer)
-            start += self._undivided(mini.ops, layers)
-        kernels = improved(self._graph, frozenset(start), Asked(self._seconds), len(self._found.ops))
+            minis += self._undivided(mini.ops, layers)
+            apart += layers
         partition = AcyclicPartition(self._graph, self._found.ops)
-        for ops in sorted(kernels):
+        for ops in sorted(self._improved(minis, apart)):
             partition.merge_all(ops)
         return [self._group(partition, part) for part in partition.parts]
+
+    def _improved(self, *starts: list[Part]) -> Grouping:
+        """Return the cheapest of what the local search finds from each of ``starts``, the first of equal ones."""
+        asked, most_ops = Asked(self._seconds), len(self._found.ops)
+        found = [improved(self._graph, start, asked, most_ops) for start in dict.fromkeys(map(frozenset, starts))]
+        return min(found, key=lambda grouping: math.fsum(map(self._kernel_s, grouping)))
 
     def _undivided(self, mini: Part, layers: list[Part]) -> list[Part]:
         """Return a mini-sub-graph as one kernel, or as its layers where these are faster."""
@@ -92,9 +101,8 @@ class _Reformer:
 
     def _group(self, partition: AcyclicPartition, part: int) -> Group:
         ops = partition.members(part)
-        whole = {dim for name in self._inner(ops) for dim in reused_dims(self._analysis, ops, name)}
         reasons = [self._apart(partition, part, reader) for reader in partition.readers(part)]
-        return Group(ops, (reasons or [self._found.boundary_reason])[-1], whole_dims=tuple(sorted(whole)))
+        return Group(ops, (reasons or [self._found.boundary_reason])[-1])
 
     def _inner(self, ops: Sequence[int]) -> list[str]:
         """Return the results of the complex operators of a kernel, the last one's aside."""
@@ -102,8 +110,10 @@ class _Reformer:
 
     def _seconds(self, ops: Part) -> float:
         """Return what a kernel of whole layers takes; infinite for one that there must not be."""
-        if self._refusal(ops, "") is not None:
-            return math.inf
+        return self._kernel_s(ops) if self._refusal(ops, "") is None else math.inf
+
+    def _kernel_s(self, ops: Part) -> float:
+        """Return what a kernel takes that is there; without a machine to ask, all take the same."""
         return 1.0 if self._tuning.kernel_s is None else self._tuning.kernel_s(ops)
 
     def _refusal(self, ops: Part, name: str) -> str | None:

@@ -189,9 +189,11 @@ class _Explorer:
         fused_s = kernel_s(together)
         if math.isinf(fused_s):
             return f"the machine cannot run {name} in the same kernel"
-        parts = inside, tuple(op for op in together if op not in inside)
-        apart_s = sum(map(kernel_s, parts))
-        if fused_s <= apart_s or (found is not Relation.DEPEND and not _spills(self._how, together, parts)):
+        slowdown = 1.0 if found is Relation.DEPEND else max(self._how.most_slowdown, 1.0)
+        apart_s = kernel_s(inside)
+        if fused_s > slowdown * apart_s:  # else the operator alone need not be asked for
+            apart_s += kernel_s(tuple(op for op in together if op not in inside))
+        if fused_s <= slowdown * apart_s:
             return None
         return f"{found.value}: {fused_s * 1e6:.3g} us with {name}, {apart_s * 1e6:.3g} us apart"
 

@@ -57,9 +57,17 @@ class Asked:
             found = self._known[part] = self._kernel_s(part)
         return found
 
-    def total_s(self, parts: Iterable[Part]) -> float:
-        """Return the seconds of ``parts``, one after the other."""
-        return math.fsum(map(self.seconds, parts))
+    def total_s(self, parts: Iterable[Part], limit_s: float = math.inf) -> float:
+        """Return the seconds of ``parts``, one after the other; infinite from ``limit_s`` on.
+
+        Once some of them take as long as that, the others are not asked for.
+        """
+        found: list[float] = []
+        for part in parts:
+            found.append(self.seconds(part))
+            if math.fsum(found) >= limit_s:
+                return math.inf
+        return math.fsum(found)
 
 
 def improved(graph: Graph, start: Grouping, asked: Asked, most_ops: int) -> Grouping:
@@ -100,7 +108,7 @@ def _cheaper(found: "_Groups", first: Part, second: Part, asked: Asked, most_ops
     own: tuple[Part, ...] = (first, second) if second else (first,)
     best, best_s = own, asked.total_s(own) * _WORTHWHILE
     for parts in cuts(together):
-        seconds = asked.total_s(parts)
+        seconds = asked.total_s(parts, best_s)
         if seconds < best_s:
             best, best_s = parts, seconds
     return () if best is own else best

@@ -94,7 +94,8 @@ def _counted(
         if nest.padded:
             _add_copies(counts, nest, layer, tiles, lanes, tuning)
         total.add(counts)
-        operations += nest.operations if times == 1 else _scaled(nest.operations, times)
+        made = nest.operations * nest.count
+        operations += made if times == 1 else _scaled(made, times)
     return total, operations
 
 
@@ -111,12 +112,14 @@ def _times(layer: Layer, tiles: LoopTiles) -> list[float]:
     """
     shape = layer.sink.shape
     whole, nests = layer.tile_work(shape).nests, nests_of(layer)
-    if len(nests) != len(whole) or not any(nest.is_anchor for nest in nests):
+    if not any(nest.is_anchor for nest in nests):
         return [1.0] * len(nests)
     tile = tiles.within(shape)
     number = math.prod([size / part for size, part in zip(shape, tile, strict=True)])
     of_tile = _iterations(layer, layer.tile_work(tile).nests)
-    return [max(own * number / max(all_, 1), 1.0) for own, all_ in zip(of_tile, _iterations(layer, whole), strict=True)]
+    of_all = _iterations(layer, whole)
+    alike = [[sum([times[place] for place in each.places]) for times in (of_tile, of_all)] for each in nests]
+    return [max(own * number / all_, 1.0) for own, all_ in alike]
 
 
 def _iterations(layer: Layer, nests: Sequence[NestWork]) -> list[int]:
@@ -207,6 +210,7 @@ def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
 def _add(
     total: _Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> None:
+    """Add the instructions of ``nest`` and of all that are like it."""
     vectors = _vectors(nest, tiles, lanes)
     in_tile = vectors.rows * vectors.columns
     for read in nest.reads:
@@ -215,17 +219,18 @@ def _add(
     iterations = max(math.prod(nest.outputs) * nest.iterations, 1)
     if nest.is_anchor and made.macs:
         iterations = min(iterations, made.macs)  # taps in the padding are computed too
-    total.fma += made.macs / iterations * vectors.steps
-    total.arithmetic += made.simple / iterations * vectors.steps
-    total.special += made.special / iterations * vectors.steps
+    steps = nest.count * vectors.steps
+    total.fma += made.macs / iterations * steps
+    total.arithmetic += made.simple / iterations * steps
+    total.special += made.special / iterations * steps
     element = layer.sink.element_bytes
     if not nest.is_anchor and nest.iterations > 1 and vectors.lanes > 1 and not vectors.follows_sink:
-        outputs = math.prod(nest.outputs)  # the lanes' partial sums are added up one by one
+        outputs = nest.count * math.prod(nest.outputs)  # the lanes' partial sums are added up one by one
         total.arithmetic += outputs * vectors.lanes
         total.load += outputs * vectors.lanes
     if nest.stores:
         is_vector = vectors.follows_sink or not nest.vector_extent
-        stored = vectors.outputs if is_vector else math.prod(nest.outputs) / vectors.lanes
+        stored = nest.count * (vectors.outputs if is_vector else math.prod(nest.outputs) / vectors.lanes)
         total.store += stored
         total.register_bytes += stored * vectors.lanes * element
     if nest.is_anchor:
@@ -239,7 +244,7 @@ def _add(
         if nest.iterations > passes * tuning.unrolled_whole:
             total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
-        total.scalar += vectors.steps * tuning.loop_instructions / tuning.unrolled
+        total.scalar += steps * tuning.loop_instructions / tuning.unrolled
 
 
 def _add_copies(
@@ -286,5 +291,5 @@ def _add_read(
         loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
     else:
         loads, each_bytes = times / vectors.columns, read.element_bytes
-    total.load += loads
-    total.register_bytes += loads * each_bytes
+    total.load += nest.count * loads
+    total.register_bytes += nest.count * loads * each_bytes

@@ -1,6 +1,6 @@
 """How long a kernel takes with empty caches, what it takes at least, and what it takes among others."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hw_models import Cpu
@@ -45,28 +45,23 @@ def estimate(kernel: TiledKernel) -> Estimate:
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
 
 
-def takes_more_apart(kernel: TiledKernel, limit_ps: float) -> bool:
-    """Whether `Estimate.apart_ps` is sure to be more than ``limit_ps``.
+def bounds_apart_ps(kernel: TiledKernel) -> Iterator[float]:
+    """Yield times that `Estimate.apart_ps` is not less than, from the quickest to work out to the closest.
 
-    What one core needs is added up, the slowest first, level by level outwards: what levels further out pass on is only
-    worked out where the sum is still below.
+    What a core of the slowest kind needs is added up level by level outwards.
     """
     view = kernel.view
-    limit_ps *= _ROUNDING
-    for pace, used in reversed(view.on_cores(kernel.chunks.count)):
-        least_ps = _called_ps(view.spec, kernel.chunks.count) + kernel.chunk_cycles(pace) * pace.cycle_ps
-        least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
-        if least_ps > limit_ps:
-            return True
-        for name, passed in zip(view.caches, kernel.levels(pace, used), strict=True):
-            least_ps += pace.moved_ps(kernel.moved(name, passed))
-            if least_ps > limit_ps:
-                return True
-    return False
+    pace, used = view.on_cores(kernel.chunks.count)[-1]
+    least_ps = _called_ps(view.spec, kernel.chunks.count) + kernel.chunk_cycles(pace) * pace.cycle_ps
+    least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
+    yield least_ps * _ROUNDING
+    for name, passed in zip(view.caches, kernel.levels(pace, used), strict=True):
+        least_ps += pace.moved_ps(kernel.moved(name, passed))
+        yield least_ps * _ROUNDING
 
 
-_ROUNDING = 1 + 1e-9
-"""The same numbers added up in another order come to no more than this share above."""
+_ROUNDING = 1 - 1e-9
+"""The same numbers added up in another order come to no less than this share."""
 
 
 def handed_over(footprints: Footprints, threads: int, cache: CacheSize) -> Found:

@@ -36,7 +36,6 @@ def _footprints(layer: Layer) -> Footprints:
     whole = layer.tile_work(shape).operand_extents
     axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
     second = {axis: _probe(layer, axis, 2) for axis in axes}
-    along = {axis: _probe(layer, axis, 0) for axis in axes}
     operands, places, deep, copied, behind = [], [], _before_anchor(layer), _copied(layer), parts_of(layer)[-1:]
     sizes = {**dict(enumerate(shape)), DEPTH: depth}
     for place, name in enumerate(layer.inputs):
@@ -49,7 +48,8 @@ def _footprints(layer: Layer) -> Footprints:
             steep = [(axis, float(second[axis][name][dim] - base)) for axis in axes]
             reach = Reach(base, most, tuple([(axis, slope) for axis, slope in steep if slope > 0]))
             if reach.of((*shape, depth)) != most:
-                flat = [(axis, (along[axis][name][dim] - base) / (sizes[axis] - 1)) for axis in axes]
+                along = [(axis, _probe(layer, axis, 0)[name][dim]) for axis in axes]
+                flat = [(axis, (reached - base) / (sizes[axis] - 1)) for axis, reached in along]
                 reach = Reach(base, most, tuple([(axis, slope) for axis, slope in flat if slope > 0]))
             reaches.append(reach)
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)

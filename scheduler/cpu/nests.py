@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -45,10 +45,20 @@ class NestCode:
     operations: Operations
     padded: tuple[Access, ...] = ()
     """Of the anchor: what it reads with padding."""
+    places: tuple[int, ...] = (0,)
+    """Among the nests of the layer, of all that are just like it."""
+
+    @property
+    def count(self) -> int:
+        """Nests that are just like it."""
+        return len(self.places)
 
 
 def nests_of(layer: Layer) -> tuple[NestCode, ...]:
-    """Return the nests of ``layer`` that compute or move something, first to last; once for equal layers."""
+    """Return the nests of ``layer`` that compute or move something, first to last; once for equal layers.
+
+    Of those that are alike, as the parts of a concatenation are, there is one that counts for all.
+    """
     return layer.analysis.table(_nests).get(layer.signature, partial(_nests, layer))
 
 
@@ -69,7 +79,10 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
         stores = nest.write.tensor in layer.outputs or not (follows or is_anchor)
         found.append(_nest(layer, nest, work.extents, reads, stores=stores, is_anchor=is_anchor, made=work.operations))
         is_after = is_after or is_anchor
-    return tuple(found)
+    places: dict[NestCode, list[int]] = {}
+    for place, each in enumerate(found):
+        places.setdefault(each, []).append(place)
+    return tuple([replace(each, places=tuple(alike)) for each, alike in places.items()])
 
 
 def _inlined(layer: Layer, made: Operations) -> NestCode:

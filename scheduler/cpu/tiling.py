@@ -12,14 +12,16 @@ Where there are several anchors, these are the loops of the last one, in a few m
 register tile that needs the fewest cycles for what one tile needs of it.
 """
 
+import heapq
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 
 from scheduler.cpu.anchors import anchored_nest, shared_rows
 from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
-from scheduler.cpu.estimate import Estimate, estimate, least_time_ps, takes_more_apart
+from scheduler.cpu.estimate import Estimate, bounds_apart_ps, estimate, least_time_ps
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
 from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
@@ -68,20 +70,8 @@ def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) ->
 
 def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     most, *fewer = view.thread_counts
-    shape, parts = layer.sink.shape, parts_of(layer)
-    if parts:
-        register = register_tile_of(parts[-1], parts[-1].sink.shape, dtype, view)
-        wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
-        candidates = list(dict.fromkeys(_candidates(parts[-1], register, vector_dim_of(layer), view, shape, wider)))
-        if parts[1:]:
-            candidates = [_with_upstream(parts, cut, dtype, view) for cut in candidates]
-    else:
-        candidates = list(_without_anchor(layer, dtype, view))
-    found: list[Tiling] = []
-    for cut in candidates:
-        kernel = TiledKernel(layer, cut, most, dtype, view)
-        if len(found) < _SPLIT_AGAIN or not takes_more_apart(kernel, found[-1].estimate.apart_ps):
-            found = sorted([*found, Tiling(cut, most, estimate(kernel))], key=lambda tiling: tiling.rank)[:_SPLIT_AGAIN]
+    shape = layer.sink.shape
+    found = best_of([TiledKernel(layer, cut, most, dtype, view) for cut in candidates(layer, dtype, view)], most)
     best = found[0]
     for threads in fewer:
         for other in found:
@@ -91,6 +81,39 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
                 tried = Tiling(kernel.tiles, threads, estimate(kernel))
                 best = tried if tried.time_ps < best.time_ps else best
     return best
+
+
+def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
+    """Return the tiles that are tried for a layer, on as many threads as do most arithmetic."""
+    parts = parts_of(layer)
+    if not parts:
+        return list(_without_anchor(layer, dtype, view))
+    last, shape = parts[-1], layer.sink.shape
+    register = register_tile_of(last, last.sink.shape, dtype, view)
+    wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
+    found = list(dict.fromkeys(_anchored(last, register, vector_dim_of(layer), view, shape, wider)))
+    return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
+
+
+def best_of(kernels: Sequence[TiledKernel], threads: int) -> list[Tiling]:
+    """Return the tilings of lowest rank, the first of equal ones, as many as are split again.
+
+    The bound that is lowest is always the one that is worked out further, so that no level of a cache is looked at
+    for tiles that are sure to take longer than those returned.
+    """
+    waiting = [(next(bounds), number, bounds) for number, bounds in enumerate(map(bounds_apart_ps, kernels))]
+    heapq.heapify(waiting)
+    found: list[tuple[tuple[float, tuple[float, ...]], int, Tiling]] = []
+    while waiting and (len(found) < _SPLIT_AGAIN or waiting[0][0] <= found[-1][2].estimate.apart_ps):
+        _, number, bounds = waiting[0]
+        closer = next(bounds, None)
+        if closer is not None:
+            heapq.heapreplace(waiting, (closer, number, bounds))
+            continue
+        heapq.heappop(waiting)
+        tiling = Tiling(kernels[number].tiles, threads, estimate(kernels[number]))
+        found = sorted([*found, (tiling.rank, number, tiling)], key=itemgetter(0, 1))[:_SPLIT_AGAIN]
+    return [tiling for _, _, tiling in found]
 
 
 _SPLIT_AGAIN = 2
@@ -150,10 +173,10 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
     yield LoopTiles(tile, order, parallel if fused > 1 else 0, tuple(register), vector_dim, None)
 
 
-def _candidates(
+def _anchored(
     layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents, few: Sequence[int]
 ) -> Iterator[LoopTiles]:
-    """Yield the tiles that are tried, in a fixed order."""
+    """Yield the tiles that are tried around a layer's last anchor, in a fixed order."""
     memory = layer.sink.order
     outer = [dim for dim in reversed(memory) if dim != vector_dim and shape[dim] > 1]
     steps = [None, *_depth_steps(layer, view)]

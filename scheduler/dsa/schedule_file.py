@@ -35,7 +35,6 @@ class GroupRecord(Record):
     operators: Numbers
     reason: str
     split: SplitRecord | None
-    whole_dims: Numbers = ()
 
 
 class PrefetchRecord(Record):

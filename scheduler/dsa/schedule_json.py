@@ -66,7 +66,6 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
             GroupRecord(
                 operators=group.ops, reason=group.boundary_reason,
                 split=None if group.split is None else SplitRecord.model_validate(_fields(group.split)),
-                whole_dims=group.whole_dims,
             )
             for group in schedule.plan.groups
         ),
@@ -176,7 +175,7 @@ class _Reader:
         for number, group in enumerate(self._file.groups):
             self._known_operators(group.operators, f"schedule: groups.{number}")
             split = None if group.split is None else Split(group.split.dim, group.split.factor)
-            groups.append(Group(group.operators, group.reason, split, group.whole_dims))
+            groups.append(Group(group.operators, group.reason, split))
         made = self._file.origin
         return FusionPlan(self._graph, tuple(groups), made.scheduled_by, made.rewritten, made.text)
 

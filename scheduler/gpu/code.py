@@ -94,7 +94,9 @@ class _Block:
     def __init__(self, layer: Layer, nests: BlockNests, tiles: GpuTiles, view: GpuView) -> None:
         self._layer, self._nests, self._tiles, self._view = layer, nests, tiles, view
         self._warp = view.spec.sms.warp
-        self._pack = min(packed(view.dtype), math.prod(tiles.part))
+        self._of_part = math.prod(tiles.part)
+        self._pack = min(packed(view.dtype), self._of_part)
+        self._inner = tiles.part[layer.sink.order[-1]] if tiles.part else 1
         self._fma = self._arithmetic = self._special = self._load = self._store = self._scalar = 0.0
         self._matrix = 0
         self._shared_bytes = 0.0
@@ -107,7 +109,7 @@ class _Block:
         parts = tiles.parts(tiles.tile)
         works = nests.works(self._layer, tiles.tile)
         of_part = nests.works(self._layer, tiles.part)
-        padding = parts * math.prod(tiles.part) / max(math.prod(tiles.tile), 1)
+        padding = parts * self._of_part / max(math.prod(tiles.tile), 1)
         for nest, work, own in zip(nests.nests, works, of_part, strict=True):
             product = nest.product(own.extents, own.operations.macs)
             if product is not None:
@@ -132,7 +134,7 @@ class _Block:
         )  # fmt: skip
         fma, arithmetic, special, load, store, scalar = [math.ceil(count / warp - 1e-9) for count in by_thread]
         straight = math.ceil(self._outside_loads / max(threads, 1) / tuning.loads_ahead)
-        chains = self._chains or -(-parts * tiles.split // warp) * math.prod(tiles.part) // pack
+        chains = self._chains or -(-parts * tiles.split // warp) * self._of_part // pack
         return Issued(
             fma=fma, arithmetic=arithmetic, special=special, load=load, store=store, scalar=scalar,
             matrix=self._matrix, accumulators=max(chains, 1), waits=self._steps + straight,
@@ -141,7 +143,7 @@ class _Block:
 
     def _loops(self, iterations: float) -> float:
         tuning = self._view.tuning
-        return iterations * tuning.loop_instructions / tuning.unrolled / math.prod(self._tiles.part)
+        return iterations * tuning.loop_instructions / tuning.unrolled / self._of_part
 
     def _shared_out(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> tuple[Product, int]:
         """Return what one of the parts of a product computes, and how many parts there are.
@@ -212,12 +214,11 @@ class _Block:
 
     def _read(self, nest: BlockNest, work: NestWork, times: int) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""
-        inner = self._tiles.part[self._layer.sink.order[-1]] if self._tiles.part else 1
-        for read in nest.reads:
+        for read, each in zip(nest.reads, work.read, strict=True):
             if read.source in ("registers", "staged"):
                 continue
-            elements = times * math.prod(read.access.extents(work.extents))
-            loads = elements / self._vector(read.element_bytes, inner)
+            elements = times * each
+            loads = elements / self._vector(read.element_bytes, self._inner)
             self._load += loads
             self._shared_bytes += elements * read.element_bytes
             if read.source == "outside":
@@ -227,8 +228,7 @@ class _Block:
     def _write(self, nest: BlockNest, work: NestWork) -> None:
         if nest.writes in ("registers", "staged"):
             return
-        inner = self._tiles.part[self._layer.sink.order[-1]] if self._tiles.part else 1
-        stores = work.outputs / self._vector(nest.element_bytes, inner)
+        stores = work.outputs / self._vector(nest.element_bytes, self._inner)
         self._store += stores
         self._scalar += stores * self._view.tuning.address_instructions
         if nest.writes == "shared":

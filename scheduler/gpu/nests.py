@@ -80,6 +80,8 @@ class NestWork(NamedTuple):
     operations: Operations
     outputs: int
     """Elements written."""
+    read: Sequence[int]
+    """Elements of each tensor that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +116,15 @@ class BlockNests:
         if not self.is_plain:
             found = layer.tile_work(box).nests
             return [
-                NestWork(work.extents, work.operations, _written(each.compiled.nest, work.extents))
+                NestWork(
+                    work.extents, work.operations, _written(each.compiled.nest, work.extents), _read(each, work.extents)
+                )
                 for each, work in zip(self.nests, found, strict=True)
             ]
         works = []
         for each in self.nests:
             extents = each.compiled.loop_extents(box)
-            works.append(NestWork(extents, each.compiled.operations(extents), math.prod(box)))
+            works.append(NestWork(extents, each.compiled.operations(extents), math.prod(box), _read(each, extents)))
         return works
 
     def product(self, layer: Layer, box: Extents) -> Product | None:
@@ -133,6 +137,10 @@ class BlockNests:
 
 def _written(nest: LoopNest, extents: Sequence[int]) -> int:
     return math.prod([extents[loop] for index in nest.write.indices for loop, _ in index.terms])
+
+
+def _read(nest: BlockNest, extents: Sequence[int]) -> list[int]:
+    return [math.prod(read.access.extents(extents)) for read in nest.reads]
 
 
 def nests_of(layer: Layer) -> BlockNests:

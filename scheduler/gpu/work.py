@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from hw_models import Compute
 from hw_models.gpu.occupancy import BlockNeeds, occupancy
@@ -58,12 +59,28 @@ def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
 
 def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
     """Return the grid of ``layer`` in ``tiles``."""
+    sector_bytes = view.spec.l2.sector_bytes
+    key = layer.signature, tiles.tile, sector_bytes
+    whole = layer.analysis.table(_whole_of).get(key, partial(_whole_of, layer, tiles.tile, sector_bytes))
+    code, needs = block_code(layer, tiles, view), block_needs(layer, tiles, view)
+    return Grid(tiles, whole.blocks, code, needs, whole.operations, whole.l2_bytes)
+
+
+class _Whole(NamedTuple):
+    """What a grid of tiles comes to, however threads share out each of them."""
+
+    blocks: int
+    operations: Operations
+    l2_bytes: int
+
+
+def _whole_of(layer: Layer, tile: Extents, sector_bytes: int) -> _Whole:
     operations, moved, blocks = Operations(), 0, 0
-    for count, tile in tile_classes(layer.sink.shape, tiles.tile):
-        operations += operations_of(layer, tile) * count
-        moved += l2_bytes(layer, tile, view.spec.l2.sector_bytes) * count
+    for count, part in tile_classes(layer.sink.shape, tile):
+        operations += operations_of(layer, part) * count
+        moved += l2_bytes(layer, part, sector_bytes) * count
         blocks += count
-    return Grid(tiles, blocks, block_code(layer, tiles, view), block_needs(layer, tiles, view), operations, moved)
+    return _Whole(blocks, operations, moved)
 
 
 def tile_classes(shape: Extents, tile: Extents) -> Iterator[tuple[int, Extents]]:

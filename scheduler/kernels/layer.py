@@ -120,7 +120,7 @@ class Layer(Subgraph):
     @cached_property
     def handed(self) -> frozenset[str]:
         """Tensors that one operator hands to another that reads them otherwise than element by element."""
-        made = {self.stored_name(compiled.target) for compiled in self.nests}
+        made = {compiled.target for compiled in self.nests if not compiled.is_view}
         made -= {*self.outputs, *self.internal_bytes}
         return frozenset(
             name

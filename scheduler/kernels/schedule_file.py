@@ -41,7 +41,6 @@ class GroupRecord(Record):
 
     operators: Numbers
     reason: str
-    whole_dims: Numbers = ()
 
 
 class OriginRecord(Record):
@@ -111,12 +110,7 @@ def network_record(graph: Graph, dtype: str) -> NetworkRecord:
 
 def group_records(plan: FusionPlan) -> tuple[GroupRecord, ...]:
     """Return what is written of the plan's groups."""
-    return tuple(
-        [
-            GroupRecord(operators=group.ops, reason=group.boundary_reason, whole_dims=group.whole_dims)
-            for group in plan.groups
-        ]
-    )
+    return tuple([GroupRecord(operators=group.ops, reason=group.boundary_reason) for group in plan.groups])
 
 
 def origin_record(plan: FusionPlan) -> OriginRecord:
@@ -146,7 +140,7 @@ def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
     every = [position for group in groups for position in group.operators]
     if sorted(every) != list(range(len(graph.ops))):
         raise ScheduleError("schedule: groups: needs every operator of the network once")
-    made = tuple([Group(each.operators, each.reason, whole_dims=each.whole_dims) for each in groups])
+    made = tuple([Group(each.operators, each.reason) for each in groups])
     return FusionPlan(graph, made, origin.scheduled_by, origin.rewritten, origin.text)
 
 

@@ -13,6 +13,7 @@ from fusion.ago import BIAS, SLOPE, THRESHOLD, Tuning, Weights, ago_plan
 from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from fusion.profile import ProfileDatabase
+from hw_models.pause import collector_paused
 from workloads.graph import Graph
 
 
@@ -42,4 +43,5 @@ class Ago:
             intensive=self.intensive,
             kernel_s=kernel_s,
         )
-        return ago_plan(costs.analysis, tuning)
+        with collector_paused():
+            return ago_plan(costs.analysis, tuning)

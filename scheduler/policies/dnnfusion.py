@@ -17,6 +17,7 @@ from fusion.dnnfusion.planning import MOST_OPERANDS, MOST_SLOWDOWN, Order
 from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan
 from fusion.profile import ProfileDatabase
+from hw_models.pause import collector_paused
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 
@@ -55,7 +56,8 @@ class DnnFusion:
             most_slowdown=self.most_slowdown,
             first=self.first,
         )
-        plan = dnnfusion_plan(costs.analysis, how)
+        with collector_paused():
+            plan = dnnfusion_plan(costs.analysis, how)
         if self.profile and len(database.entries) > known:
             self._write(database)
         return plan

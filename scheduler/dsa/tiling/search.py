@@ -2,9 +2,9 @@
 
 A tile halves each dimension of a core's part some number of times. The search halves what helps most until the tile
 fits, then climbs: halve one dimension, double one, or trade one for another, while the estimated time falls. Where that
-ends with many tiles it is done again from a part that is cut along its depth, and the better is taken. The estimate is
-the pipeline of the machine: the slowest of DMA, on-chip path and compute units sets the pace, the first load and the
-last store stand alone.
+ends with many tiles, or the layer has several products, it is done again from a part that is cut along its depth, and
+the better is taken. The estimate is the pipeline of the machine: the slowest of DMA, on-chip path and compute units
+sets the pace, the first load and the last store stand alone.
 
 On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """
@@ -88,13 +88,14 @@ class _Search:
             for size, limit in zip(self._extents, self._limits, strict=True)
         ]
         """Of each dimension: into how many pieces so many halvings cut it."""
+        self._has_several_products = sum(nest.contraction for nest in request.layer.nests) > 1
 
     def run(self) -> Tiling:
         whole: _Halvings = (0,) * len(self._limits)
         best = self._from(whole)
         depth_halvings = self._tuning.depth_halvings
-        if best.cut.passes > self._tuning.most_tiles and self._limits[-1] > depth_halvings:
-            # little room: small products may do better than thin ones
+        has_many = best.cut.passes > self._tuning.most_tiles  # little room: small products may do better than thin ones
+        if (has_many or self._has_several_products) and self._limits[-1] > depth_halvings:
             other = self._from((*whole[:-1], depth_halvings))
             best = min(best, other, key=_estimate_ps)
         pipelined = [c for c in self._in_memory_order() if c.estimate_ps * self._tuning.overlapped < best.estimate_ps]

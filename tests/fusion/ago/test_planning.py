@@ -27,18 +27,28 @@ def fewer_is_faster(ops: Sequence[int]) -> float:
 FEWER_IS_FASTER = Tuning(kernel_s=fewer_is_faster)
 
 
+def test_kernels_that_no_cut_of_a_mini_sub_graph_leads_to_are_found_from_its_layers() -> None:
+    """Of two branches in turn, each as one kernel is fastest; but cut in two, either part would have two results."""
+    net = Net()
+    x = net.input(1, 8)
+    one, other = net.softmax(x), net.softmax(x)
+    graph = net.graph(net.add(net.softmax(one), net.softmax(other)))
+    costs = {(0, 1, 2, 3, 4): 2.5, (0, 2): 0.5, (1, 3): 0.5}
+    plan = ago_plan(Analysis(graph), Tuning(kernel_s=lambda ops: costs.get(tuple(ops), float(len(ops)))))
+
+    assert names(plan) == [["softmax1", "softmax3"], ["softmax2", "softmax4"], ["add1"]]
+
+
 class TestIntensiveFusion:
-    def test_a_pointwise_convolution_shares_a_kernel_and_keeps_its_channels_whole(self) -> None:
+    def test_a_pointwise_convolution_shares_a_kernel(self) -> None:
         plan = ago_plan(Analysis(pair(1)), FEWER_IS_FASTER)
 
         assert names(plan) == [["conv1", "relu1", "conv2"]]
-        assert plan.groups[0].whole_dims == (1,)
 
-    def test_a_depthwise_convolution_shares_a_kernel_and_keeps_rows_and_columns_whole(self) -> None:
+    def test_a_depthwise_convolution_shares_a_kernel(self) -> None:
         plan = ago_plan(Analysis(pair(3, depthwise=True)), FEWER_IS_FASTER)
 
         assert names(plan) == [["conv1", "relu1", "conv2"]]
-        assert plan.groups[0].whole_dims == (2, 3)
 
     def test_a_plain_convolution_at_batch_one_would_compute_its_input_again(self) -> None:
         plan = ago_plan(Analysis(pair(3)), FEWER_IS_FASTER)

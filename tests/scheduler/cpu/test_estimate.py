@@ -3,16 +3,18 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 
 from hypothesis import given, settings
 
 from hw_models import Cpu
 from scheduler.cpu.code import code_of, least_issued
 from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.estimate import estimate, least_time_ps, takes_more_apart
+from scheduler.cpu.estimate import bounds_apart_ps, estimate, least_time_ps
 from scheduler.cpu.schedule import CpuKernel
 from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tiling import Tiling, best_of, candidates
 from scheduler.kernels.cut import layer_of
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, cpus
@@ -32,18 +34,35 @@ def kernels(costs: CpuCosts) -> Iterator[TiledKernel]:
 
 
 @given(graph=networks(), spec=cpus())
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_nothing_takes_less_than_its_bounds(graph: Graph, spec: Cpu) -> None:
     for kernel in kernels(costs_of(graph.with_dtype("fp32"), spec)):
         found = estimate(kernel)
 
-        assert not takes_more_apart(kernel, found.apart_ps)
+        bounds = list(bounds_apart_ps(kernel))
+        assert bounds == sorted(bounds)
+        assert bounds[-1] <= found.apart_ps
         assert least_time_ps(kernel) <= found.time_ps
 
 
-def test_what_takes_more_is_known_to() -> None:
+def test_the_last_bound_is_close() -> None:
     for kernel in kernels(costs_of(convolution(dtype="fp32"), big_and_little())):
-        assert takes_more_apart(kernel, 0.99 * estimate(kernel).apart_ps)
+        assert list(bounds_apart_ps(kernel))[-1] >= 0.99 * estimate(kernel).apart_ps
+
+
+@given(graph=networks(), spec=cpus())
+@settings(max_examples=10)
+def test_the_tiles_found_are_the_best_of_all_that_are_tried(graph: Graph, spec: Cpu) -> None:
+    costs = costs_of(graph.with_dtype("fp32"), spec)
+    most = costs.view.thread_counts[0]
+    for kernel in planned(costs, "fixed-pattern").runs:
+        tried = [
+            TiledKernel(kernel.layer, cut, most, costs.dtype, costs.view)
+            for cut in candidates(kernel.layer, costs.dtype, costs.view)
+        ]
+        every = [Tiling(each.tiles, most, estimate(each)) for each in tried]
+
+        assert best_of(tried, most) == sorted(every, key=attrgetter("rank"))[:2]
 
 
 def padded() -> CpuKernel:

@@ -151,3 +151,13 @@ def test_what_an_operator_hands_to_one_with_windows_lies_in_a_buffer() -> None:
 
     assert layer.handed == {"relu1"}  # element by element, activations are done where the products are
     assert layer.tile_work((1, 4, 2, 8)).handed_bytes == (4 * 4 * 8) * 2  # with the rows above and below
+
+
+def test_what_is_read_through_views_from_outside_is_not_handed_over() -> None:
+    """Of two views in a row, a part of a kernel may have the second only."""
+    net = Net()
+    graph = net.graph(net.dense(net.flatten(net.flatten(net.relu(net.input(2, 4, 3, 3)))), 8))
+    part = Layer(graph, (2, 3), Analysis(graph))
+
+    assert part.handed == frozenset()
+    assert part.signature == Layer(graph, (2, 3), Analysis(graph)).signature

@@ -151,6 +151,67 @@ def test_a_kernel_computes_what_onnxruntime_computes_whichever_thread_comes_firs
     check(whole(net.graph(FUSED[name](net), dtype="fp32")), order)
 
 
+def mask(net: Net) -> Graph:
+    small = net.unary("Tanh", net.input(1, 1, 1, 13))
+    return net.graph(net.add(net.input(1, 3, 10, 13), small), small, dtype="fp32")
+
+
+def gate(net: Net) -> Graph:
+    """Return an activation and the mean of its images, behind it, which is the sink."""
+    x = net.unary("Sigmoid", net.input(2, 6, 9, 7))
+    return net.graph(net.global_pool(x), x, dtype="fp32")
+
+
+def statistics(net: Net) -> Graph:
+    """Return images less their mean, and the mean, which each block has for its channels only."""
+    x = net.input(2, 6, 9, 7)
+    mean = net.global_pool(x)
+    return net.graph(net.binary("Sub", x, mean), mean, dtype="fp32")
+
+
+def turned(net: Net) -> Graph:
+    x = net.relu(net.concat(net.input(1, 5, 12), net.input(1, 6, 12)))
+    return net.graph(net.transpose(x, 0, 2, 1), x, dtype="fp32")
+
+
+SEVERAL_SHAPES = {
+    "smaller along some dimensions": (mask, GpuTiles((1, 2, 3, 5), (0, 1, 2, 3), (1, 1, 3, 2), 1, None, 1, "lanes")),
+    "larger than the sink": (gate, GpuTiles((1, 4, 1, 1), (0, 1, 2, 3), (1, 1, 1, 1), 4, None, 1, "lanes")),
+    "a reduction for all tiles of an image": (
+        statistics, GpuTiles((1, 4, 5, 7), (0, 1, 2, 3), (1, 1, 1, 2), 1, None, 1, "lanes"),
+    ),
+    "the same elements in another order": (turned, GpuTiles((1, 5, 4), (0, 1, 2), (1, 2, 1), 1, None, 1, "lanes")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", get_args(Loops))
+@pytest.mark.parametrize("name", SEVERAL_SHAPES)
+def test_a_kernel_stores_results_of_several_shapes(name: str, order: Loops) -> None:
+    build, tiles = SEVERAL_SHAPES[name]
+    graph = build(Net())
+    layer = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert layer is not None
+    network = varied(graph)
+
+    assert len({graph.tensors[name].shape for name in layer.outputs}) == len(layer.outputs) == 2
+    check(whole(graph), order)
+    code = gpu_function(layer, network, tiles, 32, "kernel", as_loops=order)
+    assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
+
+
+def test_a_product_that_is_stored_in_two_orders_has_no_code() -> None:
+    """Each block has its tile of the product, and would need another one."""
+    net = Net()
+    product = net.dense(net.input(1, 24, 32), 40)
+    graph = net.graph(net.transpose(product, 0, 2, 1), product, dtype="fp32")
+    layer = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert layer is not None
+    tiles = GpuTiles((1, 8, 8), (0, 1, 2), (1, 1, 1), 1, None, 1, "lanes")
+
+    with pytest.raises(ValueError, match="has another shape than the tiles, and a block has only a part"):
+        gpu_function(layer, varied(graph), tiles, 32, "kernel")
+
+
 TILES = {
     "one element a thread": GpuTiles((1, 4, 4, 4), (0, 2, 3, 1), (1, 1, 1, 1), 1, 3, 1, "lanes"),
     "parts that do not divide a tile": GpuTiles((1, 7, 5, 5), (0, 1, 2, 3), (1, 2, 1, 3), 1, 4, 2, "lanes"),

@@ -16,7 +16,7 @@ import tvm
 from scheduler.gpu.schedule import GpuSchedule
 from tests.graphs import Net
 from tests.tuner.gpu.pocl import OpenClLaunch, run_on_pocl
-from tests.tuner.gpu.test_gpu_codegen import FUSED, schedule_on, scheduled, values_of, whole
+from tests.tuner.gpu.test_gpu_codegen import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.runs import varied
 from tuner.codegen.gpu.kernels import CodedKernel, generate_gpu
 from tuner.codegen.kernels import network_array, stored_array
@@ -81,8 +81,18 @@ def test_a_kernel_computes_what_onnxruntime_computes(name: str, tmp_path: Path) 
     assert max(found.values()) <= KERNEL_TOLERANCE
 
 
-def test_every_kernel_of_a_network_computes_what_onnxruntime_computes(tmp_path: Path) -> None:
-    schedule = schedule_on("h100", "fixed-pattern", load_network("bert-tiny").with_dtype("fp32"))
+@pytest.mark.parametrize("name", SEVERAL_SHAPES)
+def test_a_kernel_stores_results_of_several_shapes(name: str, tmp_path: Path) -> None:
+    build, _ = SEVERAL_SHAPES[name]
+    plan = whole(build(Net()))
+    found = differences(scheduled(plan), varied(plan.graph), tmp_path)
+
+    assert max(found.values()) <= KERNEL_TOLERANCE
+
+
+@pytest.mark.parametrize("policy", ["fixed-pattern", "dnnfusion"])
+def test_every_kernel_of_a_network_computes_what_onnxruntime_computes(policy: str, tmp_path: Path) -> None:
+    schedule = schedule_on("h100", policy, load_network("bert-tiny").with_dtype("fp32"))
     found = differences(schedule, executable(schedule.graph), tmp_path)
 
     assert {kernel: by for kernel, by in found.items() if by > KERNEL_TOLERANCE} == {}

@@ -3,11 +3,12 @@
 A kernel's last reduction is accumulated in registers if each element of the result has an accumulation of its own, its
 operands staged in shared memory step by step where the tiles say so. Reductions before it (statistics of rows, a first
 product) are computed by all threads together and lie in shared memory; how far they reach is worked out from who reads
-them. Everything else is computed where it is read.
+them. Everything else is computed where it is read, also for results that have not the shape of the tiles.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -15,6 +16,7 @@ from tvm import tirx
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.arithmetic import UnsupportedKernelError
+from tuner.codegen.gpu.apart import Share, share_of
 from tuner.codegen.gpu.phases import (
     Block,
     Language,
@@ -68,9 +70,6 @@ class _Kernel:
     def __init__(self, layer: Layer, values: Values, tiles: GpuTiles, block: Block) -> None:
         self.layer, self.values, self.tiles, self.block = layer, values, tiles, block
         self.shape, self.order = layer.sink.shape, tuple(layer.sink.order)
-        for name in layer.outputs:
-            if layer.graph.tensors[name].shape != self.shape:
-                raise UnsupportedKernelError(f"{name} is stored by a kernel that computes tiles of another shape")
         counts = tiles.blocks_along(self.shape)
         numbers = unravelled(block.variable, [counts[dim] for dim in tiles.order])
         first = {dim: number * tiles.tile[dim] for dim, number in zip(tiles.order, numbers, strict=True)}
@@ -79,13 +78,21 @@ class _Kernel:
         self.along = [-(-size // part) for size, part in zip(tiles.tile, tiles.part, strict=True)]
         """Parts of a tile along each dimension."""
         self.blocks = elements(counts)
+        tensors = [layer.graph.tensors[name] for name in layer.outputs]
         self.results = {
-            name: tirx.decl_buffer(
-                tuple(self.shape[dim] for dim in layer.graph.tensors[name].order),
-                values.dtype(layer.graph.tensors[name]), values.name("out"),
+            each.name: tirx.decl_buffer(
+                tuple(each.shape[dim] for dim in each.order), values.dtype(each), values.name("out")
             )
-            for name in layer.outputs
+            for each in tensors
         }  # fmt: skip
+        self.tiled = [each.name for each in tensors if each.shape == self.shape]
+        """Results of which a tile is a box."""
+        self.apart = {
+            each.name: share_of(each, self.shape, self.starts, tiles.tile, (block.variable, self.blocks))
+            for each in tensors
+            if each.shape != self.shape
+        }
+        """What the block stores of the others."""
         self.own = self._own()
 
     def _own(self) -> Reduced | None:
@@ -100,7 +107,7 @@ class _Kernel:
 
     def _values_at(self, element: Place) -> list[Any]:
         """Return what is stored for one element of the tile."""
-        return [self.values.written(name, self._stored(name, element)) for name in self.results]
+        return [self.values.written(name, self._stored(name, element)) for name in self.tiled]
 
     def _stored(self, name: str, element: Place) -> Place:
         return tuple(element[dim] for dim in self.layer.graph.tensors[name].order)
@@ -128,6 +135,7 @@ class _Kernel:
         readers = [(ranges, self.values.places_read(lambda: self._values_at(sink)))]
         if self.own is not None:
             readers.append(self._reads_of(self.own, self._place(sink), ranges))
+        readers += [self._reads_of_result(name, share) for name, share in self.apart.items()]
         found: list[Box] = []
         for each in reversed(together):
             number = self.values.reduced.index(each)
@@ -138,6 +146,18 @@ class _Kernel:
             inside = [Range(v, start, size) for v, start, size in zip(own, box.starts, box.extents, strict=True)]
             readers.append(self._reads_of(each, own, inside))
         return found[::-1]
+
+    def _reads_of_result(self, name: str, share: Share) -> tuple[list[Range], Any]:
+        """Return from where a result of another shape reads reductions, and the values that its places take."""
+        place = variables([int(size) for size in self.results[name].shape], "r")
+        found = self.values.places_read(lambda: self.values.written(name, place))
+        own = None if self.own is None else self.values.reduced.index(self.own)
+        if found and (share.box is None or own in found):
+            raise UnsupportedKernelError(
+                f"{name} has another shape than the tiles, and a block has only a part of a reduction that is in it"
+            )
+        box = share.box
+        return [] if box is None else [Range(*each) for each in zip(place, box.starts, box.extents, strict=True)], found
 
     def _reads_of(self, reduced: Reduced, place: Place, within: Sequence[Range]) -> tuple[list[Range], Any]:
         """Return from where a reduction reads others, and the values that its loops take."""
@@ -272,9 +292,14 @@ class _Kernel:
             if self.tiles.split > 1:
                 conditions = [tirx.EQ(tirx.floormod(thread, self.tiles.split), self.tiles.split - 1), *conditions]
             stores = [
-                tirx.BufferStore(buffer, value, list(self._stored(name, element)))
-                for (name, buffer), value in zip(self.results.items(), self._values_at(element), strict=True)
+                tirx.BufferStore(self.results[name], value, list(self._stored(name, element)))
+                for name, value in zip(self.tiled, self._values_at(element), strict=True)
             ]
-            return loops(inside, extents, when(conditions, sequence(stores)), unrolled=True)
+            tile = loops(inside, extents, when(conditions, sequence(stores)), unrolled=True)
+            others = [
+                share.stored(self.results[name], partial(self.values.written, name), thread, self.block.threads)
+                for name, share in self.apart.items()
+            ]
+            return sequence([tile, *others])
 
         self.block.parts.append(stored)
