@@ -120,8 +120,7 @@ class Layer(Subgraph):
     @cached_property
     def handed(self) -> frozenset[str]:
         """Tensors that one operator hands to another that reads them otherwise than element by element."""
-        made = {self.stored_name(compiled.target) for compiled in self.nests}
-        made -= {*self.outputs, *self.internal_bytes}
+        made = set(self.computed) - set(self.outputs)
         return frozenset(
             name
             for compiled in self.nests

@@ -151,3 +151,13 @@ def test_what_an_operator_hands_to_one_with_windows_lies_in_a_buffer() -> None:
 
     assert layer.handed == {"relu1"}  # element by element, activations are done where the products are
     assert layer.tile_work((1, 4, 2, 8)).handed_bytes == (4 * 4 * 8) * 2  # with the rows above and below
+
+
+def test_a_view_of_what_was_computed_before_hands_nothing_over() -> None:
+    net = Net()
+    graph = net.graph(net.dense(net.reshape(net.reshape(net.relu(net.input(4, 4, 8)), 16, 8), 4, 32), 8))
+    layer = Layer(graph, (2, 3), Analysis(graph))
+
+    assert graph.storage["reshape2"] == "relu1"
+    assert layer.handed == frozenset()
+    assert layer.signature == Layer(graph, (2, 3), Analysis(graph)).signature
