@@ -121,6 +121,22 @@ def test_two_convolutions_in_one_kernel_are_one_function() -> None:
     correct(plan)
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_what_a_convolution_reads_may_be_added_to_its_result(kernel: int) -> None:
+    net = Net()
+    x = image(net)
+    y = net.conv(x, 6, kernel, groups=2)
+    z = net.relu(net.add(net.relu(y), net.unary("Softplus", x)))
+    correct(fixed_pattern_plan(net.graph(net.add(net.depthwise(z), z), dtype="fp32")))
+
+
+def test_nor_need_it_be_stored_before() -> None:
+    net = Net()
+    x = net.unary("Tanh", image(net))
+    graph = net.graph(net.add(net.conv(x, 6), x), dtype="fp32")
+    correct(plan_from_groups(graph, [Group((0, 1, 2))]))
+
+
 def test_a_tensor_that_others_read_is_stored_by_the_kernel_that_goes_on_with_it() -> None:
     net = Net()
     middle = net.relu(net.conv(image(net), 6))

@@ -35,7 +35,11 @@ _Operand = Callable[[_Iteration], Any]
 
 
 def anchored_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
-    """Return the anchor over its register tiles, and the stage that stores what lies inside the tensor."""
+    """Return the anchor over its register tiles, and the stage that stores what lies inside the tensor.
+
+    Copies with padding are the anchor's own: whoever else reads such a tensor, as a sum with the anchor's result does,
+    reads it as it was.
+    """
     assert builder.anchor is not None
     rule = reduction_of(op, nest)
     shape = [builder.anchor.padded[dim] for dim in tensor.order]
@@ -54,7 +58,10 @@ def anchored_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tenso
 
     builder.anchor_stage = builder.reduction_name(f"{op.kind}_sum")
     total = te.compute(shape, body, name=builder.anchor_stage)
-    return builder.finished(op, nest, tensor, rule, total)
+    stage = builder.finished(op, nest, tensor, rule, total)
+    builder.stored.update(builder.unpadded)
+    builder.unpadded.clear()
+    return stage
 
 
 def upstream_sums(builder: Builder, op: Operator, nest: LoopNest, tensor: Tensor, made: Made) -> TileBuffer:
@@ -197,4 +204,5 @@ def _pad(builder: Builder, nest: LoopNest, read: Access, fill: float) -> None:
 
     shape = [ends[dim] - starts[dim] for dim in source.order]
     copy = te.compute(shape, element, name=builder.name("padded"))
+    builder.unpadded.setdefault(read.tensor, source)
     builder.stored[read.tensor] = Stored(copy, source.order, starts)

@@ -40,6 +40,8 @@ class Builder:
     chain: Chain | None = None
     """Of a kernel with several anchors: ``anchor`` and ``tiles`` are those of the part whose stages are being made."""
     stored: dict[str, Stored] = field(default_factory=dict)
+    unpadded: dict[str, Stored] = field(default_factory=dict)
+    """Tensors that, while the anchor's stage is made, its copies with padding stand in for."""
     inputs: dict[str, Any] = field(default_factory=dict)
     packings: dict[str, Packing] = field(default_factory=dict)
     anchor_stage: str = ""
