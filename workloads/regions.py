@@ -6,7 +6,6 @@ along a batch or output channels all needs of a tile move with it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from workloads.analysis import Analysis
 from workloads.graph import Graph
@@ -108,7 +107,7 @@ def _follows(nest: LoopNest, dim: int, read: Access) -> int:
     """Return along which dimension ``read`` moves when the tile of what is written moves along ``dim``."""
     if dim == _STAYS:
         return _STAYS
-    index = _moved_by(nest, nest.write.indices[dim])
+    index = nest.moving(nest.write.indices[dim])
     if not index.terms:
         raise _MovesOtherwiseError
     loop = index.terms[0][0]
@@ -120,16 +119,9 @@ def _follows(nest: LoopNest, dim: int, read: Access) -> int:
     if not moving:
         return _STAYS
     place = moving[0]
-    if moving != [place] or _moved_by(nest, read.indices[place]) != plain or read.shape[place] < extent:
+    if moving != [place] or nest.moving(read.indices[place]) != plain or read.shape[place] < extent:
         raise _MovesOtherwiseError
     return place
-
-
-def _moved_by(nest: LoopNest, index: Index) -> Index:
-    """Return ``index`` without loops of one iteration: a depthwise channel is its group."""
-    if len(index.terms) == 1:
-        return index
-    return replace(index, terms=tuple(term for term in index.terms if nest.loops[term[0]].extent != 1))
 
 
 def _uses(access: Access, loop: int) -> list[int]:

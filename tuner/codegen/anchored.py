@@ -9,10 +9,11 @@ from tvm import te, tirx
 from scheduler.cpu.anchors import Anchor, is_padded
 from scheduler.cpu.chains import Made, is_computed_before, loops_apart, read_spans
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
-from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
+from tuner.codegen.arithmetic import Operator
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing, packing_of
+from tuner.codegen.reductions import Reduction, reduction_of
 from tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
 from workloads.graph import Tensor
 from workloads.loopnest import Access, LoopNest

@@ -17,9 +17,10 @@ from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, affine, guarded, inside_conditions, is_whole, logical, loops_of
 from tuner.codegen.anchored import anchored_stage, upstream_sums
-from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of, reduction_of
+from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.packing import Packing
+from tuner.codegen.reductions import reduction_of
 from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
 from workloads.executable import Executable
 from workloads.graph import Op, Tensor
