@@ -51,6 +51,9 @@ IMAGE_OPERATORS: dict[str, Callable[[Net, str], str]] = {
     "convolution without padding": lambda net, x: net.conv(x, 5, 3, pad=0),
     "depthwise convolution": lambda net, x: net.depthwise(x),
     "grouped convolution": lambda net, x: net.conv(x, 8, groups=2),
+    "groups narrower than a vector": lambda net, x: net.conv(x, 12, groups=6),
+    "groups that vectors straddle": lambda net, x: net.conv(x, 9, groups=3),
+    "wide groups that vectors straddle": lambda net, x: net.conv(net.conv(x, 12, 1), 12, groups=2),
     "transposed convolution": lambda net, x: net.op(
         "ConvTranspose", [x, net.weight(6, 4, 2, 2)], (1, 4, 18, 14), strides=[2, 2]
     ),
@@ -177,6 +180,15 @@ def test_code_has_the_loops_of_its_tiles() -> None:
     assert "T.grid(1, 1, 4, 2)" in text
     assert "T.unroll(4)" in text
     assert "T.vectorized(4)" in text
+
+
+def test_a_vector_over_several_groups_loads_what_each_of_them_reads_once() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.input(1, 8, 8, 8), 8, groups=4), dtype="fp32")
+    (kernel,) = generated(fixed_pattern_plan(graph)).kernels
+
+    # lanes 0 and 1 of 4 are of one group, 2 and 3 of the next: no address differs within a vector
+    assert "T.Select(v_i3 // 4 * 4 + 2 <= v_i3" in kernel.function.script()
 
 
 def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:

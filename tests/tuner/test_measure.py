@@ -317,7 +317,7 @@ class TestDeviation:
 
 def test_kernels_are_timed_without_numbers_that_processors_are_slow_with() -> None:
     net = Net()
-    small = net.unary("Exp", net.binary("Mul", net.input(1, 2), net.scales(-95.0, -80.0)))
+    small = net.op("Exp", [net.op("Mul", [net.input(1, 2), net.scales(-95.0, -80.0)], (1, 2))], (1, 2))
     network = executable(net.graph(small, dtype="fp32"))
     found = reference(network, {"in1": np.ones((1, 2), np.float32)}, [small])[small]
 
