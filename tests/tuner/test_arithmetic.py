@@ -104,3 +104,71 @@ def test_a_sum_by_equation(equation: str) -> None:
     net = Net()
     operands, result = EQUATIONS[equation]
     correct(net, net.op("Einsum", [net.input(*shape) for shape in operands], result, equation=equation))
+
+
+def resized(net: Net, x: str, size: tuple[int, int], **attributes: str | float) -> str:
+    sizes = net.integers(*net.shape[x][:2], *size)
+    return net.op("Resize", [x, "", "", sizes], (*net.shape[x][:2], *size), **attributes)
+
+
+@pytest.mark.parametrize("transform", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_an_image_of_another_size(mode: str, transform: str) -> None:
+    net = Net()
+    x = net.conv(net.input(1, 3, 9, 7), 4)
+    how = {"mode": mode, "coordinate_transformation_mode": transform}
+    correct(net, resized(net, x, (18, 14), **how), resized(net, x, (5, 11), **how), resized(net, x, (9, 3), **how))
+
+
+def test_how_steep_cubic_weights_are_is_the_nodes() -> None:
+    net = Net()
+    x = net.conv(net.input(1, 3, 9, 7), 4)
+    correct(net, resized(net, x, (13, 10), mode="cubic", cubic_coeff_a=-0.5))
+
+
+def test_interpolation_is_computed_with_what_follows_it() -> None:
+    net = Net()
+    x = net.relu(net.conv(net.input(1, 3, 9, 7), 4))
+    correct(net, net.add(resized(net, x, (18, 14), mode="linear"), net.weight(4, 18, 14)), fused=True)
+
+
+def test_elements_that_an_index_in_memory_chooses() -> None:
+    net = Net()
+    x = both_signs(net)
+    places = net.integers(3, -1, 0, 5)
+    pairs = net.op("Reshape", [places, net.integers(2, 2)], (2, 2))
+    single = net.op("Reshape", [places, net.integers(2, 2, 1)], (2, 2, 1))
+    chosen = net.op("Cast", [net.op("Mul", [net.input(2, 7, 12), net.scales(6.9)], (2, 7, 12))], (2, 7, 12), to=7)
+    correct(
+        net,
+        net.op("GatherElements", [x, chosen], (2, 7, 12), axis=2),
+        net.op("GatherElements", [x, chosen], (2, 7, 12), axis=1),
+        net.op("GatherND", [net.transpose(x, 1, 2, 0), pairs], (2, 2)),
+        net.op("GatherND", [x, single], (2, 2, 12), batch_dims=1),
+    )
+
+
+def test_triangles_of_matrices() -> None:
+    net = Net()
+    x = both_signs(net)
+    correct(net, net.op("Trilu", [x], (2, 7, 12)), net.op("Trilu", [x, net.integers(2)], (2, 7, 12), upper=0))
+
+
+def test_running_sums() -> None:
+    net = Net()
+    x = both_signs(net)
+    axes = [net.integers(axis) for axis in (0, 1, -1)]
+    correct(
+        net,
+        net.op("CumSum", [x, axes[1]], (2, 7, 12)),
+        net.op("CumSum", [x, axes[2]], (2, 7, 12), reverse=1),
+        net.op("CumSum", [x, axes[0]], (2, 7, 12), exclusive=1),
+        net.op("CumSum", [x, axes[2]], (2, 7, 12), exclusive=1, reverse=1),
+    )
+
+
+def test_one_of_several() -> None:
+    net = Net()
+    chosen = net.op("Cast", [net.op("Mul", [net.input(2, 7), net.scales(4.9)], (2, 7))], (2, 7), to=7)
+    of_last = net.op("OneHot", [chosen, net.integers(5), net.scales(0.25, 2.0)], (2, 7, 5))
+    correct(net, of_last, net.op("OneHot", [chosen, net.integers(5), net.scales(0.0, 1.0)], (2, 5, 7), axis=1))

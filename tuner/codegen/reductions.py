@@ -140,7 +140,7 @@ _MAXIMUM = Reduction("max", lambda v: v[0], fill=_LOWEST)
 _REDUCTIONS: Mapping[str, Reduction] = {
     **dict.fromkeys(("MaxPool", "GlobalMaxPool", "ReduceMax", "Softmax/max", "LogSoftmax/max"), _MAXIMUM),
     "ReduceMin": Reduction("min", lambda v: v[0], fill=-_LOWEST),
-    "ReduceSum": _SUM,
+    "ReduceSum": _SUM, "CumSum": _SUM,
     **dict.fromkeys(("ReduceMean", "GlobalAveragePool", "AveragePool"), _AVERAGE),
     **{f"{kind}/mean": _AVERAGE for kind in CENTRED},
     "Softmax/sum": Reduction("sum", lambda v: v[0], _reciprocal),
