@@ -107,6 +107,11 @@ def lanes_along(nest: LoopNest, dim: int, lanes: int) -> int:
     return min(lengths, key=lambda each: (-(-size // each), each))
 
 
+def vector_lanes(nest: LoopNest, tiles: LoopTiles, lanes: int) -> int:
+    """Return the lanes of the vectors that an anchor's register tiles consist of, on a machine that has ``lanes``."""
+    return math.gcd(tiles.lanes(lanes), lanes_along(nest, tiles.vector_dim, lanes))
+
+
 def _is_shared(nest: LoopNest, dim: int) -> bool:
     """Whether the same data makes all outputs along ``dim``: a dense convolution or product, no depthwise one."""
     loops = [loop for loop, _ in nest.write.indices[dim].terms if nest.loops[loop].extent > 1]

@@ -1,9 +1,7 @@
 """The stage of a kernel's anchor: over whole register tiles, from packed weights and padded copies."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
@@ -18,7 +16,6 @@ from tuner.codegen.packing import Packing, packing_of
 from tuner.codegen.reductions import Reduction, reduction_of
 from tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
 from workloads.graph import Tensor
-from workloads.index import by_stride
 from workloads.loopnest import Access, LoopNest
 
 
@@ -90,70 +87,17 @@ def _term(
     terms = [(n, read) for n, read in enumerate(nest.reads) if n not in set(rule.late)]
     operands = [_operand(builder, nest, read, rule, made) for _, read in terms]
 
-    def value(operand: _Operand | None, read: Access, iteration: _Iteration) -> Any:
-        if operand is not None:
-            return operand(iteration)
-        return builder.read(nest, read, iteration.loops, clamped=clamped)
-
     def term(element: Sequence[Any], inside: Sequence[Any], place: Place | None) -> Any:
         loops = {**loops_of(nest, inside), **axes}
         local = {**loops_of(nest, place.local), **axes} if place is not None else loops
         iteration = _Iteration(element, loops, place, local)
-        values = []
-        for operand, (_, read) in zip(operands, terms, strict=True):
-            spread = _spread(builder, nest, read)
-            each = partial(value, operand, read)
-            values.append(each(iteration) if spread is None else spread.value(iteration, each))
+        values = [
+            operand(iteration) if operand is not None else builder.read(nest, read, loops, clamped=clamped)
+            for operand, (_, read) in zip(operands, terms, strict=True)
+        ]
         return COMBINE[rule.combine](rule.term(values), axis=list(axes.values()))
 
     return term
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """An operand of which a vector needs one element for each group of lanes, as a grouped convolution does.
-
-    Each is loaded for the whole vector, and the lanes take theirs: addresses that differ from lane to lane would be
-    loaded lane by lane.
-    """
-
-    loop: int
-    """Over groups."""
-    groups: int
-    width: int
-    """Elements of a group that lie behind one another."""
-    dim: int
-    lanes: int
-    sticks_out: bool
-    """Whether a vector may end behind the last group."""
-
-    def value(self, iteration: _Iteration, value: Callable[[_Iteration], Any]) -> Any:
-        """Return the operand, ``value`` of the iteration's group."""
-        first = tirx.floordiv(tirx.floordiv(iteration.element[self.dim], self.lanes) * self.lanes, self.width)
-        lane = iteration.element[self.dim]
-        count = (self.lanes - 1 + self.width - math.gcd(self.lanes, self.width)) // self.width + 1
-        found = value(self._of(iteration, first))
-        for number in range(1, count):
-            other = te.min(first + number, self.groups - 1) if self.sticks_out else first + number
-            found = tirx.Select(lane >= (first + number) * self.width, value(self._of(iteration, other)), found)
-        return found
-
-    def _of(self, iteration: _Iteration, group: Any) -> _Iteration:
-        return replace(iteration, loops={**iteration.loops, self.loop: group})
-
-
-def _spread(builder: Builder, nest: LoopNest, read: Access) -> _Spread | None:
-    """Return how lanes share the elements of ``read``; None where vectors read one element, or one for each lane."""
-    assert builder.anchor is not None
-    dim, lanes = builder.anchor.vector_dim, builder.tiles.lanes(builder.lanes)
-    terms = sorted(nest.moving(nest.write.indices[dim]).terms, key=by_stride)
-    if builder.chain is not None or lanes == 1 or len(terms) == 1:
-        return None
-    (loop, width), *inner = terms
-    if not read.uses(loop) or any(read.uses(each) for each, _ in inner):
-        return None
-    groups = nest.loops[loop].extent
-    return _Spread(loop, groups, width, dim, lanes, builder.vector_end > groups * width or bool(groups * width % lanes))
 
 
 def _operand(builder: Builder, nest: LoopNest, read: Access, rule: Reduction, made: Made | None) -> _Operand | None:
