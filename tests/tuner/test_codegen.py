@@ -187,7 +187,7 @@ def test_vectors_do_not_reach_over_groups_so_that_all_lanes_use_one_element_of_t
     graph = net.graph(net.conv(net.input(1, 8, 8, 8), 8, groups=4), dtype="fp32")
     (kernel,) = generated(fixed_pattern_plan(graph)).kernels
 
-    assert kernel.tiles.register[1] % LANES == 0 and LANES == 4  # whole vectors would fit, but a group is of two
+    assert (LANES, kernel.tiles.register[1] % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
     sums = kernel.function.script().partition("Conv_sum")[2]
     assert "T.vectorized(2)" in sums
     assert "T.vectorized(4)" not in sums
