@@ -9,7 +9,7 @@ written down a second time.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -168,6 +168,12 @@ class LoopNest:
     @property
     def has_reduction(self) -> bool:
         return any(loop.reduction and loop.extent > 1 for loop in self.loops)
+
+    def moving(self, index: Index) -> Index:
+        """Return ``index`` without loops of one iteration: two that move alike are equal."""
+        if all(self.loops[loop].extent > 1 for loop, _ in index.terms):
+            return index
+        return replace(index, terms=tuple(term for term in index.terms if self.loops[term[0]].extent > 1))
 
     def operations(self, extents: Sequence[int] | None = None) -> Operations:
         """Return the operations of the nest, or of a tile with ``extents`` iterations per loop."""

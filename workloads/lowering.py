@@ -137,12 +137,18 @@ def _needed(nests: Sequence[LoopNest], wanted: set[str]) -> tuple[LoopNest, ...]
 
 
 def _memory_order(layout: str, shape: tuple[int, ...], inputs: Sequence[Tensor | None]) -> tuple[int, ...]:
-    """Return the order in which an output lies in memory: channels innermost for images, else row-major."""
+    """Return the order in which an output lies in memory: channels innermost for images, else row-major.
+
+    What is computed element by element lies as its operands do. Where they differ, as an image and a transposed one
+    do, it lies as the one that is not row-major: what made that one, such as a convolution, goes on in its registers.
+    What is put together lies as its first part does.
+    """
     rank = len(shape)
     row_major = tuple(range(rank))
     if layout == "channels_last" and rank > _MATRIX_RANK:
         return (0, *range(2, rank), 1)
-    if layout == "inherit":
-        data = (t.order for t in inputs if t is not None and t.role != "weight" and len(t.order) == rank)
-        return next(data, row_major)
+    if layout in ("inherit", "as_first"):
+        data = [t.order for t in inputs if t is not None and t.role != "weight" and len(t.order) == rank]
+        deciding = data[:1] if layout == "as_first" else data
+        return next((order for order in deciding if order != row_major), row_major)
     return row_major

@@ -107,7 +107,7 @@ def _follows(nest: LoopNest, dim: int, read: Access) -> int:
     """Return along which dimension ``read`` moves when the tile of what is written moves along ``dim``."""
     if dim == _STAYS:
         return _STAYS
-    index = nest.write.indices[dim]
+    index = nest.moving(nest.write.indices[dim])
     if not index.terms:
         raise _MovesOtherwiseError
     loop = index.terms[0][0]
@@ -119,7 +119,7 @@ def _follows(nest: LoopNest, dim: int, read: Access) -> int:
     if not moving:
         return _STAYS
     place = moving[0]
-    if moving != [place] or read.indices[place] != plain or read.shape[place] < extent:
+    if moving != [place] or nest.moving(read.indices[place]) != plain or read.shape[place] < extent:
         raise _MovesOtherwiseError
     return place
 

@@ -4,12 +4,11 @@ The cost of instructions and generated code both ask here, so that what is simul
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.kernels.layer import Layer
-from workloads.index import Index
 from workloads.loopnest import Access, Extents, LoopNest
 
 
@@ -24,13 +23,6 @@ class Anchor:
     """The dimension along which vectors lie."""
     reductions: tuple[int, ...]
     """Its reduction loops, outermost first: the longest, the depth, is innermost."""
-
-
-def moving(nest: LoopNest, index: Index) -> Index:
-    """Return ``index`` without loops of a single iteration: two that move alike are equal."""
-    if all(nest.loops[loop].extent > 1 for loop, _ in index.terms):
-        return index
-    return replace(index, terms=tuple(term for term in index.terms if nest.loops[term[0]].extent > 1))
 
 
 def anchored_nest(layer: Layer) -> LoopNest | None:
@@ -75,15 +67,15 @@ def _anchored_nest(layer: Layer) -> LoopNest | None:
 
 def _has_vectors(layer: Layer, nest: LoopNest, dim: int) -> bool:
     """Whether outputs along ``dim`` come from what lies together: of data, or of a weight that can be packed."""
-    along = moving(nest, nest.write.indices[dim])
+    along = nest.moving(nest.write.indices[dim])
     if nest.write.shape[dim] == 1 or not along.terms:
         return False
     tensors = {t.name: t for p in layer.ops for t in layer.graph.ops[p].internals} | dict(layer.graph.tensors)
     reduced = [p for p, loop in enumerate(nest.loops) if loop.reduction]
     return any(
-        tensors[read.tensor].role == "weight" or moving(nest, read.indices[tensors[read.tensor].order[-1]]) == along
+        tensors[read.tensor].role == "weight" or nest.moving(read.indices[tensors[read.tensor].order[-1]]) == along
         for read in nest.reads
-        if any(map(read.uses, reduced)) and along in [moving(nest, index) for index in read.indices]
+        if any(map(read.uses, reduced)) and along in [nest.moving(index) for index in read.indices]
     )
 
 
@@ -113,6 +105,11 @@ def lanes_along(nest: LoopNest, dim: int, lanes: int) -> int:
     whole = size if len(terms) == 1 or own == 1 or _is_shared(nest, dim) else own
     lengths = [each for each in halvings(lanes) if whole == size or whole % each == 0]
     return min(lengths, key=lambda each: (-(-size // each), each))
+
+
+def vector_lanes(nest: LoopNest, tiles: LoopTiles, lanes: int) -> int:
+    """Return the lanes of the vectors that an anchor's register tiles consist of, on a machine that has ``lanes``."""
+    return math.gcd(tiles.lanes(lanes), lanes_along(nest, tiles.vector_dim, lanes))
 
 
 def _is_shared(nest: LoopNest, dim: int) -> bool:

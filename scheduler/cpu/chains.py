@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.cpu.anchors import anchored_nest, is_padded, moving
+from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
@@ -113,7 +113,7 @@ def _is_link(layer: Layer, name: str, front: frozenset[int], rest: tuple[int, ..
     readers = [nest for op in rest for nest in graph.ops[op].nests for read in nest.reads if read.tensor == name]
     if len(readers) != 1 or readers[0] is not anchor:
         return False
-    written = [moving(anchor, index) for index in anchor.write.indices]
+    written = [anchor.moving(index) for index in anchor.write.indices]
     moves_with_tiles = all(not index.offset and [stride for _, stride in index.terms] in ([], [1]) for index in written)
     return moves_with_tiles and all(_is_plain(index) for index in link_read(anchor, name).indices)
 
@@ -200,16 +200,16 @@ def read_spans(nest: LoopNest, read: Access, written: Spans) -> Spans:
     """Return which elements ``nest`` reads to write ``written``."""
     loops = {place: Span(0, loop.extent) for place, loop in enumerate(nest.loops)}
     for index, span in zip(nest.write.indices, written, strict=True):
-        loops.update({loop: span for loop, _ in moving(nest, index).terms})
+        loops.update({loop: span for loop, _ in nest.moving(index).terms})
     return tuple([_span_of(index, loops) for index in read.indices])
 
 
 def loops_apart(nest: LoopNest, read: Access, order: tuple[int, ...]) -> int:
     """Return how many loops over dimensions of the output, outermost first, never come to the same elements twice."""
-    read_along = [moving(nest, index) for index in read.indices]
+    read_along = [nest.moving(index) for index in read.indices]
     count = 0
     for dim in order:
-        along = moving(nest, nest.write.indices[dim])
+        along = nest.moving(nest.write.indices[dim])
         if along.terms and along not in read_along:
             break
         count += 1

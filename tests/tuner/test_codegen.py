@@ -15,7 +15,7 @@ from fusion.plan import FusionPlan, Group
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.buffers import share_buffers
 from tests.graphs import Net, networks
-from tests.tuner.runs import deviations, generated
+from tests.tuner.runs import LANES, deviations, generated
 from tuner.codegen.kernels import GroupTiles
 from tuner.on_device.reference import KERNEL_TOLERANCE
 from workloads import Graph, load_network
@@ -51,6 +51,9 @@ IMAGE_OPERATORS: dict[str, Callable[[Net, str], str]] = {
     "convolution without padding": lambda net, x: net.conv(x, 5, 3, pad=0),
     "depthwise convolution": lambda net, x: net.depthwise(x),
     "grouped convolution": lambda net, x: net.conv(x, 8, groups=2),
+    "groups narrower than a vector": lambda net, x: net.conv(x, 12, groups=6),
+    "groups that vectors straddle": lambda net, x: net.conv(x, 9, groups=3),
+    "wide groups that vectors straddle": lambda net, x: net.conv(net.conv(x, 12, 1), 12, groups=2),
     "transposed convolution": lambda net, x: net.op(
         "ConvTranspose", [x, net.weight(6, 4, 2, 2)], (1, 4, 18, 14), strides=[2, 2]
     ),
@@ -121,6 +124,22 @@ def test_two_convolutions_in_one_kernel_are_one_function() -> None:
     correct(plan)
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_what_a_convolution_reads_may_be_added_to_its_result(kernel: int) -> None:
+    net = Net()
+    x = image(net)
+    y = net.conv(x, 6, kernel, groups=2)
+    z = net.relu(net.add(net.relu(y), net.unary("Softplus", x)))
+    correct(fixed_pattern_plan(net.graph(net.add(net.depthwise(z), z), dtype="fp32")))
+
+
+def test_nor_need_it_be_stored_before() -> None:
+    net = Net()
+    x = net.unary("Tanh", image(net))
+    graph = net.graph(net.add(net.conv(x, 6), x), dtype="fp32")
+    correct(plan_from_groups(graph, [Group((0, 1, 2))]))
+
+
 def test_a_tensor_that_others_read_is_stored_by_the_kernel_that_goes_on_with_it() -> None:
     net = Net()
     middle = net.relu(net.conv(image(net), 6))
@@ -163,6 +182,17 @@ def test_code_has_the_loops_of_its_tiles() -> None:
     assert "T.vectorized(4)" in text
 
 
+def test_vectors_do_not_reach_over_groups_so_that_all_lanes_use_one_element_of_the_data() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.input(1, 8, 8, 8), 8, groups=4), dtype="fp32")
+    (kernel,) = generated(fixed_pattern_plan(graph)).kernels
+
+    assert (LANES, kernel.tiles.register[1] % LANES) == (4, 0)  # whole vectors would fit, but a group is of two
+    sums = kernel.function.script().partition("Conv_sum")[2]
+    assert "T.vectorized(2)" in sums
+    assert "T.vectorized(4)" not in sums
+
+
 def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:
     net = Net()
     graph = net.graph(net.conv(image(net), 10), dtype="fp32")
@@ -176,10 +206,10 @@ def test_weights_lie_in_panels_as_wide_as_the_register_tile() -> None:
 def test_an_operator_without_code_is_named_and_the_rest_has_code() -> None:
     net = Net()
     x = net.relu(image(net))
-    chosen = net.op("CumSum", [x, net.integers(3)], (1, 6, 9, 7))
+    chosen = net.unary("Hardmax", x)
     code = generated(unfused_plan(net.graph(net.unary("Tanh", chosen), dtype="fp32")))
 
-    assert [(missing.operators, "CumSum" in missing.reason) for missing in code.missing] == [(("cumsum1",), True)]
+    assert [(missing.operators, "Hardmax" in missing.reason) for missing in code.missing] == [(("hardmax1",), True)]
     assert [kernel.operators for kernel in code.kernels] == [("relu1",), ("tanh1",)]
 
 

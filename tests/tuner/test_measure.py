@@ -36,7 +36,8 @@ from tuner.measure.job import Job
 from tuner.measure.timing import interval_width, measured_in_parts
 from tuner.measure.worker import NETWORK
 from tuner.on_device.flushing import after_first
-from tuner.on_device.reference import deviation
+from tuner.on_device.reference import deviation, reference
+from workloads.executable import executable
 
 pytestmark = pytest.mark.tvm
 
@@ -305,3 +306,20 @@ class TestDeviation:
         assert deviation(2 * rounding, rounding) == pytest.approx(1)
         assert deviation(2 * rounding, rounding, made_of=1.0) == pytest.approx(1e-5)
         assert deviation(np.array([1.1], np.float32), np.ones(1, np.float32), made_of=1.0) == pytest.approx(0.1)
+
+    def test_of_what_is_masked_out_is_that_of_the_rest_if_the_same_is_masked(self) -> None:
+        masked = np.array([1.0, -np.inf, 2.0], np.float32)
+
+        assert deviation(np.array([1.0, -np.inf, 2.5], np.float32), masked) == pytest.approx(0.25)
+        assert deviation(np.array([1.0, -1e30, 2.0], np.float32), masked) == math.inf
+        assert deviation(np.array([-np.inf, -np.inf, 2.0], np.float32), masked) == math.inf
+
+
+def test_kernels_are_timed_without_numbers_that_processors_are_slow_with() -> None:
+    net = Net()
+    small = net.op("Exp", [net.op("Mul", [net.input(1, 2), net.scales(-95.0, -80.0)], (1, 2))], (1, 2))
+    network = executable(net.graph(small, dtype="fp32"))
+    found = reference(network, {"in1": np.ones((1, 2), np.float32)}, [small])[small]
+
+    assert found[0, 0] == 0  # e^-95 is no normal number of single precision
+    assert found[0, 1] == pytest.approx(math.exp(-80))

@@ -28,6 +28,13 @@ def test_along_output_channels_weights_move_and_the_input_stays() -> None:
     assert moving_dims(graph, (0, 1), ("relu1",), 1) == {"relu1": 1, "conv1": 1, "w1": 0}
 
 
+def test_along_the_channels_of_a_depthwise_convolution_all_move() -> None:
+    net = Net()
+    graph = net.graph(net.relu(net.depthwise(net.input(4, 8, 12, 12))))
+
+    assert moving_dims(graph, (0, 1), ("relu1",), 1) == {"relu1": 1, "conv1": 1, "in1": 1, "w1": 0}
+
+
 def test_rows_have_halos_and_borders_so_that_nothing_just_moves() -> None:
     assert moving_dims(convolved(), (0, 1), ("relu1",), 2) is None
 

@@ -9,10 +9,11 @@ from tvm import te, tirx
 from scheduler.cpu.anchors import Anchor, is_padded
 from scheduler.cpu.chains import Made, is_computed_before, loops_apart, read_spans
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
-from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
+from tuner.codegen.arithmetic import Operator
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing, packing_of
+from tuner.codegen.reductions import Reduction, reduction_of
 from tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
 from workloads.graph import Tensor
 from workloads.loopnest import Access, LoopNest
@@ -35,7 +36,11 @@ _Operand = Callable[[_Iteration], Any]
 
 
 def anchored_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
-    """Return the anchor over its register tiles, and the stage that stores what lies inside the tensor."""
+    """Return the anchor over its register tiles, and the stage that stores what lies inside the tensor.
+
+    Copies with padding are the anchor's own: whoever else reads such a tensor, as a sum with the anchor's result does,
+    reads it as it was.
+    """
     assert builder.anchor is not None
     rule = reduction_of(op, nest)
     shape = [builder.anchor.padded[dim] for dim in tensor.order]
@@ -54,7 +59,10 @@ def anchored_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tenso
 
     builder.anchor_stage = builder.reduction_name(f"{op.kind}_sum")
     total = te.compute(shape, body, name=builder.anchor_stage)
-    return builder.finished(op, nest, tensor, rule, total)
+    stage = builder.finished(op, nest, tensor, rule, total)
+    builder.stored.update(builder.unpadded)
+    builder.unpadded.clear()
+    return stage
 
 
 def upstream_sums(builder: Builder, op: Operator, nest: LoopNest, tensor: Tensor, made: Made) -> TileBuffer:
@@ -197,4 +205,5 @@ def _pad(builder: Builder, nest: LoopNest, read: Access, fill: float) -> None:
 
     shape = [ends[dim] - starts[dim] for dim in source.order]
     copy = te.compute(shape, element, name=builder.name("padded"))
+    builder.unpadded.setdefault(read.tensor, source)
     builder.stored[read.tensor] = Stored(copy, source.order, starts)

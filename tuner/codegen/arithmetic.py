@@ -1,4 +1,4 @@
-"""What operators compute for one element: the arithmetic that their loop nests leave open.
+"""What operators compute for one element: the arithmetic that loop nests without reductions leave open.
 
 Expressions are TVM's. Values that the nest reads come in the order of its reads.
 """
@@ -6,6 +6,7 @@ Expressions are TVM's. Values that the nest reads come in the order of its reads
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,9 +114,55 @@ def _hard_swish(x: Any) -> Any:
     return x * te.max(te.min(x * const(x, 1 / 6) + const(x, 0.5), const(x, 1)), const(x, 0))
 
 
+def _is_integer(x: Any) -> bool:
+    return np.issubdtype(np.dtype(dtype_of(x)), np.integer)
+
+
 def _divide(_: Operator, values: Values) -> Any:
     x, y = values
-    return tirx.truncdiv(x, y) if np.issubdtype(np.dtype(dtype_of(x)), np.integer) else x / y
+    return tirx.truncdiv(x, y) if _is_integer(x) else x / y
+
+
+def _modulo(op: Operator, values: Values) -> Any:
+    """Return the remainder: with the divisor's sign, or as C's fmod with the dividend's."""
+    x, y = values
+    if not op.attributes.get("fmod", 0):
+        return tirx.floormod(x, y) if _is_integer(x) else x - y * tirx.floor(x / y)
+    return tirx.truncmod(x, y) if _is_integer(x) else x - y * tirx.trunc(x / y)
+
+
+def _sign(x: Any) -> Any:
+    zero = const(x, 0)
+    return tirx.Select(x > zero, const(x, 1), tirx.Select(x < zero, const(x, -1), zero))
+
+
+def _exponential_unit(x: Any, alpha: float, scale: float = 1.0, reach: float = 1.0) -> Any:
+    """Return x, or alpha (e^(x / reach) - 1) where x is negative; everything times ``scale``."""
+    inner = x if reach == 1 else x * const(x, 1 / reach)
+    negative = (exponential(inner) - const(x, 1)) * const(x, alpha * scale)
+    return tirx.Select(x < const(x, 0), negative, x if scale == 1 else x * const(x, scale))
+
+
+def _selu(op: Operator, values: Values) -> Any:
+    alpha = op.attributes.get("alpha", 1.67326319217681884765625)
+    return _exponential_unit(values[0], alpha, op.attributes.get("gamma", 1.05070102214813232421875))
+
+
+def _celu(op: Operator, values: Values) -> Any:
+    alpha = op.attributes.get("alpha", 1.0)
+    return _exponential_unit(values[0], alpha, reach=alpha)
+
+
+def _thresholded(op: Operator, values: Values) -> Any:
+    x = values[0]
+    return tirx.Select(x > const(x, op.attributes.get("alpha", 1.0)), x, const(x, 0))
+
+
+def _shrink(op: Operator, values: Values) -> Any:
+    """Return x moved towards zero by the bias, zero within the threshold."""
+    x, limit, bias = values[0], op.attributes.get("lambd", 0.5), const(values[0], op.attributes.get("bias", 0.0))
+    inside = tirx.Select(x > const(x, limit), x - bias, const(x, 0))
+    return tirx.Select(x < const(x, -limit), x + bias, inside)
 
 
 def _folded(combine: Callable[[Any, Any], Any]) -> Elementwise:
@@ -150,11 +197,13 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "HardSigmoid": _hard_sigmoid, "HardSwish": _unary(_hard_swish), "Mish": _unary(_mish), "Gelu": _gelu,
     "Softsign": _unary(lambda x: x / (const(x, 1) + tirx.abs(x))),
     "Swish": lambda op, v: v[0] * sigmoid(v[0] * const(v[0], op.attributes.get("alpha", 1.0))),
-    "Elu": lambda op, v: tirx.Select(
-        v[0] < const(v[0], 0),
-        (exponential(v[0]) - const(v[0], 1)) * const(v[0], op.attributes.get("alpha", 1.0)),
-        v[0],
-    ),
+    "Elu": lambda op, v: _exponential_unit(v[0], op.attributes.get("alpha", 1.0)), "Selu": _selu, "Celu": _celu,
+    "ThresholdedRelu": _thresholded, "Shrink": _shrink, "Sign": _unary(_sign), "Round": _unary(tirx.nearbyint),
+    "Tan": _unary(lambda x: tirx.sin(x) / tirx.cos(x)),
+    "Asin": _unary(tirx.asin), "Acos": _unary(tirx.acos), "Atan": _unary(tirx.atan), "IsNaN": _unary(tirx.isnan),
+    "Mod": _modulo, "Xor": lambda _, v: tirx.NE(v[0], v[1]), "CastLike": _cast,
+    "BitwiseAnd": lambda _, v: v[0] & v[1], "BitwiseOr": lambda _, v: v[0] | v[1],
+    "BitwiseXor": lambda _, v: v[0] ^ v[1], "BitwiseNot": _unary(lambda x: ~x),
     "Add": lambda _, v: v[0] + v[1], "Sub": lambda _, v: v[0] - v[1], "Mul": lambda _, v: v[0] * v[1],
     "Div": _divide, "Pow": _power, "And": lambda _, v: tirx.all(*v), "Or": lambda _, v: tirx.any(*v),
     "Equal": lambda _, v: tirx.EQ(v[0], v[1]), "Greater": lambda _, v: v[0] > v[1], "Less": lambda _, v: v[0] < v[1],
@@ -163,6 +212,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "Sum": _folded(lambda a, b: a + b), "Max": _folded(te.max), "Min": _folded(te.min),
     "Mean": lambda op, v: _folded(lambda a, b: a + b)(op, v) / const(v[0], len(v)),
     "BatchNormalization": _batch_norm, "Expand": _unary(lambda x: x),
+    "Einsum": lambda _, v: math.prod(v[1:], start=v[0]),
 }  # fmt: skip
 """The value of one output element from the inputs' values at its place."""
 
@@ -175,88 +225,6 @@ MOVES = frozenset(
 """Operators whose output elements are input elements."""
 
 
-@dataclass(frozen=True)
-class Reduction:
-    """How a nest with reduction loops accumulates, and what becomes of the sum."""
-
-    combine: str
-    """``sum`` or ``max`` or ``min``."""
-    term: Callable[[Values], Any]
-    """What one iteration adds, from the values read."""
-    finish: Callable[[Any, Values, int], Any] | None = None
-    """The output from what was accumulated, the values that do not move with the reduction, the iterations."""
-    late: tuple[int, ...] = ()
-    """Places of the reads that ``finish`` is given."""
-    fill: float = 0.0
-    """What padding reads as."""
-
-
-_LOWEST = -3.4028234663852886e38
-
-
-def _product(op: Operator, nest: LoopNest) -> Reduction:
-    alpha, beta = op.attributes.get("alpha", 1.0), op.attributes.get("beta", 1.0)
-    late = tuple(range(2, len(nest.reads)))
-    if not late and alpha == 1:
-        return Reduction("sum", lambda v: v[0] * v[1])
-
-    def finish(total: Any, values: Values, _: int) -> Any:
-        total = total if alpha == 1 else total * const(total, alpha)
-        for value in values:
-            total = total + (value if beta == 1 else value * const(total, beta))
-        return total
-
-    return Reduction("sum", lambda v: v[0] * v[1], finish, late)
-
-
-def _mean(total: Any, _: Values, count: int) -> Any:
-    return total * const(total, 1 / count)
-
-
-def reduction_of(op: Operator, nest: LoopNest) -> Reduction:
-    """Return how ``nest``, which has reduction loops, accumulates; raise ``UnsupportedKernelError`` if unknown."""
-    label = f"{op.kind}/{nest.name}"
-    if op.kind in _PRODUCTS:
-        return _product(op, nest)
-    if label in _DEVIATIONS:
-        return _deviation(op)
-    found = _REDUCTIONS.get(label) or _REDUCTIONS.get(op.kind)
-    if found is None:
-        raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r}")
-    return found
-
-
-def _deviation(op: Operator) -> Reduction:
-    """Return the sum of squared differences from the mean, and the reciprocal root of its average."""
-    epsilon = op.attributes.get("epsilon", 1e-5)
-
-    def root(total: Any, _: Values, count: int) -> Any:
-        return const(total, 1) / tirx.sqrt(total * const(total, 1 / count) + const(total, epsilon))
-
-    return Reduction("sum", lambda v: (v[0] - v[1]) * (v[0] - v[1]), root)
-
-
-def _reciprocal(total: Any, _: Values, __: int) -> Any:
-    return const(total, 1) / total
-
-
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-_NORMALISATIONS = ("LayerNormalization", "InstanceNormalization", "GroupNormalization")
-_DEVIATIONS = frozenset(f"{kind}/rstd" for kind in _NORMALISATIONS)
-_SUM = Reduction("sum", lambda v: v[0])
-_AVERAGE = Reduction("sum", lambda v: v[0], _mean)
-_MAXIMUM = Reduction("max", lambda v: v[0], fill=_LOWEST)
-_REDUCTIONS: Mapping[str, Reduction] = {
-    **dict.fromkeys(("MaxPool", "GlobalMaxPool", "ReduceMax", "Softmax/max"), _MAXIMUM),
-    "ReduceMin": Reduction("min", lambda v: v[0], fill=-_LOWEST),
-    "ReduceSum": _SUM,
-    **dict.fromkeys(("ReduceMean", "GlobalAveragePool", "AveragePool"), _AVERAGE),
-    **{f"{kind}/mean": _AVERAGE for kind in _NORMALISATIONS},
-    "Softmax/sum": Reduction("sum", lambda v: v[0], _reciprocal),
-}
-"""By operator, or by operator and loop nest."""
-
-
 def pointwise_of(op: Operator, nest: LoopNest) -> Callable[[Values], Any]:
     """Return what ``nest``, which has no reduction, computes; raise ``UnsupportedKernelError`` if unknown."""
     label = f"{op.kind}/{nest.name}"
@@ -265,18 +233,33 @@ def pointwise_of(op: Operator, nest: LoopNest) -> Callable[[Values], Any]:
     if op.kind in ELEMENTWISE:
         compute = ELEMENTWISE[op.kind]
         return lambda v: compute(op, v)
-    if label == "Softmax/exp":
-        return lambda v: exponential(v[0] - v[1])
-    if label == "Softmax/scale":
-        return lambda v: v[0] * v[1]
-    if op.kind in _NORMALISATIONS and nest.name == "normalise":
-        return _normalised
+    if label in _OF_ROWS:
+        return _OF_ROWS[label]
+    if op.kind in CENTRED | UNCENTRED and nest.name == "normalise":
+        return partial(_normalised, centred=op.kind in CENTRED)
     raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r}")
 
 
-def _normalised(values: Values) -> Any:
-    x, mean, deviation, *affine = values
-    result = (x - mean) * deviation
+CENTRED = frozenset(
+    {"LayerNormalization", "InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization"}
+)
+"""Normalisations by the mean and the deviation from it."""
+UNCENTRED = frozenset({"RMSNormalization", "LpNormalization"})
+"""Normalisations by the size alone."""
+_OF_ROWS: Mapping[str, Callable[[Values], Any]] = {
+    "Softmax/exp": lambda v: exponential(v[0] - v[1]), "Softmax/scale": lambda v: v[0] * v[1],
+    "LogSoftmax/exp": lambda v: v[0] - v[1], "LogSoftmax/scale": lambda v: v[0] - v[1],
+}  # fmt: skip
+"""What is computed with statistics of rows. The logarithm of a softmax keeps differences, not their exponentials."""
+
+
+def _normalised(values: Values, *, centred: bool) -> Any:
+    x, *statistics = values
+    if centred:
+        mean, *statistics = statistics
+        x = x - mean
+    deviation, *affine = statistics
+    result = x * deviation
     if affine:
         result = result * affine[0]
     for shift in affine[1:]:

@@ -7,13 +7,14 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.anchors import Anchor, moving
+from scheduler.cpu.anchors import Anchor
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, affine, divided, loops_of, reach, stored_extent
-from tuner.codegen.arithmetic import Operator, Reduction, UnsupportedKernelError
+from tuner.codegen.arithmetic import Operator, UnsupportedKernelError
 from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing
+from tuner.codegen.reductions import Reduction
 from tuner.codegen.tile_buffers import Chain
 from workloads.executable import Executable
 from workloads.graph import Tensor
@@ -40,6 +41,8 @@ class Builder:
     chain: Chain | None = None
     """Of a kernel with several anchors: ``anchor`` and ``tiles`` are those of the part whose stages are being made."""
     stored: dict[str, Stored] = field(default_factory=dict)
+    unpadded: dict[str, Stored] = field(default_factory=dict)
+    """Tensors that, while the anchor's stage is made, its copies with padding stand in for."""
     inputs: dict[str, Any] = field(default_factory=dict)
     packings: dict[str, Packing] = field(default_factory=dict)
     anchor_stage: str = ""
@@ -109,7 +112,7 @@ class Builder:
         """Whether the anchor's vectors lie along a dimension of what it reads."""
         if self.anchor is None or nest is not self.anchor.nest:
             return False
-        return moving(nest, read.indices[dim]) == moving(nest, nest.write.indices[self.anchor.vector_dim])
+        return nest.moving(read.indices[dim]) == nest.moving(nest.write.indices[self.anchor.vector_dim])
 
     def is_loose(self, nest: LoopNest, read: Access, dim: int) -> bool:
         """Whether vectors may be loaded beyond the end of a dimension: what lies behind in memory is theirs to read.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.cpu.anchors import Anchor, moving
+from scheduler.cpu.anchors import Anchor
 from scheduler.cpu.tiles import LoopTiles
 from workloads.loopnest import Access, LoopNest
 from workloads.operators.registry import Array
@@ -34,8 +34,8 @@ class Packing:
 
 def packing_of(nest: LoopNest, read: Access, anchor: Anchor, tiles: LoopTiles) -> Packing | None:
     """Return how the anchor's weight lies; None if vectors do not run along one of its dimensions."""
-    along = moving(nest, nest.write.indices[anchor.vector_dim])
-    dims = [dim for dim, index in enumerate(read.indices) if moving(nest, index) == along]
+    along = nest.moving(nest.write.indices[anchor.vector_dim])
+    dims = [dim for dim, index in enumerate(read.indices) if nest.moving(index) == along]
     if len(dims) != 1:
         return None
     rest = [dim for dim in range(len(read.indices)) if dim != dims[0]]

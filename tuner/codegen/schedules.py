@@ -6,6 +6,7 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
+from scheduler.cpu.anchors import anchored_nest, vector_lanes
 from scheduler.cpu.tiles import LoopTiles, halvings
 from tuner.codegen.stages import Stages
 from tuner.codegen.tile_buffers import UpstreamStages
@@ -22,7 +23,7 @@ def kernel_function(stages: Stages, tiles: LoopTiles, name: str, lanes: int) -> 
     function = te.create_prim_func([*stages.placeholders, *stages.results])
     schedule = tvm.s_tir.Schedule(tvm.IRModule({"main": function}))
     if stages.anchor is not None:
-        _Tiled(schedule, stages, tiles, tiles.lanes(lanes)).apply()
+        _Tiled(schedule, stages, tiles, lanes).apply()
     else:
         schedule = _untiled(schedule, stages, tiles, lanes)
     return schedule.mod["main"].with_attr("global_symbol", name)
@@ -34,7 +35,8 @@ class _Tiled:
     def __init__(self, schedule: Any, stages: Stages, tiles: LoopTiles, lanes: int) -> None:
         assert stages.anchor is not None
         self.sch, self.stages, self.tiles, self.anchor = schedule, stages, tiles, stages.anchor
-        self.lanes = lanes
+        self.lanes = vector_lanes(stages.anchor.nest, tiles, lanes)
+        self.most_lanes = tiles.lanes(lanes)
         dim = stages.anchor.vector_dim
         self.cut = stages.anchor.padded[dim] != stages.anchor.nest.write.shape[dim]
         sink = stages.results[0].op
@@ -70,7 +72,7 @@ class _Tiled:
         for stages in reversed(chain.stages):
             inside = self._inside_of[: stages.made.loops]
             result, total = _computed_at(sch, stages.result, inside), _computed_at(sch, stages.total, inside)
-            front = _Front(sch, stages, total, result, self.lanes)
+            front = _Front(sch, stages, total, result, self.most_lanes)
             for copy in stages.copies:
                 self._vectorise_copy(_computed_at(sch, copy.name, inside + front.loops[: copy.loops]))
             found.append(front)
@@ -144,7 +146,7 @@ class _Tiled:
         if not isinstance(sch.get(last).extent, tirx.IntImm):
             return
         extent = int(sch.get(last).extent)
-        lanes = next(each for each in halvings(self.lanes) if extent % each == 0)
+        lanes = next(each for each in halvings(self.most_lanes) if extent % each == 0)
         if lanes > 1:
             sch.vectorize(sch.split(last, [None, lanes])[1])
 
@@ -173,7 +175,9 @@ class _Front:
     def __init__(self, schedule: Any, stages: UpstreamStages, total: Any, result: Any, most_lanes: int) -> None:
         self.sch, self.sum = schedule, total
         tiles, order = stages.made.tiles, stages.order
-        lanes = tiles.lanes(most_lanes)
+        anchor = anchored_nest(stages.made.layer)
+        assert anchor is not None
+        lanes = vector_lanes(anchor, tiles, most_lanes)
         loops = schedule.get_loops(total)
         first = len(loops) - _reduction_loops(schedule, total)
         depth = loops[first:]

@@ -15,11 +15,13 @@ from scheduler.cpu.anchors import Anchor, anchor_of
 from scheduler.cpu.chains import Made
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.kernels.layer import Layer
-from tuner.codegen.access import Stored, affine, guarded, inside_conditions, is_whole, logical, loops_of
+from tuner.codegen.access import Stored, guarded, inside_conditions, is_whole, logical, loops_of
 from tuner.codegen.anchored import anchored_stage, upstream_sums
-from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of, reduction_of
+from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
 from tuner.codegen.builder import COMBINE, Builder
+from tuner.codegen.choosing import as_reduction, chooser_of
 from tuner.codegen.packing import Packing
+from tuner.codegen.reductions import reduction_of
 from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
 from workloads.executable import Executable
 from workloads.graph import Op, Tensor
@@ -118,6 +120,8 @@ class StageBuilder(Builder):
             return
         if self.anchor is not None and nest is self.anchor.nest:
             stage = anchored_stage(self, op, nest, tensor)
+        elif op.kind == "CumSum":
+            stage = self._reduced(op, as_reduction(op, nest), tensor)
         elif any(loop.reduction for loop in nest.loops):
             if len(nests) > 1:
                 raise UnsupportedKernelError(f"{op.kind} reduces into parts of a tensor")
@@ -169,28 +173,17 @@ class StageBuilder(Builder):
         chain.copies.clear()
 
     def _pointwise(self, op: Operator, nest: LoopNest) -> Callable[[Sequence[Any]], Any]:
+        chooser = chooser_of(op, nest)
+        if chooser is not None:
+            return lambda element: chooser(self, op, nest, loops_of(nest, element))
         compute = pointwise_of(op, nest)
 
         def value(element: Sequence[Any]) -> Any:
             loops = loops_of(nest, element)
-            if op.kind == "Gather" and any(index.opaque for index in nest.reads[0].indices):
-                return self._gathered(op, nest, loops)
             reads = [read for read in nest.reads if not is_whole(read)]
             return compute([self.read(nest, read, loops) for read in reads])
 
         return value
-
-    def _gathered(self, op: Operator, nest: LoopNest, loops: Mapping[int, Any]) -> Any:
-        """Return the element that an index in memory chooses, one of the network's or one that a file lists."""
-        data = nest.reads[0]
-        dim = next(d for d, index in enumerate(data.indices) if index.opaque)
-        listed = self.tensor(op.inputs[1])
-        chosen = listed.at([loops[loop] for loop, _ in data.indices[dim].terms]).astype("int32")
-        size = data.shape[dim]
-        chosen = tirx.Select(chosen < 0, chosen + size, chosen)
-        chosen = te.max(te.min(chosen, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
-        element = [chosen if d == dim else affine(index, loops) for d, index in enumerate(data.indices)]
-        return self.tensor(data.tensor).at(element)
 
     def _joined(self, op: Operator, nests: Sequence[LoopNest], tensor: Tensor) -> Any:
         """Return the stage that several nests write a part of each; what none writes is padding."""

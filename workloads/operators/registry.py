@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from workloads.graph import Tensor
 from workloads.loopnest import LoopNest
 
-Layout = Literal["inherit", "channels_last", "row_major"]
+Layout = Literal["inherit", "as_first", "channels_last", "row_major"]
 Array = NDArray[Any]
 
 

@@ -73,7 +73,7 @@ def _transpose(context: NodeContext) -> Lowered:
     return Lowered((LoopNest("Transpose", loops, (whole(data, source),), whole(output, positions)),))
 
 
-@operator("Concat")
+@operator("Concat", layout="as_first")
 def _concat(context: NodeContext) -> Lowered:
     """One nest per input, each writing its part of the output."""
     output, axis = context.output, context.axis(0)

@@ -16,8 +16,9 @@ from tvm import tirx
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, logical, loops_of
-from tuner.codegen.arithmetic import Operator, Reduction, reduction_of
+from tuner.codegen.arithmetic import Operator
 from tuner.codegen.gpu.phases import index
+from tuner.codegen.reductions import Reduction, reduction_of
 from tuner.codegen.stages import StageBuilder
 from workloads.executable import Executable
 from workloads.graph import Tensor

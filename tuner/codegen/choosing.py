@@ -1,0 +1,179 @@
+"""Elements that data chooses, that depend on where they lie, or that lie between others: gathers, masks, interpolation.
+
+What these operators read follows from their loop nests only as far as cost goes; which elements they are is said here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvm import te, tirx
+
+from tuner.codegen.access import affine
+from tuner.codegen.arithmetic import Operator, UnsupportedKernelError
+from tuner.codegen.builder import Builder
+from tuner.codegen.functions import const, dtype_of
+from workloads.index import Index, Loop
+from workloads.loopnest import LoopNest
+
+Loops = Mapping[int, Any]
+"""The value of each loop in one iteration."""
+Chooser = Callable[[Builder, Operator, LoopNest, Loops], Any]
+
+
+def chooser_of(op: Operator, nest: LoopNest) -> Chooser | None:
+    """Return what gives the element that ``nest`` writes; None where its access maps say which elements it reads."""
+    indices = nest.reads[0].indices if nest.reads else ()
+    opaque = any(index.opaque for index in indices)
+    if op.kind == "Gather":
+        return _gathered if opaque else None
+    if op.kind in ("Resize", "Upsample"):
+        mixed = any(index.window > 1 for index in indices)
+        return _interpolated if mixed and not opaque else None
+    return _CHOOSERS.get(op.kind)
+
+
+def _place(chosen: Any, size: int) -> Any:
+    """Return the element that an index in memory means: negative ones count from the end; never outside."""
+    chosen = chosen.astype("int32")
+    chosen = tirx.Select(chosen < 0, chosen + size, chosen)
+    return te.max(te.min(chosen, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+
+
+def _gathered(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+    """Return the element that an index in memory chooses, one of the network's or one that a file lists."""
+    data = nest.reads[0]
+    dim = next(d for d, index in enumerate(data.indices) if index.opaque)
+    listed = builder.tensor(op.inputs[1])
+    chosen = _place(listed.at([loops[loop] for loop, _ in data.indices[dim].terms]), data.shape[dim])
+    element = [chosen if d == dim else affine(index, loops) for d, index in enumerate(data.indices)]
+    return builder.tensor(data.tensor).at(element)
+
+
+def _gathered_elements(builder: Builder, _: Operator, nest: LoopNest, loops: Loops) -> Any:
+    """Return the element at the same place but for one dimension, along which an index chooses."""
+    data, listed = nest.reads
+    chosen = builder.read(nest, listed, loops)
+    element = [
+        _place(chosen, size) if index.opaque else affine(index, loops)
+        for index, size in zip(data.indices, data.shape, strict=True)
+    ]
+    return builder.tensor(data.tensor).at(element)
+
+
+def _gathered_slices(builder: Builder, _: Operator, nest: LoopNest, loops: Loops) -> Any:
+    """Return the element whose leading dimensions the last dimension of the indices lists."""
+    data, listed = nest.reads
+    lead = [affine(index, loops) for index in listed.indices[:-1]]
+    names = builder.tensor(listed.tensor)
+    element, count = [], 0
+    for index, size in zip(data.indices, data.shape, strict=True):
+        if index.opaque:
+            element.append(_place(names.at([*lead, count]), size))
+            count += 1
+        else:
+            element.append(affine(index, loops))
+    return builder.tensor(data.tensor).at(element)
+
+
+def _triangle(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+    """Return the element if it lies on the side of the diagonal that is kept, else zero."""
+    if len(op.inputs) > 1 and op.inputs[1] and op.scalar(1) is None:
+        raise UnsupportedKernelError("its diagonal is not known before the network runs")
+    row, column = (affine(index, loops) for index in nest.write.indices[-2:])
+    beyond = column - row - int(op.scalar(1) or 0)
+    value = builder.read(nest, nest.reads[0], loops)
+    kept = beyond >= 0 if op.attributes.get("upper", 1) else beyond <= 0
+    return tirx.Select(kept, value, const(value, 0))
+
+
+def _one_hot(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+    """Return the second of two values where the place is the one that is listed, else the first."""
+    values = op.constants.get(2)
+    if values is None:
+        raise UnsupportedKernelError("its two values are not known before the network runs")
+    axis, shape = int(op.attributes.get("axis", -1)), nest.write.shape
+    size, place = shape[axis], affine(nest.write.indices[axis], loops)
+    chosen = builder.read(nest, nest.reads[0], loops).astype("int32")
+    off, on = (tirx.const(value.item(), op.dtype) for value in values)
+    return tirx.Select(tirx.EQ(tirx.Select(chosen < 0, chosen + size, chosen), place), on, off)
+
+
+_CHOOSERS: Mapping[str, Chooser] = {
+    "GatherElements": _gathered_elements, "GatherND": _gathered_slices, "Trilu": _triangle, "OneHot": _one_hot,
+}  # fmt: skip
+
+
+def _interpolated(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> Any:
+    """Return the weighted sum of the elements around a place of the input; those at its border go on beyond it."""
+    mode = op.attributes.get("mode", b"nearest").decode()
+    weigh = {"linear": _linear, "bilinear": _linear, "cubic": _cubic}.get(mode)
+    if weigh is None:
+        raise UnsupportedKernelError("rounding decides between two elements")
+    crops = op.attributes.get("coordinate_transformation_mode", b"") == b"tf_crop_and_resize"
+    for present, what in (
+        (op.attributes.get("antialias", 0), "antialiasing"),
+        (op.attributes.get("exclude_outside", 0), "leaving out what lies outside"),
+        (crops, "what lies outside of a crop"),
+    ):
+        if present:
+            raise UnsupportedKernelError(f"interpolates with {what}")
+    read = nest.reads[0]
+    source, sloped = builder.tensor(read.tensor), float(op.attributes.get("cubic_coeff_a", -0.75))
+
+    def mixed(dim: int, element: Sequence[Any]) -> Any:
+        """Return the sum over the dimensions from ``dim`` on, the place along those before it given."""
+        if dim == len(read.indices):
+            return source.at(element)
+        index, size = read.indices[dim], read.shape[dim]
+        place = affine(index, loops)
+        if index.window == 1 and not index.clamp:
+            return mixed(dim + 1, [*element, place])
+        first = tirx.floordiv(place, index.divisor)
+        fraction = tirx.floormod(place, index.divisor).astype("float32") * tirx.const(1 / index.divisor, "float32")
+        total: Any = None
+        for number, weight in enumerate(weigh(fraction, sloped)):
+            near = te.max(te.min(first + number, tirx.const(size - 1, "int32")), tirx.const(0, "int32"))
+            part = mixed(dim + 1, [*element, near])
+            part = part * (weight if dtype_of(part) == "float32" else weight.astype(dtype_of(part)))
+            total = part if total is None else total + part
+        return total
+
+    return mixed(0, [])
+
+
+def _linear(fraction: Any, _: float) -> Sequence[Any]:
+    return const(fraction, 1) - fraction, fraction
+
+
+def _cubic(fraction: Any, sloped: float) -> Sequence[Any]:
+    """Return Keys' weights of the two elements in front of a place and of the two behind it."""
+
+    def weight(distance: Any, factors: Sequence[float]) -> Any:
+        total = const(fraction, factors[0])
+        for factor in factors[1:]:
+            total = total * distance + const(fraction, factor)
+        return total
+
+    near, far = (sloped + 2, -sloped - 3, 0, 1), (sloped, -5 * sloped, 8 * sloped, -4 * sloped)
+    one = const(fraction, 1)
+    return (
+        weight(fraction + one, far), weight(fraction, near), weight(one - fraction, near),
+        weight(one + one - fraction, far),
+    )  # fmt: skip
+
+
+def as_reduction(op: Operator, nest: LoopNest) -> LoopNest:
+    """Return a running sum as a sum over the window that it reads: code keeps nothing from one element to the next.
+
+    Raises ``UnsupportedKernelError`` where the dimension is not known before the network runs.
+    """
+    read, axis = nest.reads[0], op.scalar(1)
+    if axis is None:
+        raise UnsupportedKernelError("the dimension is not known before the network runs")
+    index = read.indices[int(axis)]
+    step = Index((*index.terms, (len(nest.loops), 1)), offset=index.offset)
+    indices = list(read.indices)
+    indices[int(axis)] = step
+    loops = (*nest.loops, Loop("k", index.window, reduction=True))
+    return replace(nest, loops=loops, reads=(replace(read, indices=tuple(indices)),))
