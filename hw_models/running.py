@@ -122,9 +122,9 @@ class Running:
 
     def start(self, position: int, cause: int, startup_ps: int) -> None:
         """Note that an instruction starts now because the one at ``cause`` has ended."""
-        self._start_ps[position] = self.clock.now_ps
+        now_ps = self._start_ps[position] = self.clock.now_ps
         if self._issued_ps[position] < 0:
-            self.issue(position)
+            self._issued_ps[position] = now_ps
         self._released_by[position] = cause
         self._startup_ps[position] = startup_ps
 

@@ -62,15 +62,17 @@ class PrefetchBuffer:
                 total -= old.size_bytes
                 waits.append(old.user)
                 self._was_full = True
-        self._entries.extendleft(reversed(in_use))
+        if in_use:
+            self._entries.extendleft(reversed(in_use))
         if total > self.capacity_bytes:
             raise ScheduleError(f"{self._name} holds {self.capacity_bytes} bytes; {total} are needed at once")
         self._entries.append(entry)
         self._used_bytes = total
         self._evicted.extend(waits)
-        for place, (transfers, evicted) in enumerate(self._filled):
-            oldest = not place and len(self._filled) == self._filled.maxlen
-            waits.extend(transfers if oldest else evicted)
+        is_oldest = len(self._filled) == self._filled.maxlen
+        for transfers, evicted in self._filled:
+            waits.extend(transfers if is_oldest else evicted)
+            is_oldest = False
         return entry, waits
 
 

@@ -81,7 +81,8 @@ class TileCandidates:
         """
         cut = self._cuts.least_loaded(tile, depth)
         prefetched = self._prefetchable(cut)
-        return self._priced(cut, prefetched, self._staged(cut, prefetched))
+        staged = self._staged(cut, prefetched) if cut.reloaded else {}
+        return self._priced(cut, prefetched, staged)
 
     def decided(
         self, tile: Extents, depth: int | None, order: tuple[int, ...], prefetched: Sequence[str],
@@ -121,7 +122,7 @@ class TileCandidates:
         if self._request.prefetch is not None:
             near_bytes, far_bytes = self._request.prefetch
             burst_room = burst_room_bytes(far_bytes, max(len(prefetched), 1))
-            far = sum([2 * min(size, burst_room) for size in placed.ahead_bytes])
+            far = sum([2 * (size if size < burst_room else burst_room) for size in placed.ahead_bytes])
         return Candidate(
             cut, prefetched, staged, placed.local_buffers, self._global_buffers(cut, placed.passing_bytes, staged),
             (placed.near_bytes, far), placed.tile_bytes, placed.pace.estimate_ps(near_bytes),
