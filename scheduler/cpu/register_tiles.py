@@ -29,26 +29,26 @@ def vector_dim_of(layer: Layer) -> int:
 
 
 def register_tile_of(
-    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0, *, is_chained: bool = False
+    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0, *, is_crowded: bool = False
 ) -> Extents:
     """Return the register tile of a layer with one anchor, of ``extents`` of its output at a time; once for equal ones.
 
-    Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin. ``is_chained``: the
-    layer is a part of a kernel with other anchors.
+    Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin. ``is_crowded``: what
+    else is in its kernel has registers, too.
     """
-    key = layer.signature, extents, begins, is_chained, dtype, view.code_key, view.issue_key
-    made = partial(_register_tile, layer, extents, dtype, view, begins, is_chained=is_chained)
+    key = layer.signature, extents, begins, is_crowded, dtype, view.code_key, view.issue_key
+    made = partial(_register_tile, layer, extents, dtype, view, begins, is_crowded=is_crowded)
     return layer.analysis.table(_register_tile).get(key, made)
 
 
 def _register_tile(
-    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int, *, is_chained: bool
+    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int, *, is_crowded: bool
 ) -> Extents:
     nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
     assert nest is not None
     lanes = math.gcd(lanes_along(nest, vector_dim, view.lanes(dtype)), begins)
     limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
-    limit = int(limit * view.tuning.chained_registers) if is_chained else limit
+    limit = int(limit * view.tuning.crowded_registers) if is_crowded else limit
     simd, core = view.spec.simd, view.kinds[0]
     bounds = []
     own = view.tuning.kept_operands if _has_own_operands(layer, vector_dim) else 0

@@ -41,8 +41,8 @@ class CpuTuning:
     kept_operands: Few = 3
     """Vectors of an operand that registers hold for each accumulator, where each has its own (depthwise convolutions,
     pooling): of a window, compilers unroll a loop, and keep what its iterations read."""
-    chained_registers: Share = 0.5
-    """Share of the registers that an anchor has in a kernel with several: compilers keep constants of the activations
-    between them in registers all the while, and would have sums in memory instead."""
+    crowded_registers: Share = 0.5
+    """Share of the registers that an anchor has in a kernel with several and special functions between them: compilers
+    keep the constants of these in registers all the while, and would have sums in memory instead."""
     tile_instructions: Few = 16
     """Scalar instructions around one register tile: addresses and bounds."""
