@@ -24,7 +24,6 @@ from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
 from scheduler.cpu.estimate import Estimate, bounds_apart_ps, estimate, least_time_ps
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
-from scheduler.cpu.nests import nests_of
 from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
 from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, halvings
