@@ -118,8 +118,16 @@ def _parameter(part: Schema, path: str, whole: Schema, *, is_needed: bool) -> Pa
 def _default(value: Schema) -> str:
     default = value["default"]
     if "unit" in value:
-        return BY_SIZE if default is None else readable(f"{default!r} {value['unit']}")
+        return _absent(value) if default is None else readable(f"{default!r} {value['unit']}")
     return _word(default)
+
+
+def _absent(value: Schema) -> str:
+    """Return what stands for a figure that is not stated: energy by byte follows from the size of a memory."""
+    return BY_SIZE if value["unit"] == _BY_BYTE else "null"
+
+
+_BY_BYTE = "pJ/B"
 
 
 def _word(value: Any) -> str:
@@ -130,8 +138,8 @@ def _form(value: Schema, *, is_optional: bool = False) -> str:
     if "unit" in value:
         shown = units_of(value["unit"])
         further = ", ..." if len(shown) > _MOST_UNITS else ""
-        by_size = f", or `{BY_SIZE}`" if is_optional else ""
-        return f"a number with its unit: {', '.join(shown[:_MOST_UNITS])}{further}{by_size}{_range(value)}"
+        absent = f", or `{_absent(value)}`" if is_optional else ""
+        return f"a number with its unit: {', '.join(shown[:_MOST_UNITS])}{further}{absent}{_range(value)}"
     null = ", or null" if is_optional else ""
     if "const" in value or "enum" in value:
         return " or ".join(f"`{_word(each)}`" for each in value.get("enum", [value.get("const")])) + null
