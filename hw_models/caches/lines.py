@@ -67,7 +67,8 @@ def found_again(times: float) -> float:
 _WAYS = 16
 """Of caches in which lines lie by chance: of most second and shared ones, and of others it is about the same."""
 _STEPS = 64
-_MOST_TIMES = 4
+MOST_TIMES = 4
+"""As much used in turns as a cache holds so many times leaves nothing to be found again."""
 _NEARER_THE_OLDEST = 3
 """Power of the share that replacing any line would leave, for replacement that comes near to the oldest: read off
 arrays of half to three times a second cache (2 MiB in 16 ways), of which it comes within 0.03."""
@@ -108,7 +109,7 @@ def _found(times: float) -> float:
     return round(share, 3)
 
 
-_FOUND = tuple([_found(step / _STEPS) for step in range(_MOST_TIMES * _STEPS)] + [0.0])
+_FOUND = tuple([_found(step / _STEPS) for step in range(MOST_TIMES * _STEPS)] + [0.0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hw_models.caches.lines import found_again
+from hw_models.caches.lines import MOST_TIMES, found_again
 from scheduler.cpu.operands import Footprints
 from scheduler.cpu.schedule import CpuKernel
 from scheduler.cpu.view import CacheSize
@@ -152,6 +152,8 @@ class _Uses:
         cache, count = self._cache, len(self._sizes)
         own, other = step % count, last % count
         threads = max(self._threads[own], self._threads[other]) if cache.is_private else 1
+        if self._touched[own] + self._touched[other] > 2 * MOST_TIMES * cache.capacity_bytes * threads:
+            return 0.0, 0.0  # of what passed by, the half of these two alone has left nothing
         passed = self._passed_between(last, step, own, other) / threads
         times = passed / cache.capacity_bytes
         gone = 0.0
