@@ -82,6 +82,33 @@ class Fragment:
     """What lies outside: -2, -3 and so on stand for these in turn."""
 
 
+class Lifetimes:
+    """Which instruction allocates each buffer, and which ones have to end before it is free, as they are written."""
+
+    def __init__(self) -> None:
+        self.allocated_by: list[int] = []
+        """By number of a buffer."""
+        self.allocates: dict[int, list[int]] = {}
+        """By position of an instruction, as for those that follow."""
+        self.frees: dict[int, list[int]] = {}
+        self.behind: dict[int, dict[int, None]] = {}
+        """Instructions that allocate what it frees."""
+
+    def allocate(self, position: int) -> int:
+        """Let the instruction at ``position`` allocate the next buffer; return its number."""
+        number = len(self.allocated_by)
+        self.allocated_by.append(position)
+        self.allocates.setdefault(position, []).append(number)
+        return number
+
+    def free(self, position: int, buffer: int) -> None:
+        """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
+        self.frees.setdefault(position, []).append(buffer)
+        allocator = self.allocated_by[buffer]
+        if allocator != position:
+            self.behind.setdefault(position, {})[allocator] = None
+
+
 class FragmentWriter:
     """Collects the instructions of a fragment."""
 
@@ -93,10 +120,7 @@ class FragmentWriter:
         self._after: list[dict[int, None]] = []
         self._buffers: dict[FragmentBuffer, int] = {}
         self._buffer_of: list[int] = []
-        self._allocated_by: list[int] = []
-        self._allocates: dict[int, list[int]] = {}
-        self._frees: dict[int, list[int]] = {}
-        self._behind: dict[int, dict[int, None]] = {}
+        self._lives = Lifetimes()
 
     def outside(self, what: Outside) -> int:
         """Return the number that stands for ``what``, which lies outside."""
@@ -124,18 +148,12 @@ class FragmentWriter:
 
     def allocate(self, position: int, buffer: FragmentBuffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
-        number = len(self._buffer_of)
         self._buffer_of.append(self._buffers.setdefault(buffer, len(self._buffers)))
-        self._allocated_by.append(position)
-        self._allocates.setdefault(position, []).append(number)
-        return number
+        return self._lives.allocate(position)
 
     def free(self, position: int, buffer: int) -> None:
         """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
-        self._frees.setdefault(position, []).append(buffer)
-        allocator = self._allocated_by[buffer]
-        if allocator != position:
-            self._behind.setdefault(position, {})[allocator] = None
+        self._lives.free(position, buffer)
 
     def written(self) -> Fragment:
         """Return what has been written."""
@@ -151,9 +169,9 @@ class FragmentWriter:
             steps=tuple(steps),
             buffers=tuple(self._buffers),
             buffer_of=tuple(self._buffer_of),
-            allocates={position: tuple(numbers) for position, numbers in self._allocates.items()},
-            allocated_by=tuple(self._allocated_by),
-            frees={position: tuple(numbers) for position, numbers in self._frees.items()},
-            behind={position: tuple(numbers) for position, numbers in self._behind.items()},
+            allocates={position: tuple(numbers) for position, numbers in self._lives.allocates.items()},
+            allocated_by=tuple(self._lives.allocated_by),
+            frees={position: tuple(numbers) for position, numbers in self._lives.frees.items()},
+            behind={position: tuple(numbers) for position, numbers in self._lives.behind.items()},
             outside=tuple(self._outside),
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from hw_models import Buffer, InstructionTable, Machine, Program, Work
-from scheduler.fragments import Addresses, Fragment
+from scheduler.fragments import Addresses, Fragment, Lifetimes
 from scheduler.list_scheduling import Step, begin_order
 
 
@@ -20,14 +20,10 @@ class ProgramBuilder:
         self._steps: list[Step] = []
         self._after: list[tuple[int, ...]] = []
         """What each instruction waits for; its step has the same."""
-        self._behind: dict[int, dict[int, None]] = {}
-        """By instruction: those that allocate what it frees."""
         self._works_of: dict[Fragment, list[int]] = {}
         """By fragment that has been placed: the numbers of its works."""
-        self._allocates: dict[int, list[int]] = {}
-        self._frees: dict[int, list[int]] = {}
         self._buffers: list[Buffer] = []
-        self._allocated_by: list[int] = []
+        self._lives = Lifetimes()
         self._layer = 0
         self._layer_run = -1
 
@@ -92,29 +88,24 @@ class ProgramBuilder:
             for each in fragment.buffers
         ]
         self._buffers += [buffers[number] for number in fragment.buffer_of]
-        self._allocated_by += [first + position for position in fragment.allocated_by]
+        lives = self._lives
+        lives.allocated_by += [first + position for position in fragment.allocated_by]
         for position, taken in fragment.allocates.items():
-            self._allocates[first + position] = [first_buffer + number for number in taken]
+            lives.allocates[first + position] = [first_buffer + number for number in taken]
         for position, freed in fragment.frees.items():
-            self._frees[first + position] = [first_buffer + number for number in freed]
+            lives.frees[first + position] = [first_buffer + number for number in freed]
         for position, allocators in fragment.behind.items():
-            self._behind[first + position] = dict.fromkeys([first + allocator for allocator in allocators])
+            lives.behind[first + position] = dict.fromkeys([first + allocator for allocator in allocators])
         return first
 
     def allocate(self, position: int, buffer: Buffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
-        number = len(self._buffers)
         self._buffers.append(buffer)
-        self._allocated_by.append(position)
-        self._allocates.setdefault(position, []).append(number)
-        return number
+        return self._lives.allocate(position)
 
     def free(self, position: int, buffer: int) -> None:
         """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
-        self._frees.setdefault(position, []).append(buffer)
-        allocator = self._allocated_by[buffer]
-        if allocator != position:
-            self._behind.setdefault(position, {})[allocator] = None
+        self._lives.free(position, buffer)
 
     def exits(self, first: int) -> tuple[int, ...]:
         """Return the instructions from ``first`` on for which nothing waits yet."""
@@ -127,7 +118,7 @@ class ProgramBuilder:
         place = [0] * len(self)
         for new, position in enumerate(order):
             place[position] = new
-        allocates, frees, after = self._allocates, self._frees, self._after
+        allocates, frees, after = self._lives.allocates, self._lives.frees, self._after
         table = InstructionTable(
             works=tuple(self._works),
             work_of=tuple([self._work_of[p] for p in order]),
@@ -140,7 +131,7 @@ class ProgramBuilder:
         return machine.program(table, tuple(self._buffers), **in_use)
 
     def _begin_order(self) -> list[int]:
-        for position, behind in self._behind.items():
+        for position, behind in self._lives.behind.items():
             after = self._after[position]
             self._steps[position].behind = [allocator for allocator in behind if allocator not in after]
         return begin_order(self._steps)
