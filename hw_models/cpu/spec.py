@@ -79,7 +79,7 @@ class SharedCache(BaseModel):
     latency_ps: Picoseconds = Field(alias="latency")
     """From the request to the first bytes."""
     kept_ps: Picoseconds | None = Field(None, alias="kept")
-    """In which others bring as much into the cache as it holds: those on the rest of a machine of which this is a part.
+    """Time in which others, those on the rest of a machine of which this is a part, bring as much into it as it holds.
     A line that is not used for so long is likely to be gone. ``null`` where nobody else uses it."""
     fresh_bytes: Bytes | None = Field(None, alias="fresh")
     """What there is of it for lines that come from DRAM, until they are used again: some caches keep what is new to

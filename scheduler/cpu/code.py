@@ -286,7 +286,7 @@ def _add_read(
         loads, each_bytes = times, min(simd.register_bytes, vectors.lanes * read.element_bytes)
     elif read.along_vector == "apart":
         loads, each_bytes = times * vectors.lanes, read.element_bytes
-        total.arithmetic += loads  # each is put into its lane
+        total.arithmetic += nest.count * loads  # each is put into its lane
     elif simd.multiplies_by_lane and read.lies_along_depth and nest.iterations > 1:
         loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
     else:

@@ -19,9 +19,9 @@ class CacheSize:
     is_private: bool
     """Whether every core has one."""
     kept_ps: int | None = None
-    """In which others bring in as much as it holds; None: there are no others."""
+    """Time in which others bring in as much as it holds; None: there are no others."""
     fresh_bytes: int | None = None
-    """What lines have of it that are new to it; None: the same as all others."""
+    """What there is of it for lines that are new to it; None: as much as for all others."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class CpuView:
             names.append(L2)
         if self.spec.l3 is not None:
             l3 = self.spec.l3
-            found.append(CacheSize(l3.capacity_bytes, False, l3.kept_ps, l3.fresh_bytes))
+            found.append(CacheSize(l3.capacity_bytes, is_private=False, kept_ps=l3.kept_ps, fresh_bytes=l3.fresh_bytes))
             names.append(L3)
         return dict(zip([*names, DRAM], found, strict=True))
 
