@@ -2,7 +2,8 @@
 
 Which layout is best cannot be told from its traffic alone: tiles that start up too often, or weights that come in small
 pieces, cost more than what they save. So layouts are scheduled and run, but for those whose traffic and launches alone
-take longer than the best so far; and only so many, as simulating large programs takes long.
+take longer than the best so far, or a little longer than those of one that has been run; and only so many, as
+simulating large programs takes long.
 
 A layout made for smaller local buffers runs on larger ones as it is. Such are considered too, at sizes that do not
 depend on the machine's own, so that more local buffer does not make a network slower. They are judged on the machine
@@ -131,6 +132,8 @@ class Judge:
         self._refusal = ""
         """Of the first layout that could not be scheduled."""
         self._seen: set[Hashable] = set()
+        self._promises: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+        """Seconds promised and launches of what has been simulated, with its layers overlapping and without."""
         self._simulated = 0
         """Instructions of all programs so far."""
 
@@ -159,7 +162,10 @@ class Judge:
         if self._best is not None and (is_spent or promised_s * tuning.hopeless >= self._best.seconds):
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
-        if key in self._seen:
+        launches, promises = shown.layout.kernels, self._promises[overlaps_layers]
+        if key in self._seen or any(
+            less_s <= promised_s <= less_s * (1 + tuning.alike) and fewer <= launches for less_s, fewer in promises
+        ):
             return True
         self._seen.add(key)
         made: list[Judged] = []
@@ -169,6 +175,7 @@ class Judge:
         if timed.refusal:
             self._refusal = self._refusal or timed.refusal
             return True
+        promises.append((promised_s, launches))
         if self._best is None or timed.seconds < self._best.seconds:
             self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
         if overlaps_layers and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
