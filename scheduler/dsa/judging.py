@@ -2,7 +2,7 @@
 
 Which layout is best cannot be told from its traffic alone: tiles that start up too often, or weights that come in small
 pieces, cost more than what they save. So layouts are scheduled and run, but for those whose traffic and launches alone
-take longer than the best so far, or a little longer than those of one that has been run; and only so many, as
+take longer than the best so far, and for those that what came of others leaves no chance; and only so many, as
 simulating large programs takes long.
 
 A layout made for smaller local buffers runs on larger ones as it is. Such are considered too, at sizes that do not
@@ -25,6 +25,7 @@ from scheduler.dsa.graphturbo.plan_cost import cost_s, least_bytes, moved_bytes
 from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.schedule import Layout, Schedule
+from scheduler.dsa.tuning import DsaTuning
 from scheduler.errors import ScheduleError
 from workloads.analysis import Analysis
 
@@ -121,6 +122,22 @@ class _Leader:
     """Its run at these buffers, if it is not known from an earlier point."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A candidate that has been simulated."""
+
+    local_buffer_bytes: int
+    promised_s: float
+    """Of its traffic and launches."""
+    launches: int
+    seconds: float
+
+    def is_like(self, local_buffer_bytes: int, promised_s: float, launches: int, alike: float) -> bool:
+        """Return whether a layout for smaller buffers promises as much or hardly less, by no fewer launches."""
+        is_smaller = local_buffer_bytes < self.local_buffer_bytes and launches >= self.launches
+        return is_smaller and self.promised_s <= promised_s <= self.promised_s * (1 + alike)
+
+
 class Judge:
     """Keeps the fastest of the schedules that it is shown."""
 
@@ -132,8 +149,8 @@ class Judge:
         self._refusal = ""
         """Of the first layout that could not be scheduled."""
         self._seen: set[Hashable] = set()
-        self._promises: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
-        """Seconds promised and launches of what has been simulated, with its layers overlapping and without."""
+        self._runs: dict[bool, list[_Run]] = {True: [], False: []}
+        """What has been simulated, with its layers overlapping and without."""
         self._simulated = 0
         """Instructions of all programs so far."""
 
@@ -157,15 +174,12 @@ class Judge:
         Return whether its traffic leaves it a chance. Where overlapping layers gets far less out of it than its traffic
         promises, it is also tried without.
         """
-        tuning, promised_s = at.view.tuning, shown.cost_s(at)
-        is_spent = self._simulated > tuning.judged_instructions
-        if self._best is not None and (is_spent or promised_s * tuning.hopeless >= self._best.seconds):
+        tuning, promised_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
+        if self._best is not None and not self._has_chance(promised_s, tuning, overlaps_layers=overlaps_layers):
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
-        launches, promises = shown.layout.kernels, self._promises[overlaps_layers]
-        if key in self._seen or any(
-            less_s <= promised_s <= less_s * (1 + tuning.alike) and fewer <= launches for less_s, fewer in promises
-        ):
+        size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
+        if key in self._seen or any(run.is_like(size_bytes, promised_s, launches, tuning.alike) for run in runs):
             return True
         self._seen.add(key)
         made: list[Judged] = []
@@ -175,12 +189,20 @@ class Judge:
         if timed.refusal:
             self._refusal = self._refusal or timed.refusal
             return True
-        promises.append((promised_s, launches))
+        runs.append(_Run(size_bytes, promised_s, launches, timed.seconds))
         if self._best is None or timed.seconds < self._best.seconds:
             self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
         if overlaps_layers and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
             self.consider(shown, at)
         return True
+
+    def _has_chance(self, promised_s: float, tuning: DsaTuning, *, overlaps_layers: bool) -> bool:
+        """Return whether something that promises to take so long may be the fastest."""
+        assert self._best is not None
+        late_s = [run.seconds - run.promised_s for run in self._runs[overlaps_layers]]
+        expected_s = promised_s + min(late_s, default=-promised_s)
+        least_s = max(promised_s * tuning.hopeless, expected_s * tuning.unlikely)
+        return self._simulated <= tuning.judged_instructions and least_s < self._best.seconds
 
     def _decide(self, shown: Candidate, at: DsaCosts, overlaps_layers: bool) -> Schedule:
         return decide(

@@ -174,13 +174,27 @@ class TestJudge:
 
     def test_passes_over_less_where_more_than_the_traffic_may_be_hidden(self) -> None:
         costs = costs_on(machine(), residual())
-        patient = DsaCosts(replace(costs.view, tuning=DsaTuning(hopeless=0.01)), costs.analysis, "fp16")
+        patient = DsaCosts(replace(costs.view, tuning=DsaTuning(hopeless=0.01, unlikely=0.01)), costs.analysis, "fp16")
         judge = Judge(patient, "test")
         judge.consider(through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs), patient)
         apart = through_ddr_candidate(make_policy("unfused").plan(costs.analysis.graph, costs), costs)
 
         assert judge.consider(apart, patient)
         assert judge.chosen().schedule.plan != apart.layout.plan
+
+    @pytest.mark.parametrize(("halves", "simulations"), [(1, 1), (-1, 2)])
+    def test_passes_over_a_layout_for_smaller_buffers_that_promises_no_less(
+        self, halves: int, simulations: int
+    ) -> None:
+        costs = costs_on(machine(), residual())
+        other = costs.with_local_buffer(int(costs.view.local_buffer_bytes / 2**halves))
+        layout = through_ddr_candidate(FixedPattern().plan(costs.analysis.graph, costs), costs)
+        patient = DsaTuning(hopeless=0.01, unlikely=0.01)
+        judge = Judge(costs, "test")
+        for at in (costs, other):
+            judge.consider(layout, DsaCosts(replace(at.view, tuning=patient), costs.analysis, "fp16"))
+
+        assert len(costs.analysis.table(simulated)) == simulations
 
     def test_stops_when_it_has_simulated_enough(self) -> None:
         costs = costs_on(machine(), residual())

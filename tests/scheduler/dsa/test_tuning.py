@@ -34,9 +34,9 @@ def cramped(shared: str = "64 KiB", **changes: object) -> ClusteredDsa:
     return machine(local_buffer=local, global_buffer={"capacity": shared, "bandwidth": "64 GB/s"}, **changes)
 
 
-def narrow() -> ClusteredDsa:
-    """Return a machine with 4 KiB of local buffer a core."""
-    return machine(local_buffer={"capacity": "4 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2})
+def narrow(size: str = "4 KiB", window: float = 0.2) -> ClusteredDsa:
+    """Return a machine with so much local buffer a core, a share of it for weights."""
+    return machine(local_buffer={"capacity": size, "bandwidth": "128 GB/s", "weight_window": window})
 
 
 def stcp920() -> ClusteredDsa:
@@ -92,8 +92,10 @@ def scheduled(graph: Graph, spec: ClusteredDsa, tuning: DsaTuning | None, policy
 CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], object]] = {
     "grouping_headrooms": ("graphturbo", stages, machine, (0.9,)),
     "contenders": ("graphturbo", residual, cramped, 1),
-    "smaller_buffers": ("astitch", attention, machine, 0),
-    "promising": ("graphturbo", residual, cramped, 1.0),
+    "smaller_buffers": ("graphturbo", residual, lambda: narrow("64 KiB", 0.4), 0),
+    "unlikely": ("graphturbo", residual, cramped, 1.0),
+    "alike": ("graphturbo", stages, lambda: narrow("16 KiB"), 0.0),
+    "promising": ("graphturbo", stages, narrow, 100.0),
     "near_least": ("graphturbo", stages, narrow, 100.0),
     "most_padding": ("fixed-pattern", prime, machine, 0.0),
     "outputs_share_of_global_buffer": ("graphturbo", residual, machine, 0.01),
@@ -220,7 +222,7 @@ class TestTuning:
         assert all(n - 2 <= execution.begins_after < n for n, execution in enumerate(schedule.executions))
 
 
-FACTORS = ("worthwhile", "around_prefetch", "overlapped", "hopeless")
+FACTORS = ("worthwhile", "around_prefetch", "overlapped", "hopeless", "unlikely")
 """Shares that may not be zero."""
 
 
