@@ -148,6 +148,15 @@ class Net:
         shape[axis] = end - begin
         return self.op("Slice", [x, *map(self.integers, (begin, end, axis))], tuple(shape))
 
+    def halves(self, x: str, axis: int = 1) -> tuple[str, str]:
+        """Split a dimension of even extent in the middle: one operator with two outputs."""
+        shape = list(self.shape[x])
+        shape[axis] //= 2
+        names = self._named("half"), self._named("half")
+        self._nodes.append(helper.make_node("Split", [x], names, name=self._named("split"), axis=axis, num_outputs=2))
+        self.shape |= dict.fromkeys(names, tuple(shape))
+        return names
+
     def graph(self, *outputs: str, dtype: str = "fp16") -> Graph:
         """Return the network with those outputs."""
         results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shape[name]) for name in outputs]
@@ -207,6 +216,14 @@ def _pooling(net: Net, draw: st.DrawFn, x: str) -> str:
     return net.pool(x, kernel, stride, draw(st.sampled_from(["MaxPool", "AveragePool"])))
 
 
+def _half_passed_by(net: Net, draw: st.DrawFn, x: str) -> str:
+    """Return half of the channels behind the other half, which a convolution changes."""
+    if net.shape[x][1] % 2:
+        return net.relu(x)
+    left, right = net.halves(x)
+    return net.concat(net.relu(net.conv(left, net.shape[left][1], draw(st.sampled_from([1, 3])))), right)
+
+
 def _channels_last_and_back(net: Net, draw: st.DrawFn, x: str) -> str:
     del draw
     return net.transpose(net.softmax(net.transpose(x, 0, 2, 3, 1)), 0, 3, 1, 2)
@@ -228,6 +245,12 @@ def _attention(net: Net, draw: st.DrawFn, x: str) -> str:
     return net.add(net.dense(net.reshape(mixed, batch, length, width), width), x)
 
 
+def _gated(net: Net, draw: st.DrawFn, x: str) -> str:
+    width = net.shape[x][-1]
+    value, gate = net.halves(net.dense(x, 2 * width), 2)
+    return net.binary("Mul", value, net.unary(draw(st.sampled_from(["Sigmoid", "Tanh"])), gate))
+
+
 def _tokens_last_and_back(net: Net, draw: st.DrawFn, x: str) -> str:
     del draw
     return net.transpose(net.dense(net.transpose(x, 0, 2, 1), net.shape[x][1]), 0, 2, 1)
@@ -239,9 +262,9 @@ def _centred(net: Net, draw: st.DrawFn, x: str) -> str:
 
 IMAGE_BLOCKS: tuple[Block, ...] = (
     _convolution, _depthwise, _residual, _down_sampling, _diamond, _branch, _squeeze, _pooling,
-    _channels_last_and_back,
+    _channels_last_and_back, _half_passed_by,
 )  # fmt: skip
-TOKEN_BLOCKS: tuple[Block, ...] = (_feed_forward, _attention, _tokens_last_and_back, _centred)
+TOKEN_BLOCKS: tuple[Block, ...] = (_feed_forward, _attention, _gated, _tokens_last_and_back, _centred)
 
 
 @st.composite

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 from fusion.fixed_pattern import fixed_pattern_of
 from fusion.plan import FusionPlan, Group
-from scheduler.graphturbo.layer_piece import LayerPiece
+from scheduler.graphturbo.layer_piece import WalkedPiece
 from scheduler.graphturbo.merging import merged
 from scheduler.graphturbo.pieces import Piece, operators
 from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
 from scheduler.kernels.cut import layers_by_pattern
 from workloads.analysis import Analysis
+
+_MOST_WALKED = 2048
+"""Operators of a sub-graph that outputs of one operator join: growing it walks over all of them each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +141,9 @@ class Grouper:
         return path, first
 
     def _is_inner(self, node: int) -> bool:
-        """Whether the node's output is not also a result of the network, and nothing else leaves it."""
+        """Whether only outputs of the node's last operator leave it, and none of them is a result of the network."""
         piece = self._nodes[node].piece
-        return piece.has_single_output and piece.sink.name not in self._graph.results
+        return piece.only_last_leads_out and self._graph.results.isdisjoint(self._graph.ops[piece.last].outputs)
 
     def _merge_pair(self, first: int, second: int) -> bool:
         """Rule (i): SG2 is split at least as often as SG1, and the union no more often than SG2."""
@@ -169,7 +172,9 @@ class Grouper:
             layers |= piece.layers
         if layers in self._refused:
             return False
-        union = self._analysis.of(merged, pieces, self._nodes[target].piece)
+        union = self._union(pieces, self._nodes[target].piece, layers)
+        if union is None:
+            return False
         split = self._best(union)
         if split is None or split.factor > most_factor:
             self._refused.add(layers)
@@ -191,6 +196,13 @@ class Grouper:
             del self._nodes[source]
         return True
 
+    def _union(self, sources: tuple[Piece, ...], target: Piece, layers: int) -> Piece | None:
+        """Return what pieces make together; None where that would have to be walked over and is too large."""
+        if all(source.has_single_output for source in sources):
+            return self._analysis.of(merged, sources, target)
+        ops = sorted(op for piece in (*sources, target) for op in operators(piece))
+        return self._analysis.of(walked, tuple(ops), layers) if len(ops) <= _MOST_WALKED else None
+
 
 def tensors_inside(layers: FusionPlan) -> frozenset[str]:
     """Return the stored tensors that are made and used up within one layer."""
@@ -203,15 +215,20 @@ def _tensors_inside_layers(analysis: Analysis) -> frozenset[str]:
 
 def _pays(piece: Piece, split: SplitChoice) -> bool:
     """Whether the instances save more traffic between layers than they cost in loading weights again."""
-    if split.factor == 1 or not piece.parts:
+    is_layer = not piece.layers & piece.layers - 1
+    if split.factor == 1 or is_layer:
         return True
     return (split.factor - 1) * piece.weights.size_bytes <= 2 * piece.inner_bytes
 
 
-def layer_piece(analysis: Analysis, number: int) -> LayerPiece:
+def layer_piece(analysis: Analysis, number: int) -> WalkedPiece:
     """Return layer ``number`` of the network as a piece that others can merge with."""
-    ops = analysis.of(fixed_pattern_of).groups[number].ops
-    return LayerPiece(number, analysis.of(_splittable, ops, analysis.of(_tensors_inside_layers)))
+    return walked(analysis, analysis.of(fixed_pattern_of).groups[number].ops, 1 << number)
+
+
+def walked(analysis: Analysis, ops: tuple[int, ...], layers: int) -> WalkedPiece:
+    """Return the piece of ``ops``, which are ``layers``, that answers from a walk over all of them."""
+    return WalkedPiece(layers, analysis.of(_splittable, ops, analysis.of(_tensors_inside_layers)))
 
 
 def _splittable(analysis: Analysis, ops: tuple[int, ...], fused: frozenset[str]) -> Splittable:

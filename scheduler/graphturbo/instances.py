@@ -8,7 +8,7 @@ from fusion.plan import FusionPlan, Split
 from scheduler.kernels.cut import layers_by_pattern
 from scheduler.kernels.layer import Layer, layer_needs
 from workloads.analysis import Analysis
-from workloads.loopnest import Box, Operations, box_volume, full_box, intersect
+from workloads.loopnest import Box, Extents, Operations, box_volume, full_box, hull, intersect
 from workloads.regions import placed_regions
 from workloads.subgraph import Subgraph
 
@@ -110,16 +110,42 @@ def _instance(
     regions = placed_regions(analysis, ops, wanted)
     parts, writes = [], {}
     for layer in layers:
-        box = regions.get(layer.sink.name)
-        if box is None:
+        made = _last_outputs(layer, regions)
+        if not made:
             continue
-        near = layer_needs(layer, box)
+        box = made[layer.sink.name]
+        near = layer_needs(layer, box) if len(made) == 1 else placed_regions(analysis, layer.ops, made)
         needs = {n: near[n] for n in layer.inputs if n in near and graph.tensors[n].role == "activation"}
         parts.append(Part(layer, box, needs))
         for name in layer.outputs:
             if name in regions:
-                writes[name] = regions[name]
+                writes[name] = made.get(name, regions[name])
     return SubGraphInstance(group, index, tuple(parts), writes)
+
+
+def _last_outputs(layer: Layer, regions: Mapping[str, Box]) -> dict[str, Box]:
+    """Return what an instance makes of the outputs of a layer's last operator: the same part of all of them.
+
+    Along dimensions in which they differ from the sink, each is whole. Empty: the instance needs none.
+    """
+    tensors, own = layer.graph.tensors, layer.sink.shape
+    box: Box | None = None
+    shapes = {name: tensors[name].shape for name in layer.graph.ops[layer.ops[-1]].outputs}
+    for name in shapes.keys() & regions.keys():
+        box = hull(box, _along(regions[name], shapes[name], own))
+    if box is None:
+        return {}
+    needed = {layer.sink.name, *regions}
+    return {name: _along(box, own, shape) for name, shape in shapes.items() if name in needed}
+
+
+def _along(box: Box, shape: Extents, other: Extents) -> Box:
+    """Return the part of a tensor of shape ``other`` that goes with a box of one of ``shape``."""
+    if len(shape) != len(other):
+        return full_box(other)
+    return tuple(
+        part if size == further else (0, further) for part, size, further in zip(box, shape, other, strict=True)
+    )
 
 
 def _wanted(subgraph: Subgraph, split: Split | None, index: int) -> dict[str, Box]:

@@ -1,4 +1,8 @@
-"""Layers as the pieces that all others are merged from: their few operators are walked over."""
+"""Pieces that answer from a walk over their operators: layers, and what several outputs of one operator join.
+
+A layer has few operators. Where an operator has several outputs, such as Split, what follows needs all of them, while
+pieces are merged by a single tensor: there the whole is walked over.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -16,17 +20,18 @@ from workloads.loopnest import Extents
 _T = TypeVar("_T")
 
 
-class LayerPiece(Piece):
-    """A layer; ``number`` tells it from others."""
+class WalkedPiece(Piece):
+    """A layer or several, which ``layers`` has as a set of bits."""
 
-    def __init__(self, number: int, sub: Splittable) -> None:
+    def __init__(self, layers: int, sub: Splittable) -> None:
         super().__init__()
         self._sub = sub
         self.own_ops = sub.ops
         graph = sub.graph
         self.tensors = tensors = sub.analysis.of(Tensors)
-        self.last, self.size, self.layers = sub.ops[-1], len(sub.ops), 1 << number
+        self.last, self.size, self.layers = sub.ops[-1], len(sub.ops), layers
         self.sink, self.has_single_output = sub.sink, sub.has_single_output
+        self.only_last_leads_out = set(sub.escaping) <= set(graph.ops[sub.ops[-1]].outputs)
         stored_sink = graph.storage[sub.sink.name]
         self.stored_sink = tensors.number[stored_sink]
         weights = [name for name in sub.inputs if _is_weight(graph, name)]

@@ -33,6 +33,7 @@ class MergedPiece(Piece):
         self.layers = reduce(lambda known, part: known | part.layers, parts, 0)
         self.sink, self.stored_sink = target.sink, target.stored_sink
         self.has_single_output, self.made_sink_bytes = target.has_single_output, target.made_sink_bytes
+        self.only_last_leads_out = target.only_last_leads_out
         self.weights = reduce(Counted.joined, [part.weights for part in parts])
         self.made = reduce(Counted.joined, [part.made for part in parts])
         self._uncut = Cut(None, None, is_clean=True, reaches_sink=False, parts=(None,) * len(parts))

@@ -2,7 +2,7 @@
 
 A sub-graph grows by thousands of merges, and each time Algorithm 1 asks again what is alive, what a cut reaches and
 what instances repeat. A piece that was merged answers from the answers of its parts (`MergedPiece`), a layer from a
-walk over its few operators (`LayerPiece`). The answers are those of `Splittable` for all operators of the piece.
+walk over its few operators (`WalkedPiece`). The answers are those of `Splittable` for all operators of the piece.
 
 Each question is answered once for every piece. Questions lead to others about parts of parts, as many levels deep as
 the piece has grown in steps, so that they are asked by way of `scheduler.graphturbo.deep`.
@@ -114,6 +114,8 @@ class Piece(ABC):
     stored_sink: int
     """Number of the stored tensor behind the sink."""
     has_single_output: bool
+    only_last_leads_out: bool
+    """Whether nothing but outputs of the last operator is read outside."""
     weights: Counted
     """Read by operators inside."""
     made: Counted

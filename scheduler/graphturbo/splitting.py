@@ -183,11 +183,29 @@ def _matches(analysis: Analysis, ops: tuple[int, ...], dim: int | None) -> Mappi
     def operands(placed: PlacedNest, match: Match) -> list[tuple[str, Match]]:
         return analysis.of(_followed_at, placed.op, placed.number, match)
 
-    return follow_back(subgraph.nests_backwards(), {subgraph.sink.name: (dim, True)}, operands, both_matches)
+    sink, outputs = subgraph.sink, analysis.graph.ops[ops[-1]].outputs
+    shapes = {name: analysis.graph.tensors[name].shape for name in outputs}
+    wanted = {
+        name: (dim if dim is not None and shape[dim : dim + 1] == sink.shape[dim : dim + 1] else None, True)
+        for name, shape in shapes.items()
+    }
+    return follow_back(subgraph.nests_backwards(), wanted, operands, both_matches)
 
 
 def _followed_at(analysis: Analysis, op: int, number: int, match: Match) -> list[tuple[str, Match]]:
-    return _followed(analysis.graph.ops[op].nests[number], match)
+    nests = analysis.graph.ops[op].nests
+    found = _followed(nests[number], match)
+    if len(analysis.graph.ops[op].outputs) == 1:
+        return found
+    return [(name, cut if _is_in_step(nests, number, name, cut[0]) else (None, False)) for name, cut in found]
+
+
+def _is_in_step(nests: Sequence[LoopNest], number: int, name: str, dim: int | None) -> bool:
+    """Whether every nest of an operator reads a tensor's ``dim`` from where nest ``number`` does: halves do not."""
+    if dim is None:
+        return True
+    begins = {read.indices[dim].offset for nest in nests for read in nest.reads if read.tensor == name}
+    return len(begins) == 1
 
 
 def both_matches(known: Match, further: Match) -> Match:
@@ -315,6 +333,15 @@ def repeated(once_flops: int, tile_flops: int, factor: int) -> float:
     return tile_flops * factor / once_flops - 1.0 if once_flops else 0.0
 
 
+def _wanted(sub: Subgraph, tile: Extents) -> dict[str, Extents]:
+    """Return the outputs of the last operator, as much of each as goes with a tile of the sink."""
+    found = {}
+    for name in sub.graph.ops[sub.ops[-1]].outputs:
+        shape = sub.graph.tensors[name].shape
+        found[name] = tuple(map(min, tile, shape)) if len(shape) == len(tile) else shape
+    return found
+
+
 def tile_flops(sub: Subgraph, tile: Extents) -> tuple[int, int, Mapping[str, Extents]]:
     """Return the operations of the whole and of one inner tile of the sink, and what the tile needs of every tensor."""
     done: list[tuple[LoopNest, list[int]]] = []
@@ -324,6 +351,6 @@ def tile_flops(sub: Subgraph, tile: Extents) -> tuple[int, int, Mapping[str, Ext
         done.append((placed.nest, extents))
         return [(read.tensor, read.extents(extents)) for read in placed.nest.reads]
 
-    needs = follow_back(sub.nests_backwards(), {sub.sink.name: tile}, operands, widest)
+    needs = follow_back(sub.nests_backwards(), _wanted(sub, tile), operands, widest)
     once = sum(nest.operations().flops for nest, _ in done)
     return once, sum(nest.operations(extents).flops for nest, extents in done), needs

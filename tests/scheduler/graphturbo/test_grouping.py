@@ -69,6 +69,35 @@ class TestFigure5:
         assert len(grouped(blocks(), 4 * KIB)) > 1
 
 
+class TestOutputsOfOneOperator:
+    """Several outputs, such as those of Split, lead to one sub-graph that needs all of them."""
+
+    @staticmethod
+    def shuffled(units: int = 3) -> Graph:
+        """Return units of ShuffleNet: half of the channels passes by, and both halves are mixed."""
+        net = Net("shuffled")
+        x = net.relu(net.input(8, 4, 8, 8))
+        for _ in range(units):
+            left, right = net.halves(x)
+            both = net.concat(net.relu(net.conv(left, 2)), right)
+            x = net.reshape(net.transpose(net.reshape(both, 8, 2, 2, 8, 8), 0, 2, 1, 3, 4), 8, 4, 8, 8)
+        return net.graph(net.relu(x))
+
+    @pytest.mark.parametrize(("local_bytes", "factor"), [(4 * KIB, 1), (2 * KIB, 2), (KIB, 4)])
+    def test_do_not_end_a_sub_graph(self, local_bytes: int, factor: int) -> None:
+        graph = self.shuffled()
+
+        assert [len(group) for group in operators(graph, local_bytes)] == [len(graph.ops)]
+        assert factors(graph, local_bytes) == [factor]
+
+    def test_that_the_network_returns_do(self) -> None:
+        net = Net()
+        left, right = net.halves(net.relu(net.input(2, 4, 8, 8)))
+        graph = net.graph(net.conv(left, 4), right)
+
+        assert len(grouped(graph, ROOMY)) == 2
+
+
 class TestFigure3:
     """Stages of the figure's splitting factors; real ResNet-50 is cut elsewhere, as its buffers are of another size.
 

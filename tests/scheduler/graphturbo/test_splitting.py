@@ -84,6 +84,15 @@ class TestByHand:
         assert sub.peak_bytes(sub.matches(1), 4) == 2 * tensor_bytes
 
 
+    def test_halves_of_a_tensor_are_cut_with_it_but_along_the_dimension_that_they_halve(self) -> None:
+        net = Net()
+        x = net.relu(net.input(4, 8, 6))
+        left, right = net.halves(x, 1)
+        sub = whole(net.graph(net.add(left, net.relu(right))))
+
+        assert [sub.matches(dim)[x] for dim in range(3)] == [(0, True), (None, False), (2, True)]
+
+
 def test_a_plan_records_the_dimension_and_the_number_of_instances() -> None:
     assert SplitChoice(3, 4, 1, 2).split == Split(dim=1, factor=4)
 
