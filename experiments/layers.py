@@ -33,9 +33,10 @@ class LayerFigures:
 
 @dataclass(slots=True)
 class _Sums:
-    runs: set[int] = field(default_factory=set)
+    runs: int = 0
     critical_ps: Counter[str] = field(default_factory=Counter)
     under_way_ps: Counter[str] = field(default_factory=Counter)
+    """Filled only where nothing is critical."""
     works: Counter[int] = field(default_factory=Counter)
     """How many instructions do each work of the program."""
 
@@ -44,23 +45,32 @@ def layers_of(outcome: Outcome, hardware: AnyHardware) -> list[LayerFigures]:
     """Return the figures of the layers of a run, in the order in which they first begin."""
     trace, table = outcome.result.trace, outcome.program.instructions
     names = _names(table)
-    sums: dict[str, _Sums] = {}
-    bases = {limit: base_name(limit) for limit in dict.fromkeys(trace.limits)}
-    start_ps, end_ps, limits = trace.start_ps, trace.end_ps, trace.limits
-    for position in sorted(range(len(table)), key=start_ps.__getitem__):
-        layer_run = table.layer_runs[position]
-        name = names[layer_run]
-        found = sums.get(name)
-        if found is None:
-            found = sums[name] = _Sums()
-        found.runs.add(layer_run if layer_run >= 0 else -1 - position)
-        found.under_way_ps[bases[limits[position]]] += end_ps[position] - start_ps[position]
-        found.works[table.work_of[position]] += 1
+    sums = {name: _Sums() for name in _by_begin(table, trace.start_ps, names)}
+    counts = Counter(table.layer_runs)
+    for layer_run, count in counts.items():
+        sums[names[layer_run]].runs += 1 if layer_run >= 0 else count
+    for (layer_run, number), count in Counter(zip(table.layer_runs, table.work_of, strict=True)).items():
+        sums[names[layer_run]].works[number] += count
     for step in trace.critical_steps():
         sums[names[table.layer_runs[step.position]]].critical_ps[step.paced_by] += step.end_ps - step.start_ps
+    for position, layer_run in enumerate(table.layer_runs):
+        found = sums[names[layer_run]]
+        if not found.critical_ps:
+            under_way_ps = trace.end_ps[position] - trace.start_ps[position]
+            found.under_way_ps[base_name(trace.limits[position])] += under_way_ps
     demands = Demands(outcome.program, kind_of(hardware).machine(hardware))
     traffic = [_traffic(number, work, demands) for number, work in enumerate(table.works)]
     return [_figures(name, found, traffic, outcome.record.iterations) for name, found in sums.items()]
+
+
+def _by_begin(table: InstructionTable, start_ps: Sequence[int], names: Mapping[int, str]) -> list[str]:
+    """Return the layers in the order in which they first begin, of those of one moment the first in the program."""
+    first: dict[str, tuple[int, int]] = {}
+    for position, (layer_run, start) in enumerate(zip(table.layer_runs, start_ps, strict=True)):
+        name = names[layer_run]
+        if name not in first or start < first[name][0]:
+            first[name] = start, position
+    return sorted(first, key=first.__getitem__)
 
 
 def _names(table: InstructionTable) -> dict[int, str]:
@@ -93,7 +103,7 @@ def _figures(
             moved[memory] = moved.get(memory, 0.0) + count * size
     return LayerFigures(
         layer=name,
-        runs=len(sums.runs) * iterations,
+        runs=sums.runs * iterations,
         critical_s=sums.critical_ps.total() / PS_PER_S * iterations,
         limited_by=max(times, key=lambda paced_by: (times[paced_by], paced_by)),
         traffic_bytes={memory: round(size) * iterations for memory, size in sorted(moved.items())},
