@@ -8,6 +8,7 @@ from tvm import te, tirx
 
 from scheduler.cpu.anchors import anchored_nest, vector_lanes
 from scheduler.cpu.tiles import LoopTiles, halvings
+from tuner.codegen.parts_apart import mark_part, with_parts_apart
 from tuner.codegen.stages import Stages
 from tuner.codegen.tile_buffers import UpstreamStages
 
@@ -26,7 +27,8 @@ def kernel_function(stages: Stages, tiles: LoopTiles, name: str, lanes: int) -> 
         _Tiled(schedule, stages, tiles, lanes).apply()
     else:
         schedule = _untiled(schedule, stages, tiles, lanes)
-    return schedule.mod["main"].with_attr("global_symbol", name)
+    function = schedule.mod["main"] if stages.chain is None else with_parts_apart(schedule.mod["main"])
+    return function.with_attr("global_symbol", name)
 
 
 class _Tiled:
@@ -58,8 +60,9 @@ class _Tiled:
         self._store()
         first = sch.decompose_reduction(self.sum, self._first_reduction)
         self._unroll(first)
-        for front in fronts:
+        for number, front in enumerate(fronts):
             front.decompose()
+            mark_part(sch, front.loops[0], number)
 
     def _place_fronts(self) -> list["_Front"]:
         """Compute what anchors in front of the last make, and copies of it, inside the loops over tiles."""
