@@ -21,6 +21,11 @@ class ChunkWork:
     count: int
     payload: Compute
 
+    @property
+    def parts(self) -> tuple[Compute, ...]:
+        """What a chunk does for each part of the kernel."""
+        return self.payload.steps or (self.payload,)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -57,24 +62,44 @@ class KernelWork:
     """In the order in which they are handed out: those of the fastest cores first."""
     threads: int
     """That have something to do."""
-    compulsory: Mapping[str, Compulsory]
-    """By the memory behind a cache."""
+    compulsory: tuple[Mapping[str, Compulsory], ...]
+    """By part, by the memory behind a cache."""
 
     def with_found(self, found: Mapping[str, Found]) -> "KernelWork":
         """Return the same where caches have something, by the memory behind each.
 
         What is found in one cache does not pass those further out.
         """
+        by_part = [self._left(part, found) for part in range(len(self.compulsory))]
+        chunks = []
+        for each in self.chunks:
+            parts = [_left_of(part, left) for part, left in zip(each.parts, by_part, strict=True)]
+            chunks.append(replace(each, payload=_one_after_the_other(parts)))
+        return replace(self, chunks=tuple(chunks))
+
+    def _left(self, part: int, found: Mapping[str, Found]) -> dict[str, tuple[float, float]]:
+        """Return by memory the share of a part's traffic that is left, and that of stores that is gone."""
         left: dict[str, tuple[float, float]] = {}
         most_reads = most_stores = 0.0
-        for name, behind in self.compulsory.items():
-            moved = sum([each.count * size for each in self.chunks for at, size in each.payload.traffic if at == name])
+        for name, behind in self.compulsory[part].items():
+            traffic = [(each.count, each.parts[part].traffic) for each in self.chunks]
+            moved = sum([count * size for count, sizes in traffic for at, size in sizes if at == name])
             reads, stores = behind.spared_bytes(found.get(name, Found()))
             most_reads, most_stores = max(most_reads, reads), max(most_stores, stores)
             if moved:
                 left[name] = max(1 - (most_reads + most_stores) / moved, 0.0), most_stores / moved
-        chunks = [replace(each, payload=_left_of(each.payload, left)) for each in self.chunks]
-        return replace(self, chunks=tuple(chunks))
+        return left
+
+
+def _one_after_the_other(parts: Sequence[Compute]) -> Compute:
+    """Return ``parts`` as the steps of one payload; one part is that itself."""
+    if len(parts) == 1:
+        return parts[0]
+    traffic = [(name, sum([dict(part.traffic)[name] for part in parts])) for name, _ in parts[0].traffic]
+    return Compute(
+        dtype=parts[0].dtype, macs=sum([part.macs for part in parts]), simple=sum([part.simple for part in parts]),
+        special=sum([part.special for part in parts]), traffic=tuple(traffic), steps=tuple(parts),
+    )  # fmt: skip
 
 
 def _left_of(payload: Compute, left: Mapping[str, tuple[float, float]]) -> Compute:
@@ -94,14 +119,17 @@ def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: 
     kernel = TiledKernel(layer, tiles, threads, dtype, view)
     chunks = kernel.chunks
     found: list[ChunkWork] = []
-    compulsory: dict[str, Compulsory] = {}
+    compulsory: tuple[Mapping[str, Compulsory], ...] = ()
     given = 0
     for pace, used in view.on_cores(chunks.count):
         levels = list(kernel.levels(pace, used))
         if not compulsory:
             sharing = kernel.sharing(pace, used)
-            first = [_compulsory(kernel, *level) for level in zip(levels, sharing, strict=True)]
-            compulsory = dict(zip(view.caches, first, strict=True))
+            first = [
+                [_compulsory(kernel, part, cores) for part in passed]
+                for passed, cores in zip(levels, sharing, strict=True)
+            ]
+            compulsory = tuple([dict(zip(view.caches, part, strict=True)) for part in zip(*first, strict=True)])
         given += used
         has_last = given == chunks.count
         if used > has_last:
@@ -115,26 +143,34 @@ def _compulsory(kernel: TiledKernel, passed: Passed, cores: int) -> Compulsory:
     """Return what has to pass a cache that ``cores`` share, for all chunks together."""
     line_bytes = kernel.view.spec.line_bytes
     times = [line_bytes * (kernel.chunks.count - 1 + share) for share in kernel.traffic.last_shares]
-    once = [lines.count / cores for lines in kernel.traffic.nest_of(cores).touched[0]]  # copies are behind the operands
+    once = [lines.count / cores for lines in kernel.traffic.nest_of(cores).touched[0]]
     return Compulsory(
-        tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=True)]),
+        tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=False)]),
         tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
     )  # fmt: skip
 
 
-def _payload(kernel: TiledKernel, levels: Sequence[Passed], dtype: str, *, is_last: bool) -> Compute:
+def _payload(kernel: TiledKernel, levels: Sequence[Sequence[Passed]], dtype: str, *, is_last: bool) -> Compute:
     """Return what a chunk does: a full one, or the last one, which does what is left."""
-    code, chunks = kernel.code, kernel.chunks
+    parts = range(len(kernel.codes))
+    return _one_after_the_other([
+        _part(kernel, part, [passed[part] for passed in levels], dtype, is_last=is_last) for part in parts
+    ])
+
+
+def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, *, is_last: bool) -> Compute:
+    """Return what a chunk does for one part of its kernel."""
+    code, chunks = kernel.codes[part], kernel.chunks
     number, share = chunks.count, chunks.last_share if is_last else 1.0
-    part = 1 / chunks.in_all
+    of_all = 1 / chunks.in_all
     shares = kernel.traffic.last_shares if is_last else (1.0,) * len(kernel.traffic.last_shares)
 
     def counted(whole: int) -> int:
-        full = int(whole * part)
+        full = int(whole * of_all)
         return whole - (number - 1) * full if is_last else full
 
     def issued(whole: int) -> int:
-        return math.ceil(whole * part * share - 1e-6)
+        return math.ceil(whole * of_all * share - 1e-6)
 
     line_bytes = kernel.view.spec.line_bytes
     moved = [kernel.moved(name, passed) for name, passed in zip(kernel.view.caches, levels, strict=True)]
@@ -147,7 +183,7 @@ def _payload(kernel: TiledKernel, levels: Sequence[Passed], dtype: str, *, is_la
             fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
             load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
             accumulators=of_code.accumulators, loops=issued(of_code.loops),
-            meanwhile=kernel.meanwhile, written=_shares(moved, "written"),
+            meanwhile=kernel.meanwhile[part], written=_shares(moved, "written"),
             scattered=_shares(moved, "scattered"), stored=_shares(moved, "stored"),
         ),
     )  # fmt: skip

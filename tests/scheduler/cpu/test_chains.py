@@ -14,6 +14,7 @@ from scheduler.cpu.chains import link_read, made_in_front, parts_of
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.schedule import kernel_by_kernel
 from scheduler.cpu.schedule_json import read_schedule, schedule_json
+from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
 from scheduler.cpu.tuning import CpuTuning
 from scheduler.cpu.view import CpuView
@@ -128,6 +129,52 @@ def test_work_counts_the_first_anchor_as_often_as_it_is_computed() -> None:
     behind = 8 * 8 * 8 * 6 * 9
     assert macs(8) == behind + 8 * 8 * 6 * 4
     assert macs(2) == behind + 4 * (2 + 2) * 8 * 6 * 4
+
+
+def steps_of(graph: Graph, rows: int, **changes: object) -> list[dict[str, int]]:
+    """Return the bytes that each part moves at each level, for tiles of so many rows."""
+    in_front = (UpstreamTiles((0, 2, 3, 1), (1, 8, 1, 4), 1),)
+    tiles = LoopTiles((1, 8, rows, 16), (0, 2, 3, 1), 0, (1, 8, 1, 4), 1, None, in_front)
+    work = kernel_work(whole(graph), tiles, 1, "fp32", CpuView(cpu(**changes), CpuTuning()))
+    (done,) = work.chunks
+    assert sum([step.macs for step in done.parts]) == done.payload.macs
+    for name, size in done.payload.traffic:
+        assert size == sum([dict(step.traffic)[name] for step in done.parts])
+    return [dict(step.traffic) for step in done.parts]
+
+
+def test_what_a_part_hands_on_passes_a_cache_that_a_tile_does_not_fit() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.relu(net.conv(net.input(1, 8, 16, 16), 64, 1)), 8, 1), dtype="fp32")
+    data, weights, between = 8 * 16 * 16 * 4, 8 * 64 * 4, 64 * 16 * 16 * 4
+
+    # whole: 64 KiB between the two, beside a first cache of 32: written back by the one, fetched by the other
+    assert [step["l2"] for step in steps_of(graph, 16)] == [data + weights + between, weights + between + data]
+    # rows of 4 KiB stay; each of the two operands comes in once, and the result goes out
+    assert [step["l2"] for step in steps_of(graph, 1)] == [data + weights, weights + data]
+
+
+def test_what_is_handed_on_is_fetched_to_be_overwritten_where_stores_fetch_lines() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.relu(net.conv(net.input(1, 8, 16, 16), 64, 1)), 8, 1), dtype="fp32")
+    without, fetching = [steps_of(graph, 16, write_allocate=each)[0]["l2"] for each in (False, True)]
+
+    assert fetching - without == 64 * 16 * 16 * 4
+
+
+def test_a_part_waits_for_the_one_in_front_of_it() -> None:
+    graph = chain(16, depthwise=True)
+    view = CpuView(cpu(), CpuTuning())
+    costs = CpuCosts(view, Analysis(graph), "fp32")
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+    (kernel,) = kernel_by_kernel(plan, costs).runs
+    tiled = TiledKernel(kernel.layer, kernel.tiles, 1, "fp32", view)
+    pace = view.paces[0]
+
+    apart = [pace.steps_ps([step])[1] for step in tiled.steps(pace, 1)]
+
+    assert len(apart) == len(kernel.tiles.upstream) + 1
+    assert pace.steps_ps(tiled.steps(pace, 1))[1] == sum(apart)
 
 
 def test_schedules_with_several_anchors_say_so_and_survive_writing_and_reading() -> None:
