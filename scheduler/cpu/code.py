@@ -2,10 +2,10 @@
 
 A register tile of the anchor keeps its results in registers while the depth loop runs: each iteration loads what the
 multiply-accumulates need of both operands, once per register tile, and updates every accumulator. Register tiles are
-computed as a whole where they stick out of the sink, and padding is multiplied like everything else: what is read with
-padding is copied once for each tile. What follows the anchor element by element finds its operand in registers; what
-comes before it, or needs a whole row first (softmax), goes through memory. Constants are taken to be stored in the
-order in which they are read, as they can be put there before the program runs.
+computed as a whole where they stick out of the sink, and what lies inside is copied; padding is multiplied like
+everything else: what is read with padding is copied once for each tile. What follows the anchor element by element
+finds its operand in registers; what comes before it, or needs a whole row first (softmax), goes through memory.
+Constants are taken to be stored in the order in which they are read, as they can be put there before the program runs.
 """
 
 import math
@@ -59,15 +59,21 @@ def codes_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: Cpu
     in_front, found = made_in_front(layer, tiles), []
     for made in in_front:
         share = made.times * math.prod(made.extents) / math.prod(made.tiles.padded(made.layer.sink.shape))
-        found.append(code_of(made.layer, made.tiles, dtype, simd, tuning, share))
+        found.append(code_of(made.layer, made.tiles, dtype, simd, tuning, share, is_in_front=True))
     return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
 
 
 def code_of(
-    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, share: float = 1.0
-) -> Code:
-    """Return ``share`` of the instructions of a layer with one anchor at most."""
+    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, share: float = 1.0, *,
+    is_in_front: bool = False,
+) -> Code:  # fmt: skip
+    """Return ``share`` of the instructions of a layer with one anchor at most.
+
+    ``is_in_front``: what it makes stays in a buffer of the kernel, of whole register tiles.
+    """
     counts, operations = _counted(layer, tiles, simd.lanes_of(dtype), simd, tuning)
+    if not is_in_front:
+        _add_rows(counts, layer, tiles, simd.lanes_of(dtype))
     if share != 1:
         counts.scale(share)
         operations = _scaled(operations, share)
@@ -249,6 +255,18 @@ def _add(
             total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
         total.scalar += steps * tuning.loop_instructions / tuning.unrolled
+
+
+def _add_rows(total: _Counts, layer: Layer, tiles: LoopTiles, lanes: int) -> None:
+    """Add the copies of what lies inside a result that vectors stick out of, which are made whole."""
+    shape, dim = layer.sink.shape, tiles.vector_dim
+    if anchored_nest(layer) is None or dim < 0 or tiles.depth_step is not None or not shape[dim] % tiles.register[dim]:
+        return
+    used = tiles.lanes(lanes)
+    vectors = math.prod(shape) / used
+    total.load += vectors
+    total.store += vectors
+    total.register_bytes += 2 * vectors * used * layer.sink.element_bytes
 
 
 def _add_copies(
