@@ -10,7 +10,7 @@ from scheduler.cpu.chunk_nests import nest_in_front, nest_of_chunk, nest_of_core
 from scheduler.cpu.chunks import chunks_of, split_operands
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.operands import Footprints
-from scheduler.cpu.part_traffic import FURTHER_ARRAYS, PartInFront, in_parts, lost_of_scratch
+from scheduler.cpu.part_traffic import FURTHER_ARRAYS, PartInFront, in_parts, lines_of_tile, lost_of_scratch
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 
@@ -40,6 +40,12 @@ class ChunkTraffic:
     @cached_property
     def _in_front(self) -> tuple[Made, ...]:
         return made_in_front(self._layer, self._tiles)
+
+    @cached_property
+    def scratch_lines(self) -> tuple[float, ...]:
+        """Per part what it writes for one tile that only the kernel itself reads."""
+        in_front = [PartInFront(made, 1, self._line_bytes).scratch_lines for made in self._in_front]
+        return (*in_front, 0.0)
 
     @cached_property
     def last_shares(self) -> tuple[float, ...]:
@@ -98,8 +104,7 @@ class ChunkTraffic:
     def _passing(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
         nest, found = self.nest_of(cores), self._footprints
         whole = passed_on(nest, cache, write_allocate=self._write_allocate)
-        lost = lost_of_scratch(nest, cache, found)
-        whole = _with_scratch_lost(whole, lost, found)
+        whole = _with_scratch_lost(whole, lost_of_scratch(nest, cache, found), found)
         parts: tuple[Passed, ...] = (whole,)
         if self._in_front:
             times = [cores * made.times / self.chunks.in_all for made in self._in_front]
@@ -107,7 +112,8 @@ class ChunkTraffic:
                 PartInFront(made, each, self._line_bytes) for made, each in zip(self._in_front, times, strict=True)
             ]
             parts = in_parts(
-                whole, self._layer, in_front, cache.of_cores(cores), lost, write_allocate=self._write_allocate
+                whole, self._layer, in_front, cache.of_cores(cores), lines_of_tile(nest, found) / cores,
+                write_allocate=self._write_allocate,
             )
         if cores == 1:
             return parts

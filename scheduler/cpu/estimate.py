@@ -64,17 +64,18 @@ _ROUNDING = 1 - 1e-9
 """The same numbers added up in another order come to no less than this share."""
 
 
-def handed_over(footprints: Footprints, threads: int, cache: CacheSize) -> Found:
+def handed_over(footprints: Footprints, scratch: int, threads: int, cache: CacheSize) -> Found:
     """Return what a kernel finds if the one before it has made what it reads, and the one behind it reads its results.
 
-    Those are taken to touch as much as this one does; weights are not there.
+    Those are taken to touch as much as this one does, ``scratch`` bytes of each thread's among it; weights are not
+    there.
     """
-    touched = sum([operand.used_bytes for operand in footprints.operands])
+    touched = sum([operand.used_bytes for operand in footprints.operands]) + threads * scratch
     parts = threads if cache.is_private else 1
     share = found_again(touched / (cache.capacity_bytes * parts)) / parts
     operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
     kept = [(place, share) for place, operand in operands if operand.is_written]
-    return Found(tuple([(place, share) for place, _ in operands]), tuple(kept))
+    return Found(tuple([(place, share) for place, _ in operands]), tuple(kept), (share, share))
 
 
 def time_ps(work: KernelWork, view: CpuView) -> float:

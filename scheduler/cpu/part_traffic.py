@@ -2,8 +2,9 @@
 
 Parts run one after the other, so nothing of one hides behind another. What a part makes for the next one stays in a
 buffer of the tile's size. A cache that holds all that a part touches for a tile has the buffer when the next part reads
-it; of one that does not its lines go further out, come back to be read, and are fetched again to be overwritten for the
-next tile.
+it; else its lines go further out and come back to be read. One that holds all that all parts touch has the buffer when
+it is overwritten for the next tile; else its lines are fetched to be written. Before the first tile another kernel has
+used its memory (`with_first_use`).
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ class PartInFront:
         """Its loops for one tile."""
         return nest_in_front(self.made, self.line_bytes)
 
-    @property
+    @cached_property
     def handed_lines(self) -> float:
         """Of what it makes for one tile."""
         operands = footprints_of(self.made.layer).operands
@@ -46,6 +47,12 @@ class PartInFront:
             for lines, operand in zip(self.nest.touched[0], operands, strict=False)
             if operand.is_written
         ])  # fmt: skip
+
+    @cached_property
+    def scratch_lines(self) -> float:
+        """Of what it writes for one tile, its own copies with padding among it."""
+        behind = len(footprints_of(self.made.layer).operands)
+        return self.handed_lines + sum([lines.count for lines in self.nest.touched[0][behind:]])
 
 
 def lost_share(lines: float, cache: CacheShape) -> float:
@@ -56,25 +63,32 @@ def lost_share(lines: float, cache: CacheShape) -> float:
 
 def lost_of_scratch(nest: Nest, cache: CacheShape, found: Footprints) -> float:
     """Return the share of a tile's copies that a cache loses before they are used: none, if all of a tile stays."""
+    return lost_share(lines_of_tile(nest, found), cache) if found.copied else 0.0
+
+
+def lines_of_tile(nest: Nest, found: Footprints) -> float:
+    """Return the lines that ``nest`` touches where it makes copies, or computes what its anchor reads."""
     own = [
         depth
         for depth, each in zip(nest.innermost, found.operands, strict=False)
         if each.is_copied or each.is_in_front
     ]  # fmt: skip
-    return lost_share(nest.body_lines[min(own)], cache) if found.copied else 0.0
+    return nest.body_lines[min(own)]
 
 
 def in_parts(
-    whole: Passed, layer: Layer, in_front: Sequence[PartInFront], cache: CacheShape, lost: float, *,
+    whole: Passed, layer: Layer, in_front: Sequence[PartInFront], cache: CacheShape, tile_lines: float, *,
     write_allocate: bool,
 ) -> tuple[Passed, ...]:  # fmt: skip
     """Return what each part moves, the last one behind those ``in_front``.
 
     ``whole`` is what the kernel moves of its operands, fetched once for each tile, and of copies; to that comes what
-    parts fetch again while they work on one tile, and what they hand on. ``cache`` is what one core has of it; it loses
-    the share ``lost`` of what the last part is given.
+    parts fetch again while they work on one tile, and what they hand on. ``cache`` is what one core has of it; of a
+    tile the last part touches ``tile_lines``. Buffers are taken to be there before the first tile.
     """
     found, last = footprints_of(layer), len(in_front)
+    lost = lost_share(tile_lines, cache)
+    overwritten = lost_share(tile_lines + sum([front.scratch_lines for front in in_front[:-1]]), cache)
     count, kept = len(whole.fetched), len(found.operands)
     handed, own = count, count + 1
     fetched, written = ([[0.0] * (count + FURTHER_ARRAYS) for _ in range(last + 1)] for _ in range(2))
@@ -97,13 +111,24 @@ def in_parts(
         behind = len(own_found.operands)
         copies = front.times * lost_of_scratch(front.nest, cache, own_found)
         fetched[part][own] += copies * sum(passed.fetched[behind:])
-        written[part][own] += copies * sum(passed.written[behind:])
         gone = lost if part + 1 == last else lost_share(in_front[part + 1].nest.body_lines[0], cache)
-        lines = front.times * gone * front.handed_lines
+        lines = front.times * max(gone, overwritten) * front.scratch_lines
         fetched[part][handed] += lines if write_allocate else 0.0
         written[part][handed] += lines
+        read = front.times * gone * front.handed_lines
         if part + 1 < last:
-            fetched[part + 1][own] += lines
+            fetched[part + 1][own] += read
         elif len(found.buffers) > 1:  # the last anchor reads a copy, which is made of it once
-            fetched[last][kept] = lines
+            fetched[last][kept] = read
     return tuple([Passed(tuple(a), tuple(b)) for a, b in zip(fetched, written, strict=True)])
+
+
+def with_first_use(passed: Passed, scratch_lines: float, *, write_allocate: bool) -> Passed:
+    """Return what a part moves where nothing of its buffers is in the cache, and nothing of them stays there."""
+    if not scratch_lines:
+        return passed
+    fetched, written = list(passed.fetched), list(passed.written)
+    if write_allocate:
+        fetched[-FURTHER_ARRAYS] = max(fetched[-FURTHER_ARRAYS], scratch_lines)
+    written[-FURTHER_ARRAYS] = max(written[-FURTHER_ARRAYS], scratch_lines)
+    return Passed(tuple(fetched), tuple(written))

@@ -8,6 +8,7 @@ from typing import Literal
 from hw_models import Compute, Issued
 from hw_models.caches.passing import Passed
 from hw_models.cpu.machine import L1, Moved
+from scheduler.cpu.part_traffic import FURTHER_ARRAYS, with_first_use
 from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
@@ -35,6 +36,8 @@ class Found:
     """When the kernel first uses it: reads it, or fetches its lines to write them."""
     kept: tuple[tuple[int, float], ...] = ()
     """Of what the kernel writes, and never leaves the cache."""
+    scratch: tuple[float, float] = (0.0, 0.0)
+    """The same two shares of the buffers that anchors in front of the last write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,15 @@ class Compulsory:
     """Fetched because nothing has used it before."""
     written_bytes: tuple[float, ...]
     """Written back."""
+    scratch_bytes: tuple[float, float] = (0.0, 0.0)
+    """Of what a part hands on: fetched to be written first, and written back last."""
 
     def spared_bytes(self, found: Found) -> tuple[float, float]:
         """Return what is not moved where the cache has, or keeps, so much: for reads, and for stores."""
         reads = [share * self.first_bytes[place] for place, share in found.used if not self.written_bytes[place]]
         stores = [share * self.first_bytes[place] for place, share in found.used if self.written_bytes[place]]
         stores += [share * self.written_bytes[place] for place, share in found.kept]
+        stores += [share * size for share, size in zip(found.scratch, self.scratch_bytes, strict=True)]
         return sum(reads), sum(stores)
 
 
@@ -122,11 +128,11 @@ def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: 
     compulsory: tuple[Mapping[str, Compulsory], ...] = ()
     given = 0
     for pace, used in view.on_cores(chunks.count):
-        levels = list(kernel.levels(pace, used))
+        levels = [_with_first_use(kernel, passed) for passed in kernel.levels(pace, used)]
         if not compulsory:
             sharing = kernel.sharing(pace, used)
             first = [
-                [_compulsory(kernel, part, cores) for part in passed]
+                [_compulsory(kernel, number, part, cores) for number, part in enumerate(passed)]
                 for passed, cores in zip(levels, sharing, strict=True)
             ]
             compulsory = tuple([dict(zip(view.caches, part, strict=True)) for part in zip(*first, strict=True)])
@@ -139,14 +145,26 @@ def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: 
     return KernelWork(tuple(found), chunks.count, compulsory)
 
 
-def _compulsory(kernel: TiledKernel, passed: Passed, cores: int) -> Compulsory:
-    """Return what has to pass a cache that ``cores`` share, for all chunks together."""
+def _with_first_use(kernel: TiledKernel, passed: Sequence[Passed]) -> list[Passed]:
+    """Return what parts pass on where buffers are not in the cache when the kernel begins."""
+    allocates = kernel.view.spec.write_allocate
+    return [
+        with_first_use(each, scratch, write_allocate=allocates)
+        for each, scratch in zip(passed, kernel.traffic.scratch_lines, strict=True)
+    ]
+
+
+def _compulsory(kernel: TiledKernel, part: int, passed: Passed, cores: int) -> Compulsory:
+    """Return what has to pass a cache that ``cores`` share for a part, for all chunks together."""
     line_bytes = kernel.view.spec.line_bytes
     times = [line_bytes * (kernel.chunks.count - 1 + share) for share in kernel.traffic.last_shares]
     once = [lines.count / cores for lines in kernel.traffic.nest_of(cores).touched[0]]
+    scratch = kernel.traffic.scratch_lines[part]
+    handed = [min(scratch, each[-FURTHER_ARRAYS]) if scratch else 0.0 for each in (passed.fetched, passed.written)]
     return Compulsory(
         tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=False)]),
         tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
+        (handed[0] * times[-1], handed[1] * times[-1]),
     )  # fmt: skip
 
 

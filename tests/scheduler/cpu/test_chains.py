@@ -150,8 +150,8 @@ def test_what_a_part_hands_on_passes_a_cache_that_a_tile_does_not_fit() -> None:
 
     # whole: 64 KiB between the two, beside a first cache of 32: written back by the one, fetched by the other
     assert [step["l2"] for step in steps_of(graph, 16)] == [data + weights + between, weights + between + data]
-    # rows of 4 KiB stay; each of the two operands comes in once, and the result goes out
-    assert [step["l2"] for step in steps_of(graph, 1)] == [data + weights, weights + data]
+    # rows of 4 KiB stay: each operand comes in once, the result goes out, and one row when all is done
+    assert [step["l2"] for step in steps_of(graph, 1)] == [data + weights + 64 * 16 * 4, weights + data]
 
 
 def test_what_is_handed_on_is_fetched_to_be_overwritten_where_stores_fetch_lines() -> None:
