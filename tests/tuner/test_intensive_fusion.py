@@ -126,6 +126,20 @@ def test_what_the_second_anchor_reads_is_kept_for_one_tile_only() -> None:
     assert len(kernel.packings) == 2
 
 
+def test_parts_in_front_are_computed_in_whole_register_tiles_without_conditions() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.relu(net.depthwise(net.input(1, 6, 8, 8))), 4, 1), dtype="fp32")
+    in_front = UpstreamTiles((0, 2, 3, 1), (1, 4, 1, 3), 1)
+    tiles = LoopTiles((1, 4, 2, 8), (0, 2, 1, 3), 2, (1, 4, 1, 4), 1, None, (in_front,))
+    (kernel,) = generated(in_one_kernel(graph), {0: tiles}).kernels
+
+    # 6 channels in vectors of 4, 8 pixels in threes: the next part needs neither the last vector nor the last three whole
+    text = kernel.function.script()
+    assert "T.sblock_alloc_buffer((4, 1, 2, 9, 8)" in text
+    assert "T.where" not in text
+    correct(graph, tiles)
+
+
 def test_every_part_in_front_is_a_function_of_its_own() -> None:
     net = Net()
     graph = net.graph(CHAINS["three of them"](net), dtype="fp32")

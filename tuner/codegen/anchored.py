@@ -141,7 +141,10 @@ def _packed(builder: Builder, read: Access, tensor: Tensor, packing: Packing) ->
 
 
 def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, made: Made | None) -> _Operand:
-    """Return how the anchor reads what belongs to its tile: from what made it, or from a copy with padding."""
+    """Return how the anchor reads what belongs to its tile: from what made it, or from a copy with padding.
+
+    Vectors that stick out of what is copied are copied whole, as in `_pad`.
+    """
     chain, tensor = builder.chain, builder.described(read.tensor)
     assert chain is not None
     linked = chain.buffers.get(read.tensor)
@@ -149,15 +152,20 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
         buffer = linked
     else:
         spans = read_spans(nest, read, chain.sink_spans if made is None else made.spans)
+        loose = {
+            dim
+            for dim in range(len(spans))
+            if (builder.is_vector_dim if linked is not None else builder.is_loose)(nest, read, dim)
+        }
 
         def value(place: Place, _: tuple[Any, ...]) -> Any:
             element = chain.element(place, spans)
             found = builder.tensor(read.tensor).at(element) if linked is None else linked.at(place)
             inside = []
-            for each, span, size in zip(element, spans, tensor.shape, strict=True):
+            for dim, (each, span, size) in enumerate(zip(element, spans, tensor.shape, strict=True)):
                 lo, hi = chain.reach(span)
                 inside += [each >= 0] if lo < 0 else []
-                inside += [each < size] if hi > size else []
+                inside += [each < size] if hi > size and dim not in loose else []
             return tirx.if_then_else(tirx.all(*inside), found, tirx.const(fill, dtype_of(found))) if inside else found
 
         buffer = chain.buffer(builder.name("tile_copy"), tensor.order, spans, value)

@@ -192,7 +192,8 @@ class _Front:
         middle: dict[int, Any] = {}
         register: list[Any] = []
         for loop, dim in zip(loops[first - len(order) : first], order, strict=True):
-            middle[dim], inner = schedule.split(loop, [None, tiles.register[dim]])
+            # the next part may need less than whole register tiles; the buffer has room for them
+            middle[dim], inner = schedule.split(loop, [None, tiles.register[dim]], disable_predication=True)
             if dim == tiles.vector_dim and tiles.register[dim] > lanes:
                 register += schedule.split(inner, [None, lanes])
             else:
