@@ -133,7 +133,7 @@ def test_parts_in_front_are_computed_in_whole_register_tiles_without_conditions(
     tiles = LoopTiles((1, 4, 2, 8), (0, 2, 1, 3), 2, (1, 4, 1, 4), 1, None, (in_front,))
     (kernel,) = generated(in_one_kernel(graph), {0: tiles}).kernels
 
-    # 6 channels in vectors of 4, 8 pixels in threes: the next part needs neither the last vector nor the last three whole
+    # 6 channels in vectors of 4, 8 pixels in threes: of neither the last is needed whole
     text = kernel.function.script()
     assert "T.sblock_alloc_buffer((4, 1, 2, 9, 8)" in text
     assert "T.where" not in text
