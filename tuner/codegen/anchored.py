@@ -7,7 +7,7 @@ from typing import Any
 from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor, is_padded
-from scheduler.cpu.chains import Made, is_computed_before, loops_apart, read_spans
+from scheduler.cpu.chains import Made, Spans, is_computed_before, loops_apart, read_spans
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
 from tuner.codegen.arithmetic import Operator
 from tuner.codegen.builder import COMBINE, Builder
@@ -152,11 +152,7 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
         buffer = linked
     else:
         spans = read_spans(nest, read, chain.sink_spans if made is None else made.spans)
-        loose = {
-            dim
-            for dim in range(len(spans))
-            if (builder.is_vector_dim if linked is not None else builder.is_loose)(nest, read, dim)
-        }
+        loose = {dim for dim in range(len(spans)) if _is_loose(builder, nest, read, dim, spans, linked)}
 
         def value(place: Place, _: tuple[Any, ...]) -> Any:
             element = chain.element(place, spans)
@@ -182,6 +178,17 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
         return buffer.at(Place(iteration.place.numbers, local))
 
     return operand
+
+
+def _is_loose(
+    builder: Builder, nest: LoopNest, read: Access, dim: int, spans: Spans, linked: TileBuffer | None
+) -> bool:
+    """Whether vectors may be copied beyond the end of a dimension: of a parameter, or of a buffer as wide as they."""
+    if linked is None:
+        return builder.is_loose(nest, read, dim)
+    own, made = spans[dim], linked.spans[dim]
+    reaches = made.first <= own.first and own.first + own.extent <= made.first + made.extent
+    return reaches and builder.is_vector_dim(nest, read, dim)
 
 
 def _pad(builder: Builder, nest: LoopNest, read: Access, fill: float) -> None:
