@@ -7,7 +7,7 @@ it is overwritten for the next tile; else its lines are fetched to be written. B
 used its memory (`with_first_use`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,7 +73,23 @@ def lines_of_tile(nest: Nest, found: Footprints) -> float:
         for depth, each in zip(nest.innermost, found.operands, strict=False)
         if each.is_copied or each.is_in_front
     ]  # fmt: skip
-    return nest.body_lines[min(own)]
+    return nest.body_lines[min(own, default=0)]
+
+
+class _Moving:
+    """Lines that each part moves of each array, being added up."""
+
+    def __init__(self, parts: int, arrays: int) -> None:
+        self._fetched, self._written = ([[0.0] * arrays for _ in range(parts)] for _ in range(2))
+
+    def add(self, part: int, array: int, *, fetched: float = 0.0, written: float = 0.0) -> None:
+        """Let ``part`` fetch and write back so many lines of ``array`` more."""
+        self._fetched[part][array] += fetched
+        self._written[part][array] += written
+
+    def passed(self) -> tuple[Passed, ...]:
+        """Return what each part moves."""
+        return tuple([Passed(tuple(a), tuple(b)) for a, b in zip(self._fetched, self._written, strict=True)])
 
 
 def in_parts(
@@ -86,41 +102,43 @@ def in_parts(
     parts fetch again while they work on one tile, and what they hand on. ``cache`` is what one core has of it; of a
     tile the last part touches ``tile_lines``. Buffers are taken to be there before the first tile.
     """
-    found, last = footprints_of(layer), len(in_front)
-    lost = lost_share(tile_lines, cache)
+    found, last, count = footprints_of(layer), len(in_front), len(whole.fetched)
+    made, handed, own = len(found.operands), count, count + 1
+    is_copied = len(found.buffers) > 1  # what has been made is read once, to be copied
+    moving = _Moving(last + 1, count + FURTHER_ARRAYS)
+    for array, (fetched, written) in enumerate(zip(whole.fetched, whole.written, strict=True)):
+        part = found.operands[array].part if array < made else last
+        if array != made or not is_copied:
+            moving.add(part, array, fetched=fetched, written=written)
     overwritten = lost_share(tile_lines + sum([front.scratch_lines for front in in_front[:-1]]), cache)
-    count, kept = len(whole.fetched), len(found.operands)
-    handed, own = count, count + 1
-    fetched, written = ([[0.0] * (count + FURTHER_ARRAYS) for _ in range(last + 1)] for _ in range(2))
-    for place in range(count):
-        part = found.operands[place].part if place < kept else last
-        fetched[part][place] = whole.fetched[place]
-        written[part][place] = whole.written[place]
-    operand_at = {place: number for number, place in enumerate(found.places)}
     for part, front in enumerate(in_front):
-        inputs = front.made.layer.inputs
-        own_found = footprints_of(front.made.layer)
-        passed = passed_on(front.nest, cache, write_allocate=write_allocate)
-        for place, operand in enumerate(own_found.operands):
-            again = front.times * max(passed.fetched[place] - front.nest.touched[0][place].count, 0)
-            if operand.is_written:
-                continue
-            name = inputs[own_found.places[place]]
-            at = operand_at[layer.inputs.index(name)] if name in layer.inputs else own
-            fetched[part][at] += again
-        behind = len(own_found.operands)
-        copies = front.times * lost_of_scratch(front.nest, cache, own_found)
-        fetched[part][own] += copies * sum(passed.fetched[behind:])
-        gone = lost if part + 1 == last else lost_share(in_front[part + 1].nest.body_lines[0], cache)
-        lines = front.times * max(gone, overwritten) * front.scratch_lines
-        fetched[part][handed] += lines if write_allocate else 0.0
-        written[part][handed] += lines
-        read = front.times * gone * front.handed_lines
-        if part + 1 < last:
-            fetched[part + 1][own] += read
-        elif len(found.buffers) > 1:  # the last anchor reads a copy, which is made of it once
-            fetched[last][kept] = read
-    return tuple([Passed(tuple(a), tuple(b)) for a, b in zip(fetched, written, strict=True)])
+        for array, lines in _fetched_again(front, layer, cache, own):
+            moving.add(part, array, fetched=front.times * lines)
+        behind_lines = tile_lines if part + 1 == last else in_front[part + 1].nest.body_lines[0]
+        lost = lost_share(behind_lines, cache)
+        lines = front.times * max(lost, overwritten) * front.scratch_lines
+        moving.add(part, handed, fetched=lines if write_allocate else 0.0, written=lines)
+        if part + 1 < last or is_copied:
+            moving.add(part + 1, own if part + 1 < last else made, fetched=front.times * lost * front.handed_lines)
+    return moving.passed()
+
+
+def _fetched_again(
+    front: PartInFront, layer: Layer, cache: CacheShape, own: int
+) -> Iterator[tuple[int, float]]:
+    """Yield arrays of the kernel and the lines that a part fetches of each for one tile, the first time left out.
+
+    ``own`` stands for copies, and for what the part in front has made.
+    """
+    found, kernel = footprints_of(front.made.layer), footprints_of(layer)
+    passed = passed_on(front.nest, cache, write_allocate=True)  # of copies: what is read of them
+    array_of = {layer.inputs[place]: array for array, place in enumerate(kernel.places) if place < len(layer.inputs)}
+    for place, operand, once, fetched in zip(
+        found.places, found.operands, front.nest.touched[0], passed.fetched, strict=False
+    ):
+        if not operand.is_written:
+            yield array_of.get(front.made.layer.inputs[place], own), max(fetched - once.count, 0.0)
+    yield own, lost_of_scratch(front.nest, cache, found) * sum(passed.fetched[len(found.operands) :])
 
 
 def with_first_use(passed: Passed, scratch_lines: float, *, write_allocate: bool) -> Passed:

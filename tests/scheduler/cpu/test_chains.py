@@ -162,6 +162,18 @@ def test_what_is_handed_on_is_fetched_to_be_overwritten_where_stores_fetch_lines
     assert fetching - without == 64 * 16 * 16 * 4
 
 
+def test_an_operand_of_both_parts_is_fetched_by_the_first() -> None:
+    net = Net()
+    x = net.input(1, 32, 32)
+    graph = net.graph(net.matmul(net.relu(net.matmul(x, x)), x), dtype="fp32")
+    tiles = LoopTiles((1, 32, 32), (0, 1, 2), 0, (1, 4, 4), 2, None, (UpstreamTiles((0, 1, 2), (1, 4, 4), 2),))
+    (done,) = kernel_work(whole(graph), tiles, 1, "fp32", CpuView(cpu(), CpuTuning())).chunks
+    data = 32 * 32 * 4
+
+    # all of it fits the first cache; the buffer and the result leave it at the end
+    assert [dict(step.traffic)["l2"] for step in done.parts] == [data + data, data]
+
+
 def test_a_part_waits_for_the_one_in_front_of_it() -> None:
     graph = chain(16, depthwise=True)
     view = CpuView(cpu(), CpuTuning())
