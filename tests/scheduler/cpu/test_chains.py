@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from fusion import plan_from_groups
 from fusion.plan import Group
 from scheduler.cpu.anchors import anchored_nest
-from scheduler.cpu.chains import link_read, made_in_front, parts_of
+from scheduler.cpu.chains import link_read, made_in_front, parts_of, scratch_bytes
 from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.lower import works
 from scheduler.cpu.schedule import kernel_by_kernel
 from scheduler.cpu.schedule_json import read_schedule, schedule_json
 from scheduler.cpu.tiled_kernel import TiledKernel
@@ -160,6 +161,25 @@ def test_what_is_handed_on_is_fetched_to_be_overwritten_where_stores_fetch_lines
     without, fetching = [steps_of(graph, 16, write_allocate=each)[0]["l2"] for each in (False, True)]
 
     assert fetching - without == 64 * 16 * 16 * 4
+
+
+def test_a_buffer_that_the_run_before_has_left_in_a_cache_is_found_there() -> None:
+    graph = chain(16, depthwise=True)
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+    def dram_bytes(*, warm: bool) -> list[int]:
+        view = CpuView(cpu(write_allocate=True), CpuTuning(threads=1, warm_caches=warm))
+        schedule = kernel_by_kernel(plan, CpuCosts(view, Analysis(graph), "fp32"))
+        (work,) = works(schedule, view)
+        (kernel,) = schedule.runs
+        assert scratch_bytes(kernel.layer, kernel.tiles) > 0
+        return [dict(step.traffic)["dram"] for step in work.chunks[0].parts]
+
+    in_front, last = dram_bytes(warm=False)
+    again = dram_bytes(warm=True)
+
+    # the third cache holds all of it many times: nothing but a rounding comes from further out
+    assert max(again) < min(in_front, last) / 20
 
 
 def test_an_operand_of_both_parts_is_fetched_by_the_first() -> None:
