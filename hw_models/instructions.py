@@ -105,10 +105,16 @@ class Compute:
     """Memories, and the bytes of each that are read and written."""
     issued: Issued | None = None
     """The instructions that it takes, for units that are programmed with them."""
+    steps: tuple["Compute", ...] = ()
+    """What it consists of, where nothing of one step hides behind another: all else is said of them together, but for
+    instructions, which are said of each."""
 
     @property
     def problem(self) -> str:
         """What is wrong with it; empty if nothing is."""
+        wrong = next((step.problem for step in self.steps if step.problem), "")
+        if wrong or (self.steps and sum([step.macs for step in self.steps]) != self.macs):
+            return wrong or f"has {self.macs} multiply-accumulates, its steps another number"
         sizes = [self.macs, self.simple, self.special, *(size for _, size in self.traffic)]
         if self.issued is not None:
             issued = self.issued

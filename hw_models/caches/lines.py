@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,10 @@ class CacheShape:
     def ways(self) -> int:
         """Lines of one set."""
         return self.lines // self.sets
+
+    def of_cores(self, cores: int) -> "CacheShape":
+        """Return what one of ``cores`` that use it alike has of it."""
+        return self if cores == 1 else replace(self, lines=self.lines // cores)
 
 
 @dataclass(frozen=True, slots=True)

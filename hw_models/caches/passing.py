@@ -17,7 +17,7 @@ ways apart; different arrays are taken to lie in different sets.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from hw_models.caches.lines import CacheShape, found_again, kept_at_random
@@ -35,6 +35,11 @@ class Passed:
     def total(self) -> float:
         """Of all arrays, both ways."""
         return sum(self.fetched) + sum(self.written)
+
+    def shared_by(self, cores: int) -> "Passed":
+        """Return what one of ``cores`` that pass it on together has of it."""
+        fetched, written = (tuple([lines / cores for lines in each]) for each in (self.fetched, self.written))
+        return Passed(fetched, written)
 
     def total_of(self, shares: Sequence[float]) -> float:
         """Return the same where of each array that share is moved."""
@@ -72,13 +77,16 @@ def _stays_between(nest: Nest, cache: CacheShape) -> list[int]:
     return [len(each) - bisect_right(each, cache.lines) for each in nest.reuse_lines]
 
 
-def share_of_iterations(nest: Nest, cache: CacheShape) -> float:
+def share_of_iterations(nest: Nest, cache: CacheShape, left_out: Container[int] = ()) -> float:
     """Return the share of a nest's iterations in which the cache fetches, averaged over what it fetches.
 
-    Of loops that go through the same lines again, and find them, only the first iteration does.
+    Of loops that go through the same lines again, and find them, only the first iteration does. Arrays that are
+    ``left_out`` do not count.
     """
     moved = weighted = 0.0
     for place, depth in enumerate(_stays_between(nest, cache)):
+        if place in left_out:
+            continue
         lines, share = nest.times[depth] * nest.fetched_once[place][depth], 1.0
         for loop in range(depth, nest.innermost[place]) if nest.moved_by else ():
             if nest.axes[loop] not in nest.moved_by[place]:

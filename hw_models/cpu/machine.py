@@ -4,7 +4,7 @@ What a chunk moves at each level is part of its payload, worked out by who made 
 own levels bound its pace; what cores share, they contend for in the simulation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hw_models.bandwidth import whole_ps
@@ -86,6 +86,10 @@ class Moved:
     """For stores: written back, or fetched to be written."""
 
 
+Step = tuple[float, Sequence[Moved], Mapping[str, float]]
+"""Cycles to issue instructions, what each level moves, and during which share of the instructions it does."""
+
+
 class CorePace:
     """How fast one core of a kind does chunks when it has the machine to itself."""
 
@@ -163,18 +167,25 @@ class CorePace:
         """Return how long a level takes to move so much."""
         return moved.size_bytes * self.slowed(moved) / self.bytes_per_ps[moved.memory]
 
+    def steps_ps(self, steps: Iterable[Step]) -> tuple[float, float, str]:
+        """Return the same for a chunk that is done in ``steps``: the longest sets its pace."""
+        startups_ps, durations_ps, limits = zip(*[self.chunk_ps(*step) for step in steps], strict=True)
+        longest = max(range(len(limits)), key=durations_ps.__getitem__)
+        return max(startups_ps), sum(durations_ps), limits[longest]
+
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
         """Return the same for ``work``; raise ``HardwareError`` for a dtype that the cores do not compute."""
         if work.dtype not in self.spec.simd.lanes:
             raise HardwareError(f"{self.spec.name}: cores compute {', '.join(self.spec.simd.lanes)}, not {work.dtype}")
+        startup_ps, duration_ps, limit = self.steps_ps([self._step(each) for each in work.steps or (work,)])
+        return whole_ps(startup_ps), whole_ps(duration_ps), limit
+
+    def _step(self, work: Compute) -> Step:
         if work.issued is None:
             raise ProgramError("a core runs instructions; the work says none")
         shares = [dict(each) for each in (work.issued.written, work.issued.scattered, work.issued.stored)]
         traffic = [Moved(name, size, *(share.get(name, 0.0) for share in shares)) for name, size in work.traffic]
-        startup_ps, duration_ps, limit = self.chunk_ps(
-            issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
-        )
-        return whole_ps(startup_ps), whole_ps(duration_ps), limit
+        return issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
 
 
 def _computing(spec: Cpu, core: CoreKind) -> Serve:

@@ -148,6 +148,12 @@ def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
     return tuple(reversed(found))
 
 
+def scratch_bytes(layer: Layer, tiles: LoopTiles) -> int:
+    """Return what one thread needs for all that anchors in front of the last make for a tile."""
+    found = made_in_front(layer, tiles)
+    return sum([math.prod(made.extents) * made.layer.sink.element_bytes for made in found])
+
+
 def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:
     anchor = anchored_nest(part)
     assert anchor is not None

@@ -66,7 +66,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     if step > 1:  # loops over taps are around that of the depth, whose iterations find each other's lines
         touched[last] = tuple([replace(each, pitch_lines=0) for each in touched[last]])
     return Nest(
-        tuple(trips), tuple(touched), (*found.is_written, *[True] * copies), held, (*outside, *[last] * copies),
+        tuple(trips), tuple(touched), found.nest_writes, held, (*outside, *[last] * copies),
         tuple(axes), (*found.moved_by, *[frozenset(axes)] * copies),
     )  # fmt: skip
 

@@ -2,14 +2,15 @@
 
 from functools import cached_property, partial
 
-from hw_models.caches.lines import CacheShape, found_again
+from hw_models.caches.lines import CacheShape
 from hw_models.caches.nests import Nest
 from hw_models.caches.passing import Passed, passed_on, share_of_iterations
-from scheduler.cpu.chains import made_in_front
+from scheduler.cpu.chains import Made, made_in_front
 from scheduler.cpu.chunk_nests import nest_in_front, nest_of_chunk, nest_of_cores
 from scheduler.cpu.chunks import chunks_of, split_operands
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.operands import Footprints
+from scheduler.cpu.part_traffic import FURTHER_ARRAYS, PartInFront, in_parts, lines_of_tile, lost_of_scratch
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 
@@ -32,22 +33,39 @@ class ChunkTraffic:
         self._layer, self._tiles, self._line_bytes, self._write_allocate = layer, tiles, line_bytes, write_allocate
         self._footprints = footprints_of(layer)
         self._nests: dict[int, Nest] = {}
-        self._passed: dict[tuple[CacheShape, int], Passed] = {}
-        self._shares: dict[CacheShape, float] = {}
+        self._passed: dict[tuple[CacheShape, int], tuple[Passed, ...]] = {}
+        self._shares: dict[CacheShape, tuple[float, ...]] = {}
         self.chunks = chunks_of(layer.sink.shape, tiles, threads)
 
     @cached_property
+    def _in_front(self) -> tuple[Made, ...]:
+        return made_in_front(self._layer, self._tiles)
+
+    @cached_property
+    def scratch_lines(self) -> tuple[float, ...]:
+        """Per part what it writes for one tile that only the kernel itself reads."""
+        in_front = [PartInFront(made, 1, self._line_bytes).scratch_lines for made in self._in_front]
+        return (*in_front, 0.0)
+
+    @cached_property
     def last_shares(self) -> tuple[float, ...]:
-        """What the last chunk moves by what a full one does, per operand: less only of what is split over chunks."""
+        """What the last chunk moves by what a full one does, per array: less only of what is split over chunks."""
         share, found = self.chunks.last_share, self._footprints
         split = split_operands(found, self._tiles)
-        return (*[share if is_split else 1.0 for is_split in split], *[share] * len(found.copied))
+        further = len(found.copied) + (FURTHER_ARRAYS if self._in_front else 0)
+        return (*[share if is_split else 1.0 for is_split in split], *[share] * further)
 
     @cached_property
     def is_result(self) -> tuple[bool, ...]:
-        """Whether each array is a result of the kernel; copies, which are behind the operands, are none."""
+        """Whether each array is written for others; copies, which are behind the operands, are not."""
         found = self._footprints
-        return (*[operand.is_written for operand in found.operands], *[False] * len(found.copied))
+        handed = (True, False) if self._in_front else ()
+        return (*[operand.is_written for operand in found.operands], *[False] * len(found.copied), *handed)
+
+    @cached_property
+    def scattered(self) -> tuple[float, ...]:
+        """Per array the share of its lines that do not follow another one."""
+        return (*self.nest_of(1).scattered, *[0.0] * (FURTHER_ARRAYS if self._in_front else 0))
 
     def nest_of(self, cores: int) -> Nest:
         """Return the loops of a full chunk, or of those that so many cores run at the same time."""
@@ -61,64 +79,51 @@ class ChunkTraffic:
             self._nests[cores] = nest
         return nest
 
-    def share_of_iterations(self, cache: CacheShape) -> float:
-        """Return the share of a full chunk's iterations in which a cache of one core fetches."""
-        share = self._shares.get(cache)
-        if share is None:
-            share = self._shares[cache] = share_of_iterations(self.nest_of(1), cache)
-        return share
+    def shares_of_iterations(self, cache: CacheShape) -> tuple[float, ...]:
+        """Return for each part the share of a full chunk's iterations in which a cache of one core fetches."""
+        shares = self._shares.get(cache)
+        if shares is None:
+            last = len(self._in_front)
+            others = frozenset(
+                place for place, operand in enumerate(self._footprints.operands) if operand.part != last
+            )
+            nests = [nest_in_front(made, self._line_bytes) for made in self._in_front]
+            shares = self._shares[cache] = (
+                *[share_of_iterations(nest, cache) for nest in nests],
+                share_of_iterations(self.nest_of(1), cache, left_out=others),
+            )
+        return shares
 
-    def passed(self, cache: CacheShape, cores: int) -> Passed:
-        """Return what passes a cache that ``cores`` share, for one full chunk."""
+    def passed(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
+        """Return what passes a cache that ``cores`` share, for one full chunk: for each part of the kernel."""
         passed = self._passed.get((cache, cores))
         if passed is None:
             passed = self._passed[cache, cores] = self._passing(cache, cores)
         return passed
 
-    def _passing(self, cache: CacheShape, cores: int) -> Passed:
-        nest = self.nest_of(cores)
-        passed = passed_on(nest, cache, write_allocate=self._write_allocate)
-        passed = _without_scratch(passed, nest, cache, self._footprints)
-        if self._tiles.upstream:
-            passed = self._with_parts_in_front(passed, cache, cores)
+    def _passing(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
+        nest, found = self.nest_of(cores), self._footprints
+        whole = passed_on(nest, cache, write_allocate=self._write_allocate)
+        whole = _with_scratch_lost(whole, lost_of_scratch(nest, cache, found), found)
+        parts: tuple[Passed, ...] = (whole,)
+        if self._in_front:
+            times = [cores * made.times / self.chunks.in_all for made in self._in_front]
+            in_front = [
+                PartInFront(made, each, self._line_bytes) for made, each in zip(self._in_front, times, strict=True)
+            ]
+            parts = in_parts(
+                whole, self._layer, in_front, cache.of_cores(cores), lines_of_tile(nest, found) / cores,
+                write_allocate=self._write_allocate,
+            )
         if cores == 1:
-            return passed
-        fetched, written = (tuple([lines / cores for lines in each]) for each in (passed.fetched, passed.written))
-        return Passed(fetched, written)
-
-    def _with_parts_in_front(self, passed: Passed, cache: CacheShape, cores: int) -> Passed:
-        """Return ``passed`` with what parts in front fetch again while they work on one tile.
-
-        What they fetch once for each tile is among the kernel's operands. Cores that share a cache have a part each.
-        """
-        fetched = list(passed.fetched)
-        own = CacheShape(cache.lines // cores, cache.sets)
-        for made in made_in_front(self._layer, self._tiles):
-            nest, found = nest_in_front(made, self._line_bytes), footprints_of(made.layer)
-            each = passed_on(nest, own, write_allocate=self._write_allocate)
-            each = _without_scratch(each, nest, own, found)
-            count = len(found.operands)
-            again = sum([
-                max(lines - once.count, 0)
-                for lines, once, operand in zip(each.fetched, nest.touched[0], found.operands, strict=False)
-                if not operand.is_written
-            ])  # fmt: skip
-            copies = sum(each.fetched[count:]) + sum(each.written[count:])
-            fetched[-1] += cores * made.times / self.chunks.in_all * (again + copies)
-        return Passed(tuple(fetched), passed.written)
+            return parts
+        return tuple([each.shared_by(cores) for each in parts])
 
 
-def _without_scratch(passed: Passed, nest: Nest, cache: CacheShape, found: Footprints) -> Passed:
-    """Return what a cache passes on where tiles' copies stay in it if a tile does: they are overwritten, not needed."""
+def _with_scratch_lost(passed: Passed, lost: float, found: Footprints) -> Passed:
+    """Return what a cache passes on where it loses that share of tiles' copies: others are overwritten, not needed."""
     if not found.copied:
         return passed
-    of_tile = min([
-        depth
-        for depth, each in zip(nest.innermost, found.operands, strict=False)
-        if each.is_copied or each.is_in_front
-    ])  # fmt: skip
-    times = nest.body_lines[of_tile] / cache.lines
-    lost = 1 - found_again(times) if cache.by_chance else float(times > 1)
     kept = len(found.operands)
     fetched, written = (
         (*each[:kept], *[lost * lines for lines in each[kept:]]) for each in (passed.fetched, passed.written)

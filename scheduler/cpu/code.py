@@ -2,10 +2,10 @@
 
 A register tile of the anchor keeps its results in registers while the depth loop runs: each iteration loads what the
 multiply-accumulates need of both operands, once per register tile, and updates every accumulator. Register tiles are
-computed as a whole where they stick out of the sink, and padding is multiplied like everything else: what is read with
-padding is copied once for each tile. What follows the anchor element by element finds its operand in registers; what
-comes before it, or needs a whole row first (softmax), goes through memory. Constants are taken to be stored in the
-order in which they are read, as they can be put there before the program runs.
+computed as a whole where they stick out of the sink, and what lies inside is copied; padding is multiplied like
+everything else: what is read with padding is copied once for each tile. What follows the anchor element by element
+finds its operand in registers; what comes before it, or needs a whole row first (softmax), goes through memory.
+Constants are taken to be stored in the order in which they are read, as they can be put there before the program runs.
 """
 
 import math
@@ -28,7 +28,7 @@ from workloads.loopnest import Operations
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The instructions of a whole kernel, and what they work on."""
+    """The instructions of a kernel, or of a part of it, and what they work on."""
 
     issued: Issued
     register_bytes: int
@@ -36,17 +36,17 @@ class Code:
     operations: Operations
 
 
-def known_code(
+def known_codes(
     layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, machine: Hashable
-) -> Code:
-    """Return `code_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
+) -> tuple[Code, ...]:
+    """Return `codes_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
     key: Hashable = tiles
     if not tiles.upstream:
         depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
         tile = tiles.tile if depends else ()
         key = tile, tiles.register, tiles.vector_dim, tiles.depth_step
-    made = partial(code_of, layer, tiles, dtype, simd, tuning)
-    return layer.analysis.table(code_of).get((layer.signature, key, dtype, machine), made)
+    made = partial(codes_of, layer, tiles, dtype, simd, tuning)
+    return layer.analysis.table(codes_of).get((layer.signature, key, dtype, machine), made)
 
 
 def _depends_on_tile(layer: Layer) -> bool:
@@ -54,20 +54,30 @@ def _depends_on_tile(layer: Layer) -> bool:
     return footprints_of(layer).has_buffers or any(nest.padded for nest in nests_of(layer))
 
 
-def code_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Code:
-    """Return the instructions of the whole kernel in ``tiles``."""
-    lanes = simd.lanes_of(dtype)
-    in_front = made_in_front(layer, tiles)
-    last = parts_of(layer)[-1] if in_front else layer
-    total, operations = _counted(last, tiles, lanes, simd, tuning)
+def codes_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> tuple[Code, ...]:
+    """Return the instructions of the whole kernel in ``tiles``: of each of its parts, first to last."""
+    in_front, found = made_in_front(layer, tiles), []
     for made in in_front:
-        whole = math.prod(made.tiles.padded(made.layer.sink.shape))
-        share = made.times * math.prod(made.extents) / whole
-        counts, of_part = _counted(made.layer, made.tiles, lanes, simd, tuning)
+        share = made.times * math.prod(made.extents) / math.prod(made.tiles.padded(made.layer.sink.shape))
+        found.append(code_of(made.layer, made.tiles, dtype, simd, tuning, share, is_in_front=True))
+    return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
+
+
+def code_of(
+    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, share: float = 1.0, *,
+    is_in_front: bool = False,
+) -> Code:  # fmt: skip
+    """Return ``share`` of the instructions of a layer with one anchor at most.
+
+    ``is_in_front``: what it makes stays in a buffer of the kernel, of whole register tiles.
+    """
+    counts, operations = _counted(layer, tiles, simd.lanes_of(dtype), simd, tuning)
+    if not is_in_front:
+        _add_rows(counts, layer, tiles, simd.lanes_of(dtype))
+    if share != 1:
         counts.scale(share)
-        total.add(counts)
-        operations += _scaled(of_part, share)
-    return Code(total.issued(), round(total.register_bytes), operations)
+        operations = _scaled(operations, share)
+    return Code(counts.issued(), round(counts.register_bytes), operations)
 
 
 def least_issued(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Issued:
@@ -245,6 +255,18 @@ def _add(
             total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
         total.scalar += steps * tuning.loop_instructions / tuning.unrolled
+
+
+def _add_rows(total: _Counts, layer: Layer, tiles: LoopTiles, lanes: int) -> None:
+    """Add the copies of what lies inside a result that vectors stick out of, which are made whole."""
+    shape, dim = layer.sink.shape, tiles.vector_dim
+    if anchored_nest(layer) is None or dim < 0 or tiles.depth_step is not None or not shape[dim] % tiles.register[dim]:
+        return
+    used = tiles.lanes(lanes)
+    vectors = math.prod(shape) / used
+    total.load += vectors
+    total.store += vectors
+    total.register_bytes += 2 * vectors * used * layer.sink.element_bytes
 
 
 def _add_copies(

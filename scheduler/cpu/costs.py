@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fusion.costs import OnChipMemory
 from hw_models.quantities import PS_PER_S
+from scheduler.cpu.chains import scratch_bytes
 from scheduler.cpu.estimate import handed_over, time_ps
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.tiling import KnownTiles, Tiling, choose_tiling
@@ -59,5 +60,8 @@ class CpuCosts:
     def _time_ps(self, layer: Layer) -> float:
         tiling, view, found = self.tiling_of(layer), self.view, footprints_of(layer)
         work = kernel_work(layer, tiling.tiles, tiling.threads, self.dtype, view)
-        work = work.with_found({name: handed_over(found, work.threads, cache) for name, cache in view.caches.items()})
+        scratch = scratch_bytes(layer, tiling.tiles)
+        work = work.with_found({
+            name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()
+        })  # fmt: skip
         return time_ps(work, view)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from hw_models import Cpu
 from hw_models.caches.lines import found_again
-from hw_models.cpu.machine import DRAM, L1, L3, Moved
+from hw_models.cpu.machine import DRAM, L1, L3
 from hw_models.quantities import PS_PER_S
 from scheduler.cpu.operands import Footprints
 from scheduler.cpu.tiled_kernel import TiledKernel
@@ -32,14 +32,14 @@ def estimate(kernel: TiledKernel) -> Estimate:
     moved = dict.fromkeys(view.caches, 0.0)
     longest = apart = 0.0
     for pace, used in view.on_cores(chunks.count):
-        traffic = [Moved(L1, kernel.chunk_register_bytes)]
-        traffic += [kernel.moved(*level) for level in zip(moved, kernel.levels(pace, used), strict=True)]
-        for each in traffic[1:]:
-            moved[each.memory] += used * each.size_bytes
-        cycles = kernel.chunk_cycles(pace)
-        startup_ps, duration_ps, _ = pace.chunk_ps(cycles, traffic, dict(kernel.meanwhile))
-        longest = max(longest, startup_ps + duration_ps)
-        apart = max(apart, cycles * pace.cycle_ps + sum([pace.moved_ps(each) for each in traffic]))
+        steps = kernel.steps(pace, used)
+        startup_ps, duration_ps, _ = pace.steps_ps(steps)
+        longest, own_ps = max(longest, startup_ps + duration_ps), 0.0
+        for cycles, traffic, _ in steps:
+            own_ps += cycles * pace.cycle_ps + sum([pace.moved_ps(each) for each in traffic])
+            for each in traffic[1:]:
+                moved[each.memory] += used * each.size_bytes
+        apart = max(apart, own_ps)
     longest = max(longest, _shared_ps(spec, moved))
     called_ps = _called_ps(spec, chunks.count)
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
@@ -56,7 +56,7 @@ def bounds_apart_ps(kernel: TiledKernel) -> Iterator[float]:
     least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
     yield least_ps * _ROUNDING
     for name, passed in zip(view.caches, kernel.levels(pace, used), strict=True):
-        least_ps += pace.moved_ps(kernel.moved(name, passed))
+        least_ps += sum([pace.moved_ps(kernel.moved(name, part)) for part in passed])
         yield least_ps * _ROUNDING
 
 
@@ -64,17 +64,18 @@ _ROUNDING = 1 - 1e-9
 """The same numbers added up in another order come to no less than this share."""
 
 
-def handed_over(footprints: Footprints, threads: int, cache: CacheSize) -> Found:
+def handed_over(footprints: Footprints, scratch: int, threads: int, cache: CacheSize) -> Found:
     """Return what a kernel finds if the one before it has made what it reads, and the one behind it reads its results.
 
-    Those are taken to touch as much as this one does; weights are not there.
+    Those are taken to touch as much as this one does, ``scratch`` bytes of each thread's among it; weights are not
+    there.
     """
-    touched = sum([operand.used_bytes for operand in footprints.operands])
+    touched = sum([operand.used_bytes for operand in footprints.operands]) + threads * scratch
     parts = threads if cache.is_private else 1
     share = found_again(touched / (cache.capacity_bytes * parts)) / parts
     operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
     kept = [(place, share) for place, operand in operands if operand.is_written]
-    return Found(tuple([(place, share) for place, _ in operands]), tuple(kept))
+    return Found(tuple([(place, share) for place, _ in operands]), tuple(kept), (share, share))
 
 
 def time_ps(work: KernelWork, view: CpuView) -> float:

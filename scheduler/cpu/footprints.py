@@ -55,10 +55,13 @@ def _footprints(layer: Layer) -> Footprints:
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
         in_front = bool(behind) and name not in behind[0].inputs
-        operands.append(Operand(name, array, tuple(reaches), False, depends, name in deep, name in copied, in_front))
+        part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
+        operands.append(
+            Operand(name, array, tuple(reaches), False, depends, name in deep, name in copied, in_front, part)
+        )
         places.append(place)
     for number, name in enumerate(layer.outputs):
-        operands.append(_output(layer, name))
+        operands.append(replace(_output(layer, name), part=max(len(parts_of(layer)) - 1, 0)))
         places.append(len(layer.inputs) + number)
     return Footprints(tuple(operands), tuple(places), depth, _has_buffers(layer), _buffers(layer))
 

@@ -78,6 +78,8 @@ class Operand:
     """Whether each tile copies its part of it, with padding, and goes on with the copy."""
     is_in_front: bool = False
     """Whether only anchors in front of the last read it: they are done with it before that begins with a tile."""
+    part: int = 0
+    """The part of the kernel (`scheduler.cpu.chains.parts_of`) that fetches it: the first one to read it."""
 
     @property
     def used_bytes(self) -> int:
@@ -137,6 +139,12 @@ class Footprints:
     def is_written(self) -> tuple[bool, ...]:
         """Whether the layer writes it, per operand."""
         return tuple([operand.is_written for operand in self.operands])
+
+    @cached_property
+    def nest_writes(self) -> tuple[bool, ...]:
+        """The same of all that a nest's arrays are; what an anchor in front has made is read only."""
+        made = [place > 0 for place, _ in enumerate(self.buffers)]
+        return (*self.is_written, *[True] * (len(self.copied) - len(made)), *made)
 
     @cached_property
     def moved_by(self) -> tuple[frozenset[int], ...]:

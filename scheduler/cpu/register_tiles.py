@@ -28,27 +28,21 @@ def vector_dim_of(layer: Layer) -> int:
     return next((dim for dim in reversed(sink.order) if sink.shape[dim] > 1), -1)
 
 
-def register_tile_of(
-    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0, *, is_crowded: bool = False
-) -> Extents:
+def register_tile_of(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0) -> Extents:
     """Return the register tile of a layer with one anchor, of ``extents`` of its output at a time; once for equal ones.
 
-    Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin. ``is_crowded``: what
-    else is in its kernel has registers, too.
+    Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin.
     """
-    key = layer.signature, extents, begins, is_crowded, dtype, view.code_key, view.issue_key
-    made = partial(_register_tile, layer, extents, dtype, view, begins, is_crowded=is_crowded)
+    key = layer.signature, extents, begins, dtype, view.code_key, view.issue_key
+    made = partial(_register_tile, layer, extents, dtype, view, begins)
     return layer.analysis.table(_register_tile).get(key, made)
 
 
-def _register_tile(
-    layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int, *, is_crowded: bool
-) -> Extents:
+def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int) -> Extents:
     nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
     assert nest is not None
     lanes = math.gcd(lanes_along(nest, vector_dim, view.lanes(dtype)), begins)
     limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
-    limit = int(limit * view.tuning.crowded_registers) if is_crowded else limit
     simd, core = view.spec.simd, view.kinds[0]
     bounds = []
     own = view.tuning.kept_operands if _has_own_operands(layer, vector_dim) else 0

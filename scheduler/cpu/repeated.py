@@ -54,9 +54,8 @@ def _repeated(schedule: CpuSchedule, kernel: CpuKernel, costs: CpuCosts) -> Repe
     spec = costs.view.spec
     result = simulate(lower(schedule, costs), cpu_machine(spec), cpu_energy(spec))
     (work,) = works(schedule, costs.view)
-    payload = work.chunks[0].payload
-    assert payload.issued is not None
-    pace = costs.view.paces[0]
-    parts = {CORE: issue_cycles(pace.core, payload.issued) * pace.cycle_ps / PS_PER_S}
+    payload, pace = work.chunks[0].payload, costs.view.paces[0]
+    issued = [part.issued for part in work.chunks[0].parts if part.issued is not None]
+    parts = {CORE: sum([issue_cycles(pace.core, each) for each in issued]) * pace.cycle_ps / PS_PER_S}
     parts |= {name: size / pace.bytes_per_ps[name] / PS_PER_S for name, size in payload.traffic if size}
     return RepeatedKernel((result.makespan_ps - spec.kernel_call_ps) / PS_PER_S, kernel.chunks, parts)

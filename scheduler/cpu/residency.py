@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw_models.caches.lines import MOST_TIMES, found_again
+from scheduler.cpu.chains import scratch_bytes
 from scheduler.cpu.operands import Footprints
 from scheduler.cpu.schedule import CpuKernel
 from scheduler.cpu.view import CacheSize
@@ -33,6 +34,8 @@ from workloads.graph import Graph
 
 _Memory = str | int
 """A weight by its name, or a buffer by its number."""
+_SCRATCH = -1
+"""What kernels with several anchors hand on from one to the next: each uses the first bytes of one piece of memory."""
 
 
 def found_in_cache(
@@ -49,7 +52,7 @@ def found_in_cache(
     ``times_ps`` is what each kernel takes, about; it matters where others use the cache.
     """
     memories = _memories(graph, kernels, footprints)
-    sizes = [_sizes(own, found) for own, found in zip(memories, footprints, strict=True)]
+    sizes = [_sizes(*each) for each in zip(memories, footprints, kernels, strict=True)]
     threads = [kernel.chunks for kernel in kernels]
     rounds = 1
     if warm:
@@ -103,7 +106,8 @@ class _Uses:
         """Return what each kernel finds in the last of so many rounds."""
         written = [
             {memory for memory, operand in zip(memories, each.operands, strict=True) if operand.is_written}
-            for memories, each in zip(self._memories, footprints, strict=True)
+            | ({_SCRATCH} & sizes.keys())
+            for memories, each, sizes in zip(self._memories, footprints, self._sizes, strict=True)
         ]
         shares: list[dict[_Memory, float]] = []
         for number in range(rounds):
@@ -117,6 +121,7 @@ class _Uses:
                     for place, (name, operand) in enumerate(zip(names, each.operands, strict=True))
                     if operand.is_written and left[name] > _LEAST_SHARE
                 ]),
+                (own.get(_SCRATCH, 0.0), left.get(_SCRATCH, 0.0)),
             )
             for names, each, own, left in zip(self._memories, footprints, shares, stays, strict=True)
         ]  # fmt: skip
@@ -213,9 +218,11 @@ def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
     return [storage.get(every[place], every[place]) for place in footprints.places]
 
 
-def _sizes(memories: Sequence[_Memory], footprints: Footprints) -> dict[_Memory, int]:
+def _sizes(memories: Sequence[_Memory], footprints: Footprints, kernel: CpuKernel) -> dict[_Memory, int]:
     """Return the bytes that a kernel uses of each; where it uses one in two places, of the larger part."""
     found: dict[_Memory, int] = {}
+    if kernel.tiles.upstream:
+        found[_SCRATCH] = kernel.chunks * scratch_bytes(kernel.layer, kernel.tiles)
     for memory, operand in zip(memories, footprints.operands, strict=True):
         found[memory] = max(found.get(memory, 0), operand.used_bytes)
     return found

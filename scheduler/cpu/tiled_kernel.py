@@ -1,4 +1,7 @@
-"""One kernel in tiles, split over the threads of a machine: its instructions, and what its caches pass on."""
+"""One kernel in tiles, split over the threads of a machine: its instructions, and what its caches pass on.
+
+A kernel with several anchors has several parts, which a core does one after the other; any other kernel is one part.
+"""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -7,9 +10,9 @@ from operator import mul
 
 from hw_models.caches.passing import Passed
 from hw_models.cpu.cores import issue_cycles
-from hw_models.cpu.machine import CorePace, Moved
+from hw_models.cpu.machine import L1, CorePace, Moved, Step
 from scheduler.cpu.chunk_traffic import traffic_of
-from scheduler.cpu.code import known_code
+from scheduler.cpu.code import known_codes
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
@@ -21,37 +24,54 @@ class TiledKernel:
     def __init__(self, layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> None:
         spec = view.spec
         self.tiles, self.view = tiles, view
-        self.code = known_code(layer, tiles, dtype, spec.simd, view.tuning, view.code_key)
+        self.codes = known_codes(layer, tiles, dtype, spec.simd, view.tuning, view.code_key)
+        """Of each part."""
         self.traffic = traffic_of(layer, tiles, threads, spec.line_bytes, write_allocate=spec.write_allocate)
         self.chunks = self.traffic.chunks
 
     def chunk_cycles(self, pace: CorePace) -> float:
         """Return the cycles in which a core issues the instructions of a full chunk."""
-        return issue_cycles(pace.core, self.code.issued) / self.chunks.in_all
+        return sum([issue_cycles(pace.core, code.issued) for code in self.codes]) / self.chunks.in_all
 
     @property
     def chunk_register_bytes(self) -> float:
         """What a full chunk moves between registers and the first cache."""
-        return self.code.register_bytes / self.chunks.in_all
+        return sum([code.register_bytes for code in self.codes]) / self.chunks.in_all
 
-    def levels(self, pace: CorePace, used: int) -> Iterator[Passed]:
-        """Yield what each cache passes on for a full chunk, where ``used`` such cores work; innermost first."""
+    def levels(self, pace: CorePace, used: int) -> Iterator[tuple[Passed, ...]]:
+        """Yield what each cache passes on for a full chunk, part by part, where ``used`` such cores work.
+
+        The innermost comes first.
+        """
         for shape, shared_by in pace.caches:
             passed = self.traffic.passed(shape, min(shared_by, used))
             yield passed
         shared = self.view.shared_shape
         if shared is not None:
-            yield _at_most(self.traffic.passed(shared, self.chunks.count), passed)
+            further = self.traffic.passed(shared, self.chunks.count)
+            yield tuple(map(_at_most, further, passed))
 
     def moved(self, name: str, passed: Passed) -> Moved:
-        """Return what ``passed`` to the memory ``name`` for a full chunk."""
+        """Return what ``passed`` to the memory ``name`` for a part of a full chunk."""
         total = passed.total
         if not total:
             return Moved(name, 0.0)
-        nest = self.traffic.nest_of(1)
-        written, apart = sum(passed.written), sum(map(mul, passed.fetched, nest.scattered))
+        written, apart = sum(passed.written), sum(map(mul, passed.fetched, self.traffic.scattered))
         stored = written + sum(compress(passed.fetched, self.traffic.is_result))
         return Moved(name, total * self.view.spec.line_bytes, written / total, apart / total, stored / total)
+
+    def steps(self, pace: CorePace, used: int) -> list[Step]:
+        """Return what a core does for each part of a full chunk, where ``used`` such cores work."""
+        levels = list(self.levels(pace, used))
+        found: list[Step] = []
+        for part, (code, meanwhile) in enumerate(zip(self.codes, self.meanwhile, strict=True)):
+            moved = [
+                self.moved(name, passed[part]) for name, passed in zip(self.view.caches, levels, strict=True)
+            ]
+            registers = Moved(L1, code.register_bytes / self.chunks.in_all)
+            cycles = issue_cycles(pace.core, code.issued) / self.chunks.in_all
+            found.append((cycles, [registers, *moved], dict(meanwhile)))
+        return found
 
     def sharing(self, pace: CorePace, used: int) -> list[int]:
         """Return how many cores share each cache, of ``used`` ones of a kind."""
@@ -59,11 +79,12 @@ class TiledKernel:
         return private if self.view.shared_shape is None else [*private, self.chunks.count]
 
     @cached_property
-    def meanwhile(self) -> tuple[tuple[str, float], ...]:
-        """The share of instructions during which each memory behind a cache moves its bytes."""
+    def meanwhile(self) -> tuple[tuple[tuple[str, float], ...], ...]:
+        """By part, the share of instructions during which each memory behind a cache moves its bytes."""
         shared = self.view.shared_shape
         shapes = [shape for shape, _ in self.view.paces[0].caches] + ([] if shared is None else [shared])
-        return tuple(zip(self.view.caches, map(self.traffic.share_of_iterations, shapes), strict=True))
+        by_part = zip(*map(self.traffic.shares_of_iterations, shapes), strict=True)
+        return tuple([tuple(zip(self.view.caches, shares, strict=True)) for shares in by_part])
 
 
 def _at_most(passed: Passed, inner: Passed) -> Passed:

@@ -89,7 +89,7 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     if not parts:
         return list(_without_anchor(layer, dtype, view))
     last, shape = parts[-1], layer.sink.shape
-    register = register_tile_of(last, last.sink.shape, dtype, view, is_crowded=_is_crowded(parts))
+    register = register_tile_of(last, last.sink.shape, dtype, view)
     wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
     found = list(dict.fromkeys(_anchored(last, register, vector_dim_of(layer), view, shape, wider)))
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
@@ -129,17 +129,12 @@ def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: Cpu
         extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
         along = box[vector_dim]
         begins = math.gcd(along.first, *[step for _, step in along.steps])
-        register = register_tile_of(part, extents, dtype, view, begins, is_crowded=_is_crowded(parts))
+        register = register_tile_of(part, extents, dtype, view, begins)
         spans = tuple([span.rounded(size) for span, size in zip(box, register, strict=True)])
         others = tuple(dim for dim in part.sink.order if dim != vector_dim)
         order = (vector_dim, *others) if _has_vectors_outermost(part, vector_dim, extents) else (*others, vector_dim)
         upstream.append(UpstreamTiles(order, register, vector_dim))
     return replace(cut, upstream=tuple(upstream))
-
-
-def _is_crowded(parts: Sequence[Layer]) -> bool:
-    """Whether special functions, which take many constants, are computed in a kernel with several anchors."""
-    return len(parts) > 1 and any(nest.operations.special for part in parts for nest in nests_of(part))
 
 
 def _has_vectors_outermost(part: Layer, vector_dim: int, extents: Extents) -> bool:

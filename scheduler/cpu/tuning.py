@@ -11,7 +11,6 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 Few = Annotated[int, Field(ge=1, le=1024)]
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid", "use_attribute_docstrings": True})
@@ -41,8 +40,5 @@ class CpuTuning:
     kept_operands: Few = 3
     """Vectors of an operand that registers hold for each accumulator, where each has its own (depthwise convolutions,
     pooling): of a window, compilers unroll a loop, and keep what its iterations read."""
-    crowded_registers: Share = 0.5
-    """Share of the registers that an anchor has in a kernel with several and special functions between them: compilers
-    keep the constants of these in registers all the while, and would have sums in memory instead."""
     tile_instructions: Few = 16
     """Scalar instructions around one register tile: addresses and bounds."""

@@ -56,6 +56,8 @@ class TestChecks:
             (Compute(dtype="fp16", simple=-1), "has a size or count below zero"),
             (Compute(dtype="fp16", special=-1), "has a size or count below zero"),
             (Compute(dtype="fp16", traffic=(("ddr", 1), ("local_buffer", -1))), "has a size or count below zero"),
+            (Compute(dtype="fp16", steps=(Compute(dtype="fp16", simple=-1),)), "has a size or count below zero"),
+            (Compute(dtype="fp16", steps=(Compute(dtype="fp16", macs=1),)), "has 0 multiply-acc.*s, its steps another"),
             (Compute(dtype="fp16", macs=29, shape=MatrixShape(2, 3, 5)), "has 29 multiply-acc.*s, its products 30"),
             (Compute(dtype="fp16", shape=MatrixShape(2, 3, 5, 7)), "has 0 multiply-accumulates, its products 210"),
         ],

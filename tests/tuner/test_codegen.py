@@ -140,6 +140,53 @@ def test_nor_need_it_be_stored_before() -> None:
     correct(plan_from_groups(graph, [Group((0, 1, 2))]))
 
 
+def squeezed(net: Net, y: str) -> str:
+    return net.binary("Mul", y, net.unary("Sigmoid", net.conv(net.global_pool(y), net.shape[y][1], 1)))
+
+
+def shuffled(net: Net, y: str) -> str:
+    batch, channels, *image_size = net.shape[y]
+    parts = net.reshape(net.relu(y), batch, 2, channels // 2, *image_size)
+    return net.reshape(net.transpose(parts, 0, 2, 1, 3, 4), batch, channels, *image_size)
+
+
+FOLLOWERS: dict[str, Callable[[Net, str, str], str]] = {
+    "nothing": lambda net, y, x: y,
+    "a bias and a function": lambda net, y, x: net.unary("Sigmoid", net.bias(y)),
+    "a number for each channel": lambda net, y, x: squeezed(net, y),
+    "a tensor": lambda net, y, x: net.relu(net.add(y, x)),
+    "a tensor that is computed there": lambda net, y, x: net.relu(net.add(net.relu(net.bias(x)), y)),
+    "a tensor that is stored in another order": lambda net, y, x: net.relu(net.add(y, shuffled(net, x))),
+}
+
+
+@pytest.mark.parametrize("depthwise", [False, True])
+@pytest.mark.parametrize("name", FOLLOWERS)
+def test_vectors_stick_out_of_a_result_whatever_follows_the_sums(name: str, depthwise: bool) -> None:
+    net = Net()
+    x = net.relu(net.conv(image(net), 10, 1))
+    y = net.depthwise(x) if depthwise else net.conv(x, 10, 1)
+    result = FOLLOWERS[name](net, y, net.relu(net.conv(image(net), 10, 1)))
+    graph = net.graph(net.conv(result, 3, 1), dtype="fp32")
+
+    correct(fixed_pattern_plan(graph))
+
+
+def test_what_sticks_out_is_computed_in_whole_vectors_and_what_lies_inside_is_copied() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.unary("Sigmoid", net.conv(image(net), 6, 1)), 3, 1), dtype="fp32")
+    tiles = LoopTiles((1, 8, 1, 4), (0, 2, 3, 1), 0, (1, 8, 1, 4), 1, None)
+    kernel = generated(fixed_pattern_plan(graph), {0: tiles, 1: tiles}).kernels[0]
+
+    # 4 pixels x 2 vectors of 4 channels, of which 6 of 8 lie inside
+    text = kernel.function.script()
+    whole = text[text.index('T.sblock("Sigmoid_whole') - 400 : text.index('T.sblock("Sigmoid_whole')]
+    assert "in T.unroll(4):" in whole
+    assert "in T.unroll(2):" in whole
+    assert "in T.vectorized(4):" in whole
+    assert "T.grid(1, 1, 4, 6)" in text
+
+
 def test_a_tensor_that_others_read_is_stored_by_the_kernel_that_goes_on_with_it() -> None:
     net = Net()
     middle = net.relu(net.conv(image(net), 6))

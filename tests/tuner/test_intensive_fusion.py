@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
+import tvm
+
 from fusion import plan_from_groups
 from fusion.plan import FusionPlan, Group
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
@@ -120,8 +122,34 @@ def test_what_the_second_anchor_reads_is_kept_for_one_tile_only() -> None:
     # 3 tiles of 4 rows: a box of 4 rows x 8 pixels x 16 channels for each, in 4 x 2 x 2 register tiles of 4 pixels
     assert "T.parallel(3)" in text
     assert "T.sblock_alloc_buffer((3, 1, 4, 8, 16))" in text
-    assert "T.grid(1, 1, 4, 2, 2)" in text
+    assert "T.grid(1, 4, 2, 2)" in text
     assert len(kernel.packings) == 2
+
+
+def test_parts_in_front_are_computed_in_whole_register_tiles_without_conditions() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.relu(net.depthwise(net.input(1, 6, 8, 8))), 4, 1), dtype="fp32")
+    in_front = UpstreamTiles((0, 2, 3, 1), (1, 4, 1, 3), 1)
+    tiles = LoopTiles((1, 4, 2, 8), (0, 2, 1, 3), 2, (1, 4, 1, 4), 1, None, (in_front,))
+    (kernel,) = generated(in_one_kernel(graph), {0: tiles}).kernels
+
+    # 6 channels in vectors of 4, 8 pixels in threes: of neither the last is needed whole
+    text = kernel.function.script()
+    assert "T.sblock_alloc_buffer((4, 1, 2, 9, 8)" in text
+    assert "T.where" not in text
+    correct(graph, tiles)
+
+
+def test_every_part_in_front_is_a_function_of_its_own() -> None:
+    net = Net()
+    graph = net.graph(CHAINS["three of them"](net), dtype="fp32")
+    code = generated(in_one_kernel(graph))
+    module = tvm.tirx.build(code.module, target=tvm.target.Target({"kind": "llvm", "num-cores": 2}))
+
+    defined = [line for line in module.inspect_source("ll").splitlines() if line.startswith("define internal")]
+    assert [part for part in ("@part0(", "@part1(", "@part2(") if any(part in line for line in defined)] == [
+        "@part0(", "@part1(",
+    ]  # fmt: skip
 
 
 @st.composite

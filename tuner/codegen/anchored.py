@@ -7,7 +7,7 @@ from typing import Any
 from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor, is_padded
-from scheduler.cpu.chains import Made, is_computed_before, loops_apart, read_spans
+from scheduler.cpu.chains import Made, Spans, is_computed_before, loops_apart, read_spans
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
 from tuner.codegen.arithmetic import Operator
 from tuner.codegen.builder import COMBINE, Builder
@@ -141,7 +141,10 @@ def _packed(builder: Builder, read: Access, tensor: Tensor, packing: Packing) ->
 
 
 def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, made: Made | None) -> _Operand:
-    """Return how the anchor reads what belongs to its tile: from what made it, or from a copy with padding."""
+    """Return how the anchor reads what belongs to its tile: from what made it, or from a copy with padding.
+
+    Vectors that stick out of what is copied are copied whole, as in `_pad`.
+    """
     chain, tensor = builder.chain, builder.described(read.tensor)
     assert chain is not None
     linked = chain.buffers.get(read.tensor)
@@ -149,15 +152,16 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
         buffer = linked
     else:
         spans = read_spans(nest, read, chain.sink_spans if made is None else made.spans)
+        loose = {dim for dim in range(len(spans)) if _is_loose(builder, nest, read, dim, spans, linked)}
 
         def value(place: Place, _: tuple[Any, ...]) -> Any:
             element = chain.element(place, spans)
             found = builder.tensor(read.tensor).at(element) if linked is None else linked.at(place)
             inside = []
-            for each, span, size in zip(element, spans, tensor.shape, strict=True):
+            for dim, (each, span, size) in enumerate(zip(element, spans, tensor.shape, strict=True)):
                 lo, hi = chain.reach(span)
                 inside += [each >= 0] if lo < 0 else []
-                inside += [each < size] if hi > size else []
+                inside += [each < size] if hi > size and dim not in loose else []
             return tirx.if_then_else(tirx.all(*inside), found, tirx.const(fill, dtype_of(found))) if inside else found
 
         buffer = chain.buffer(builder.name("tile_copy"), tensor.order, spans, value)
@@ -174,6 +178,17 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
         return buffer.at(Place(iteration.place.numbers, local))
 
     return operand
+
+
+def _is_loose(
+    builder: Builder, nest: LoopNest, read: Access, dim: int, spans: Spans, linked: TileBuffer | None
+) -> bool:
+    """Whether vectors may be copied beyond the end of a dimension: of a parameter, or of a buffer as wide as they."""
+    if linked is None:
+        return builder.is_loose(nest, read, dim)
+    own, made = spans[dim], linked.spans[dim]
+    reaches = made.first <= own.first and own.first + own.extent <= made.first + made.extent
+    return reaches and builder.is_vector_dim(nest, read, dim)
 
 
 def _pad(builder: Builder, nest: LoopNest, read: Access, fill: float) -> None:

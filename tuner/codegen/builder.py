@@ -8,6 +8,7 @@ from typing import Any
 from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor
+from scheduler.cpu.chains import Made
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, affine, divided, loops_of, reach, stored_extent
@@ -46,6 +47,10 @@ class Builder:
     inputs: dict[str, Any] = field(default_factory=dict)
     packings: dict[str, Packing] = field(default_factory=dict)
     anchor_stage: str = ""
+    whole_stage: str = ""
+    """Name of the stage that the kernel's result is copied from, where its vectors stick out of it."""
+    made: Made | None = None
+    """What the part makes whose stages are being made, if it is one in front of the last."""
     reductions: list[str] = field(default_factory=list)
     _count: int = 0
 
@@ -64,8 +69,25 @@ class Builder:
         return f"{clean}_{self._count}"
 
     def compute(self, label: str, tensor: Tensor, element: Callable[..., Any]) -> Any:
-        """Return the stage of ``tensor`` in its memory order."""
+        """Return the stage of ``tensor`` in its memory order.
+
+        A result that vectors stick out of is made in whole vectors first, and what lies inside is copied.
+        """
         shape = [tensor.shape[dim] for dim in tensor.order]
+        if self.made is None and tensor.name == self.layer.sink.name and self.is_wide:
+            assert self.anchor is not None
+            vector_dim = self.anchor.vector_dim
+            wider = [self.vector_end if dim == vector_dim else tensor.shape[dim] for dim in tensor.order]
+            whole = self._computed(f"{label}_whole", tensor, wider, element)
+            self.whole_stage = whole.op.name
+
+            def inside(*stored: Any) -> Any:
+                return whole(*stored)
+
+            return te.compute(shape, inside, name=self.name(label))
+        return self._computed(label, tensor, shape, element)
+
+    def _computed(self, label: str, tensor: Tensor, shape: Sequence[int], element: Callable[..., Any]) -> Any:
         place = {dim: p for p, dim in enumerate(tensor.order)}
 
         def body(*stored: Any) -> Any:
@@ -85,6 +107,7 @@ class Builder:
         What the loops ``clamped`` reach beyond it is not used: any element will do, also what lies behind a row.
         """
         source = self.tensor(read.tensor)
+        clamped = clamped or self._beyond(nest, read)
         element, conditions = [], []
         for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True)):
             if index.table or index.window != 1 or index.opaque:
@@ -108,9 +131,38 @@ class Builder:
             return found
         return tirx.if_then_else(tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if fill is None else fill)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether what vectors hold beyond the end of a row is computed like the rest, and dropped at last."""
+        if self.anchor is None or self.tiles.depth_step is not None:
+            return False
+        dim = self.anchor.vector_dim
+        if self.made is None or self.chain is None:
+            return self.anchor.padded[dim] != self.anchor.nest.write.shape[dim]
+        first, end = self.chain.reach(self.made.spans[dim])
+        return first >= 0 and end > self.made.layer.sink.shape[dim]
+
+    def _beyond(self, nest: LoopNest, read: Access) -> Collection[int]:
+        """Return the loops of ``nest`` that vectors take beyond the end of a row that it reads.
+
+        What the kernel itself computes is computed there, too.
+        """
+        if self.anchor is None or not self.is_wide or not self._is_followed(nest.write):
+            return ()
+        if self._is_followed(read) and self.layer.graph.producer.get(read.tensor) in self.layer.ops:
+            return ()
+        return [loop for loop, _ in nest.write.indices[self.anchor.vector_dim].terms]
+
+    def _is_followed(self, access: Access) -> bool:
+        """Whether what is accessed may be what the part's anchor makes, or what becomes of that."""
+        sink = self.layer.sink if self.made is None else self.made.layer.sink
+        return access.shape == sink.shape
+
     def is_vector_dim(self, nest: LoopNest, read: Access, dim: int) -> bool:
-        """Whether the anchor's vectors lie along a dimension of what it reads."""
-        if self.anchor is None or nest is not self.anchor.nest:
+        """Whether the anchor's vectors lie along a dimension of what it, or what follows it, reads."""
+        if self.anchor is None:
+            return False
+        if nest is not self.anchor.nest and not (self.is_wide and self._is_followed(nest.write)):
             return False
         return nest.moving(read.indices[dim]) == nest.moving(nest.write.indices[self.anchor.vector_dim])
 
@@ -122,7 +174,8 @@ class Builder:
         """
         source, root = self.tensor(read.tensor), self.layer.graph.storage.get(read.tensor, read.tensor)
         is_stored = root in self.inputs and self.inputs[root] is self.stored[root].stage
-        return is_stored and source.order[-1] == dim and self.is_vector_dim(nest, read, dim)
+        innermost = next((each for each in reversed(source.order) if read.shape[each] > 1), -1)
+        return is_stored and innermost == dim and self.is_vector_dim(nest, read, dim)
 
     @property
     def vector_end(self) -> int:

@@ -8,6 +8,7 @@ from tvm import te, tirx
 
 from scheduler.cpu.anchors import anchored_nest, vector_lanes
 from scheduler.cpu.tiles import LoopTiles, halvings
+from tuner.codegen.parts_apart import mark_part, with_parts_apart
 from tuner.codegen.stages import Stages
 from tuner.codegen.tile_buffers import UpstreamStages
 
@@ -26,7 +27,8 @@ def kernel_function(stages: Stages, tiles: LoopTiles, name: str, lanes: int) -> 
         _Tiled(schedule, stages, tiles, lanes).apply()
     else:
         schedule = _untiled(schedule, stages, tiles, lanes)
-    return schedule.mod["main"].with_attr("global_symbol", name)
+    function = schedule.mod["main"] if stages.chain is None else with_parts_apart(schedule.mod["main"])
+    return function.with_attr("global_symbol", name)
 
 
 class _Tiled:
@@ -43,6 +45,7 @@ class _Tiled:
         self.order = stages.order
         self.sum = schedule.get_sblock(stages.anchor_stage)
         self.out = schedule.get_sblock(sink.name)
+        self.whole = schedule.get_sblock(stages.whole_stage) if stages.whole_stage else None
 
     def apply(self) -> None:
         sch = self.sch
@@ -50,6 +53,9 @@ class _Tiled:
         self._split()
         sch.set_scope(self.sum, 0, "local" if self.tiles.depth_step is None else "global")
         at = self._tile_loop if self.tiles.depth_step is not None else self._register_loop
+        if self.whole is not None:
+            sch.set_scope(self.whole, 0, "local")
+            sch.reverse_compute_at(self.whole, at, preserve_unit_loops=True)
         sch.reverse_compute_at(self.out, at, preserve_unit_loops=True)
         for block in reversed(padded):
             sch.compute_at(block, self._tile_loop, preserve_unit_loops=True)
@@ -58,8 +64,9 @@ class _Tiled:
         self._store()
         first = sch.decompose_reduction(self.sum, self._first_reduction)
         self._unroll(first)
-        for front in fronts:
+        for number, front in enumerate(fronts):
             front.decompose()
+            mark_part(sch, front.loops[0], number)
 
     def _place_fronts(self) -> list["_Front"]:
         """Compute what anchors in front of the last make, and copies of it, inside the loops over tiles."""
@@ -81,7 +88,7 @@ class _Tiled:
     def _inline(self) -> list[Any]:
         """Inline what is computed element by element; return the blocks of padding, in order."""
         sch, kept = self.sch, []
-        keep = {self.stages.anchor_stage, self.stages.results[0].op.name}
+        keep = {self.stages.anchor_stage, self.stages.whole_stage, self.stages.results[0].op.name}
         if self.stages.chain is not None:
             keep |= self.stages.chain.stage_names
         for block in _blocks(sch):
@@ -134,11 +141,12 @@ class _Tiled:
 
     def _store(self) -> None:
         """Vectorise and unroll the loops in which results leave the registers."""
-        sch = self.sch
-        loops = sch.get_loops(self.out)[-len(self.order) :]
+        sch, count = self.sch, len(self.order)
+        if self.whole is not None:
+            _store_registers(sch, sch.get_loops(self.whole)[-count:], self.lanes)
         if self.cut:
-            return  # vectors that stick out of the tensor are stored under a mask, which the compiler makes
-        _store_registers(sch, loops, self.lanes, unrolled=self.tiles.depth_step is None)
+            return  # what lies inside is copied, in vectors as the compiler can make them
+        _store_registers(sch, sch.get_loops(self.out)[-count:], self.lanes, unrolled=self.tiles.depth_step is None)
 
     def _vectorise_copy(self, block: Any) -> None:
         sch = self.sch
@@ -184,7 +192,8 @@ class _Front:
         middle: dict[int, Any] = {}
         register: list[Any] = []
         for loop, dim in zip(loops[first - len(order) : first], order, strict=True):
-            middle[dim], inner = schedule.split(loop, [None, tiles.register[dim]])
+            # the next part may need less than whole register tiles; the buffer has room for them
+            middle[dim], inner = schedule.split(loop, [None, tiles.register[dim]], disable_predication=True)
             if dim == tiles.vector_dim and tiles.register[dim] > lanes:
                 register += schedule.split(inner, [None, lanes])
             else:

@@ -44,6 +44,8 @@ class Stages:
     anchor: Anchor | None
     anchor_stage: str
     """Name of the stage that accumulates, empty where there is no anchor."""
+    whole_stage: str
+    """Name of the stage with whole vectors that results are copied from; empty where there is none."""
     reductions: tuple[str, ...]
     """Names of all stages with reduction loops."""
     chain: Chain | None
@@ -67,8 +69,6 @@ class _Front:
 class StageBuilder(Builder):
     """Adds the stages of one operator after the other."""
 
-    made: Made | None = None
-    """What the part makes whose stages are being made, if it is one in front of the last."""
     front: "_Front | None" = None
 
     def add_parts(self) -> None:
@@ -161,7 +161,10 @@ class StageBuilder(Builder):
         rule, summed = reduction_of(front.op, front.nest), front.tensor
 
         def value(place: Place, indices: tuple[Any, ...]) -> Any:
-            inside = chain.nearest(chain.element(place, made.spans), made.spans, tensor.shape)
+            element = chain.element(place, made.spans)
+            inside = chain.nearest(element, made.spans, tensor.shape)
+            if self.is_wide and self.anchor is not None:
+                inside[self.anchor.vector_dim] = element[self.anchor.vector_dim]
             total = self.cast(summed, self.finish(front.op, front.nest, rule, inside, front.sums.stage(*indices)))
             self.stored[summed.name] = Stored(lambda *_: total, summed.order)
             return self.stored[tensor.name].at(inside)
@@ -277,6 +280,6 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
     return Stages(
         tuple(builder.inputs), builder.packings, outputs, tuple(builder.inputs.values()), tuple(results),
         layer.sink.order,
-        builder.anchor if builder.anchor_stage else None, builder.anchor_stage, tuple(builder.reductions),
-        chain,
+        builder.anchor if builder.anchor_stage else None, builder.anchor_stage, builder.whole_stage,
+        tuple(builder.reductions), chain,
     )  # fmt: skip

@@ -139,6 +139,15 @@ class TestChunks:
 
         assert run(cpu(), (1, work)).makespan_ps == 1 * US + 20 * NS + (100 + 125 - 25) * NS
 
+    def test_nothing_of_one_step_hides_behind_another(self) -> None:
+        # 100 cycles of arithmetic, then 125 of l3: 125 beside each other; the latency is waited for once
+        one, other = chunk(fma=200, accumulators=8), chunk(traffic=(("l3", 1000),))
+        beside = chunk(fma=200, accumulators=8, traffic=(("l3", 1000),))
+        in_steps = Compute(dtype="fp32", traffic=(("l3", 1000),), steps=(one, other))
+
+        assert run(cpu(), (1, beside)).makespan_ps == 1 * US + 20 * NS + 125 * NS
+        assert run(cpu(), (1, in_steps)).makespan_ps == 1 * US + 20 * NS + 225 * NS
+
     def test_equal_chunks_wait_for_the_little_cores(self) -> None:
         # 2000 cycles on one pipe at 500 MHz; big ones are done after 1000
         spec = big_and_little()

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from fusion import plan_from_groups
 from fusion.plan import Group
 from scheduler.cpu.anchors import anchored_nest
-from scheduler.cpu.chains import link_read, made_in_front, parts_of
+from scheduler.cpu.chains import link_read, made_in_front, parts_of, scratch_bytes
 from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.lower import works
 from scheduler.cpu.schedule import kernel_by_kernel
 from scheduler.cpu.schedule_json import read_schedule, schedule_json
+from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
 from scheduler.cpu.tuning import CpuTuning
 from scheduler.cpu.view import CpuView
@@ -128,6 +130,83 @@ def test_work_counts_the_first_anchor_as_often_as_it_is_computed() -> None:
     behind = 8 * 8 * 8 * 6 * 9
     assert macs(8) == behind + 8 * 8 * 6 * 4
     assert macs(2) == behind + 4 * (2 + 2) * 8 * 6 * 4
+
+
+def steps_of(graph: Graph, rows: int, **changes: object) -> list[dict[str, int]]:
+    """Return the bytes that each part moves at each level, for tiles of so many rows."""
+    in_front = (UpstreamTiles((0, 2, 3, 1), (1, 8, 1, 4), 1),)
+    tiles = LoopTiles((1, 8, rows, 16), (0, 2, 3, 1), 0, (1, 8, 1, 4), 1, None, in_front)
+    work = kernel_work(whole(graph), tiles, 1, "fp32", CpuView(cpu(**changes), CpuTuning()))
+    (done,) = work.chunks
+    assert sum([step.macs for step in done.parts]) == done.payload.macs
+    for name, size in done.payload.traffic:
+        assert size == sum([dict(step.traffic)[name] for step in done.parts])
+    return [dict(step.traffic) for step in done.parts]
+
+
+def test_what_a_part_hands_on_passes_a_cache_that_a_tile_does_not_fit() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.relu(net.conv(net.input(1, 8, 16, 16), 64, 1)), 8, 1), dtype="fp32")
+    data, weights, between = 8 * 16 * 16 * 4, 8 * 64 * 4, 64 * 16 * 16 * 4
+
+    # whole: 64 KiB between the two, beside a first cache of 32: written back by the one, fetched by the other
+    assert [step["l2"] for step in steps_of(graph, 16)] == [data + weights + between, weights + between + data]
+    # rows of 4 KiB stay: each operand comes in once, the result goes out, and one row when all is done
+    assert [step["l2"] for step in steps_of(graph, 1)] == [data + weights + 64 * 16 * 4, weights + data]
+
+
+def test_what_is_handed_on_is_fetched_to_be_overwritten_where_stores_fetch_lines() -> None:
+    net = Net()
+    graph = net.graph(net.conv(net.relu(net.conv(net.input(1, 8, 16, 16), 64, 1)), 8, 1), dtype="fp32")
+    without, fetching = [steps_of(graph, 16, write_allocate=each)[0]["l2"] for each in (False, True)]
+
+    assert fetching - without == 64 * 16 * 16 * 4
+
+
+def test_a_buffer_that_the_run_before_has_left_in_a_cache_is_found_there() -> None:
+    graph = chain(16, depthwise=True)
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+    def dram_bytes(*, warm: bool) -> list[int]:
+        view = CpuView(cpu(write_allocate=True), CpuTuning(threads=1, warm_caches=warm))
+        schedule = kernel_by_kernel(plan, CpuCosts(view, Analysis(graph), "fp32"))
+        (work,) = works(schedule, view)
+        (kernel,) = schedule.runs
+        assert scratch_bytes(kernel.layer, kernel.tiles) > 0
+        return [dict(step.traffic)["dram"] for step in work.chunks[0].parts]
+
+    in_front, last = dram_bytes(warm=False)
+    again = dram_bytes(warm=True)
+
+    # the third cache holds all of it many times: nothing but a rounding comes from further out
+    assert max(again) < min(in_front, last) / 20
+
+
+def test_an_operand_of_both_parts_is_fetched_by_the_first() -> None:
+    net = Net()
+    x = net.input(1, 32, 32)
+    graph = net.graph(net.matmul(net.relu(net.matmul(x, x)), x), dtype="fp32")
+    tiles = LoopTiles((1, 32, 32), (0, 1, 2), 0, (1, 4, 4), 2, None, (UpstreamTiles((0, 1, 2), (1, 4, 4), 2),))
+    (done,) = kernel_work(whole(graph), tiles, 1, "fp32", CpuView(cpu(), CpuTuning())).chunks
+    data = 32 * 32 * 4
+
+    # all of it fits the first cache; the buffer and the result leave it at the end
+    assert [dict(step.traffic)["l2"] for step in done.parts] == [data + data, data]
+
+
+def test_a_part_waits_for_the_one_in_front_of_it() -> None:
+    graph = chain(16, depthwise=True)
+    view = CpuView(cpu(), CpuTuning())
+    costs = CpuCosts(view, Analysis(graph), "fp32")
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+    (kernel,) = kernel_by_kernel(plan, costs).runs
+    tiled = TiledKernel(kernel.layer, kernel.tiles, 1, "fp32", view)
+    pace = view.paces[0]
+
+    apart = [pace.steps_ps([step])[1] for step in tiled.steps(pace, 1)]
+
+    assert len(apart) == len(kernel.tiles.upstream) + 1
+    assert pace.steps_ps(tiled.steps(pace, 1))[1] == sum(apart)
 
 
 def test_schedules_with_several_anchors_say_so_and_survive_writing_and_reading() -> None:
