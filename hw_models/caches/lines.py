@@ -28,6 +28,14 @@ class CacheShape:
         """Return what one of ``cores`` that use it alike has of it."""
         return self if cores == 1 else replace(self, lines=self.lines // cores)
 
+    def keeps(self, passed: float) -> float:
+        """Return the share that it still has of what was used before ``passed`` lines went by, itself among them."""
+        if self.by_chance:
+            return found_again(passed / self.lines)
+        if self.forgets_oldest:
+            return float(passed <= self.lines)
+        return kept_at_random(passed / self.lines)
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:

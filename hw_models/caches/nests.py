@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
 
 from hw_models.caches.lines import Array, Lines, box_lines
@@ -30,6 +30,9 @@ class Nest:
     """What each loop goes along."""
     moved_by: tuple[frozenset[int], ...] = ()
     """Per array: the axes along which there are other elements of it; empty where that is not known."""
+    passes: tuple[tuple[int, ...], ...] = ()
+    """Per array: which passes over what the innermost loop touches use it, where its body is several passes that
+    follow each other; empty where the body uses each array once."""
 
     @cached_property
     def innermost(self) -> tuple[int, ...]:
@@ -80,6 +83,26 @@ class Nest:
                 if column[depth] != lines:
                     whole, lines = depth, column[depth]
                 distances.append(body[whole])
+            found.append(tuple(distances))
+        return tuple(found)
+
+    @cached_property
+    def repeats(self) -> tuple[Column, ...]:
+        """Per array, for each pass that uses it after another one: what passes by since then, in lines.
+
+        Of what only one of the two passes uses besides, half has passed by, as neither has come to its end.
+        """
+        bodies = [column[last] for column, last in zip(self.columns, self.innermost, strict=True)]
+        found = []
+        for own, used in enumerate(self.passes):
+            distances = []
+            for before, now in pairwise(used):
+                passed = 0.0
+                for other, (lines, uses) in enumerate(zip(bodies, self.passes, strict=True)):
+                    between = any(before < each < now for each in uses) or (before in uses and now in uses)
+                    at_ends = before in uses or now in uses
+                    passed += lines if between or other == own else lines / 2 if at_ends else 0.0
+                distances.append(passed)
             found.append(tuple(distances))
         return tuple(found)
 

@@ -66,6 +66,10 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
     if cache.sets > 1 and nest.in_rows:
         _let_rows_conflict(nest, cache, depths, fetched)
     written = tuple([count if wrote else 0.0 for count, wrote in zip(fetched, nest.is_written, strict=True)])
+    for place, distances in enumerate(nest.repeats):
+        last = nest.innermost[place]
+        again = sum([1 - cache.keeps(passed) for passed in distances])
+        fetched[place] += nest.times[last] * nest.columns[place][last] * again
     if not write_allocate:
         first = [own[0] if wrote else 0.0 for own, wrote in zip(once, nest.is_written, strict=True)]
         fetched = [count - each for count, each in zip(fetched, first, strict=True)]
@@ -80,8 +84,8 @@ def _stays_between(nest: Nest, cache: CacheShape) -> list[int]:
 def share_of_iterations(nest: Nest, cache: CacheShape, left_out: Container[int] = ()) -> float:
     """Return the share of a nest's iterations in which the cache fetches, averaged over what it fetches.
 
-    Of loops that go through the same lines again, and find them, only the first iteration does. Arrays that are
-    ``left_out`` do not count.
+    Of loops that go through the same lines again, and find them, only the first iteration does; of passes, which are
+    taken to be equally long, those that do not find what they use. Arrays that are ``left_out`` do not count.
     """
     moved = weighted = 0.0
     for place, depth in enumerate(_stays_between(nest, cache)):
@@ -93,7 +97,18 @@ def share_of_iterations(nest: Nest, cache: CacheShape, left_out: Container[int] 
                 share /= nest.trips[loop]
         moved += lines
         weighted += lines * share
-    return weighted / moved if moved else 1.0
+    return _share_of_passes(nest, cache) * weighted / moved if moved else 1.0
+
+
+def _share_of_passes(nest: Nest, cache: CacheShape) -> float:
+    """Return the share of passes that fetch; where they fetch unequally, of so many equal ones as weigh the same."""
+    by_pass = [0.0] * (1 + max([max(uses) for uses in nest.passes if uses], default=0))
+    for place, (uses, distances) in enumerate(zip(nest.passes, nest.repeats, strict=True)):
+        lines = nest.columns[place][nest.innermost[place]]
+        for number, lost in zip(uses, [1.0, *[1 - cache.keeps(passed) for passed in distances]], strict=False):
+            by_pass[number] += lines * lost
+    squares = sum([lines**2 for lines in by_pass])
+    return sum(by_pass) ** 2 / squares / len(by_pass) if squares else 1.0
 
 
 def _fetched_by_chance(nest: Nest, cache: CacheShape) -> list[float]:

@@ -39,6 +39,8 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
         loop(dim, chunks.per_dim[dim], min(tile[dim], extents[dim]))
         made_at = len(trips) if in_front and number + 1 == in_front[-1].loops else made_at
     of_tile = len(trips)
+    if found.passes:
+        return _in_passes(layer, tile, (trips, axes, rows), line_bytes)
     loop(DEPTH, -(-depth // step), step)
     for dim in tiles.order:
         loop(dim, -(-extents[dim] // register[dim]), min(register[dim], extents[dim]))
@@ -68,6 +70,19 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     return Nest(
         tuple(trips), tuple(touched), found.nest_writes, held, (*outside, *[last] * copies),
         tuple(axes), (*found.moved_by, *[frozenset(axes)] * copies),
+    )  # fmt: skip
+
+
+def _in_passes(
+    layer: Layer, tile: Extents, loops: tuple[list[int], list[int], list[Extents]], line_bytes: int
+) -> Nest:
+    """Return the loops over tiles that are gone over in passes; what a tile keeps for later passes is its own array."""
+    found, lines = footprints_of(layer), touched_lines(layer, line_bytes)
+    trips, axes, rows = loops
+    kept = Lines(layer.tile_work(tile).internal_bytes / line_bytes)
+    return Nest(
+        tuple(trips), tuple([(*lines.of_operands(row), kept) for row in rows]), (*found.is_written, True),
+        axes=tuple(axes), moved_by=(*found.moved_by, frozenset()), passes=found.passes,
     )  # fmt: skip
 
 
@@ -108,9 +123,9 @@ def nest_of_cores(
         apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
         factors.append(min(cores, apart * full))
         most.append(math.ceil(math.prod(operand.array.shape) * operand.array.element_bytes / line_bytes) * full)
-    copies = len(found.copied)  # of which every core has its own
-    factors += [float(cores)] * copies
-    most += [math.inf] * copies
+    own = found.own_arrays  # of which every core has its own
+    factors += [float(cores)] * own
+    most += [math.inf] * own
     touched = tuple(
         tuple([
             Lines(min(lines.count * factor, bound))
@@ -118,4 +133,5 @@ def nest_of_cores(
         ])
         for row in chunk.touched
     )  # fmt: skip
-    return Nest(chunk.trips, touched, chunk.is_written, tuple([held * cores for held in chunk.held]), chunk.outside)
+    held = tuple([lines * cores for lines in chunk.held])
+    return Nest(chunk.trips, touched, chunk.is_written, held, chunk.outside, passes=chunk.passes)

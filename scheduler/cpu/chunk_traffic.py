@@ -52,15 +52,15 @@ class ChunkTraffic:
         """What the last chunk moves by what a full one does, per array: less only of what is split over chunks."""
         share, found = self.chunks.last_share, self._footprints
         split = split_operands(found, self._tiles)
-        further = len(found.copied) + (FURTHER_ARRAYS if self._in_front else 0)
+        further = found.own_arrays + (FURTHER_ARRAYS if self._in_front else 0)
         return (*[share if is_split else 1.0 for is_split in split], *[share] * further)
 
     @cached_property
     def is_result(self) -> tuple[bool, ...]:
-        """Whether each array is written for others; copies, which are behind the operands, are not."""
+        """Whether each array is written for others; what tiles have of their own, which is behind the operands, is not."""
         found = self._footprints
         handed = (True, False) if self._in_front else ()
-        return (*[operand.is_written for operand in found.operands], *[False] * len(found.copied), *handed)
+        return (*[operand.is_written for operand in found.operands], *[False] * found.own_arrays, *handed)
 
     @cached_property
     def scattered(self) -> tuple[float, ...]:
@@ -121,8 +121,8 @@ class ChunkTraffic:
 
 
 def _with_scratch_lost(passed: Passed, lost: float, found: Footprints) -> Passed:
-    """Return what a cache passes on where it loses that share of tiles' copies: others are overwritten, not needed."""
-    if not found.copied:
+    """Return what a cache passes on where it loses that share of what tiles keep: the rest is overwritten, not needed."""
+    if not found.own_arrays:
         return passed
     kept = len(found.operands)
     fetched, written = (

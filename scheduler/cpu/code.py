@@ -96,8 +96,8 @@ def _counted(
 ) -> tuple["_Counts", Operations]:
     """Return the instructions and operations of a layer with one anchor at most."""
     total, operations = _Counts(), Operations()
-    for nest, times in zip(nests_of(layer), _times(layer, tiles), strict=True):
-        counts = _Counts()
+    for nest, overlap in zip(nests_of(layer), _times(layer, tiles), strict=True):
+        counts, times = _Counts(), overlap * nest.passes
         _add(counts, nest, layer, tiles, lanes, simd, tuning)
         if times != 1:
             counts.scale(times)

@@ -5,7 +5,7 @@ a few tiles (`Layer.tile_work`) once for each layer, whatever the machine. Where
 dimensions), the straight line between the smallest tile and the whole stands in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from hw_models.caches.lines import Array
 from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.chains import parts_of
 from scheduler.cpu.operands import Footprints, Operand, Reach, TouchedLines
+from scheduler.cpu.passes import nests_in_order, passes_of
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
 
@@ -63,7 +64,23 @@ def _footprints(layer: Layer) -> Footprints:
     for number, name in enumerate(layer.outputs):
         operands.append(replace(_output(layer, name), part=max(len(parts_of(layer)) - 1, 0)))
         places.append(len(layer.inputs) + number)
-    return Footprints(tuple(operands), tuple(places), depth, _has_buffers(layer), _buffers(layer))
+    return Footprints(
+        tuple(operands), tuple(places), depth, _has_buffers(layer), _buffers(layer), _passes(layer, places)
+    )
+
+
+def _passes(layer: Layer, places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Return the passes that use each operand, and those that use what tiles keep; nothing for products.
+
+    A product that has no anchor uses its operands more than once in a pass.
+    """
+    found = passes_of(layer)
+    if found is None or layer.contraction is not None:
+        return ()
+    nests = nests_in_order(layer)
+    of_output = {nests[first].write.tensor: uses for first, uses in zip(found.results, found.of_result, strict=True)}
+    every = (*found.of_input, *[of_output[name] for name in layer.outputs])
+    return (*[every[place] for place in places], found.of_kept_inside(layer))
 
 
 def _buffers(layer: Layer) -> tuple[Operand, ...]:

@@ -1,13 +1,14 @@
 """The loop nests of a layer as generated code runs them: what iterations load, and which loop vectors lie along."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from scheduler.cpu.anchors import anchored_nest, is_padded
-from scheduler.kernels.layer import Layer
+from scheduler.cpu.passes import Passes, kept_tensors, nests_in_order, passes_of
+from scheduler.kernels.layer import Layer, NestWork
 from workloads.loopnest import Access, Extents, LoopNest, Operations
 
 AlongVector = Literal["together", "same", "apart"]
@@ -45,6 +46,8 @@ class NestCode:
     operations: Operations
     padded: tuple[Access, ...] = ()
     """Of the anchor: what it reads with padding."""
+    passes: int = 1
+    """Passes that compute it, each for itself (`scheduler.cpu.passes`)."""
     places: tuple[int, ...] = (0,)
     """Among the nests of the layer, of all that are just like it."""
 
@@ -69,20 +72,36 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
     has_rows = any(work.nest.has_reduction for work in works)
     if anchor is None and not has_rows and works:
         return (_inlined(layer, sum([work.operations for work in works], Operations())),)
+    passes = passes_of(layer)
+    found = _in_passes(layer, works, passes, targets) if passes is not None else []
     is_after = False
-    found = []
-    for work in works:
+    for work in works if passes is None else ():
         nest = work.nest
         is_anchor = nest is anchor
-        follows = is_after or (anchor is None and not has_rows)
-        reads = [read for read in nest.reads if not (follows and _behind_views(layer, read.tensor) in targets)]
-        stores = nest.write.tensor in layer.outputs or not (follows or is_anchor)
+        reads = [read for read in nest.reads if not (is_after and _behind_views(layer, read.tensor) in targets)]
+        stores = nest.write.tensor in layer.outputs or not (is_after or is_anchor)
         found.append(_nest(layer, nest, work.extents, reads, stores=stores, is_anchor=is_anchor, made=work.operations))
         is_after = is_after or is_anchor
     places: dict[NestCode, list[int]] = {}
     for place, each in enumerate(found):
         places.setdefault(each, []).append(place)
     return tuple([replace(each, places=tuple(alike)) for each, alike in places.items()])
+
+
+def _in_passes(
+    layer: Layer, works: Sequence[NestWork], passes: Passes, targets: Collection[str]
+) -> list[NestCode]:
+    """Return the nests of a layer that is gone over in passes: what none of them keeps stays in registers."""
+    in_order, kept = nests_in_order(layer), kept_tensors(layer)
+    found = []
+    for work in works:
+        nest = work.nest
+        sources = [(read, _behind_views(layer, read.tensor)) for read in nest.reads]
+        reads = [read for read, source in sources if source in kept or source not in targets]
+        stores = nest.write.tensor in kept
+        own = _nest(layer, nest, work.extents, reads, stores=stores, is_anchor=False, made=work.operations)
+        found.append(replace(own, passes=len(passes.of_nest[in_order.index(nest)])))
+    return found
 
 
 def _inlined(layer: Layer, made: Operations) -> NestCode:

@@ -129,11 +129,19 @@ class Footprints:
 
     buffers: tuple[Operand, ...] = ()
     """What anchors in front of the last make for each tile, and copies of it: no stored arrays."""
+    passes: tuple[tuple[int, ...], ...] = ()
+    """Per operand, where tiles are gone over in passes: those that use it; behind them, those that use what the tile
+    keeps for others."""
 
     @cached_property
     def copied(self) -> tuple[Operand, ...]:
         """What tiles have of their own: in nests, arrays behind those of the operands."""
         return (*[operand for operand in self.operands if operand.is_copied], *self.buffers)
+
+    @cached_property
+    def own_arrays(self) -> int:
+        """How many arrays of their own tiles have, in nests behind those of the operands."""
+        return 1 if self.passes else len(self.copied)
 
     @cached_property
     def is_written(self) -> tuple[bool, ...]:

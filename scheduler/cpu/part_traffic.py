@@ -63,7 +63,7 @@ def lost_share(lines: float, cache: CacheShape) -> float:
 
 def lost_of_scratch(nest: Nest, cache: CacheShape, found: Footprints) -> float:
     """Return the share of a tile's copies that a cache loses before they are used: none, if all of a tile stays."""
-    return lost_share(lines_of_tile(nest, found), cache) if found.copied else 0.0
+    return lost_share(lines_of_tile(nest, found), cache) if found.own_arrays else 0.0
 
 
 def lines_of_tile(nest: Nest, found: Footprints) -> float:
@@ -71,7 +71,7 @@ def lines_of_tile(nest: Nest, found: Footprints) -> float:
     own = [
         depth
         for depth, each in zip(nest.innermost, found.operands, strict=False)
-        if each.is_copied or each.is_in_front
+        if each.is_copied or each.is_in_front or found.passes
     ]  # fmt: skip
     return nest.body_lines[min(own, default=0)]
 

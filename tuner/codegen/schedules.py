@@ -252,12 +252,11 @@ def _untiled(sch: Any, stages: Stages, tiles: LoopTiles, lanes: int) -> Any:
     Where reductions are behind one another, all of them are finished for one row of the output before the next, if what
     they read of each other lies in that row; else each is finished as a whole.
     """
-    keep = {stage.op.name for stage in stages.results}
+    keep = {*[stage.op.name for stage in stages.results], *stages.reductions, *stages.kept}
     for block in _blocks(sch):
-        name = sch.get(block).name_hint
-        if name not in keep | set(stages.reductions) and not _feeds_reduction_twice(sch, block, stages):
+        if sch.get(block).name_hint not in keep:
             sch.compute_inline(block)
-    if len(_blocks(sch)) > 1 and stages.reductions and len(keep) == 1:
+    if len(_blocks(sch)) > 1 and stages.reductions and len(stages.results) == 1:
         alone = sum(tiles.tile[dim] == 1 for dim in _leading(tiles))
         for rows in range(alone, 0, -1):
             trial = sch.copy()
@@ -295,13 +294,6 @@ def _by_rows(sch: Any, sink_name: str, rows: int, tiles: LoopTiles, lanes: int) 
         _vectorise_last(sch, block, lanes, after=len(inner))
     if tiles.parallel:
         sch.parallel(outer)
-
-
-def _feeds_reduction_twice(sch: Any, block: Any, stages: Stages) -> bool:
-    """Whether a costly stage is read by a reduction and by something else: it is computed once."""
-    readers = {sch.get(reader).name_hint for reader in sch.get_consumers(block)}
-    costly = sch.get(block).name_hint.startswith("Softmax")
-    return costly and len(readers) > 1 and bool(readers & set(stages.reductions))
 
 
 def _flat(sch: Any, block: Any, tiles: LoopTiles, lanes: int) -> None:

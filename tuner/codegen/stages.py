@@ -13,6 +13,7 @@ from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor, anchor_of
 from scheduler.cpu.chains import Made
+from scheduler.cpu.passes import kept_tensors
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, guarded, inside_conditions, is_whole, logical, loops_of
@@ -48,6 +49,8 @@ class Stages:
     """Name of the stage with whole vectors that results are copied from; empty where there is none."""
     reductions: tuple[str, ...]
     """Names of all stages with reduction loops."""
+    kept: tuple[str, ...]
+    """Names of the stages whose results passes over a tile keep (`scheduler.cpu.passes`); others are inlined."""
     chain: Chain | None
     """The anchors in front of the last one, if there are any."""
 
@@ -281,5 +284,5 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
         tuple(builder.inputs), builder.packings, outputs, tuple(builder.inputs.values()), tuple(results),
         layer.sink.order,
         builder.anchor if builder.anchor_stage else None, builder.anchor_stage, builder.whole_stage,
-        tuple(builder.reductions), chain,
+        tuple(builder.reductions), tuple([builder.stored[name].stage.op.name for name in kept_tensors(layer)]), chain,
     )  # fmt: skip
