@@ -32,14 +32,15 @@ class Passes:
     """By place among the layer's inputs: those that read it."""
 
     def of_kept_inside(self, layer: Layer) -> _Uses:
-        """Return those that write or read what only the tile keeps."""
+        """Return those that write or read what only the tile keeps: next to elements, statistics do not count."""
         nests = nests_in_order(layer)
         inner = [
-            uses
+            (nests[place], uses)
             for place, uses in zip(self.results, self.of_result, strict=True)
             if nests[place].write.tensor not in layer.outputs
         ]
-        return tuple(sorted({each for uses in inner for each in uses}))
+        elements = [uses for nest, uses in inner if not nest.has_reduction]
+        return tuple(sorted({each for uses in elements or [uses for _, uses in inner] for each in uses}))
 
 
 def passes_of(layer: Layer) -> Passes | None:

@@ -58,7 +58,7 @@ class TestWhichTheyAre:
         assert [name.partition(":")[2] for name in kept_tensors(layer)] == ["max", "exp", "sum", ""]
         assert found.of_input == ((0, 1),)
         assert found.of_result == ((0, 1), (1, 2, 3), (2, 3), (3,))
-        assert found.of_kept_inside(layer) == (0, 1, 2, 3)
+        assert found.of_kept_inside(layer) == (1, 2, 3)
 
     def test_a_sum_in_front_of_a_normalisation_is_computed_by_each_pass(self) -> None:
         net = Net("residual")
