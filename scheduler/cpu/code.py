@@ -20,7 +20,8 @@ from scheduler.cpu.anchors import anchored_nest
 from scheduler.cpu.chains import made_in_front, parts_of
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import NestCode, Read, element_bytes, memory_order, nests_of
-from scheduler.cpu.tiles import LoopTiles, halvings
+from scheduler.cpu.passes import folding_instructions, partial_sums, pieces_of_row
+from scheduler.cpu.tiles import LoopTiles, dividing
 from scheduler.cpu.tuning import CpuTuning
 from scheduler.kernels.layer import Layer, NestWork
 from workloads.loopnest import Operations
@@ -188,10 +189,10 @@ class _Vectors(NamedTuple):
     follows_sink: bool
     """Whether its register tile is the sink's."""
     vector_dim: int
-    lanes: int
-    """That are used; 1 where nothing is vectorised."""
+    lanes: float
+    """That are used, in the mean; 1 where nothing is vectorised."""
     outputs: float
-    """Vectors that are written."""
+    """Vectors that are written; single elements, where these are sums of lanes."""
     steps: float
     """Vector iterations, those of reductions included."""
     rows: int
@@ -211,10 +212,18 @@ def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
         rows, columns = math.prod(tiles.register) // tiles.register[dim], tiles.register[dim] // lanes
         in_row = nest.outputs[dim] / lanes
         return _Vectors(True, dim, lanes, outputs, outputs * nest.iterations, rows, columns, in_row)
+    elements = math.prod(nest.outputs)
     extent = max(nest.vector_extent, 1)
-    used = lanes if dim >= 0 or nest.vector_extent else 1
-    outputs = math.prod(nest.outputs) / extent * -(-extent // used)
-    return _Vectors(follows_sink, -1, used, outputs, outputs * nest.iterations, 1, 1, extent / used)
+    if nest.sums_along:
+        count = partial_sums(extent, lanes)
+        used = min(count, lanes)
+        whole, rest = divmod(extent, count)
+        in_row = nest.iterations / extent * (whole * count / used + rest)
+        return _Vectors(False, -1, used, elements, elements * in_row, 1, 1, in_row)
+    pieces = pieces_of_row(extent, lanes)
+    in_row = sum([count for count, _ in pieces]) if nest.iterations == 1 else extent / dividing(extent, lanes)
+    outputs = elements / extent * in_row
+    return _Vectors(follows_sink, -1, extent / in_row, outputs, outputs * nest.iterations, 1, 1, in_row)
 
 
 def _add(
@@ -225,24 +234,22 @@ def _add(
     in_tile = vectors.rows * vectors.columns
     for read in nest.reads:
         _add_read(total, nest, read, vectors, tiles, simd)
-    made = nest.operations
+    made, of_results = nest.operations, nest.of_results
     iterations = max(math.prod(nest.outputs) * nest.iterations, 1)
     if nest.is_anchor and made.macs:
         iterations = min(iterations, made.macs)  # taps in the padding are computed too
     steps = nest.count * vectors.steps
+    each_result = nest.count * vectors.outputs / math.prod(nest.outputs)
     total.fma += made.macs / iterations * steps
-    total.arithmetic += made.simple / iterations * steps
-    total.special += made.special / iterations * steps
+    total.arithmetic += (made.simple - of_results.simple) / iterations * steps + of_results.simple * each_result
+    total.special += (made.special - of_results.special) / iterations * steps + of_results.special * each_result
     element = layer.sink.element_bytes
-    if not nest.is_anchor and nest.iterations > 1 and vectors.lanes > 1 and not vectors.follows_sink:
-        outputs = nest.count * math.prod(nest.outputs)  # the lanes' partial sums are added up one by one
-        total.arithmetic += outputs * vectors.lanes
-        total.load += outputs * vectors.lanes
+    if nest.sums_along:
+        total.arithmetic += nest.count * vectors.outputs * folding_instructions(nest.vector_extent, lanes)
     if nest.stores:
-        is_vector = vectors.follows_sink or not nest.vector_extent
-        stored = nest.count * (vectors.outputs if is_vector else math.prod(nest.outputs) / vectors.lanes)
+        stored = nest.count * vectors.outputs
         total.store += stored
-        total.register_bytes += stored * vectors.lanes * element
+        total.register_bytes += stored * (1 if nest.sums_along else vectors.lanes) * element
     if nest.is_anchor:
         total.accumulators = max(total.accumulators, in_tile)
         passes = 1 if tiles.depth_step is None else -(-footprints_of(layer).depth // tiles.depth_step)
@@ -282,7 +289,7 @@ def _add_copies(
         spans = [index.span(ranges) for index in read.indices]
         extents = [high - low for low, high in spans]
         inner = extents[memory_order(layer, read)[-1]]
-        used = next(each for each in halvings(lanes) if inner % each == 0)
+        used = dividing(inner, lanes)
         vectors = math.prod(extents) / used * number
         total.load += vectors
         total.store += vectors
@@ -308,7 +315,7 @@ def _add_read(
         loads, each_bytes = times, min(simd.register_bytes, vectors.lanes * read.element_bytes)
     elif read.along_vector == "apart":
         loads, each_bytes = times * vectors.lanes, read.element_bytes
-        total.arithmetic += nest.count * loads  # each is put into its lane
+        total.arithmetic += nest.count * loads if vectors.lanes > 1 else 0  # each is put into its lane
     elif simd.multiplies_by_lane and read.lies_along_depth and nest.iterations > 1:
         loads, each_bytes = times / vectors.columns / vectors.lanes, simd.register_bytes
     else:

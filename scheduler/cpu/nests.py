@@ -14,6 +14,8 @@ from workloads.loopnest import Access, Extents, LoopNest, Operations
 AlongVector = Literal["together", "same", "apart"]
 """How the elements that lanes need lie: next to each other, one for all lanes, or each somewhere else."""
 
+_NONE = Operations()
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -38,12 +40,18 @@ class NestCode:
     iterations: int
     """Of the reduction, for each element written; those that compute."""
     vector_extent: int
-    """Iterations of the loop that is vectorised, where the nest does not follow the sink's vectors; 0: it does."""
+    """Iterations of the loop that is vectorised, where the nest does not follow the vectors of register tiles; 0: it
+    does."""
     reads: tuple[Read, ...]
     """Those that come from memory."""
     stores: bool
     """Whether what it writes goes to memory."""
     operations: Operations
+    of_results: Operations = _NONE
+    """Those among them that are done once for each element written, behind a reduction."""
+    sums_along: bool = False
+    """Whether the vectorised loop is one of the reduction, or several: it is added up in partial sums
+    (`scheduler.cpu.passes`)."""
     padded: tuple[Access, ...] = ()
     """Of the anchor: what it reads with padding."""
     passes: int = 1
@@ -80,7 +88,8 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
         is_anchor = nest is anchor
         reads = [read for read in nest.reads if not (is_after and _behind_views(layer, read.tensor) in targets)]
         stores = nest.write.tensor in layer.outputs or not (is_after or is_anchor)
-        found.append(_nest(layer, nest, work.extents, reads, stores=stores, is_anchor=is_anchor, made=work.operations))
+        has_tiles = anchor is not None
+        found.append(_nest(layer, work, reads, stores=stores, is_anchor=is_anchor, in_registers=has_tiles))
         is_after = is_after or is_anchor
     places: dict[NestCode, list[int]] = {}
     for place, each in enumerate(found):
@@ -99,7 +108,7 @@ def _in_passes(
         sources = [(read, _behind_views(layer, read.tensor)) for read in nest.reads]
         reads = [read for read, source in sources if source in kept or source not in targets]
         stores = nest.write.tensor in kept
-        own = _nest(layer, nest, work.extents, reads, stores=stores, is_anchor=False, made=work.operations)
+        own = _nest(layer, work, reads, stores=stores, is_anchor=False, in_registers=False)
         found.append(replace(own, passes=len(passes.of_nest[in_order.index(nest)])))
     return found
 
@@ -125,7 +134,7 @@ def _inlined(layer: Layer, made: Operations) -> NestCode:
             along = "together"
         depends = frozenset(place for place in layer.dependencies.get(name, frozenset()) if place >= 0)
         reads.append(Read(along, depends, False, False, tensor.element_bytes))
-    return NestCode(False, tuple(shape), 1, 0, tuple(reads), True, made)
+    return NestCode(False, tuple(shape), 1, shape[dim] if dim >= 0 else 1, tuple(reads), True, made)
 
 
 def _behind_views(layer: Layer, name: str) -> str:
@@ -145,19 +154,19 @@ def element_bytes(layer: Layer, name: str) -> int:
 
 
 def _nest(
-    layer: Layer, nest: LoopNest, extents: Extents, reads: Sequence[Access], *, stores: bool, is_anchor: bool,
-    made: Operations,
-) -> NestCode:  # fmt: skip
+    layer: Layer, work: NestWork, reads: Sequence[Access], *, stores: bool, is_anchor: bool, in_registers: bool
+) -> NestCode:
+    """Return a nest as its kernel runs it; ``in_registers``: what is written goes through register tiles."""
+    nest, extents, made = work.nest, work.extents, work.operations
     written = nest.write
     shape = tuple([_count(index.terms, extents) for index in written.indices])
     order = memory_order(layer, written)
     loops_of_dim = [frozenset(loop for loop, _ in index.terms if extents[loop] > 1) for index in written.indices]
     reduction = [loop for loop, each in enumerate(nest.loops) if each.reduction and extents[loop] > 1]
     follows_sink = written.shape == layer.sink.shape
-    vector_dim = _innermost(shape, order)
-    vector_loop = _vector_loop(nest, extents, vector_dim, reduction)
-    if not is_anchor and reduction and _along(layer, nest.reads[0], reduction[-1]) == "together":
-        vector_loop = reduction[-1]  # partial sums in the lanes of a vector
+    vector_loop = _vector_loop(nest, extents, _innermost(shape, order), reduction)
+    run = summed_run(layer, nest) if reduction and not is_anchor else ()
+    vector_loop = run[-1] if run else vector_loop
     deepest = max(reduction, default=-1)
     depth = math.prod([extents[loop] for loop in reduction])
     if made.macs and not is_anchor:
@@ -172,10 +181,56 @@ def _nest(
         )
         for read in reads
     ])  # fmt: skip
-    own = extents[vector_loop] if vector_loop >= 0 else 1
-    vectorised = 0 if follows_sink and vector_loop not in reduction else own
+    own = math.prod([extents[loop] for loop in run or (vector_loop,) if loop >= 0])
+    if reduction and not is_anchor and not run and _along(layer, nest.reads[0], vector_loop) == "apart":
+        own = 1
+    vectorised = 0 if follows_sink and in_registers else own
     padded = tuple([read for read in nest.reads if is_anchor and is_padded(nest, read)])
-    return NestCode(is_anchor, shape, depth, vectorised, described, stores, made, padded)
+    outputs = math.prod(shape)
+    of_results = nest.per_output * outputs if reduction and not is_anchor else _NONE
+    return NestCode(is_anchor, shape, depth, vectorised, described, stores, made, of_results, bool(run), padded)
+
+
+def summed_run(layer: Layer, nest: LoopNest) -> tuple[int, ...]:
+    """Return the reduction loops, outermost first, that together go along elements which follow each other in memory.
+
+    They are the innermost ones; none, where even the last of them goes through elements that lie apart.
+    """
+    read = nest.reads[0]
+    pitches, pitch = {}, 1
+    for dim in reversed(memory_order(layer, read)):
+        pitches[dim] = pitch
+        pitch *= read.shape[dim]
+    if any(index.opaque or index.clamp or index.divisor != 1 or index.window != 1 for index in read.indices):
+        return ()
+    moves: dict[int, list[int]] = {}
+    for dim, index in enumerate(read.indices):
+        for loop, stride in index.terms:
+            moves.setdefault(loop, []).append(stride * pitches[dim])
+    found: list[int] = []
+    following = 1
+    for loop in reversed([place for place, each in enumerate(nest.loops) if each.reduction]):
+        if moves.get(loop) != [following] or _is_in_window(nest, read, loop):
+            break
+        found.append(loop)
+        following *= nest.loops[loop].extent
+    return tuple(reversed(found))
+
+
+def _is_in_window(nest: LoopNest, read: Access, loop: int) -> bool:
+    """Whether a loop reaches over the edge of what is read, or another moves by less than all of it."""
+    index = next(index for index in read.indices if loop in dict(index.terms))
+    low, high = index.span([(0, each.extent) for each in nest.loops])
+    others = [stride for other, stride in index.terms if other != loop and nest.loops[other].extent > 1]
+    size = read.shape[read.indices.index(index)]
+    return low < 0 or high > size or any(stride < nest.loops[loop].extent for stride in others)
+
+
+def lies_apart(layer: Layer, nest: LoopNest) -> bool:
+    """Whether a reduction finds what neighbouring results are made of in places that are not next to each other."""
+    written = nest.write
+    loop = _vector_loop(nest, nest.extents, _innermost(written.shape, memory_order(layer, written)), [])
+    return _along(layer, nest.reads[0], loop) == "apart"
 
 
 def _count(terms: Sequence[tuple[int, int]], extents: Extents) -> int:

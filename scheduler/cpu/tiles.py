@@ -77,7 +77,7 @@ class LoopTiles:
         """Return the lanes of a register tile's vectors, on a machine that has ``most``: as many as divide it."""
         if self.vector_dim < 0:
             return 1
-        return next(lanes for lanes in halvings(most) if self.register[self.vector_dim] % lanes == 0)
+        return dividing(self.register[self.vector_dim], most)
 
     def padded(self, shape: Extents) -> Extents:
         """Return the elements of each dimension that whole register tiles have."""
@@ -94,3 +94,8 @@ def halvings(lanes: int) -> Iterator[int]:
         yield lanes
         lanes //= 2
     yield 1
+
+
+def dividing(extent: int, lanes: int) -> int:
+    """Return the longest of ``lanes`` and its halvings that divide ``extent``."""
+    return next(each for each in halvings(lanes) if extent % each == 0)

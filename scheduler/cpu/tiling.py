@@ -26,7 +26,7 @@ from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
 from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
 from scheduler.cpu.tiled_kernel import TiledKernel
-from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, halvings
+from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, dividing
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
 from scheduler.parts import divisors
@@ -159,7 +159,7 @@ def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTil
     shape, order, vector_dim = layer.sink.shape, tuple(layer.sink.order), vector_dim_of(layer)
     register = [1] * len(shape)
     if vector_dim >= 0:
-        register[vector_dim] = next(each for each in halvings(view.lanes(dtype)) if shape[vector_dim] % each == 0)
+        register[vector_dim] = dividing(shape[vector_dim], view.lanes(dtype))
     has_rows = any(compiled.nest.has_reduction for compiled in layer.nests)
     before_vectors = order.index(vector_dim) if vector_dim >= 0 else len(order) - 1
     most = min(shared_rows(layer), before_vectors) if has_rows else before_vectors

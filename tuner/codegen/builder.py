@@ -52,6 +52,8 @@ class Builder:
     made: Made | None = None
     """What the part makes whose stages are being made, if it is one in front of the last."""
     reductions: list[str] = field(default_factory=list)
+    apart: list[str] = field(default_factory=list)
+    """Names of stages with reduction loops whose neighbouring results are made of what lies apart."""
     _count: int = 0
 
     @staticmethod

@@ -7,7 +7,8 @@ import tvm
 from tvm import te, tirx
 
 from scheduler.cpu.anchors import anchored_nest, vector_lanes
-from scheduler.cpu.tiles import LoopTiles, halvings
+from scheduler.cpu.passes import MOST_VECTORS, pieces_of_row
+from scheduler.cpu.tiles import LoopTiles, dividing, halvings
 from tuner.codegen.parts_apart import mark_part, with_parts_apart
 from tuner.codegen.stages import Stages
 from tuner.codegen.tile_buffers import UpstreamStages
@@ -154,7 +155,7 @@ class _Tiled:
         if not isinstance(sch.get(last).extent, tirx.IntImm):
             return
         extent = int(sch.get(last).extent)
-        lanes = next(each for each in halvings(self.most_lanes) if extent % each == 0)
+        lanes = dividing(extent, self.most_lanes)
         if lanes > 1:
             sch.vectorize(sch.split(last, [None, lanes])[1])
 
@@ -261,12 +262,12 @@ def _untiled(sch: Any, stages: Stages, tiles: LoopTiles, lanes: int) -> Any:
         for rows in range(alone, 0, -1):
             trial = sch.copy()
             try:
-                _by_rows(trial, stages.results[0].op.name, rows, tiles, lanes)
+                _by_rows(trial, stages, rows, tiles, lanes)
             except RuntimeError:  # TVM's refusal: rows read of one another
                 continue
             return trial
     for block in _blocks(sch):
-        _flat(sch, block, tiles, lanes)
+        _flat(sch, block, stages, tiles, lanes)
     return sch
 
 
@@ -280,8 +281,9 @@ def _leading(tiles: LoopTiles) -> Sequence[int]:
     return found
 
 
-def _by_rows(sch: Any, sink_name: str, rows: int, tiles: LoopTiles, lanes: int) -> None:
+def _by_rows(sch: Any, stages: Stages, rows: int, tiles: LoopTiles, lanes: int) -> None:
     """Compute everything for one place in the outer ``rows`` loops of the sink at a time."""
+    sink_name = stages.results[0].op.name
     blocks, sink = _blocks(sch), sch.get_sblock(sink_name)
     loops = sch.get_loops(sink)[:rows]
     split = min(tiles.parallel, rows) or rows
@@ -290,45 +292,58 @@ def _by_rows(sch: Any, sink_name: str, rows: int, tiles: LoopTiles, lanes: int) 
     for block in reversed(blocks):
         if sch.get(block).name_hint != sink_name:
             sch.compute_at(block, inner[-1], preserve_unit_loops=True)
-    for block in blocks:
-        _vectorise_last(sch, block, lanes, after=len(inner))
     if tiles.parallel:
         sch.parallel(outer)
+    for block in blocks:
+        _vectorise_last(sch, block, stages, lanes, after=len(inner))
 
 
-def _flat(sch: Any, block: Any, tiles: LoopTiles, lanes: int) -> None:
-    """Vectorise the innermost elements, split the outer loops over threads."""
+def _flat(sch: Any, block: Any, stages: Stages, tiles: LoopTiles, lanes: int) -> None:
+    """Split the outer loops over threads, vectorise the innermost elements."""
     loops = sch.get_loops(block)
-    reduce_count = _reduction_loops(sch, block)
-    space = loops[: len(loops) - reduce_count]
-    if not space:
-        return
-    outer = space[: min(tiles.parallel, len(space) - 1)]
-    if not reduce_count:
-        long = [loop for loop in space[len(outer) :] if int(sch.get(loop).extent) > 1]
-        width = next(each for each in halvings(lanes) if not long or int(sch.get(long[-1]).extent) % each == 0)
-        if long and width > 1:
-            sch.vectorize(sch.split(long[-1], [None, width])[1])
+    space = loops[: len(loops) - _reduction_loops(sch, block)]
+    outer = space[: min(tiles.parallel, len(space) - 1)] if space else []
     if outer:
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+    if space:
+        _vectorise_last(sch, block, stages, lanes, after=min(len(outer), 1))
 
 
 def _reduction_loops(sch: Any, block: Any) -> int:
     return sum(int(iterator.iter_type) == tirx.IterVar.CommReduce for iterator in sch.get(block).iter_vars)
 
 
-def _vectorise_last(sch: Any, block: Any, lanes: int, after: int) -> None:
+def _vectorise_last(sch: Any, block: Any, stages: Stages, lanes: int, after: int) -> None:
+    """Vectorise the innermost elements inside of the first ``after`` loops.
+
+    A reduction runs for a few vectors of elements at a time, which registers hold.
+    """
     loops = sch.get_loops(block)[after:]
-    count = _reduction_loops(sch, block)
-    space = loops[: len(loops) - count] if count else loops
-    if not space:
-        return
-    extent = int(sch.get(space[-1]).extent)
-    width = next(each for each in halvings(lanes) if extent % each == 0)
-    if width == 1 or (count and extent > lanes):
-        return
-    if count:
-        sch.reorder(*loops[len(space) :], space[-1])
-        sch.vectorize(space[-1])
-        return
-    sch.vectorize(sch.split(space[-1], [None, width])[1] if extent > width else space[-1])
+    first = len(loops) - _reduction_loops(sch, block)
+    space, depth = loops[:first], loops[first:]
+    long = [loop for loop in space if int(sch.get(loop).extent) > 1]
+    extent = int(sch.get(long[-1]).extent) if long else 1
+    width = 1 if sch.get(block).name_hint in stages.apart else dividing(extent, lanes)
+    if depth and width > 1:
+        vectors = max(each for each in range(1, MOST_VECTORS + 1) if extent // width % each == 0)
+        outer, several, lane = sch.split(long[-1], [None, vectors, width])
+        sch.reorder(outer, *depth, several, lane)
+        sch.unroll(several)
+        sch.vectorize(lane)
+        begin = sch.decompose_reduction(block, depth[0])
+        sch.unroll(sch.get_loops(begin)[-2])
+    elif depth:
+        sch.decompose_reduction(block, depth[0])
+    elif extent > 1:
+        _vectorise_row(sch, long[-1], pieces_of_row(extent, lanes))
+
+
+def _vectorise_row(sch: Any, loop: Any, pieces: Sequence[tuple[int, int]]) -> None:
+    """Cut a loop into ``pieces``, each of so many vectors of so many lanes."""
+    parts = [loop]
+    if len(pieces) > 1:
+        sizes = [count * lanes for count, lanes in pieces[:-1]]
+        parts = sch.loop_partition(loop, [*sizes, None], preserve_unit_iters=True)
+    for part, (count, lanes) in zip(parts, pieces, strict=True):
+        if lanes > 1:
+            sch.vectorize(sch.split(part, [None, lanes])[1] if count > 1 else part)

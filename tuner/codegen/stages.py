@@ -9,19 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import te, tirx
+from tvm import tirx
 
 from scheduler.cpu.anchors import Anchor, anchor_of
 from scheduler.cpu.chains import Made
 from scheduler.cpu.passes import kept_tensors
-from scheduler.cpu.tiles import LoopTiles, halvings
+from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
 from tuner.codegen.access import Stored, guarded, inside_conditions, is_whole, logical, loops_of
 from tuner.codegen.anchored import anchored_stage, upstream_sums
 from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
-from tuner.codegen.builder import COMBINE, Builder
+from tuner.codegen.builder import Builder
 from tuner.codegen.choosing import as_reduction, chooser_of
 from tuner.codegen.packing import Packing
+from tuner.codegen.partial_sums import reduced_stage
 from tuner.codegen.reductions import reduction_of
 from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
 from workloads.executable import Executable
@@ -49,6 +50,8 @@ class Stages:
     """Name of the stage with whole vectors that results are copied from; empty where there is none."""
     reductions: tuple[str, ...]
     """Names of all stages with reduction loops."""
+    apart: frozenset[str]
+    """Names of those of them that are not vectorised: what neighbouring results are made of does not lie together."""
     kept: tuple[str, ...]
     """Names of the stages whose results passes over a tile keep (`scheduler.cpu.passes`); others are inlined."""
     chain: Chain | None
@@ -124,11 +127,11 @@ class StageBuilder(Builder):
         if self.anchor is not None and nest is self.anchor.nest:
             stage = anchored_stage(self, op, nest, tensor)
         elif op.kind == "CumSum":
-            stage = self._reduced(op, as_reduction(op, nest), tensor)
+            stage = reduced_stage(self, op, as_reduction(op, nest), tensor)
         elif any(loop.reduction for loop in nest.loops):
             if len(nests) > 1:
                 raise UnsupportedKernelError(f"{op.kind} reduces into parts of a tensor")
-            stage = self._reduced(op, nest, tensor)
+            stage = reduced_stage(self, op, nest, tensor)
         elif len(nests) == 1 and op.kind != "Pad":
             compute = self._pointwise(op, nest)
             stage = self.compute(op.kind, tensor, lambda *element: compute(element))
@@ -213,59 +216,6 @@ class StageBuilder(Builder):
             raise UnsupportedKernelError(f"{op.kind} by amounts that are not known before the network runs")
         return self.read(nest, nest.reads[0], loops_of(nest, place), filler)
 
-    def _reduced(self, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
-        """Return a reduction that is not tiled; along the innermost dimension in partial sums of a vector."""
-        rule = reduction_of(op, nest)
-        depth = [p for p, loop in enumerate(nest.loops) if loop.reduction]
-        lanes = self._lanes(nest, depth)
-        data = nest.reads[0]
-        shape = [tensor.shape[dim] for dim in tensor.order]
-        axes = {p: te.reduce_axis((0, nest.loops[p].extent), f"k{p}") for p in depth}
-
-        def term(element: Sequence[Any], values: Mapping[int, Any]) -> Any:
-            loops = {**loops_of(nest, element), **values}
-            fill = tirx.const(rule.fill, self.dtype(self.described(data.tensor)))
-            late = set(rule.late)
-            return rule.term([self.read(nest, r, loops, fill) for n, r in enumerate(nest.reads) if n not in late])
-
-        if lanes > 1:
-            last = depth[-1]
-            axes[last] = te.reduce_axis((0, nest.loops[last].extent // lanes), f"k{last}")
-
-            def partial(*indices: Any) -> Any:
-                *stored, lane = indices
-                values = {**axes, last: axes[last] * lanes + lane}
-                return COMBINE[rule.combine](term(logical(tensor, stored), values), axis=list(axes.values()))
-
-            parts = te.compute([*shape, lanes], partial, name=self.reduction_name(f"{op.kind}_lanes"))
-            axis = te.reduce_axis((0, lanes), "lane")
-            total = te.compute(
-                shape, lambda *i: COMBINE[rule.combine](parts(*i, axis), axis=axis), name=self.reduction_name(op.kind)
-            )
-        else:
-            total = te.compute(
-                shape,
-                lambda *i: COMBINE[rule.combine](term(logical(tensor, i), axes), axis=list(axes.values())),
-                name=self.reduction_name(op.kind),
-            )
-        return self.finished(op, nest, tensor, rule, total)
-
-    def _lanes(self, nest: LoopNest, depth: Sequence[int]) -> int:
-        """Return the partial sums: as many as a vector has where the reduction runs along what lies together.
-
-        They are combined at the reduction's end.
-        """
-        data = nest.reads[0]
-        order = self.tensor(data.tensor).order
-        if not order or not depth:
-            return 1
-        index = data.indices[order[-1]]
-        extent = nest.loops[depth[-1]].extent
-        along = index.terms == ((depth[-1], 1),) and not index.offset
-        if not along:
-            return 1
-        return next(lanes for lanes in halvings(self.lanes) if extent % lanes == 0 and (extent > lanes or lanes == 1))
-
 
 def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int) -> Stages:
     """Return the tensor expressions of ``layer``; raise ``UnsupportedKernelError`` naming what has no code.
@@ -284,5 +234,6 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
         tuple(builder.inputs), builder.packings, outputs, tuple(builder.inputs.values()), tuple(results),
         layer.sink.order,
         builder.anchor if builder.anchor_stage else None, builder.anchor_stage, builder.whole_stage,
-        tuple(builder.reductions), tuple([builder.stored[name].stage.op.name for name in kept_tensors(layer)]), chain,
+        tuple(builder.reductions), frozenset(builder.apart),
+        tuple([builder.stored[name].stage.op.name for name in kept_tensors(layer)]), chain,
     )  # fmt: skip
