@@ -39,6 +39,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
         loop(dim, chunks.per_dim[dim], min(tile[dim], extents[dim]))
         made_at = len(trips) if in_front and number + 1 == in_front[-1].loops else made_at
     of_tile = len(trips)
+    made_at = made_at if in_front else of_tile
     if found.passes:
         return _in_passes(layer, tile, (trips, axes, rows), line_bytes)
     loop(DEPTH, -(-depth // step), step)
@@ -60,7 +61,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     if copies:
         copied = (*tile, depth)
         of_copies = [copied] * copies
-        if len(found.buffers) > 1:
+        if in_front and len(found.buffers) > 1:
             of_copies[-1] = (*_copied_from_front(layer, tiles, tile), depth)
         for place, row in enumerate(rows):
             parts = tuple([tuple(map(min, row, copied, own)) for own in of_copies])

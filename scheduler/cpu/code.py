@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from hw_models.cpu.spec import Simd
 from hw_models.instructions import Issued
-from scheduler.cpu.anchors import anchored_nest
+from scheduler.cpu.anchors import anchored_nest, vector_lanes
 from scheduler.cpu.chains import made_in_front, parts_of
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import NestCode, Read, element_bytes, memory_order, nests_of
@@ -203,11 +203,12 @@ class _Vectors(NamedTuple):
     """Vectors one after the other along the vectorised loop."""
 
 
-def _vectors(nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
+def _vectors(layer: Layer, nest: NestCode, tiles: LoopTiles, lanes: int) -> _Vectors:
     follows_sink = not nest.vector_extent and len(nest.outputs) == len(tiles.tile)
     dim = tiles.vector_dim
     if follows_sink and dim >= 0:
-        lanes = tiles.lanes(lanes)
+        anchor = anchored_nest(layer)
+        lanes = tiles.lanes(lanes) if anchor is None else vector_lanes(anchor, tiles, lanes)
         outputs = math.prod(tiles.padded(nest.outputs)) / lanes
         rows, columns = math.prod(tiles.register) // tiles.register[dim], tiles.register[dim] // lanes
         in_row = nest.outputs[dim] / lanes
@@ -230,7 +231,7 @@ def _add(
     total: _Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
 ) -> None:
     """Add the instructions of ``nest`` and of all that are like it."""
-    vectors = _vectors(nest, tiles, lanes)
+    vectors = _vectors(layer, nest, tiles, lanes)
     in_tile = vectors.rows * vectors.columns
     for read in nest.reads:
         _add_read(total, nest, read, vectors, tiles, simd)

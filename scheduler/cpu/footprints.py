@@ -11,7 +11,7 @@ from functools import partial
 
 from hw_models.caches.lines import Array
 from scheduler.cpu.anchors import anchored_nest, is_padded
-from scheduler.cpu.chains import parts_of
+from scheduler.cpu.chains import is_computed_before, parts_of
 from scheduler.cpu.operands import Footprints, Operand, Reach, TouchedLines
 from scheduler.cpu.passes import nests_in_order, passes_of
 from scheduler.kernels.layer import DEPTH, Layer
@@ -37,7 +37,7 @@ def _footprints(layer: Layer) -> Footprints:
     whole = layer.tile_work(shape).operand_extents
     axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
     second = {axis: _probe(layer, axis, 2) for axis in axes}
-    operands, places, deep, copied, behind = [], [], _before_anchor(layer), _copied(layer), parts_of(layer)[-1:]
+    operands, places, deep, copied, behind = [], [], _before_anchor(layer), _copied(layer), _from_anchor_on(layer)
     sizes = {**dict(enumerate(shape)), DEPTH: depth}
     for place, name in enumerate(layer.inputs):
         if name not in whole or name not in one:
@@ -55,7 +55,7 @@ def _footprints(layer: Layer) -> Footprints:
             reaches.append(reach)
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
-        in_front = bool(behind) and name not in behind[0].inputs
+        in_front = behind is not None and name not in behind.inputs
         part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
         operands.append(
             Operand(name, array, tuple(reaches), False, depends, name in deep, name in copied, in_front, part)
@@ -84,14 +84,34 @@ def _passes(layer: Layer, places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def _buffers(layer: Layer) -> tuple[Operand, ...]:
-    """Return what the part in front of the last makes for it, as that needs it; twice, where it is copied."""
-    parts = parts_of(layer)
-    if len(parts) < _CHAINED:
+    """Return what is made in front of the last anchor for each tile, as that needs it.
+
+    What another anchor makes is there twice, where it is copied.
+    """
+    behind, parts = _from_anchor_on(layer), parts_of(layer)
+    if behind is None or behind.ops == layer.ops:
         return ()
-    found, place = footprints_of(parts[-1]), parts[-1].inputs.index(parts[-2].sink.name)
-    operand = found.operands[found.places.index(place)]
-    reaches = tuple([reach.with_depth(found.depth) for reach in operand.reaches])
-    return (replace(operand, reaches=reaches),) * (1 + operand.is_copied)
+    found, every = footprints_of(behind), dict(zip(behind.inputs, range(len(behind.inputs)), strict=True))
+    if len(parts) >= _CHAINED:
+        made = [parts[-2].sink.name]
+    else:
+        anchor = anchored_nest(layer)
+        assert anchor is not None
+        made = [read.tensor for read in anchor.reads if is_computed_before(layer, anchor, read)]
+    operands = [found.operands[found.places.index(every[name])] for name in dict.fromkeys(made) if name in every]
+    own = [replace(each, reaches=tuple([reach.with_depth(found.depth) for reach in each.reaches])) for each in operands]
+    return (*own, *[each for each in own if each.is_copied and len(parts) >= _CHAINED])
+
+
+def _from_anchor_on(layer: Layer) -> Layer | None:
+    """Return the operators of ``layer`` from its last anchor on; None where it has none."""
+    *front, last = parts_of(layer) or (None,)
+    anchor = anchored_nest(layer)
+    if front or last is None or anchor is None:
+        return last
+    graph = layer.graph
+    place = next(place for place, op in enumerate(layer.ops) if anchor in graph.ops[op].nests)
+    return Layer(graph, layer.ops[place:], layer.analysis) if place else layer
 
 
 _CHAINED = 2

@@ -53,7 +53,7 @@ class NestCode:
     """Whether the vectorised loop is one of the reduction, or several: it is added up in partial sums
     (`scheduler.cpu.passes`)."""
     padded: tuple[Access, ...] = ()
-    """Of the anchor: what it reads with padding."""
+    """Of the anchor: what it reads with padding and from outside; what the layer computes for it is as it needs it."""
     passes: int = 1
     """Passes that compute it, each for itself (`scheduler.cpu.passes`)."""
     places: tuple[int, ...] = (0,)
@@ -81,20 +81,36 @@ def _nests(layer: Layer) -> tuple[NestCode, ...]:
     if anchor is None and not has_rows and works:
         return (_inlined(layer, sum([work.operations for work in works], Operations())),)
     passes = passes_of(layer)
-    found = _in_passes(layer, works, passes, targets) if passes is not None else []
-    is_after = False
-    for work in works if passes is None else ():
-        nest = work.nest
-        is_anchor = nest is anchor
-        reads = [read for read in nest.reads if not (is_after and _behind_views(layer, read.tensor) in targets)]
-        stores = nest.write.tensor in layer.outputs or not (is_after or is_anchor)
-        has_tiles = anchor is not None
-        found.append(_nest(layer, work, reads, stores=stores, is_anchor=is_anchor, in_registers=has_tiles))
-        is_after = is_after or is_anchor
+    if passes is not None:
+        found = _in_passes(layer, works, passes, targets)
+    else:
+        found = _around_anchor(layer, works, anchor, targets)
     places: dict[NestCode, list[int]] = {}
     for place, each in enumerate(found):
         places.setdefault(each, []).append(place)
     return tuple([replace(each, places=tuple(alike)) for each, alike in places.items()])
+
+
+def _around_anchor(
+    layer: Layer, works: Sequence[NestWork], anchor: LoopNest | None, targets: Collection[str]
+) -> list[NestCode]:
+    """Return the nests of a layer with an anchor, or with several that have no anchor to themselves.
+
+    What is computed in front of an anchor is stored once, for each tile, as that reads it; what follows it never is.
+    """
+    of_anchor = {_behind_views(layer, read.tensor) for read in anchor.reads} if anchor is not None else set()
+    is_before, found = anchor is not None, []
+    for work in works:
+        nest = work.nest
+        is_anchor = nest is anchor
+        is_after = anchor is not None and not (is_before or is_anchor)
+        is_before = is_before and not is_anchor
+        in_registers = targets if is_before or is_after else ()
+        reads = [read for read in nest.reads if _behind_views(layer, read.tensor) not in in_registers]
+        own = nest.write.tensor
+        stores = own in of_anchor if is_before else own in layer.outputs or not (is_after or is_anchor)
+        found.append(_nest(layer, work, reads, stores=stores, is_anchor=is_anchor, in_registers=not is_before))
+    return found
 
 
 def _in_passes(
@@ -185,7 +201,8 @@ def _nest(
     if reduction and not is_anchor and not run and _along(layer, nest.reads[0], vector_loop) == "apart":
         own = 1
     vectorised = 0 if follows_sink and in_registers else own
-    padded = tuple([read for read in nest.reads if is_anchor and is_padded(nest, read)])
+    outside = [read for read in nest.reads if is_anchor and _behind_views(layer, read.tensor) not in layer.computed]
+    padded = tuple([read for read in outside if is_padded(nest, read)])
     outputs = math.prod(shape)
     of_results = nest.per_output * outputs if reduction and not is_anchor else _NONE
     return NestCode(is_anchor, shape, depth, vectorised, described, stores, made, of_results, bool(run), padded)

@@ -77,7 +77,7 @@ class Operand:
     is_copied: bool = False
     """Whether each tile copies its part of it, with padding, and goes on with the copy."""
     is_in_front: bool = False
-    """Whether only anchors in front of the last read it: they are done with it before that begins with a tile."""
+    """Whether only what is computed in front of the last anchor reads it: done before that begins with a tile."""
     part: int = 0
     """The part of the kernel (`scheduler.cpu.chains.parts_of`) that fetches it: the first one to read it."""
 
@@ -128,7 +128,7 @@ class Footprints:
     """Whether something is computed before the anchor, or for a reduction, and kept for the tile."""
 
     buffers: tuple[Operand, ...] = ()
-    """What anchors in front of the last make for each tile, and copies of it: no stored arrays."""
+    """What is made in front of the last anchor for each tile, and copies of it: no stored arrays."""
     passes: tuple[tuple[int, ...], ...] = ()
     """Per operand, where tiles are gone over in passes: those that use it; behind them, those that use what the tile
     keeps for others."""

@@ -50,7 +50,8 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
         accumulators = math.prod(register) // lanes
         if begins % register[vector_dim] or (accumulators > 1 and accumulators * (1 + own) >= limit):
             continue
-        tiles = LoopTiles(register, tuple(layer.sink.order), 0, register, vector_dim, None)
+        tile = tuple([-(-size // part) * part for size, part in zip(extents, register, strict=True)])
+        tiles = LoopTiles(tile, tuple(layer.sink.order), 0, register, vector_dim, None)
         share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
         least = least_issued(layer, tiles, dtype, simd, view.tuning)
         bounds.append((issue_cycles(core, least) * share, register, tiles, share))

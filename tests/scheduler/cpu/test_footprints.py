@@ -1,10 +1,16 @@
 """Lines that candidates share are those that each of them touches."""
 
+import math
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hw_models import Cpu, load_hardware
 from scheduler.cpu.footprints import footprints_of, touched_lines
+from scheduler.cpu.tiling import KnownTiles, choose_tiling
+from scheduler.cpu.view import CpuView
 from scheduler.kernels.cut import layer_of
+from scheduler.kernels.layer import Layer
 from tests.graphs import Net, networks
 from workloads import Graph
 from workloads.analysis import Analysis
@@ -35,3 +41,40 @@ def test_what_a_tile_does_not_depend_on_does_not_matter() -> None:
 
     data, weights, result = footprints_of(layer).operands
     assert [set(each.varies_with) for each in (data, weights, result)] == [{0, -1}, {1, -1}, {0, 1}]
+
+
+def relu_then(kind: str) -> Layer:
+    """Return a kernel behind two convolutions: ReLUs, joined in front of a pool, or in front of a third one."""
+    net = Net(kind)
+    x, y = (net.conv(net.input(1, 3, 20, 20), 64, 1) for _ in range(2))
+    x, y = net.relu(x), net.relu(y)
+    result = net.pool(net.concat(x, y), 3, 2) if kind == "pool" else net.add(net.conv(x, 64, 1), y)
+    graph = net.graph(result, dtype="fp32")
+    layer = layer_of(Analysis(graph), tuple(range(2, len(graph.ops))))
+    assert layer is not None
+    return layer
+
+
+def test_what_is_computed_in_front_of_an_anchor_is_kept_for_each_tile() -> None:
+    # nine rows and columns of results need nineteen of the 128 channels; the first tile of four in a row needs nine
+    found = footprints_of(relu_then("pool"))
+
+    assert [operand.is_in_front for operand in found.operands] == [True, True, False]
+    (kept,) = found.copied
+    assert math.prod([reach.of((1, 128, 9, 9, 1)) for reach in kept.reaches]) == 128 * 19 * 19
+    assert math.prod([reach.of((1, 128, 1, 4, 1)) for reach in kept.reaches]) == 128 * 3 * 9
+
+
+def test_it_is_kept_for_the_whole_depth() -> None:
+    (kept,) = footprints_of(relu_then("convolution")).copied
+
+    assert math.prod([reach.of((1, 64, 1, 5, 1)) for reach in kept.reaches]) == 64 * 5
+
+
+def test_a_pool_behind_a_concatenation_has_tiles_whose_part_of_it_stays_in_the_first_cache() -> None:
+    layer, spec = relu_then("pool"), load_hardware("kirin990", Cpu)
+    tiles = choose_tiling(layer, "fp32", CpuView(spec), KnownTiles()).tiles
+    (kept,) = footprints_of(layer).copied
+
+    assert 4 * math.prod([reach.of((*tiles.tile, 1)) for reach in kept.reaches]) < spec.kinds[0].l1.capacity_bytes
+    assert 128 % tiles.register[tiles.vector_dim] == 0

@@ -1,0 +1,51 @@
+"""The instructions of tiled loops, counted by hand."""
+
+import pytest
+
+from hw_models.cpu.spec import Simd
+from scheduler.cpu.anchors import anchored_nest, vector_lanes
+from scheduler.cpu.code import code_of
+from scheduler.cpu.passes import folding_instructions, partial_sums, pieces_of_row
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.cpu.tuning import CpuTuning
+from scheduler.kernels.cut import layer_of
+from tests.graphs import Net
+from workloads.analysis import Analysis
+
+SIXTEEN = Simd.model_validate(
+    {"lanes": {"fp32": 16}, "register": "64 B", "registers": 32, "multiplies_by_lane": False}
+)
+
+
+@pytest.mark.parametrize(("groups", "lanes"), [(1, 16), (2, 16), (4, 8), (8, 4)])
+def test_vectors_do_not_reach_over_groups(groups: int, lanes: int) -> None:
+    net = Net("groups")
+    x = net.conv(net.input(1, 3, 8, 8), 32, 1)
+    graph = net.graph(net.conv(x, 32, 1, groups=groups), dtype="fp32")
+    layer = layer_of(Analysis(graph), (1,))
+    assert layer is not None
+    register = (1, 32, 1, 2)
+    tiles = LoopTiles(register, (0, 2, 3, 1), 0, register, 1, None)
+    anchor = anchored_nest(layer)
+    assert anchor is not None
+
+    issued = code_of(layer, tiles, "fp32", SIXTEEN, CpuTuning()).issued
+
+    assert vector_lanes(anchor, tiles, 16) == lanes
+    assert issued.fma == 64 * (32 // groups) * 32 / lanes
+    assert issued.store == 64 * 32 / lanes
+
+
+def test_a_row_is_cut_into_vectors_of_falling_length() -> None:
+    assert pieces_of_row(197, 16) == [(12, 16), (1, 4), (1, 1)]
+    assert pieces_of_row(8, 16) == [(1, 8)]
+    assert pieces_of_row(384, 16) == [(24, 16)]
+
+
+def test_a_row_is_added_up_in_as_many_partial_sums_as_make_the_shortest_chain() -> None:
+    assert partial_sums(384, 16) == 64  # 6 additions each, 6 foldings
+    assert partial_sums(80, 16) == 16  # 5 and 4; with 32 it would be 2, 5, and 16 that are left over
+    assert partial_sums(197, 16) == 64  # 3, 6, and 5 that are left over
+    assert partial_sums(1, 16) == 1
+    assert folding_instructions(384, 16) == 2 + 1 + 4 * 2  # whole vectors, then halves of one: moved and added
+    assert folding_instructions(1, 16) == 0
