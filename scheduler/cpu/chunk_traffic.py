@@ -57,7 +57,7 @@ class ChunkTraffic:
 
     @cached_property
     def is_result(self) -> tuple[bool, ...]:
-        """Whether each array is written for others; what tiles have of their own, which is behind the operands, is not."""
+        """Whether each array is written for others; what tiles have of their own, behind the operands, is not."""
         found = self._footprints
         handed = (True, False) if self._in_front else ()
         return (*[operand.is_written for operand in found.operands], *[False] * found.own_arrays, *handed)
@@ -121,7 +121,7 @@ class ChunkTraffic:
 
 
 def _with_scratch_lost(passed: Passed, lost: float, found: Footprints) -> Passed:
-    """Return what a cache passes on where it loses that share of what tiles keep: the rest is overwritten, not needed."""
+    """Return what a cache passes on where it loses that share of what tiles keep: the rest is overwritten."""
     if not found.own_arrays:
         return passed
     kept = len(found.operands)

@@ -8,7 +8,7 @@ from tvm import te, tirx
 
 from scheduler.cpu.anchors import anchored_nest, vector_lanes
 from scheduler.cpu.passes import MOST_VECTORS, pieces_of_row
-from scheduler.cpu.tiles import LoopTiles, dividing, halvings
+from scheduler.cpu.tiles import LoopTiles, dividing
 from tuner.codegen.parts_apart import mark_part, with_parts_apart
 from tuner.codegen.stages import Stages
 from tuner.codegen.tile_buffers import UpstreamStages
