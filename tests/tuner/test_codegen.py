@@ -67,6 +67,12 @@ IMAGE_OPERATORS: dict[str, Callable[[Net, str], str]] = {
     ),
     "mean of an image": lambda net, x: net.global_pool(x),
     "batch normalisation": lambda net, x: net.batch_norm(x),
+    "instance normalisation": lambda net, x: net.op(
+        "InstanceNormalization", [x, net.weight(6), net.weight(6)], (1, 6, 9, 7)
+    ),
+    "softmax of rows that vectors do not divide": lambda net, x: net.softmax(x),
+    "softmax of channels": lambda net, x: net.softmax(x, 1),
+    "mean of rows": lambda net, x: net.reduce_mean(x, 3),
     "rearranged for tokens": lambda net, x: net.transpose(net.reshape(x, 1, 6, 63), 0, 2, 1),
     "channels joined": lambda net, x: net.concat(x, net.relu(x), net.conv(x, 3, 1)),
     "channels shuffled": lambda net, x: net.reshape(
@@ -114,6 +120,24 @@ def test_every_kernel_of_the_plan_is_one_function() -> None:
 
     assert len(code.module.functions) == plan.kernels == len(code.kernels)
     assert [kernel.group for kernel in code.kernels] == list(range(len(plan.groups)))
+
+
+def test_a_pool_in_one_kernel_with_what_leads_to_it_computes_what_onnxruntime_computes() -> None:
+    net = Net()
+    x = image(net)
+    one, other = net.conv(x, 8, 1), net.conv(x, 12, 1)
+    pooled = net.pool(net.concat(net.relu(one), net.relu(other)), 3, 2)
+    graph = net.graph(pooled, dtype="fp32")
+    first, *rest = range(len(graph.ops))
+
+    correct(plan_from_groups(graph, [Group((first,)), Group((rest[0],)), Group(tuple(rest[1:]))]))
+
+
+def test_special_functions_in_front_of_a_normalisation_are_computed_once_and_correctly() -> None:
+    net = Net()
+    graph = net.graph(net.layer_norm(net.unary("Tanh", tokens(net))), dtype="fp32")
+
+    correct(plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))]))
 
 
 def test_two_convolutions_in_one_kernel_are_one_function() -> None:
