@@ -127,11 +127,11 @@ class StageBuilder(Builder):
         if self.anchor is not None and nest is self.anchor.nest:
             stage = anchored_stage(self, op, nest, tensor)
         elif op.kind == "CumSum":
-            stage = reduced_stage(self, op, as_reduction(op, nest), tensor)
+            stage = self._reduced(op, as_reduction(op, nest), tensor)
         elif any(loop.reduction for loop in nest.loops):
             if len(nests) > 1:
                 raise UnsupportedKernelError(f"{op.kind} reduces into parts of a tensor")
-            stage = reduced_stage(self, op, nest, tensor)
+            stage = self._reduced(op, nest, tensor)
         elif len(nests) == 1 and op.kind != "Pad":
             compute = self._pointwise(op, nest)
             stage = self.compute(op.kind, tensor, lambda *element: compute(element))
@@ -215,6 +215,10 @@ class StageBuilder(Builder):
         if any(index.opaque for index in nest.reads[0].indices):
             raise UnsupportedKernelError(f"{op.kind} by amounts that are not known before the network runs")
         return self.read(nest, nest.reads[0], loops_of(nest, place), filler)
+
+    def _reduced(self, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
+        """Return a reduction that is not tiled."""
+        return reduced_stage(self, op, nest, tensor)
 
 
 def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int) -> Stages:
