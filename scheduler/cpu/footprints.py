@@ -92,15 +92,14 @@ def _buffers(layer: Layer) -> tuple[Operand, ...]:
     if behind is None or behind.ops == layer.ops:
         return ()
     found, every = footprints_of(behind), dict(zip(behind.inputs, range(len(behind.inputs)), strict=True))
-    if len(parts) >= _CHAINED:
-        made = [parts[-2].sink.name]
-    else:
+    if len(parts) < _CHAINED:  # the loop over the depth is that of the layer
         anchor = anchored_nest(layer)
         assert anchor is not None
         made = [read.tensor for read in anchor.reads if is_computed_before(layer, anchor, read)]
-    operands = [found.operands[found.places.index(every[name])] for name in dict.fromkeys(made) if name in every]
-    own = [replace(each, reaches=tuple([reach.with_depth(found.depth) for reach in each.reaches])) for each in operands]
-    return (*own, *[each for each in own if each.is_copied and len(parts) >= _CHAINED])
+        return tuple([found.operands[found.places.index(every[n])] for n in dict.fromkeys(made) if n in every])
+    operand = found.operands[found.places.index(every[parts[-2].sink.name])]
+    reaches = tuple([reach.with_depth(found.depth) for reach in operand.reaches])
+    return (replace(operand, reaches=reaches),) * (1 + operand.is_copied)
 
 
 def _from_anchor_on(layer: Layer) -> Layer | None:

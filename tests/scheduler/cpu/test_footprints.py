@@ -68,7 +68,8 @@ def test_what_is_computed_in_front_of_an_anchor_is_kept_for_each_tile() -> None:
 def test_it_is_kept_for_the_whole_depth() -> None:
     (kept,) = footprints_of(relu_then("convolution")).copied
 
-    assert math.prod([reach.of((1, 64, 1, 5, 1)) for reach in kept.reaches]) == 64 * 5
+    assert math.prod([reach.of((1, 64, 1, 5, 64)) for reach in kept.reaches]) == 64 * 5
+    assert math.prod([reach.of((1, 64, 1, 5, 8)) for reach in kept.reaches]) == 8 * 5
 
 
 def test_a_pool_behind_a_concatenation_has_tiles_whose_part_of_it_stays_in_the_first_cache() -> None:
