@@ -4,7 +4,9 @@ The paper starts from single operators; here it starts from layers (an operator 
 loops are fused within layers in any case (section 4.1), and tensors inside a fused loop nest take no room. A diamond's
 paths may have several sub-graphs each, where the figure draws one; rule (ii) then looks at all of them. A merge that
 would load more bytes of weights again, once per instance, than it keeps on chip between layers is refused: the paper
-assumes that the weights are small, which holds for its convolutions and not for its matrix products.
+assumes that the weights are small, which holds for its convolutions and not for its matrix products. A producer whose
+last operator has several outputs, such as Split, counts as one with a unique consumer where all of them go to the same
+sub-graph; the paper shows none.
 """
 
 from collections.abc import Iterable
@@ -174,6 +176,8 @@ class Grouper:
             return False
         union = self._union(pieces, self._nodes[target].piece, layers)
         if union is None:
+            for source in sources:
+                self._nodes[source].reason = f"together with its follower it has more than {_MOST_WALKED} operators"
             return False
         split = self._best(union)
         if split is None or split.factor > most_factor:

@@ -197,11 +197,11 @@ def _followed_at(analysis: Analysis, op: int, number: int, match: Match) -> list
     found = _followed(nests[number], match)
     if len(analysis.graph.ops[op].outputs) == 1:
         return found
-    return [(name, cut if _is_in_step(nests, number, name, cut[0]) else (None, False)) for name, cut in found]
+    return [(name, cut if _is_in_step(nests, name, cut[0]) else (None, False)) for name, cut in found]
 
 
-def _is_in_step(nests: Sequence[LoopNest], number: int, name: str, dim: int | None) -> bool:
-    """Whether every nest of an operator reads a tensor's ``dim`` from where nest ``number`` does: halves do not."""
+def _is_in_step(nests: Sequence[LoopNest], name: str, dim: int | None) -> bool:
+    """Whether all nests of an operator read ``dim`` of a tensor from the same element on: those of halves do not."""
     if dim is None:
         return True
     begins = {read.indices[dim].offset for nest in nests for read in nest.reads if read.tensor == name}
