@@ -133,7 +133,7 @@ class _Run:
     seconds: float
 
     def is_like(self, local_buffer_bytes: int, promised_s: float, launches: int, alike: float) -> bool:
-        """Return whether a layout for smaller buffers promises as long a time or a little longer, by no fewer launches."""
+        """Return whether a layout for smaller buffers promises as long a time or a little longer, no fewer launches."""
         is_smaller = local_buffer_bytes < self.local_buffer_bytes and launches >= self.launches
         return is_smaller and self.promised_s <= promised_s <= self.promised_s * (1 + alike)
 
