@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import pydantic
 
 from experiments.compared import Comparison
+from experiments.job import Outcome
 from experiments.layers import LayerFigures, layers_of
-from experiments.measured_point import Prepared
 from experiments.points import DesignPoint, MeasuredOn, RunRecord, flat, measured_key, measuring_hash
 from experiments.run import Computed, check_finite
 from hw_models import HardwareError
-from scheduler.cpu.repeated import RepeatedKernel
+from scheduler.kernels.repeated import RepeatedKernel
 from tuner.bundle import BundleError, BundleResults
 from tuner.measure import BUNDLE
 
@@ -73,13 +73,14 @@ class BundledPoint:
 _POINT = pydantic.TypeAdapter(BundledPoint)
 
 
-def bundled(point: DesignPoint, ready: Prepared) -> BundledPoint:
-    """Return what a bundle of ``point`` carries; ``ready`` is the point as it is measured."""
-    outcome = ready.outcome
+def bundled(
+    point: DesignPoint, outcome: Outcome, kernels: Mapping[str, RepeatedKernel], threads: int
+) -> BundledPoint:
+    """Return what a bundle of ``point`` carries: its simulated run, and what is predicted of each kernel by name."""
     record = replace(outcome.record, model=point.workload.label)
     return BundledPoint(
-        point.simulated_key, measuring_hash(), ready.job.threads, point.hardware.area_mm2, record,
-        tuple(layers_of(outcome, point.hardware)), ready.kernels,
+        point.simulated_key, measuring_hash(), threads, point.hardware.area_mm2, record,
+        tuple(layers_of(outcome, point.hardware)), kernels,
     )  # fmt: skip
 
 

@@ -1,8 +1,6 @@
 """The commands about bundles: build one here, run it on a machine that no network reaches, take its results in."""
 
 import argparse
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,20 +10,26 @@ from experiments.bundled_point import bundled, point_of
 from experiments.calibrating import calibration
 from experiments.compared import Comparison
 from experiments.files import check_place
+from experiments.measured_gpu import gpu_bundle, prepared_for_gpu
 from experiments.measured_point import prepared
 from experiments.measured_store import keep
 from experiments.measuring import check_folder, machine_asked_for, point_asked_for, show_measurement
+from experiments.points import DesignPoint
 from experiments.report.words import count
+from hw_models import Gpu
 from hw_models.quantities import format_bytes
 from scheduler import policy_label
 from tuner.bundle import (
     START,
     BundleError,
     BundleResults,
+    Manifest,
     build_bundle,
+    build_gpu_probes,
     build_probes,
     is_calibration,
     read_results,
+    run_unpacked,
     unpacked,
 )
 from tuner.calibrate import ProbeShape
@@ -36,24 +40,20 @@ def build(arguments: argparse.Namespace) -> Answer:
     """Write a bundle: compiled kernels, what they are given and should compute, and a runner."""
     check_installed()
     check_place(arguments.out, "--out")
-    if is_gpu_target(arguments.target):
-        raise BundleError(f"target has {arguments.target!r}; bundles hold code for CPUs")
     if arguments.calibrate:
         return _build_probes(arguments)
     lacking = [name for name, given in (("MODEL", arguments.model), ("--policy", arguments.policy)) if given is None]
     if lacking:
         raise BundleError(f"{lacking[0]} is missing: a bundle is of a network under a policy, or --calibrate")
     point = point_asked_for(arguments, BUNDLE)
-    ready = prepared(point, Budget())
-    names = point.workload.label, policy_label(point.policy)
-    origin = bundled(point, ready).to_text()
-    manifest = build_bundle(ready.job, *names, arguments.out, arguments.runtime, origin)
+    manifest = _of_network(point, arguments.out, arguments.runtime)
     missing = [
         {"name": lack.name, "operators": list(lack.operators), "error": lack.reason} for lack in manifest.missing
     ]
     data = {
         "model": manifest.model, "policy": manifest.policy, "batch": manifest.batch, "target": manifest.target,
-        "architecture": manifest.architecture, "threads": manifest.threads, "flushed_caches": manifest.flushed,
+        "architecture": manifest.gpu or manifest.architecture, "threads": manifest.threads,
+        "flushed_caches": manifest.flushed,
         "kernels": len(manifest.kernels), "missing": missing,
         "file": str(arguments.out), "size_bytes": arguments.out.stat().st_size,
     }  # fmt: skip
@@ -61,12 +61,24 @@ def build(arguments: argparse.Namespace) -> Answer:
     def show() -> None:
         say(
             f"{arguments.out}: {format_bytes(data['size_bytes'])}, {count(len(manifest.kernels), 'kernel')} of"
-            f" {manifest.model} for {manifest.architecture}",
+            f" {manifest.model} for {data['architecture']}",
             *(f"  no code for {each['name']}: {each['error']}" for each in missing),
             f"On the device: tar -xJf {arguments.out.name}; python3 {START} --out results.json",
         )
 
     return Answer(data, show, POINTS_FAILED if missing else 0)
+
+
+def _of_network(point: DesignPoint, out: Path, runtime: Path | None) -> Manifest:
+    """Write the bundle of a network; return what it says about itself."""
+    if isinstance(point.hardware, Gpu):
+        if runtime is not None:
+            raise BundleError("--runtime is TVM's, for processors; code for a GPU is launched by its driver")
+        on_gpu = prepared_for_gpu(point)
+        return gpu_bundle(on_gpu, out, bundled(point, on_gpu.outcome, on_gpu.kernels, threads=1).to_text())
+    ready = prepared(point, Budget())
+    origin = bundled(point, ready.outcome, ready.kernels, ready.job.threads).to_text()
+    return build_bundle(ready.job, point.workload.label, policy_label(point.policy), out, runtime, origin)
 
 
 def _build_probes(arguments: argparse.Namespace) -> Answer:
@@ -78,6 +90,8 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     ]
     if arguments.model is not None or given:
         raise BundleError(f"{(['MODEL'] if arguments.model is not None else given)[0]} does not go with --calibrate")
+    if is_gpu_target(arguments.target):
+        return _build_gpu_probes(arguments)
     simd = machine_asked_for(arguments.hardware, arguments.target).simd
     shape = ProbeShape.of(simd.register_bytes, simd.registers)
     manifest = build_probes(arguments.target, shape, arguments.out, arguments.runtime)
@@ -88,10 +102,30 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     lines = [
         f"{arguments.out}: {format_bytes(arguments.out.stat().st_size)}, probes for {manifest.architecture} with"
         f" {shape.registers} vectors of {shape.lanes}",
-        f"On the device: tar -xJf {arguments.out.name}; python3 {START} --out results.json",
-        "Then here: dsascape calibrate --from results.json --out device.yaml",
+        *_what_next(arguments.out),
     ]
     return Answer(data, lambda: say(*lines))
+
+
+def _build_gpu_probes(arguments: argparse.Namespace) -> Answer:
+    """Write a bundle that describes the GPU of the machine it is run on."""
+    given = [f"--{name}" for name in ("hardware", "runtime") if getattr(arguments, name)]
+    if given:
+        raise BundleError(f"{given[0]} does not go with --calibrate for a GPU")
+    manifest = build_gpu_probes(arguments.target, arguments.out)
+    size_bytes = arguments.out.stat().st_size
+    data = {
+        "target": manifest.target, "architecture": manifest.gpu, "file": str(arguments.out), "size_bytes": size_bytes,
+    }  # fmt: skip
+    lines = f"{arguments.out}: {format_bytes(size_bytes)}, probes for {manifest.gpu}", *_what_next(arguments.out)
+    return Answer(data, lambda: say(*lines))
+
+
+def _what_next(bundle: Path) -> tuple[str, str]:
+    return (
+        f"On the device: tar -xJf {bundle.name}; python3 {START} --out results.json",
+        "Then here: dsascape calibrate --from results.json --out device.yaml",
+    )
 
 
 def run(arguments: argparse.Namespace) -> Answer:
@@ -100,13 +134,12 @@ def run(arguments: argparse.Namespace) -> Answer:
     check_place(out, "--out")
     with tempfile.TemporaryDirectory() as folder:
         unpacked(arguments.bundle, Path(folder))
-        command = [sys.executable, "-I", "-S", str(Path(folder) / START), "--out", str(out.resolve())]
+        options = ["--kernel-timeout", str(arguments.kernel_timeout)]
         if arguments.threads:
-            command += ["--threads", str(arguments.threads)]
-        command += ["--kernel-timeout", str(arguments.kernel_timeout)]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode not in (0, POINTS_FAILED):
-        raise BundleError(f"{arguments.bundle}: {done.stderr.strip()[-300:] or f'ends with code {done.returncode}'}")
+            options += ["--threads", str(arguments.threads)]
+        code, complaint = run_unpacked(Path(folder), out, *options)
+    if code not in (0, POINTS_FAILED):
+        raise BundleError(f"{arguments.bundle}: {complaint[-300:] or f'ends with code {code}'}")
     if is_calibration(out):
         return calibration(out)
     found = read_results(out)

@@ -1,6 +1,7 @@
 """The command that describes a processor: what its system tells, and what small kernels show."""
 
 import argparse
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,21 @@ import pydantic
 
 from experiments.answers import Answer, say
 from experiments.files import check_place, write_whole
-from hw_models import Cpu, HardwareError
+from hw_models import Cpu, Gpu, HardwareError, hardware_of_text
 from hw_models.messages import explain
 from hw_models.quantities import format_bytes
-from tuner.bundle import BundleError, read_calibration
-from tuner.calibrate import Figures, HostFacts, host_spec, host_yaml
+from tuner.bundle import (
+    BundleError,
+    CalibrationResults,
+    GpuCalibrationResults,
+    build_gpu_probes,
+    read_calibration,
+    run_unpacked,
+    unpacked,
+)
+from tuner.calibrate import Figures, HostFacts, gpu_yaml, host_spec, host_yaml
 from tuner.calibrate import calibrate as calibrated
-from tuner.measure import LOCAL, MeasureError
+from tuner.measure import LOCAL, MeasureError, check_installed, check_target, is_gpu_target
 
 
 def calibrate(arguments: argparse.Namespace) -> Answer:
@@ -26,15 +35,67 @@ def calibrate(arguments: argparse.Namespace) -> Answer:
         if arguments.device != LOCAL:
             raise MeasureError(f"--device has {arguments.device!r}; --from takes what was measured before")
         found = read_calibration(arguments.results)
-        return _answer(found.facts, found.figures, arguments.out, {"day": found.measured_at[:10]}, arguments.results)
+        return _of(found, arguments.out, arguments.results)
+    if is_gpu_target(arguments.target):
+        return _gpu_here(arguments, begin)
     facts, figures = calibrated(arguments.device, arguments.target)
     return _answer(facts, figures, arguments.out, {"wall_s": time.monotonic() - begin})
 
 
 def calibration(results: Path) -> Answer:
     """Return the answer of a command that has run a bundle of probes."""
-    found = read_calibration(results)
-    return _answer(found.facts, found.figures, None, {"day": found.measured_at[:10]}, results)
+    return _of(read_calibration(results), None, results)
+
+
+def _of(found: CalibrationResults | GpuCalibrationResults, out: Path | None, source: Path) -> Answer:
+    how: dict[str, Any] = {"day": found.measured_at[:10]}
+    if isinstance(found, GpuCalibrationResults):
+        return _gpu_answer(found, out, how, source)
+    return _answer(found.facts, found.figures, out, how, source)
+
+
+def _gpu_here(arguments: argparse.Namespace, begin: float) -> Answer:
+    """Calibrate the GPU of this machine: by the bundle that another machine would run."""
+    if arguments.device != LOCAL:
+        raise MeasureError(f"--device has {arguments.device!r}; a GPU is calibrated on this machine, or by a bundle")
+    check_installed()
+    check_target(arguments.target)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build_gpu_probes(arguments.target, folder / "bundle.tar.xz")
+        unpacked(folder / "bundle.tar.xz", folder)
+        code, complaint = run_unpacked(folder, folder / "results.json")
+        if code:
+            raise MeasureError(f"calibrating failed: {complaint[-300:] or f'code {code}'}")
+        found = read_calibration(folder / "results.json")
+    assert isinstance(found, GpuCalibrationResults)
+    return _gpu_answer(found, arguments.out, {"wall_s": time.monotonic() - begin}, None)
+
+
+def _gpu_answer(
+    found: GpuCalibrationResults, out: Path | None, how: dict[str, Any], source: Path | None
+) -> Answer:  # fmt: skip
+    """Return the answer that says, and writes to ``out``, the GPU; raise ``BundleError`` for absurd figures."""
+    name = "gpu" if out is None else out.stem
+    try:
+        text = gpu_yaml(found.facts, found.figures, name, how.get("day", ""))
+        spec = hardware_of_text(text, f"{name}.yaml")
+    except (HardwareError, ArithmeticError, ValueError) as error:
+        raise BundleError(f"{source or 'what was measured'}: describes no machine: {error}") from error
+    assert isinstance(spec, Gpu)
+    data = {
+        "processor": found.facts.name, "sms": found.facts.sms,
+        "hardware": spec.model_dump(by_alias=True, mode="json"), "file": None if out is None else str(out), **how,
+    }  # fmt: skip
+    if out is None:
+        return Answer(data, lambda: say(text.rstrip()))
+    write_whole(out, text)
+    line = (
+        f"{found.facts.name}, {found.facts.sms} SMs: {out}",
+        f"  {spec.peak_macs_per_s('fp32') / 1e9:.4g} GMAC/s in fp32; DRAM {found.figures.dram_bytes_per_s / 1e9:.0f}"
+        f" GB/s, a launch {found.figures.launch_s * 1e6:.1f} us",
+    )
+    return Answer(data, lambda: say(*line))
 
 
 def _answer(

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.accuracy import kendall, mape, spearman
 from experiments.points import Figure
-from scheduler.cpu.repeated import RepeatedKernel
+from scheduler.kernels.repeated import RepeatedKernel
 from tuner.measure import KernelMeasurement, Measurement
 
 

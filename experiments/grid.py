@@ -22,11 +22,19 @@ from experiments.config import (
     read_schema,
 )
 from experiments.evaluate import load
+from experiments.measured_point import processor_of
 from experiments.points import TUNING, DesignPoint, MeasuredOn, Origin, Workload, policy_of, split_tuning
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
-from tuner.calibrate import local_facts
-from tuner.measure import AddressError, MeasureError, TargetError, check_installed, check_target, remote_address
+from tuner.measure import (
+    AddressError,
+    MeasureError,
+    TargetError,
+    check_installed,
+    check_target,
+    is_gpu_target,
+    remote_address,
+)
 from workloads import WorkloadError, zoo_entry
 
 _MOST_MACHINES_KEPT = 1_000
@@ -212,13 +220,13 @@ def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
     target, device = experiment.measure.target, experiment.measure.device
     try:
         check_installed()
-        is_local = remote_address(device) is None
-        if is_local:
+        if remote_address(device) is None:
             check_target(target)
+        elif is_gpu_target(target):
+            raise MeasureError(f"device has {device!r}; code for a GPU runs on this machine, or from a bundle")
     except (AddressError, MeasureError, TargetError) as error:
         raise ExperimentError(f"{path}: measure: {error}") from error
-    processor = local_facts().processor if is_local else device
-    return MeasuredOn(target, device, processor, experiment.measure.flush_caches)
+    return MeasuredOn(target, device, processor_of(target, device), experiment.measure.flush_caches)
 
 
 def _size(experiment: Experiment) -> int:

@@ -5,7 +5,8 @@
     python -m experiments.measured_page --from out/measured docs/measured.md
 
 ``--from`` first takes the tables over into ``experiments/measured``, or the folder that ``--tables`` names; without it
-the page is made of those there. ``experiments/measured/policies`` has the tables of ``policies.yaml``.
+the page is made of those there. ``experiments/measured/policies`` has the tables of ``policies.yaml``; those of
+``gpu.yaml`` go to a folder of their own likewise.
 """
 
 import argparse
@@ -22,7 +23,8 @@ from experiments.measured_fusion import APART, ELSEWHERE, fused_kernels
 
 TABLES = Path(__file__).parent / "measured"
 _POINTS, _KERNELS = "results.csv", "kernels.csv"
-_SETTING = "tuning.threads"
+_SETTINGS = {"tuning.threads": "threads", "hardware": "machine"}
+"""What points of a network and policy differ in, the first of these that there is, and what tables call it."""
 _MOST_WORST = 20
 
 
@@ -38,9 +40,9 @@ def page(folder: Path = TABLES) -> str:
         "# Predicted beside measured",
         "",
         f"{facts['processor']} ({facts['architecture']}), {facts['cores']} cores, on {' and '.join(days)}; {versions}.",
-        "The machine is described by [host.yaml](../experiments/measured/host.yaml), which `dsascape calibrate` has",
-        "made with small kernels; no network has calibrated it. What is compared, and how it is measured:",
-        "[real code, and what is measured of it](measure.md), which says how this page is made.",
+        *_machines(points),
+        "What is compared, and how it is measured: [real code, and what is measured of it](measure.md), which says how",
+        "this page is made.",
         "",
         *_summary(points, kernels),
         "",
@@ -63,6 +65,21 @@ def page(folder: Path = TABLES) -> str:
     return "\n".join(lines)
 
 
+def _machines(points: pd.DataFrame) -> list[str]:
+    """Return what is said of the machines that predict."""
+    names = sorted({str(name) for name in points["hardware"]})
+    if names != ["host"]:
+        return [f"The machine that predicts: {', '.join(f'`{name}`' for name in names)}."]
+    return [
+        "The machine is described by [host.yaml](../experiments/measured/host.yaml), which `dsascape calibrate` has",
+        "made with small kernels; no network has calibrated it.",
+    ]
+
+
+def _setting(frame: pd.DataFrame) -> str:
+    return next(name for name in _SETTINGS if name in frame)
+
+
 def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
     predicted, found = list(kernels["predicted_s"]), list(kernels["measured_s"])
     whole = mape(list(points["latency_s"]), list(points["measured_s"])) or 0.0
@@ -80,9 +97,9 @@ def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
 
 
 def _networks(points: pd.DataFrame) -> pd.DataFrame:
-    error = points["latency_s"] / points["measured_s"] - 1
+    error, setting = points["latency_s"] / points["measured_s"] - 1, _setting(points)
     return pd.DataFrame({
-        "network": points["model"], "policy": points["policy"], "threads": points[_SETTING],
+        "network": points["model"], "policy": points["policy"], _SETTINGS[setting]: points[setting],
         "measured [ms]": (points["measured_s"] * 1e3).map("{:.3f}".format),
         "predicted [ms]": (points["latency_s"] * 1e3).map("{:.3f}".format), "error": error.map("{:+.1%}".format),
         "kernels: mean error": points["mape"].map("{:.1%}".format),
@@ -92,13 +109,13 @@ def _networks(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _choices(points: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for (model, threads), own in points.groupby(["model", _SETTING], sort=False):
+    rows, setting = [], _setting(points)
+    for (model, value), own in points.groupby(["model", setting], sort=False):
         predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
         found = dict(zip(own["policy"], own["measured_s"], strict=True))
         lost = regret(predicted, found)
         rows.append({
-            "network": model, "threads": threads, "chosen": min(predicted, key=lambda name: predicted[name]),
+            "network": model, _SETTINGS[setting]: value, "chosen": min(predicted, key=lambda name: predicted[name]),
             "fastest": min(found, key=lambda name: found[name]), "regret": lost or 0.0,
         })  # fmt: skip
     return pd.DataFrame(rows)
@@ -106,11 +123,12 @@ def _choices(points: pd.DataFrame) -> pd.DataFrame:
 
 def _worst(kernels: pd.DataFrame) -> pd.DataFrame:
     missed = (kernels["predicted_s"] - kernels["measured_s"]).abs().sort_values(ascending=False, kind="stable")
+    setting = _setting(kernels)
     own = kernels.loc[missed.index[:_MOST_WORST]]
     parts = [str(name) for name in own if str(name).startswith("predicted_parts_s.")]
     micro = {name: (own[name] * 1e6).map(lambda value: "" if pd.isna(value) else f"{value:.1f}") for name in parts}
     return pd.DataFrame({
-        "network": own["model"], "policy": own["policy"], "threads": own[_SETTING], "kernel": own["kernel"],
+        "network": own["model"], "policy": own["policy"], _SETTINGS[setting]: own[setting], "kernel": own["kernel"],
         "measured [µs]": (own["measured_s"] * 1e6).map("{:.1f}".format),
         "predicted [µs]": (own["predicted_s"] * 1e6).map("{:.1f}".format),
         "error": (own["predicted_s"] / own["measured_s"] - 1).map("{:+.0%}".format),
@@ -120,7 +138,7 @@ def _worst(kernels: pd.DataFrame) -> pd.DataFrame:
 
 def _intensive(kernels: pd.DataFrame) -> list[str]:
     """Return the section on kernels with several complex operators, if there are any."""
-    found = fused_kernels(kernels, _SETTING)
+    found = fused_kernels(kernels, _setting(kernels))
     if not found:
         return []
     rows = [
@@ -162,6 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", type=Path, dest="folder", metavar="DIR", help="folder of a measured run")
     arguments = parser.parse_args(argv)
     if arguments.folder is not None:
+        arguments.tables.mkdir(parents=True, exist_ok=True)
         for name in (_POINTS, _KERNELS):
             shutil.copyfile(arguments.folder / name, arguments.tables / name)
     if arguments.out is None:

@@ -10,10 +10,23 @@ from experiments.points import DesignPoint, MeasuredOn
 from hw_models import Cpu, HardwareError
 from scheduler import network_of, policy_label
 from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.repeated import RepeatedKernel, repeated_kernels
+from scheduler.cpu.repeated import repeated_kernels
 from scheduler.cpu.schedule import CpuSchedule
+from scheduler.kernels.repeated import RepeatedKernel
+from tuner.calibrate import local_facts
 from tuner.codegen.names import kernel_name
-from tuner.measure import Budget, Job, MeasureError, check_installed, job_of_schedule, measure_plan
+from tuner.measure import (
+    BUNDLE,
+    LOCAL,
+    Budget,
+    Job,
+    MeasureError,
+    check_installed,
+    gpu_here,
+    is_gpu_target,
+    job_of_schedule,
+    measure_plan,
+)
 
 MEASURED_DTYPE = "fp32"
 
@@ -27,7 +40,9 @@ def as_measured(point: DesignPoint) -> DesignPoint:
     if workload.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
     if not isinstance(point.hardware, Cpu):
-        raise HardwareError(f"{point.hardware.name}: is no CPU; code is generated and measured for CPUs")
+        raise HardwareError(f"{point.hardware.name}: is no CPU; code is generated and measured for CPUs and GPUs")
+    if is_gpu_target(_measured_on(point).target):
+        raise HardwareError(f"{point.hardware.name}: is no GPU; target has {_measured_on(point).target!r}")
     tuning = {**point.tuning, "warm_caches": not _measured_on(point).flush_caches}
     return replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
 
@@ -67,7 +82,14 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     return Prepared(outcome, job, {kernel_name(plan, group): kernel for group, kernel in repeated.items()})
 
 
-def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
+def processor_of(target: str, device: str) -> str:
+    """Return what runs code for ``target`` on ``device``, as far as it is known before it is asked."""
+    if device == LOCAL:
+        return (gpu_here(target) or "") if is_gpu_target(target) else local_facts().processor
+    return "" if device == BUNDLE else device
+
+
+def measured_on_processor(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
     """Return the simulated run of ``point`` and its measurement on a device beside it.
 
     Raises what `prepared` and `measure_plan` raise.

@@ -11,13 +11,13 @@ from experiments.commands import policy_asked_for, workload_asked_for
 from experiments.compared import Comparison, worst
 from experiments.config import Measuring
 from experiments.files import FileError, write_whole
-from experiments.gpu_code import compiled_point, gpu_asked_for
 from experiments.job import Outcome
-from experiments.measured_point import measured, prepared
+from experiments.measured_gpu import compiled_point, gpu_asked_for
+from experiments.measured_point import prepared, processor_of
 from experiments.measured_store import keep
 from experiments.points import DesignPoint, MeasuredOn
 from experiments.report.words import count
-from experiments.run import computed_of
+from experiments.run import computed_of, measured
 from experiments.runs import run
 from hw_models import Cpu, HardwareError, load_hardware
 from hw_models.quantities import PS_PER_S, format_bytes, format_ps
@@ -58,23 +58,23 @@ def measure(arguments: argparse.Namespace) -> Answer:
     policy = policy_label(point.policy)
     outcome: Outcome | None = None
     comparison: Comparison | None = None
-    if is_gpu_target(target):
-        if arguments.out is None or not is_local:
+    if is_gpu_target(target) and point.measured_on is None:
+        if arguments.out is None:
             check_target(target)
         path = arguments.out / file_name(label, policy, target)
-        found, data = compiled_point(point, target, path)
-        data |= {"model": label, "object": f"{path}.o"}
-    elif arguments.out is not None and is_local and not runs_here(target):
+        compiled = compiled_point(point, target, path)
+        found, data = compiled.measurement, compiled.as_json() | {"model": label, "object": f"{path}.o"}
+    elif is_gpu_target(target) or arguments.out is None or not is_local or runs_here(target):
+        budget = Budget(limit_s=arguments.kernel_timeout)
+        outcome, comparison = measured(point, budget)
+        found = comparison.measurement
+        data = (comparison if arguments.hardware else found).as_json() | {"model": label}
+    else:
         if arguments.flush_caches:
             raise MeasureError(f"--flush-caches is about code that is timed; that for {target} is written, not run")
         path = arguments.out / f"{file_name(label, policy, target)}.o"
         found = compile_for(prepared(point, Budget()).job, policy, path)
         data = found.as_json() | {"model": label, "object": str(path)}
-    else:
-        budget = Budget(limit_s=arguments.kernel_timeout)
-        outcome, comparison = measured(point, budget)
-        found = comparison.measurement
-        data = (comparison if arguments.hardware else found).as_json() | {"model": label}
     if arguments.out is not None:
         said = "measured", label, policy, target, str(found.threads), *(["flushed"] if found.flushed else [])
         place = arguments.out / f"{file_name(*said)}.json"
@@ -90,25 +90,29 @@ def measure(arguments: argparse.Namespace) -> Answer:
 def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
     """Return the network, policy and threads that a command names, on the machine that tiles are chosen for.
 
-    It is to be measured on ``device``; one for a GPU is not measured.
+    It is to be measured on ``device``; where that is this machine and has no such GPU, it is not measured.
     """
     if is_gpu_target(arguments.target):
         if arguments.threads:
             raise MeasureError(f"threads has {arguments.threads}; a schedule says how many a GPU runs")
         if arguments.flush_caches:
-            raise MeasureError("--flush-caches is about kernels that are timed, and code for GPUs is not timed yet")
-        gpu = gpu_asked_for(arguments.hardware, arguments.target)
-        return DesignPoint(workload_asked_for(arguments), gpu, policy_asked_for(arguments))
+            raise MeasureError("--flush-caches is about processors; a GPU's L2 is as the run before leaves it")
+        if device != BUNDLE and remote_address(device) is not None:
+            raise MeasureError(f"--device has {device!r}; code for a GPU runs on this machine, or from a bundle")
+        gpu, name = gpu_asked_for(arguments.hardware, arguments.target), processor_of(arguments.target, device)
+        on = MeasuredOn(arguments.target, device, name) if name or device == BUNDLE else None
+        return DesignPoint(workload_asked_for(arguments), gpu, policy_asked_for(arguments), measured_on=on)
     spec = machine_asked_for(arguments.hardware, arguments.target)
     own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
         raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
-    processor = {LOCAL: local_facts().processor, BUNDLE: ""}.get(device, device)
     return DesignPoint(
         workload_asked_for(arguments), spec, policy_asked_for(arguments),
         swept={"tuning.threads": str(threads)}, tuning={"threads": threads},
-        measured_on=MeasuredOn(arguments.target, device, processor, arguments.flush_caches),
+        measured_on=MeasuredOn(
+            arguments.target, device, processor_of(arguments.target, device), arguments.flush_caches
+        ),
     )  # fmt: skip
 
 

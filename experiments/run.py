@@ -13,10 +13,11 @@ from experiments.evaluate import default_dtype, evaluate
 from experiments.failures import Failure
 from experiments.job import Outcome
 from experiments.layers import layers_of
-from experiments.measured_point import measured
+from experiments.measured_gpu import measured_on_gpu
+from experiments.measured_point import measured_on_processor
 from experiments.points import DesignPoint, flat
 from experiments.store import ResultStore
-from hw_models import HardwareError
+from hw_models import Gpu, HardwareError
 from scheduler import kind_of, policy_label
 from tuner.measure import Budget
 from workloads.analysis import Table
@@ -48,6 +49,15 @@ def computed(point: DesignPoint) -> Computed:
     row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
     return Computed(row, tuple(flat(layer) for layer in layers_of(outcome, point.hardware)))
+
+
+def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
+    """Return the simulated run of ``point`` and its measurement on a real device beside it.
+
+    Raises what `measured_on_processor` and `measured_on_gpu` raise.
+    """
+    measure = measured_on_gpu if isinstance(point.hardware, Gpu) else measured_on_processor
+    return measure(point, budget)
 
 
 def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) -> Computed:

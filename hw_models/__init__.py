@@ -20,7 +20,14 @@ from hw_models.instructions import (
     Transfer,
     Work,
 )
-from hw_models.loading import AnyHardware, known_paths, load_hardware, preset_names, with_values
+from hw_models.loading import (
+    AnyHardware,
+    hardware_of_text,
+    known_paths,
+    load_hardware,
+    preset_names,
+    with_values,
+)
 from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Service, Unit
 from hw_models.perfetto import perfetto_json, write_perfetto
 from hw_models.program import Program
@@ -72,6 +79,7 @@ __all__ = [
     "gpu_energy",
     "gpu_machine",
     "gpu_summary",
+    "hardware_of_text",
     "known_paths",
     "load_hardware",
     "operands_read",

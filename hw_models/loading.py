@@ -103,6 +103,17 @@ def plain(spec: AnyHardware) -> dict[str, Any]:
     return {key: _with_lists(value) for key, value in spec.model_dump(by_alias=True).items()}
 
 
+def hardware_of_text(text: str, name: str) -> AnyHardware:
+    """Return the machine that the YAML ``text`` of a file called ``name`` describes.
+
+    Raises ``HardwareError`` where `load_hardware` does.
+    """
+    try:
+        return _of_file(Path(name), parse_yaml(text, name), ())
+    except YamlError as error:
+        raise HardwareError(str(error)) from error
+
+
 def _loaded(name_or_path: str | Path, above: tuple[Path, ...]) -> AnyHardware:
     """Return a machine; ``above`` are the files whose base it is, the first of them first."""
     names = preset_names()

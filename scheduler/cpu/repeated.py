@@ -5,8 +5,7 @@ Its data is in the caches, as the run before has left it, or nowhere in them whe
 The call itself is left out, as measuring repeats a kernel from inside the runtime.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hw_models import cpu_energy, cpu_machine, simulate
 from hw_models.cpu.cores import issue_cycles
@@ -15,22 +14,7 @@ from hw_models.quantities import PS_PER_S
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.lower import lower, works
 from scheduler.cpu.schedule import CpuKernel, CpuSchedule
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedKernel:
-    """The simulated time of one kernel, and where it goes."""
-
-    seconds: float
-    threads: int
-    """That have something to do."""
-    parts_s: Mapping[str, float]
-    """What a core would take for each thing alone: ``core`` to issue its instructions, memories to move their bytes."""
-
-    @property
-    def limited_by(self) -> str:
-        """What takes longest."""
-        return max(self.parts_s, key=lambda name: self.parts_s[name])
+from scheduler.kernels.repeated import RepeatedKernel
 
 
 def repeated_kernels(

@@ -172,6 +172,8 @@ def test_mistakes_end_with_code_2(
 def test_results_of_probes_are_not_those_of_a_network(
     results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert read_calibration(results).facts.cores == 1
+    found = read_calibration(results).facts
+    assert isinstance(found, HostFacts)
+    assert found.cores == 1
     assert main(["bundle", "import", str(results), "--out", str(tmp_path / "store")]) == 2
     assert "dsascape calibrate --from" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pydantic
 
-from tuner.bundle.contents import BUNDLE, CODE, DATA, MANIFEST, START, BundleError, Manifest
+from tuner.bundle.contents import BUNDLE, DATA, MANIFEST, START, BundleError, Manifest
 
 _Record = TypeVar("_Record")
 _MOST_BYTES = 8 * 2**30
@@ -69,7 +69,7 @@ def _checked(archive: tarfile.TarFile, folder: Path) -> Manifest:
         place.write_bytes(content)
     if manifest is None:
         raise BundleError(f"is empty; a bundle begins with {MANIFEST}")
-    lacking = sorted(({*manifest.files, CODE, DATA, START}) - seen)
+    lacking = sorted(({*manifest.files, manifest.code, DATA, START}) - seen)
     if lacking:
         raise BundleError(f"lacks {', '.join(lacking[:3])}")
     return manifest

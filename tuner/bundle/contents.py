@@ -12,18 +12,22 @@ from typing import Any
 BUNDLE = "dsascape bundle 2"
 RESULTS = "dsascape results 2"
 CALIBRATION = "dsascape calibration 1"
+GPU_CALIBRATION = "dsascape gpu calibration 1"
 MANIFEST = "bundle.json"
 DATA = "data.bin"
 """Weights, inputs and expected values, each where the manifest says."""
 CODE = "kernels.so"
+GPU_CODE = "kernels.fatbin"
 RUNTIME = ("libtvm_ffi.so", "libtvm_runtime.so")
 """What loads the code and splits its loops over threads."""
 START = "run.py"
 CARRIED = (
-    "tuner/bundle/contents.py", "tuner/bundle/native.py", "tuner/bundle/probes.py", "tuner/bundle/runner.py",
-    "tuner/bundle/steps.py", "tuner/calibrate/facts.py", "tuner/calibrate/figures.py", "tuner/calibrate/plan.py",
-    "tuner/calibrate/probing.py",
-    "tuner/measure/device.py", "tuner/measure/interference.py", "tuner/measure/records.py", "tuner/measure/timing.py",
+    "tuner/bundle/contents.py", "tuner/bundle/gpu_probes.py", "tuner/bundle/machines.py", "tuner/bundle/native.py",
+    "tuner/bundle/on_gpu.py", "tuner/bundle/on_processor.py", "tuner/bundle/probes.py", "tuner/bundle/runner.py",
+    "tuner/bundle/steps.py", "tuner/calibrate/facts.py", "tuner/calibrate/figures.py",
+    "tuner/calibrate/gpu_probing.py", "tuner/calibrate/plan.py", "tuner/calibrate/probing.py",
+    "tuner/measure/cuda.py", "tuner/measure/device.py", "tuner/measure/interference.py", "tuner/measure/records.py",
+    "tuner/measure/timing.py",
 )  # fmt: skip
 """Modules that run on the device."""
 ALIGNMENT_BYTES = 64
@@ -66,6 +70,20 @@ class BundledArray:
 
 
 @dataclass(frozen=True, slots=True)
+class GridLaunch:
+    """How a GPU runs a kernel: a function of its code, and a grid of thread blocks."""
+
+    function: str
+    blocks: int
+    threads: int
+    """Of a block."""
+    shared_bytes: int
+    """Of a block, beyond what the function declares itself."""
+    parameters: tuple[int, ...]
+    """Of the function: their places among the kernel's arguments."""
+
+
+@dataclass(frozen=True, slots=True)
 class BundledKernel:
     """A function of the code, its arguments by number, the last ``results`` of which it writes."""
 
@@ -73,6 +91,8 @@ class BundledKernel:
     operators: tuple[str, ...]
     arguments: tuple[int, ...]
     results: int
+    grid: GridLaunch | None = None
+    """On a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +113,7 @@ class Manifest:
     batch: int
     target: str
     architecture: str
-    """Of the machine that the code is for, as Python names it."""
+    """Of the machine that the code is for, as Python names it; empty if any will do."""
     kernels: tuple[BundledKernel, ...]
     """In the order in which they run."""
     missing: tuple[MissingKernel, ...]
@@ -115,7 +135,19 @@ class Manifest:
     """Of single precision in the vectors that probes are compiled for; 0 in the bundle of a network."""
     registers: int = 0
     """Of vectors, for probes."""
+    gpu: str = ""
+    """Architecture of GPUs that the code is for, such as sm_90; empty for code that a processor runs."""
     format: str = BUNDLE
+
+    @property
+    def code(self) -> str:
+        """The file that holds the kernels."""
+        return GPU_CODE if self.gpu else CODE
+
+    @property
+    def is_of_probes(self) -> bool:
+        """Whether it calibrates the machine that it is run on: it has no network then."""
+        return not self.model
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1)
@@ -126,10 +158,15 @@ class Manifest:
         found: dict[str, Any] = _with_tuples(json.loads(text))
         if found.get("format") != BUNDLE:
             raise BundleError(f"{MANIFEST} has the format {str(found.get('format'))[:40]!r}; needs {BUNDLE!r}")
-        found["kernels"] = tuple(BundledKernel(**each) for each in found["kernels"])
+        found["kernels"] = tuple(map(_kernel, found["kernels"]))
         found["missing"] = tuple(MissingKernel(**each) for each in found["missing"])
         found["arrays"] = tuple(_array(each) for each in found["arrays"])
         return Manifest(**found)
+
+
+def _kernel(found: dict[str, Any]) -> BundledKernel:
+    grid = found.get("grid")
+    return BundledKernel(**{**found, "grid": None if grid is None else GridLaunch(**grid)})
 
 
 def _array(found: dict[str, Any]) -> BundledArray:

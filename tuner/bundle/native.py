@@ -5,6 +5,8 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.measure.device import DeviceError
+
 _INT, _DL_TENSOR, _RAW_STRING, _BYTES = 1, 7, 8, 66
 """Kinds of values that pass the interface."""
 _HEADER_BYTES = 24
@@ -14,7 +16,7 @@ _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _EIGHT_BITS = 8
 
 
-class NativeError(RuntimeError):
+class NativeError(DeviceError):
     """The runtime refuses a call."""
 
 

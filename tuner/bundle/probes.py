@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from tuner.bundle.contents import CALIBRATION, CODE, RUNTIME, START, BundleError, Manifest
+from tuner.bundle.contents import CALIBRATION, CODE, GPU_CALIBRATION, RUNTIME, START, BundleError, Manifest
 from tuner.bundle.native import Runtime, Tensor, tensor
 from tuner.calibrate.facts import local_facts
 from tuner.calibrate.plan import ProbeShape, probe_plan
@@ -75,17 +75,20 @@ def _tensors(arguments: Sequence[_Held]) -> list[Tensor]:
     return [each.tensor for each in arguments]
 
 
-def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | None) -> None:
-    """Probe the processor that this runs on, and print facts and figures as one object."""
+def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | None) -> int:
+    """Probe the processor that this runs on, and print facts and figures as one object; return 0."""
     runtime = Runtime([folder / "lib" / name for name in RUNTIME], folder / CODE)
     threads = int(os.environ["TVM_NUM_THREADS"])
     facts = local_facts().on_threads(threads)
     plan = probe_plan(facts, most_bytes, probe_s, ProbeShape(manifest.lanes, manifest.registers))
     figures = probed(plan, NativeBench(runtime))
     sys.stdout.write(json.dumps({"facts": asdict(facts), "figures": asdict(figures)}) + "\n")
+    return 0
 
 
-def calibrated_bundle(folder: Path, threads: int, probe_s: float, most_bytes: int) -> dict[str, Any]:
+def calibrated_bundle(
+    folder: Path, manifest: Manifest, threads: int, probe_s: float, most_bytes: int
+) -> dict[str, Any]:
     """Return what ``results.json`` holds for the bundle in ``folder``; raise ``BundleError`` where its code fails."""
     command = [sys.executable, "-I", "-S", str(folder / START), "--child", "--folder", str(folder)]
     command += ["--probe-seconds", str(probe_s), "--most-bytes", str(most_bytes)]
@@ -99,4 +102,4 @@ def calibrated_bundle(folder: Path, threads: int, probe_s: float, most_bytes: in
         raise BundleError(f"probing took longer than {_LIMIT_S:.0f} s") from error
     if done.returncode:
         raise BundleError(f"probing fails with code {done.returncode}: {done.stderr.strip()[-300:]}")
-    return {"format": CALIBRATION, "measured_at": now(), **json.loads(done.stdout)}
+    return {"format": GPU_CALIBRATION if manifest.gpu else CALIBRATION, "measured_at": now(), **json.loads(done.stdout)}

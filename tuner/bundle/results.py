@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tuner.bundle.archive import validated
-from tuner.bundle.contents import CALIBRATION, RESULTS, BundleError
+from tuner.bundle.contents import CALIBRATION, GPU_CALIBRATION, RESULTS, BundleError
 from tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
 from tuner.calibrate.figures import Figures
+from tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
 from tuner.measure.records import Measurement, Timing
 
 _MOST_BYTES = 64 * 2**20
@@ -36,13 +37,23 @@ class CalibrationResults:
     figures: Figures
 
 
+@dataclass(frozen=True, slots=True)
+class GpuCalibrationResults:
+    """What one file of results of a GPU's probes holds."""
+
+    format: str
+    measured_at: str
+    facts: GpuFacts
+    figures: GpuFigures
+
+
 def read_results(path: Path) -> BundleResults:
     """Return what the file of results ``path`` holds; nothing of it is run.
 
     Raises ``BundleError`` for any other file.
     """
     content = _content(path)
-    if _is_of(content, CALIBRATION):
+    if _is_of(content, CALIBRATION) or _is_of(content, GPU_CALIBRATION):
         raise BundleError(f"{path} has figures of a machine, not of a network: dsascape calibrate --from {path}")
     found = validated(BundleResults, content, str(path))
     if found.format != RESULTS:
@@ -53,9 +64,11 @@ def read_results(path: Path) -> BundleResults:
     return found
 
 
-def read_calibration(path: Path) -> CalibrationResults:
+def read_calibration(path: Path) -> CalibrationResults | GpuCalibrationResults:
     """Return what the file ``path``, from a bundle of probes, holds; raise ``BundleError`` for any other file."""
     content = _content(path)
+    if _is_of(content, GPU_CALIBRATION):
+        return _of_gpu(content, path)
     if _is_of(content, RESULTS):
         raise BundleError(f"{path} has figures of a network, not of a machine: dsascape bundle import {path}")
     found = validated(CalibrationResults, content, str(path))
@@ -74,6 +87,15 @@ def read_calibration(path: Path) -> CalibrationResults:
     return found
 
 
+def _of_gpu(content: bytes, path: Path) -> GpuCalibrationResults:
+    found = validated(GpuCalibrationResults, content, str(path))
+    if found.format != GPU_CALIBRATION:
+        raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {GPU_CALIBRATION!r}")
+    if not all(0 < each < math.inf for each in _numbers(astuple(found.figures))):
+        raise BundleError(f"{path} has figures that no GPU has")
+    return found
+
+
 def _numbers(value: Any) -> Iterator[float]:
     """Yield all numbers in nested tuples."""
     if isinstance(value, tuple):
@@ -85,7 +107,8 @@ def _numbers(value: Any) -> Iterator[float]:
 
 def is_calibration(path: Path) -> bool:
     """Return whether a file of results calls itself one of probes; raise ``BundleError`` if it cannot be read."""
-    return _is_of(_content(path), CALIBRATION)
+    content = _content(path)
+    return _is_of(content, CALIBRATION) or _is_of(content, GPU_CALIBRATION)
 
 
 def _content(path: Path) -> bytes:

@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from tuner.bundle.contents import MANIFEST, RESULTS, START, BundleError, Manifest
+from tuner.bundle.gpu_probes import main as run_gpu_probes
 from tuner.bundle.probes import calibrated_bundle
 from tuner.bundle.probes import main as run_probes
-from tuner.bundle.steps import NETWORK
+from tuner.bundle.steps import DEVICE, LACKS, LAST, NETWORK
 from tuner.bundle.steps import main as run_steps
 from tuner.calibrate.plan import PROBE_S
 from tuner.measure.device import local_device, now, usable_cores
 from tuner.measure.interference import busy_elsewhere, disturbances
-from tuner.measure.records import Budget, KernelMeasurement, Timing
+from tuner.measure.records import Budget, Device, KernelMeasurement, Timing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,13 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     budget = Budget(kernel_s=parsed.kernel_seconds, network_s=parsed.network_seconds, limit_s=parsed.kernel_timeout)
     if parsed.child:
-        _child(parsed, budget)
-        return 0
+        return _child(parsed, budget)
     try:
         manifest = _manifest(parsed.folder)
         threads = _threads(parsed.threads, manifest)
-        if manifest.lanes:
-            results = calibrated_bundle(parsed.folder, threads, parsed.probe_seconds, parsed.most_bytes)
+        if manifest.is_of_probes:
+            results = calibrated_bundle(parsed.folder, manifest, threads, parsed.probe_seconds, parsed.most_bytes)
         else:
             results = measured_bundle(parsed.folder, threads, budget)
     except BundleError as error:
@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beside = parsed.out.with_name(f".{parsed.out.name}.part")
     beside.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     beside.replace(parsed.out)
-    if manifest.lanes:
-        _say(f"{parsed.out}: figures of {results['facts']['processor']}")
+    if manifest.is_of_probes:
+        _say(f"{parsed.out}: figures of {results['facts']['name' if manifest.gpu else 'processor']}")
         return 0
     network = results["measurement"]["network"]
     if network["timing"] is None:
@@ -60,18 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _child(parsed: argparse.Namespace, budget: Budget) -> None:
+def _child(parsed: argparse.Namespace, budget: Budget) -> int:
     manifest = _manifest(parsed.folder)
-    if manifest.lanes:
-        run_probes(parsed.folder, manifest, parsed.probe_seconds, parsed.most_bytes or None)
-    else:
-        run_steps(parsed.folder, parsed.done, parsed.crashed, budget)
+    if manifest.is_of_probes:
+        probe = run_gpu_probes if manifest.gpu else run_probes
+        return probe(parsed.folder, manifest, parsed.probe_seconds, parsed.most_bytes or None)
+    run_steps(parsed.folder, parsed.done, parsed.crashed, budget)
+    return 0
 
 
 def _manifest(folder: Path) -> Manifest:
     """Return what the bundle in ``folder`` says; raise ``BundleError`` for one for another machine."""
     manifest = Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8"))
-    if manifest.architecture != platform.machine():
+    if manifest.architecture not in ("", platform.machine()):
         raise BundleError(f"the code is for {manifest.architecture}; this machine is {platform.machine()}")
     return manifest
 
@@ -107,7 +108,9 @@ def measured_bundle(folder: Path, threads: int, budget: Budget) -> dict[str, Any
     """
     manifest = _manifest(folder)
     device = local_device(busy_elsewhere())
-    found = _Waiting(folder, threads, budget, manifest).results()
+    waiting = _Waiting(folder, threads, budget, manifest)
+    found = waiting.results()
+    device = waiting.told or device
     timings = [Timing(**kernel["timing"]) for kernel in found.values() if kernel["timing"] is not None]
     measurement = {
         "model": manifest.model, "policy": manifest.policy, "target": manifest.target, "device": asdict(device),
@@ -124,6 +127,8 @@ class _Waiting:
         self._folder, self._threads, self._budget, self._manifest = folder, threads, budget, manifest
         self._found: dict[str, dict[str, Any]] = {}
         self._crashed: list[str] = []
+        self.told: Device | None = None
+        """What runs the kernels, where that is not this machine's processor."""
 
     def results(self) -> dict[str, dict[str, Any]]:
         """Return the measurement of every kernel and of the network, by name."""
@@ -160,9 +165,16 @@ class _Waiting:
                     self._note(under_way, late if line is None else _ending(process.wait()))
                     return
                 message = json.loads(line)
+                if LACKS in message:
+                    raise BundleError(message[LACKS])
+                if message.get(DEVICE):
+                    self.told = Device(**message[DEVICE])
                 under_way, limit_s = message.get("begins", under_way), self._budget.limit_s
                 if "ends" in message:
                     self._add(message["ends"])
+                if message.get(LAST):
+                    self._crashed.append(under_way)
+                    return
 
     def _note(self, name: str, reason: str) -> None:
         """Record what ended a process; one that ends before it begins with any kernel ends the run."""

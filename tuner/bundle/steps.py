@@ -4,7 +4,6 @@ It prints one line of JSON for everything that it finishes, and a kernel's name 
 kernel does, the process that reads the lines knows which one it was.
 """
 
-import ctypes
 import json
 import math
 import mmap
@@ -12,44 +11,41 @@ import struct
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tuner.bundle.contents import (
-    CODE,
-    DATA,
-    FORMATS,
-    MANIFEST,
-    RUNTIME,
-    BundledArray,
-    BundledKernel,
-    DataRange,
-    Manifest,
-)
-from tuner.bundle.native import NativeError, Runtime, Tensor, tensor
-from tuner.measure.records import Budget, KernelMeasurement, Timing
-from tuner.measure.timing import FLUSH, measured, measured_in_parts
+from tuner.bundle.contents import DATA, FORMATS, MANIFEST, BundledArray, BundledKernel, DataRange, Manifest
+from tuner.bundle.machines import machine_of
+from tuner.measure.device import DeviceError
+from tuner.measure.records import Budget, Device, KernelMeasurement
 
 NETWORK = "network"
 """Stands for all kernels in a row where a kernel's name would."""
-SHORTEST_SAMPLE_S = 20e-6
-"""What is faster is run several times for one sample."""
+LAST = "last"
+"""Whether the process can do no more after a kernel."""
+DEVICE = "device"
+"""What a process runs kernels on, where that is not the machine's processor."""
+LACKS = "lacks"
+"""What this machine has not, without which nothing runs."""
 
 
 class Steps:
-    """The code of a bundle in memory, with its data."""
+    """The kernels of a bundle one after the other: each compared with what it should compute, and timed."""
 
     def __init__(self, folder: Path, manifest: Manifest, budget: Budget) -> None:
-        self._manifest, self._budget = manifest, budget
-        self._runtime = Runtime([folder / "lib" / name for name in RUNTIME], folder / CODE)
+        self._manifest = manifest
         with (folder / DATA).open("rb") as file:
-            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        self._buffers = [mmap.mmap(-1, max(size, 1)) for size in manifest.buffers]
-        self._tensors = [self._tensor(array) for array in manifest.arrays]
-        self._calls: list[Callable[[], None]] = []
+            self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        self._machine = machine_of(folder, manifest, self._data, budget)
         self._wrong: list[str] = []
         """Kernels without a right result so far."""
+        self._is_over = False
+        """Whether nothing more can be run in this process."""
+
+    @property
+    def device(self) -> Device | None:
+        """What runs the kernels, where that is not the processor that this runs on."""
+        return self._machine.device
 
     def run(self, done: Collection[str], crashed: Collection[str], told: Callable[[dict[str, Any]], None]) -> None:
         """Tell of every kernel and of the network.
@@ -57,37 +53,32 @@ class Steps:
         Those that are ``done`` run once, as others read what they write; those that ``crashed`` do not.
         """
         self._wrong = [missing.name for missing in self._manifest.missing]
-        for array in self._manifest.arrays:
-            if array.buffer >= 0 and array.values is not None:
-                buffer, size = self._buffers[array.buffer], array.values.size_bytes
-                buffer[:size] = self._bytes(array.values)
         for kernel in self._manifest.kernels:
             if kernel.name in crashed:
                 self._wrong.append(kernel.name)
-                continue
-            if kernel.name in done:
-                self._calls.append(self._call(kernel))
-                self._calls[-1]()
-                continue
-            told({"begins": kernel.name})
-            told({"ends": asdict(self._kernel(kernel))})
+            elif kernel.name in done:
+                self._machine.run(kernel)
+            else:
+                told({"begins": kernel.name})
+                told({"ends": asdict(self._kernel(kernel)), LAST: self._is_over})
+            if self._is_over:
+                return
         if NETWORK not in crashed:
             told({"begins": NETWORK})
             told({"ends": asdict(self._network())})
 
     def _kernel(self, kernel: BundledKernel) -> KernelMeasurement:
         try:
-            call = self._call(kernel)
-            call()
+            self._machine.run(kernel)
             found = self._deviation(kernel)
             if not self._wrong and found > self._manifest.tolerance:
                 self._wrong.append(kernel.name)
                 text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
                 return KernelMeasurement(kernel.name, kernel.operators, None, False, _finite(found), text)
-            self._calls.append(call)
-            timing = self._timing(kernel)
-        except (NativeError, OSError) as error:
+            timing = self._machine.timing(kernel)
+        except (DeviceError, OSError) as error:
             self._wrong.append(kernel.name)
+            self._is_over = isinstance(error, DeviceError) and error.is_last
             return KernelMeasurement(kernel.name, kernel.operators, error=f"{type(error).__name__}: {error}")
         if self._wrong:
             text = f"not compared: its inputs come from {self._wrong[0]}, which has no right result"
@@ -98,44 +89,17 @@ class Steps:
         operators = tuple(name for kernel in self._manifest.kernels for name in kernel.operators)
         if self._wrong:
             return KernelMeasurement(NETWORK, operators, error=f"does not run without: {', '.join(self._wrong)}")
-        timing = measured_in_parts(self._calls, self._budget.network_s, self._budget.width, self._flush)
+        try:
+            timing = self._machine.row_timing(self._manifest.kernels)
+        except DeviceError as error:
+            return KernelMeasurement(NETWORK, operators, error=f"{type(error).__name__}: {error}")
         found = max((self._difference(array) for array in self._manifest.arrays if array.is_result), default=0.0)
         if found > self._manifest.tolerance:
             text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
             return KernelMeasurement(NETWORK, operators, None, False, _finite(found), text)
         return KernelMeasurement(NETWORK, operators, timing, True, found)
 
-    def _flush(self) -> None:
-        """Take what all kernels are given out of the caches, if the bundle was built for that."""
-        if self._manifest.flushed:
-            for kernel in self._manifest.kernels:
-                self._runtime.run_named(FLUSH, self._arguments(kernel))
-
-    def _arguments(self, kernel: BundledKernel) -> list[Tensor]:
-        return [self._tensors[number] for number in kernel.arguments]
-
-    def _call(self, kernel: BundledKernel) -> Callable[[], None]:
-        return partial(self._runtime.run, self._runtime.function(kernel.name), self._arguments(kernel))
-
-    def _timing(self, kernel: BundledKernel) -> Timing:
-        arguments = self._arguments(kernel)
-        evaluator = self._runtime.evaluator(kernel.name, 1, FLUSH if self._manifest.flushed else "")
-        if not self._manifest.flushed:
-            first = min(self._runtime.seconds(evaluator, arguments) for _ in range(2))
-            evaluator = self._runtime.evaluator(kernel.name, max(1, int(SHORTEST_SAMPLE_S / max(first, 1e-9))))
-        sample = partial(self._runtime.seconds, evaluator, arguments)
-        return measured(sample, self._budget.kernel_s, self._budget.width)
-
-    def _tensor(self, array: BundledArray) -> Tensor:
-        if array.buffer < 0:
-            assert array.values is not None
-            memory, offset = self._data, array.values.offset
-        else:
-            memory, offset = self._buffers[array.buffer], 0
-        address = ctypes.addressof(ctypes.c_char.from_buffer(memory, offset))
-        return tensor(address, array.dtype, array.shape)
-
-    def _bytes(self, place: DataRange) -> bytes:
+    def _bytes(self, place: DataRange) -> memoryview:
         return self._data[place.offset : place.offset + place.size_bytes]
 
     def _deviation(self, kernel: BundledKernel) -> float:
@@ -148,9 +112,9 @@ class Steps:
             return 0.0
         kind = struct.Struct(FORMATS[array.dtype])
         wanted = [value for (value,) in kind.iter_unpack(self._bytes(array.expected))]
-        buffer, elements = self._buffers[array.buffer], math.prod(array.shape)
+        content, elements = self._machine.bytes_of(array), math.prod(array.shape)
         places = [number * elements // len(wanted) for number in range(len(wanted))]
-        got = [kind.unpack_from(buffer, place * kind.size)[0] for place in places]
+        got = [kind.unpack_from(content, place * kind.size)[0] for place in places]
         if not array.dtype.startswith("float"):
             return 0.0 if got == wanted else math.inf
         unlike = [(a, b) for a, b in zip(got, wanted, strict=True) if a != b and not (math.isnan(a) and math.isnan(b))]
@@ -173,6 +137,10 @@ def main(folder: Path, done: Collection[str], crashed: Collection[str], budget: 
         sys.stdout.write(json.dumps(message) + "\n")
         sys.stdout.flush()
 
-    steps = Steps(folder, manifest, budget)
-    told({"ready": True})
+    try:
+        steps = Steps(folder, manifest, budget)
+    except DeviceError as error:
+        told({LACKS: str(error)})
+        return
+    told({"ready": True, DEVICE: None if steps.device is None else asdict(steps.device)})
     steps.run(done, crashed, told)

@@ -3,7 +3,12 @@
 from tuner.calibrate.description import host_spec, host_yaml
 from tuner.calibrate.facts import HostFacts, local_facts
 from tuner.calibrate.figures import Figures
+from tuner.calibrate.gpu_description import gpu_yaml
+from tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
 from tuner.calibrate.plan import ProbeShape
 from tuner.calibrate.run import calibrate
 
-__all__ = ["Figures", "HostFacts", "ProbeShape", "calibrate", "host_spec", "host_yaml", "local_facts"]
+__all__ = [
+    "Figures", "GpuFacts", "GpuFigures", "HostFacts", "ProbeShape", "calibrate", "gpu_yaml", "host_spec", "host_yaml",
+    "local_facts",
+]  # fmt: skip

@@ -64,7 +64,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
     reads_l1 = one.get("l1")
     l1_rate = 2.0 * facts.register_bytes if reads_l1 is None else reads_l1 / clock_hz
     lines = [
-        f"# {_one_line(facts.processor)} ({_one_line(facts.architecture)}), {facts.cores} cores.",
+        f"# {one_line(facts.processor)} ({one_line(facts.architecture)}), {facts.cores} cores.",
         "#",
         f'# "the system": read from it; "measured": with small kernels{measured_on}; the rest is derived or assumed.',
         *([f"# The system does not tell, and it is assumed: {', '.join(lacking)}."] if lacking else []),
@@ -311,6 +311,6 @@ def _seconds(value: float | None, usual: float) -> _Value:
     return _Value(f"{max(picoseconds, 1)} ps", "assumed" if value is None else _MEASURED)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return what stands behind a # and says nothing else to whoever reads the file."""
     return "".join(each for each in text if each.isprintable())[:100]

@@ -1,5 +1,7 @@
 """What the functions of a plan are called."""
 
+from collections.abc import Sequence
+
 from fusion.plan import FusionPlan
 
 _MOST_NAMED = 4
@@ -11,3 +13,12 @@ def kernel_name(plan: FusionPlan, position: int) -> str:
     kinds = [plan.graph.ops[op].kind for op in plan.groups[position].ops if not plan.graph.ops[op].is_view]
     shown = "_".join(kinds[:_MOST_NAMED]).lower() + ("_more" if len(kinds) > _MOST_NAMED else "")
     return f"kernel{position}_" + "".join(c if c.isalnum() else "_" for c in shown)
+
+
+def launch_names(plan: FusionPlan, groups: Sequence[int]) -> list[str]:
+    """Return a name for each launch; ``groups`` says of which group it computes a part, or all."""
+    found: list[str] = []
+    for number, group in enumerate(groups):
+        part = groups[:number].count(group)
+        found.append(kernel_name(plan, group) + (f"_part{part}" if part else ""))
+    return found

@@ -5,11 +5,11 @@ from tuner.measure.device import usable_cores
 from tuner.measure.job import Job, job_of_schedule
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement, Timing
 from tuner.measure.run import MeasureError, check_installed, compile_for, compile_for_gpu, measure_plan
-from tuner.measure.targets import TargetError, check_target, cuda_architecture, is_gpu_target, runs_here
+from tuner.measure.targets import TargetError, check_target, cuda_architecture, gpu_here, is_gpu_target, runs_here
 
 __all__ = [
     "BUNDLE", "LOCAL", "AddressError", "Budget", "Device", "Job", "KernelMeasurement", "MeasureError", "Measurement",
     "TargetError", "Timing", "check_installed", "check_target", "compile_for", "compile_for_gpu",
-    "cuda_architecture", "is_gpu_target", "job_of_schedule", "measure_plan", "remote_address", "runs_here",
+    "cuda_architecture", "gpu_here", "is_gpu_target", "job_of_schedule", "measure_plan", "remote_address", "runs_here",
     "usable_cores",
 ]  # fmt: skip

@@ -9,6 +9,13 @@ from pathlib import Path
 
 from tuner.measure.records import Device
 
+
+class DeviceError(RuntimeError):
+    """What runs kernels refuses a call; ``is_last`` where no later call of this process can do better."""
+
+    is_last = False
+
+
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy")
 

@@ -8,8 +8,8 @@ import multiprocessing
 import platform
 import shutil
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,13 +54,20 @@ def compile_for_gpu(schedule: GpuSchedule, warp: int, target: str, path: Path) -
     What each file holds is in `tuner.on_device.cross_gpu`. Raises ``MeasureError`` where nvcc is missing or refuses.
     """
     check_installed()
+    with nvcc_for(target):
+        found: Measurement = late("cross_gpu").compile_schedule(schedule, warp, target, path)
+    return found
+
+
+@contextmanager
+def nvcc_for(target: str) -> Iterator[None]:
+    """Compile code for a GPU meanwhile; raise ``MeasureError`` where nvcc is missing or refuses."""
     if cuda_architecture(target) is not None and shutil.which("nvcc") is None:
         raise MeasureError(f"target has {target!r}, which takes nvcc of the CUDA toolkit on the path")
     try:
-        found: Measurement = late("cross_gpu").compile_schedule(schedule, warp, target, path)
+        yield
     except RuntimeError as error:
         raise MeasureError(f"target has {target!r}: {error}") from error
-    return found
 
 
 def measure_plan(

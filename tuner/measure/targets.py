@@ -4,6 +4,8 @@ import platform
 import re
 from typing import Any
 
+from tuner.measure.cuda import CudaDevice, CudaError
+
 _AARCH64 = "aarch64"
 _GENERIC_ARM = "cortex-a76"
 _CUDA = "cuda"
@@ -56,6 +58,16 @@ def gpu_target_description(name: str) -> dict[str, Any]:
     return {"kind": _OPENCL} if architecture is None else {"kind": _CUDA, "arch": architecture}
 
 
+def gpu_here(name: str) -> str | None:
+    """Return what the GPU of this machine is called that code for a target for GPUs can be measured on, if any."""
+    if cuda_architecture(name) is None:
+        return None
+    try:
+        return CudaDevice().name
+    except CudaError:
+        return None
+
+
 def runs_here(name: str) -> bool:
     """Return whether code for the target runs on this machine; raise ``TargetError`` for one that is not known."""
     if name == "llvm":
@@ -81,10 +93,13 @@ def check_cpu_target(name: str) -> None:
 def check_target(name: str) -> None:
     """Raise ``TargetError`` for a target that is not known, or whose code does not run on this machine."""
     if is_gpu_target(name):
-        device = "OpenCL" if cuda_architecture(name) is None else "CUDA"
-        raise TargetError(
-            f"target has {name!r}, and no {device} device is here that code could be measured on; --out DIR writes it"
-        )
+        if gpu_here(name) is None:
+            device = "OpenCL" if cuda_architecture(name) is None else "CUDA"
+            raise TargetError(
+                f"target has {name!r}, and no {device} device is here that code could be measured on; --out DIR writes"
+                " it"
+            )
+        return
     if not runs_here(name):
         raise TargetError(
             f"target has {name!r}, whose code does not run on this {platform.machine()}; --out DIR writes it as an"

@@ -6,22 +6,69 @@ runtime.
 """
 
 import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tvm
+from tvm.tirx.build import codegen_build, split_host_device_mods
 
 from scheduler.gpu.schedule import GpuSchedule
-from tuner.codegen.gpu.kernels import generate_gpu
+from tuner.codegen.gpu.kernels import CodedKernel, GpuCode, generate_gpu
 from tuner.codegen.gpu.phases import Language
 from tuner.measure.device import local_device
 from tuner.measure.records import KernelMeasurement, Measurement
 from tuner.measure.targets import cuda_architecture, gpu_target_description
 from tuner.measure.worker import NETWORK
-from workloads.executable import executable
+from workloads.executable import Executable, executable
 
 PIPELINE = "tirx"
 """TVM's passes for functions that say all about threads and memories themselves."""
+_BEHIND_NAME = "_ptr"
+"""What TVM calls the address of a buffer, behind the buffer's name."""
 _LONGEST_S = 900
+
+
+@dataclass(frozen=True)
+class GpuSource:
+    """The kernels of a schedule as text for a GPU's compiler."""
+
+    text: str
+    parameters: Mapping[str, tuple[int, ...]]
+    """Of each function of the text: their places among the inputs, then outputs, of the kernel that it is."""
+
+
+def entry(kernel: str) -> str:
+    """Return what the function of a kernel is called in code for a GPU."""
+    return f"{kernel}_kernel"
+
+
+def gpu_code(schedule: GpuSchedule, network: Executable, warp: int, target: str) -> GpuCode:
+    """Return the kernels of ``schedule`` on a machine with warps of ``warp`` threads, in the target's language."""
+    language: Language = "opencl" if cuda_architecture(target) is None else "cuda"
+    return generate_gpu(schedule, network, warp, language=language)
+
+
+def gpu_source(code: GpuCode, target: str) -> GpuSource:
+    """Return the text of all kernels; raise ``RuntimeError`` where it does not say what is passed to them."""
+    description = tvm.target.Target(gpu_target_description(target))
+    passes, _, last_passes = tvm.tirx.get_tir_pipeline(PIPELINE)
+    bound = tvm.tirx.transform.BindTarget(description.with_host(tvm.target.Target("llvm")))(code.module)
+    (on_gpu,) = split_host_device_mods(passes(bound))[1].values()
+    functions = {variable.name_hint: function for variable, function in on_gpu.functions.items()}
+    parameters = {entry(each.name): tuple(_places(each, functions[entry(each.name)])) for each in code.kernels}
+    return GpuSource(codegen_build(last_passes()(on_gpu), description).inspect_source(), parameters)
+
+
+def _places(kernel: CodedKernel, function: Any) -> Iterator[int]:
+    """Yield which argument of ``kernel`` each parameter of its function on the GPU is: TVM sorts them by name."""
+    places = {parameter.name: place for place, parameter in enumerate(kernel.code.function.params)}
+    for parameter in function.params:
+        name = parameter.name.removesuffix(_BEHIND_NAME)
+        if name not in places:
+            raise RuntimeError(f"{kernel.name} is passed {parameter.name}, which is none of its tensors")
+        yield places[name]
 
 
 def compile_schedule(schedule: GpuSchedule, warp: int, target: str, path: Path) -> Measurement:
@@ -30,8 +77,7 @@ def compile_schedule(schedule: GpuSchedule, warp: int, target: str, path: Path) 
     Raises ``RuntimeError`` with what nvcc says of the code.
     """
     architecture = cuda_architecture(target)
-    language: Language = "opencl" if architecture is None else "cuda"
-    code = generate_gpu(schedule, executable(schedule.graph), warp, language=language)
+    code = gpu_code(schedule, executable(schedule.graph), warp, target)
     description = tvm.target.Target(gpu_target_description(target))
     module = tvm.tirx.build(code.module, target=description, pipeline=PIPELINE)
     module.write_to_file(str(path.with_name(f"{path.name}.o")), "o")
@@ -42,7 +88,7 @@ def compile_schedule(schedule: GpuSchedule, warp: int, target: str, path: Path) 
     else:
         written = path.with_name(f"{path.name}.cu")
         written.write_text(source)
-        _compiled(written, path.with_name(f"{path.name}.fatbin"), architecture)
+        compile_cuda(written, path.with_name(f"{path.name}.fatbin"), architecture)
     kernels = [KernelMeasurement(kernel.name, kernel.operators) for kernel in code.kernels]
     kernels += [
         KernelMeasurement(lack.name, lack.operators, error=f"no code: {lack.reason}") for lack in code.missing
@@ -54,8 +100,11 @@ def compile_schedule(schedule: GpuSchedule, warp: int, target: str, path: Path) 
     )  # fmt: skip
 
 
-def _compiled(source: Path, binary: Path, architecture: str) -> None:
-    """Compile CUDA source to machine code for ``architecture``, and to PTX."""
+def compile_cuda(source: Path, binary: Path, architecture: str) -> None:
+    """Compile CUDA source to machine code for ``architecture``, and to PTX for later ones.
+
+    Raises ``RuntimeError`` with what nvcc says of it.
+    """
     virtual = architecture.replace("sm_", "compute_")
     command = [
         "nvcc", "-fatbin", "-O3", "-gencode", f"arch={virtual},code=[{architecture},{virtual}]", "-o", str(binary),

@@ -48,6 +48,8 @@ class GpuFunction:
     """Of a block."""
     shared_bytes: int
     """Of a block."""
+    asked_bytes: int
+    """Of these, what it has to ask for when it is launched."""
 
 
 def gpu_function(
@@ -126,7 +128,10 @@ class _Kernel:
         self._store(held)
         parameters = [*self.values.inputs.values(), *self.results.values()]
         function = self.block.function(name, self.blocks, parameters)
-        return GpuFunction(function, tuple(self.values.inputs), self.block.threads, self.block.shared_bytes)
+        block = self.block
+        return GpuFunction(
+            function, tuple(self.values.inputs), block.threads, block.shared_bytes, block.asked_bytes
+        )  # fmt: skip
 
     def _boxes(self, together: Sequence[Reduced]) -> list[Box]:
         """Return what of each shared reduction a block needs."""

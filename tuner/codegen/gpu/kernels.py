@@ -11,7 +11,7 @@ from tuner.codegen.arithmetic import UnsupportedKernelError
 from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from tuner.codegen.gpu.phases import Language, Loops
 from tuner.codegen.kernels import Uncompiled
-from tuner.codegen.names import kernel_name
+from tuner.codegen.names import launch_names
 from workloads.executable import Executable
 
 
@@ -59,10 +59,8 @@ def generate_gpu(
     kernels: list[CodedKernel] = []
     missing: list[Uncompiled] = []
     graph = schedule.graph
-    several: dict[int, int] = {}
-    for kernel in schedule.runs:
-        part = several[kernel.group] = several.get(kernel.group, -1) + 1
-        name = kernel_name(schedule.plan, kernel.group) + (f"_part{part}" if part else "")
+    names = launch_names(schedule.plan, [kernel.group for kernel in schedule.runs])
+    for name, kernel in zip(names, schedule.runs, strict=True):
         operators = tuple(graph.ops[op].name for op in kernel.layer.ops)
         try:
             code = gpu_function(

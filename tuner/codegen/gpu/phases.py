@@ -76,11 +76,15 @@ class Block:
         """Return what a block takes of shared memory."""
         return sum(int(tvm.DataType(dtype).itemsize) for dtype in self._dtypes) * self._shared_elements
 
+    @property
+    def asked_bytes(self) -> int:
+        """Return what of its shared memory a block has to ask for when it is launched: all of it, or none."""
+        return self.shared_bytes if self.language == "cuda" and self.shared_bytes > _STATIC_BYTES else 0
+
     @cached_property
     def _arena(self) -> Any:
         """All of a block's shared memory, once it is known how much that is."""
-        is_dynamic = self.language == "cuda" and self.shared_bytes > _STATIC_BYTES
-        scope = "global" if self.as_loops else "shared.dyn" if is_dynamic else "shared"
+        scope = "global" if self.as_loops else "shared.dyn" if self.asked_bytes else "shared"
         return tirx.decl_buffer((self._shared_elements,), *self._dtypes, "shared", scope=scope)
 
     def shared(self, elements: int, dtype: str) -> Memory:

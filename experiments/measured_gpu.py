@@ -1,0 +1,132 @@
+"""A design point on a real GPU: the schedule that is simulated, as a bundle for a device with such a GPU.
+
+A GPU of this machine runs the same bundle, in a folder of its own.
+"""
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from experiments.compared import Comparison
+from experiments.evaluate import evaluate, job_of
+from experiments.job import Outcome
+from experiments.measured_point import MEASURED_DTYPE
+from experiments.points import DesignPoint
+from hw_models import Gpu, HardwareError, load_hardware
+from scheduler import network_of, policy_label
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.repeated import repeated_kernels
+from scheduler.gpu.schedule import GpuSchedule
+from scheduler.kernels.repeated import RepeatedKernel
+from tuner.bundle import BundleResults, Manifest, build_gpu_bundle, read_results, run_unpacked, unpacked
+from tuner.codegen.names import launch_names
+from tuner.measure import (
+    Budget,
+    MeasureError,
+    Measurement,
+    check_installed,
+    compile_for_gpu,
+    cuda_architecture,
+    is_gpu_target,
+)
+
+_RESULTS = "results.json"
+_MACHINES = {"sm_60": "p100", "sm_70": "v100", "sm_80": "a100", "sm_90": "h100"}
+"""Whose tiles code for an architecture has, unless a machine is given."""
+_OTHER_MACHINE = "a100"
+_OPENCL_MACHINE = "adreno640"
+
+
+def gpu_asked_for(hardware: str | None, target: str) -> Gpu:
+    """Return the GPU that tiles are chosen for; raise ``HardwareError`` for a machine that is none."""
+    architecture = cuda_architecture(target)
+    usual = _OPENCL_MACHINE if architecture is None else _MACHINES.get(architecture.rstrip("a"), _OTHER_MACHINE)
+    spec = load_hardware(hardware or usual)
+    if not isinstance(spec, Gpu):
+        raise HardwareError(f"{spec.name}: is no GPU; target has {target!r}, whose tiles are chosen for one")
+    return spec
+
+
+@dataclass(frozen=True)
+class PreparedGpu:
+    """A point that is simulated as generated code runs it, and what is predicted of each kernel by itself, by name."""
+
+    point: DesignPoint
+    outcome: Outcome
+    schedule: GpuSchedule
+    kernels: dict[str, RepeatedKernel]
+
+
+def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
+    """Return the simulated run of ``point`` as code runs it: on lanes, in fp32, with an L2 that the last run left warm.
+
+    Raises ``MeasureError`` for another dtype, and for a policy whose schedule is no row of kernels, ``HardwareError``
+    for a target of other machines, and what `evaluate` raises.
+    """
+    check_installed()
+    workload, on = point.workload, point.measured_on
+    if on is not None and not is_gpu_target(on.target):
+        raise HardwareError(f"{point.hardware.name}: is a GPU; target has {on.target!r}, whose code processors run")
+    if workload.dtype not in (None, MEASURED_DTYPE):
+        raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in {MEASURED_DTYPE}")
+    tuning = {**point.tuning, "tensor_units": False, "warm_l2": True}
+    point = replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
+    outcome = evaluate(point)
+    schedule = outcome.schedule
+    if not isinstance(schedule, GpuSchedule):
+        raise MeasureError(f"{outcome.record.policy}: its schedule is not one of a GPU's grids")
+    analysis, simulated = job_of(point.workload, point.hardware, point.tuning)
+    costs = simulated.placing.costs(network_of(schedule.plan, analysis))
+    assert isinstance(costs, GpuCosts)
+    names = launch_names(schedule.plan, [kernel.group for kernel in schedule.runs])
+    return PreparedGpu(point, outcome, schedule, dict(zip(names, repeated_kernels(schedule, costs), strict=True)))
+
+
+def compiled_point(point: DesignPoint, target: str, path: Path) -> Comparison:
+    """Write the code of ``point`` to files named ``path``; return what is predicted of it.
+
+    Raises what `prepared_for_gpu` and `compile_for_gpu` raise.
+    """
+    ready = prepared_for_gpu(point)
+    assert isinstance(point.hardware, Gpu)
+    found = compile_for_gpu(ready.schedule, point.hardware.sms.warp, target, path)
+    return _beside(ready, found)
+
+
+def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
+    """Write the bundle of a point for a GPU; ``origin`` is brought back with results.
+
+    Raises what `build_gpu_bundle` raises.
+    """
+    point = ready.point
+    assert point.measured_on is not None
+    assert isinstance(point.hardware, Gpu)
+    names = point.workload.label, policy_label(point.policy)
+    return build_gpu_bundle(ready.schedule, point.hardware.sms.warp, point.measured_on.target, names, path, origin)
+
+
+def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
+    """Return the simulated run of ``point`` and its measurement on this machine's GPU beside it.
+
+    Raises what `prepared_for_gpu` and `gpu_bundle` raise, and ``MeasureError`` where the bundle does not run.
+    """
+    ready = prepared_for_gpu(point)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gpu_bundle(ready, folder / "bundle.tar.xz")
+        unpacked(folder / "bundle.tar.xz", folder)
+        found = _run(folder, budget)
+    return ready.outcome, _beside(ready, found.measurement)
+
+
+def _beside(ready: PreparedGpu, found: Measurement) -> Comparison:
+    return Comparison(found, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
+
+
+def _run(folder: Path, budget: Budget) -> BundleResults:
+    results = folder / _RESULTS
+    limits = ["--kernel-seconds", budget.kernel_s, "--network-seconds", budget.network_s]
+    code, complaint = run_unpacked(folder, results, *map(str, limits), "--kernel-timeout", str(budget.limit_s))
+    if not results.exists():
+        raise MeasureError(complaint[-300:] or f"the runner ended with code {code}")
+    return read_results(results)

@@ -1,0 +1,24 @@
+"""The device's side of a bundle that calibrates a GPU: what its driver tells, and small kernels, in a process."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from tuner.bundle.contents import Manifest
+from tuner.calibrate.gpu_probing import gpu_facts, gpu_figures
+from tuner.measure.cuda import Cuda, CudaError
+
+
+def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | None) -> int:
+    """Probe the first GPU and print facts and figures as one object; return 2, having said why, where none is."""
+    try:
+        cuda = Cuda()
+        cuda.load((folder / manifest.code).read_bytes())
+        facts = gpu_facts(cuda)
+        figures = gpu_figures(cuda, facts, probe_s, most_bytes)
+    except CudaError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(json.dumps({"facts": asdict(facts), "figures": asdict(figures)}) + "\n")
+    return 0

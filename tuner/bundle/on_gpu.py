@@ -1,0 +1,71 @@
+"""Kernels of a bundle on a GPU, launched through the CUDA driver.
+
+All of the bundle's data lies in one piece of the device's memory. A kernel by itself is timed as a graph of the same
+launch over and over, the network as a graph of all its launches.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.bundle.contents import BundledArray, BundledKernel, BundleError, Manifest
+from tuner.measure.cuda import Cuda, CudaLaunch
+from tuner.measure.records import Budget, Device, Timing
+from tuner.measure.timing import measured
+
+_SAMPLE_S = 200e-6
+"""Of one sample: the device's clock counts half microseconds."""
+_MOST_LAUNCHES = 200
+"""Of one sample."""
+
+
+class OnGpu:
+    """The code and the data of a bundle on the first GPU."""
+
+    def __init__(self, folder: Path, manifest: Manifest, data: memoryview, budget: Budget) -> None:
+        self._arrays, self._budget = manifest.arrays, budget
+        self._cuda = cuda = Cuda()
+        cuda.load((folder / manifest.code).read_bytes())
+        self._data = cuda.memory(len(data))
+        cuda.write(self._data, data)
+        self._buffers = [cuda.memory(size) for size in manifest.buffers]
+        for array in manifest.arrays:
+            if array.buffer >= 0 and array.values is not None:
+                place, size = array.values.offset, array.values.size_bytes
+                cuda.write(self._buffers[array.buffer], data[place : place + size])
+        self._buffer_bytes = manifest.buffers
+
+    @property
+    def device(self) -> Device:
+        return self._cuda.described
+
+    def bytes_of(self, array: BundledArray) -> bytes:
+        return self._cuda.read(self._buffers[array.buffer], self._buffer_bytes[array.buffer])
+
+    def run(self, kernel: BundledKernel) -> None:
+        self._cuda.run([self._launch(kernel)])
+
+    def timing(self, kernel: BundledKernel) -> Timing:
+        launch = self._launch(kernel)
+        with self._cuda.recorded([launch]) as once:
+            first_s = min(once.seconds() for _ in range(2))
+        number = max(1, min(_MOST_LAUNCHES, int(_SAMPLE_S / max(first_s, 1e-9))))
+        with self._cuda.recorded([launch] * number) as several:
+            return measured(lambda: several.seconds() / number, self._budget.kernel_s, self._budget.width)
+
+    def row_timing(self, kernels: Sequence[BundledKernel]) -> Timing:
+        with self._cuda.recorded(list(map(self._launch, kernels))) as row:
+            return measured(row.seconds, self._budget.network_s, self._budget.width)
+
+    def _launch(self, kernel: BundledKernel) -> CudaLaunch:
+        grid = kernel.grid
+        if grid is None:
+            raise BundleError(f"{kernel.name} has no grid that a GPU could run")
+        addresses = [self._address(self._arrays[kernel.arguments[place]]) for place in grid.parameters]
+        function = self._cuda.function(grid.function, grid.shared_bytes)
+        return CudaLaunch(function, grid.blocks, grid.threads, grid.shared_bytes, tuple(addresses))
+
+    def _address(self, array: BundledArray) -> int:
+        if array.buffer >= 0:
+            return self._buffers[array.buffer]
+        assert array.values is not None
+        return self._data + array.values.offset

@@ -1,0 +1,205 @@
+"""Figures of a GPU, read off the times of small kernels (``tuner/on_device/gpu_probes.cu``) and its own cycles.
+
+A bundle carries this module, so it needs nothing but Python's own library.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tuner.measure.cuda import Cuda, CudaLaunch
+from tuner.measure.timing import measured
+
+STEPS = 4096
+"""Of every loop that is timed."""
+CHAINS = 8
+"""Of a thread, that do not wait for each other."""
+LINE = 32
+"""Numbers of four bytes in a line of 128 bytes."""
+TILE = 2048
+"""Elements of an array in shared memory: of four bytes where latency is measured, of sixteen where bandwidth is."""
+CONSTANTS = {"STEPS": STEPS, "CHAINS": CHAINS, "LINE": LINE, "TILE": TILE}
+_FLOAT_BYTES, _VECTOR_BYTES, _CYCLES_BYTES = 4, 16, 8
+_LINE_BYTES = LINE * _FLOAT_BYTES
+_THREADS, _WIDE = 512, 1024
+_BLOCKS_PER_SM = 4
+"""Of kernels that keep lanes busy: 2,048 threads, as many as most SMs hold."""
+_READERS_PER_SM = 2
+_APART = 4099
+"""Lines from one line of a chain to the next, a prime: no pattern that is fetched ahead."""
+_NEAR_SHARE = 4
+"""Arrays that the L2 holds are this part of it: some have two halves, each with data of its own."""
+_FAR_TIMES = 4
+"""Arrays in DRAM are so many times as large as the L2."""
+_SHARE_OF_MEMORY = 8
+_ROUNDS = 40
+"""In which a kernel reads what the L2 holds."""
+_LAUNCHES = 200
+_WIDTH = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """What the driver tells of a GPU."""
+
+    name: str
+    architecture: str
+    driver: str
+    sms: int
+    clock_hz: float
+    """The highest."""
+    memory_bytes: int
+    memory_bytes_per_s: float
+    """Two transfers a cycle over the whole bus; 0 where the driver does not tell."""
+    l2_bytes: int
+    shared_bytes: int
+    """Of an SM."""
+    shared_per_block_bytes: int
+    shared_reserved_bytes: int
+    registers: int
+    threads: int
+    threads_per_block: int
+    blocks: int
+    warp: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFigures:
+    """What probes show of a GPU."""
+
+    clock_hz: float
+    """While all lanes are busy."""
+    fma_per_s: float
+    """Multiply-accumulates in single precision of all SMs."""
+    fma_latency_cycles: float
+    special_per_s: float
+    """Exponentials of all SMs."""
+    shared_bytes_per_cycle: float
+    """That one SM reads."""
+    shared_latency_cycles: float
+    l2_bytes_per_s: float
+    """That all SMs read."""
+    l2_of_one_bytes_per_s: float
+    """That one SM reads."""
+    l2_latency_s: float
+    dram_bytes_per_s: float
+    dram_latency_s: float
+    launch_s: float
+    """From one kernel that does next to nothing to the next."""
+
+
+_ATTRIBUTES = {
+    "sms": 16, "l2_bytes": 38, "shared_bytes": 81, "shared_per_block_bytes": 97, "shared_reserved_bytes": 111,
+    "registers": 82, "threads": 39, "threads_per_block": 1, "blocks": 106, "warp": 10,
+}  # fmt: skip
+"""Numbers of CUdevice_attribute."""
+_CLOCK_KHZ, _MEMORY_CLOCK_KHZ, _BUS_BITS = 13, 36, 37
+
+
+def gpu_facts(cuda: Cuda) -> GpuFacts:
+    """Return what the driver tells of its first device."""
+    transfers_per_s = 2e3 * cuda.attribute(_MEMORY_CLOCK_KHZ)
+    return GpuFacts(
+        name=cuda.name, architecture=cuda.architecture, driver=cuda.driver_version,
+        clock_hz=1e3 * cuda.attribute(_CLOCK_KHZ), memory_bytes=cuda.memory_bytes,
+        memory_bytes_per_s=transfers_per_s * cuda.attribute(_BUS_BITS) / 8,
+        **{name: cuda.attribute(number) for name, number in _ATTRIBUTES.items()},
+    )  # fmt: skip
+
+
+def gpu_figures(cuda: Cuda, facts: GpuFacts, probe_s: float, most_bytes: int | None = None) -> GpuFigures:
+    """Return the figures of the GPU whose code holds the probes, each repeated for ``probe_s``.
+
+    No array is larger than ``most_bytes``, if given. Raises ``CudaError`` where the driver refuses a probe.
+    """
+    return _Bench(cuda, facts, probe_s, most_bytes).figures()
+
+
+class _Bench:
+    def __init__(self, cuda: Cuda, facts: GpuFacts, probe_s: float, most_bytes: int | None) -> None:
+        self._cuda, self._facts, self._probe_s = cuda, facts, probe_s
+        far_bytes = min(_FAR_TIMES * facts.l2_bytes, facts.memory_bytes // _SHARE_OF_MEMORY)
+        self._far_bytes = min(far_bytes, most_bytes or far_bytes) // _LINE_BYTES * _LINE_BYTES
+        self._near_bytes = min(facts.l2_bytes // _NEAR_SHARE, self._far_bytes) // _LINE_BYTES * _LINE_BYTES
+        self._array = cuda.memory(self._far_bytes)
+        self._held = cuda.memory(_FLOAT_BYTES * 128 * facts.sms)
+        self._cycles = cuda.memory(_CYCLES_BYTES)
+        cuda.write(self._held, struct.pack("128f", *[0.5] * 128) * facts.sms)
+
+    def figures(self) -> GpuFigures:
+        busy = self._launch("fma_rate", self._blocks, _THREADS, self._held, self._cycles)
+        fma_s = self._seconds(busy)
+        clock_hz = self._cycles_of(busy) / fma_s
+        done = self._blocks * _THREADS * CHAINS * STEPS
+        special_s = self._seconds(self._launch("special_rate", self._blocks, _THREADS, self._held))
+        alone = self._launch("fma_chain", 1, 32, self._held, self._cycles)
+        shared = self._launch("shared_rate", 1, _WIDE, self._held, self._cycles)
+        waiting = self._launch("shared_chase", 1, 32, self._held, self._cycles)
+        return GpuFigures(
+            clock_hz=clock_hz, fma_per_s=done / fma_s, fma_latency_cycles=self._cycles_of(alone) / STEPS,
+            special_per_s=done / special_s,
+            shared_bytes_per_cycle=_WIDE * STEPS * _VECTOR_BYTES / self._cycles_of(shared),
+            shared_latency_cycles=self._cycles_of(waiting) / STEPS,
+            l2_bytes_per_s=self._read(self._near_bytes, _ROUNDS, _READERS_PER_SM * self._facts.sms),
+            l2_of_one_bytes_per_s=self._read(self._near_bytes, 1, 1),
+            l2_latency_s=self._latency_s(self._near_bytes),
+            dram_bytes_per_s=self._read(self._far_bytes, 1, _READERS_PER_SM * self._facts.sms),
+            dram_latency_s=self._latency_s(self._far_bytes), launch_s=self._launch_s(),
+        )  # fmt: skip
+
+    @property
+    def _blocks(self) -> int:
+        return _BLOCKS_PER_SM * self._facts.sms
+
+    def _launch(self, probe: str, blocks: int, threads: int, *addresses: int) -> CudaLaunch:
+        return CudaLaunch(self._cuda.function(probe), blocks, threads, 0, addresses)
+
+    def _given(self, *numbers: int) -> int:
+        """Return the address of numbers that a probe is given."""
+        address = self._cuda.memory(len(numbers) * _FLOAT_BYTES)
+        self._cuda.write(address, struct.pack(f"{len(numbers)}i", *numbers))
+        return address
+
+    def _cycles_of(self, launch: CudaLaunch) -> int:
+        """Return the cycles that a probe has counted, of the last of two runs."""
+        for _ in range(2):
+            self._cuda.run([launch])
+        return max(int(struct.unpack("q", self._cuda.read(self._cycles, _CYCLES_BYTES))[0]), 1)
+
+    def _seconds(self, *launches: CudaLaunch) -> float:
+        with self._cuda.recorded(launches) as row:
+            return self._repeated(row.seconds)
+
+    def _repeated(self, run: Callable[[], float]) -> float:
+        return measured(run, self._probe_s, _WIDTH).seconds
+
+    def _read(self, size_bytes: int, rounds: int, blocks: int) -> float:
+        """Return the bytes per second of reading an array."""
+        given = self._given(size_bytes // _VECTOR_BYTES, rounds, blocks)
+        return rounds * size_bytes / self._seconds(self._reading(given, blocks))
+
+    def _reading(self, given: int, blocks: int) -> CudaLaunch:
+        return self._launch("read_all", blocks, _WIDE, self._array, given, self._held)
+
+    def _latency_s(self, size_bytes: int) -> float:
+        """Return the seconds from one load to the next of a chain through the first half of an array.
+
+        All of the array is read before: of one that the L2 cannot hold, it has the end then.
+        """
+        lines = max(size_bytes // _LINE_BYTES // 2, 1)
+        apart = _APART if lines % _APART else _APART + 2
+        self._cuda.run([self._launch("link", STEPS // 256, 256, self._array, self._given(lines, apart))])
+        chase = self._launch("chase", 1, 1, self._array, self._held)
+        blocks = _READERS_PER_SM * self._facts.sms
+        before = self._reading(self._given(size_bytes // _VECTOR_BYTES, 1, blocks), blocks)
+        with self._cuda.recorded([before]) as reading, self._cuda.recorded([chase]) as chasing:
+
+            def run() -> float:
+                reading.seconds()
+                return chasing.seconds()
+
+            return self._repeated(run) / STEPS
+
+    def _launch_s(self) -> float:
+        row: Sequence[CudaLaunch] = [self._launch("touch", self._facts.sms, 128, self._held)] * _LAUNCHES
+        return self._seconds(*row) / _LAUNCHES

@@ -1,0 +1,224 @@
+"""The CUDA driver through its C interface (``cuda.h``), with nothing but ctypes: whoever has an NVIDIA GPU has it.
+
+What is timed is recorded as a CUDA graph and launched as one: no interpreter is at work between two kernels.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.measure.device import DeviceError, versions
+from tuner.measure.records import Device
+
+_LIBRARY = "libcuda.so.1"
+_WITHOUT_DEFAULT = 1
+"""CU_STREAM_NON_BLOCKING: the stream waits for no other."""
+_RELAXED = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED."""
+_DYNAMIC_SHARED = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+_NAME_BYTES = 256
+_MOST_USUAL_SHARED_BYTES = 48 * 1024
+"""That a function may ask for when it is launched, unless it is told that it may have more."""
+_OUT_OF_MEMORY = 2
+_S_PER_MS = 1e-3
+
+COUNT, CLOCK_KHZ, L2_BYTES, SHARED_BYTES, MAJOR, MINOR = 16, 13, 38, 81, 75, 76
+"""Attributes of a device (CUdevice_attribute): SMs, their highest clock, and the capacity of the L2 and of an SM's
+shared memory; its architecture."""
+
+
+class CudaError(DeviceError):
+    """The driver refuses a call, after which it refuses most others."""
+
+    def __init__(self, text: str, *, is_last: bool = True) -> None:
+        super().__init__(text)
+        self.is_last = is_last
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLaunch:
+    """A function with its grid and the addresses that it is given."""
+
+    function: ctypes.c_void_p
+    blocks: int
+    threads: int
+    shared_bytes: int
+    addresses: tuple[int, ...]
+
+
+class CudaDevice:
+    """The first GPU of this machine, as the driver describes it."""
+
+    def __init__(self) -> None:
+        try:
+            self._driver = ctypes.CDLL(_LIBRARY)
+        except OSError as error:
+            raise CudaError(f"no CUDA driver is here: {error}") from error
+        self._do("cuInit", 0)
+        count, device = ctypes.c_int(), ctypes.c_int()
+        self._do("cuDeviceGetCount", ctypes.byref(count))
+        if not count.value:
+            raise CudaError("the CUDA driver has no device")
+        self._do("cuDeviceGet", ctypes.byref(device), 0)
+        self._device = device
+
+    @property
+    def name(self) -> str:
+        """What the maker calls the device."""
+        text = ctypes.create_string_buffer(_NAME_BYTES)
+        self._do("cuDeviceGetName", text, _NAME_BYTES, self._device)
+        return text.value.decode(errors="replace")
+
+    @property
+    def architecture(self) -> str:
+        """As nvcc names it, such as sm_90."""
+        return f"sm_{self.attribute(MAJOR)}{self.attribute(MINOR)}"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the device's own memory."""
+        size = ctypes.c_size_t()
+        self._do("cuDeviceTotalMem_v2", ctypes.byref(size), self._device)
+        return size.value
+
+    @property
+    def driver_version(self) -> str:
+        """Of CUDA that the driver is for, such as 13.0."""
+        version = ctypes.c_int()
+        self._do("cuDriverGetVersion", ctypes.byref(version))
+        return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+    @property
+    def described(self) -> Device:
+        """The device as figures carry it: its cores are SMs, its clock is the highest that they may run at."""
+        return Device(
+            name="local", processor=self.name, architecture=self.architecture, cores=self.attribute(COUNT),
+            clock_hz=1e3 * self.attribute(CLOCK_KHZ),
+            caches={"shared": self.attribute(SHARED_BYTES), "l2": self.attribute(L2_BYTES)},
+            memory_bytes=self.memory_bytes, load=None, versions={**versions(), "cuda driver": self.driver_version},
+        )  # fmt: skip
+
+    def attribute(self, number: int) -> int:
+        """Return what the driver tells of the device under that number."""
+        value = ctypes.c_int()
+        self._do("cuDeviceGetAttribute", ctypes.byref(value), number, self._device)
+        return value.value
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver."""
+        try:
+            code = getattr(self._driver, name)(*arguments)
+        except AttributeError as error:
+            raise CudaError(f"the CUDA driver is too old: it has no {name}") from error
+        if code:
+            raise CudaError(f"{name} fails: {self._what(code)}", is_last=code != _OUT_OF_MEMORY)
+
+    def _what(self, code: int) -> str:
+        text = ctypes.c_char_p()
+        if self._driver.cuGetErrorString(code, ctypes.byref(text)) or not text.value:
+            return f"code {code}"
+        return text.value.decode(errors="replace")
+
+
+class Cuda(CudaDevice):
+    """The same GPU at work: memory, code, and a stream of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        context = ctypes.c_void_p()
+        self._do("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
+        self._do("cuCtxSetCurrent", context)
+        self._stream, self._module = ctypes.c_void_p(), ctypes.c_void_p()
+        self._do("cuStreamCreate", ctypes.byref(self._stream), _WITHOUT_DEFAULT)
+        self._begin, self._end = ctypes.c_void_p(), ctypes.c_void_p()
+        for event in (self._begin, self._end):
+            self._do("cuEventCreate", ctypes.byref(event), 0)
+
+    def load(self, code: bytes) -> None:
+        """Take machine code, or PTX for a later architecture: what nvcc has put into a fatbin."""
+        self._do("cuModuleLoadData", ctypes.byref(self._module), code)
+
+    def function(self, name: str, shared_bytes: int = 0) -> ctypes.c_void_p:
+        """Return a function of the code; its launches may ask for so much shared memory."""
+        found = ctypes.c_void_p()
+        self._do("cuModuleGetFunction", ctypes.byref(found), self._module, name.encode())
+        if shared_bytes > _MOST_USUAL_SHARED_BYTES:
+            self._do("cuFuncSetAttribute", found, _DYNAMIC_SHARED, shared_bytes)
+        return found
+
+    def memory(self, size_bytes: int) -> int:
+        """Return the address of new memory, which is there as long as the process."""
+        address = ctypes.c_uint64()
+        self._do("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(size_bytes, 1)))
+        return address.value
+
+    def write(self, address: int, content: bytes | memoryview) -> None:
+        """Copy ``content`` to the device's memory."""
+        if len(content):
+            raw = bytes(content)
+            self._do("cuMemcpyHtoD_v2", ctypes.c_uint64(address), raw, ctypes.c_size_t(len(raw)))
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        """Return what the device's memory holds."""
+        held = ctypes.create_string_buffer(max(size_bytes, 1))
+        if size_bytes:
+            self._do("cuMemcpyDtoH_v2", held, ctypes.c_uint64(address), ctypes.c_size_t(size_bytes))
+        return held.raw[:size_bytes]
+
+    def run(self, launches: Sequence[CudaLaunch]) -> None:
+        """Run ``launches`` one after the other, and wait for the last."""
+        for launch in launches:
+            self._launch(launch)
+        self._do("cuStreamSynchronize", self._stream)
+
+    def recorded(self, launches: Sequence[CudaLaunch]) -> "Recorded":
+        """Return ``launches`` as one graph, to be launched again and again."""
+        self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
+        for launch in launches:
+            self._launch(launch)
+        graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+        self._do("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+        self._do("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_uint64(0))
+        self._do("cuGraphDestroy", graph)
+        return Recorded(self, executable)
+
+    def seconds(self, executable: ctypes.c_void_p) -> float:
+        """Launch a graph and return what it takes by the device's clock."""
+        self._do("cuEventRecord", self._begin, self._stream)
+        self._do("cuGraphLaunch", executable, self._stream)
+        self._do("cuEventRecord", self._end, self._stream)
+        self._do("cuEventSynchronize", self._end)
+        taken_ms = ctypes.c_float()
+        self._do("cuEventElapsedTime", ctypes.byref(taken_ms), self._begin, self._end)
+        return taken_ms.value * _S_PER_MS
+
+    def forget(self, executable: ctypes.c_void_p) -> None:
+        """Give back what a graph takes."""
+        self._do("cuGraphExecDestroy", executable)
+
+    def _launch(self, launch: CudaLaunch) -> None:
+        values = [ctypes.c_uint64(address) for address in launch.addresses]
+        places = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        self._do(
+            "cuLaunchKernel", launch.function, launch.blocks, 1, 1, launch.threads, 1, 1, launch.shared_bytes,
+            self._stream, places, None,
+        )  # fmt: skip
+
+
+class Recorded:
+    """A graph of launches."""
+
+    def __init__(self, cuda: Cuda, executable: ctypes.c_void_p) -> None:
+        self._cuda, self._executable = cuda, executable
+
+    def __enter__(self) -> "Recorded":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cuda.forget(self._executable)
+
+    def seconds(self) -> float:
+        """Run it and return what it takes, all launches together."""
+        return self._cuda.seconds(self._executable)

@@ -1,0 +1,86 @@
+"""Building a bundle for a GPU: kernels as nvcc compiles them, with the grids that a schedule decides, and a runner.
+
+The runner launches them through the CUDA driver, which every machine with such a GPU has. TVM's runtime is not in the
+bundle: for CUDA it needs a toolkit's libraries on the device, and compiles what it loads there.
+"""
+
+import tempfile
+from pathlib import Path
+
+from scheduler.gpu.schedule import GpuSchedule
+from tuner.bundle.archive import packed
+from tuner.bundle.contents import DATA, GPU_CODE, BundledKernel, GridLaunch, Manifest, MissingKernel
+from tuner.calibrate.gpu_probing import CONSTANTS
+from tuner.codegen.gpu.kernels import CodedKernel
+from tuner.measure.targets import cuda_architecture
+from tuner.on_device.bundling import checksums, runner_files
+from tuner.on_device.cross_gpu import GpuSource, compile_cuda, entry, gpu_code, gpu_source
+from tuner.on_device.listing import Listing
+from tuner.on_device.reference import NETWORK_TOLERANCE
+from workloads.executable import executable
+
+_PROBES = Path(__file__).with_name("gpu_probes.cu")
+_SEED = 0
+"""Of weights and inputs."""
+
+
+def build_gpu_bundle(schedule: GpuSchedule, warp: int, target: str, names: tuple[str, str], path: Path, origin: str
+) -> Manifest:  # fmt: skip
+    """Write the bundle of ``schedule`` to ``path``; return what it says about itself.
+
+    ``names``: of model and policy. ``origin`` is brought back with the results. Raises ``RuntimeError`` with what nvcc
+    says of the code.
+    """
+    architecture = cuda_architecture(target)
+    assert architecture is not None
+    network = executable(schedule.graph, _SEED)
+    code = gpu_code(schedule, network, warp, target)
+    listing = Listing(network, _SEED, code.kernels)
+    source = gpu_source(code, target)
+    files = {GPU_CODE: _binary(source.text, architecture), DATA: listing.data} | runner_files()
+    manifest = Manifest(
+        *names, schedule.graph.batch, target, "",
+        tuple(
+            BundledKernel(
+                each.name, each.operators, listing.arguments[each.name], len(each.outputs), _grid(each, source)
+            )
+            for each in code.kernels
+        ),
+        tuple(MissingKernel(each.name, each.operators, each.reason) for each in code.missing),
+        listing.arrays, listing.buffers_bytes, NETWORK_TOLERANCE, 1, False, origin, checksums(files), gpu=architecture,
+    )  # fmt: skip
+    packed(path, manifest, files)
+    return manifest
+
+
+def build_gpu_probes(target: str, path: Path) -> Manifest:
+    """Write a bundle to ``path`` that calibrates the GPU of the machine it is run on; raise what the other raises."""
+    architecture = cuda_architecture(target)
+    assert architecture is not None
+    files = {GPU_CODE: _binary(probe_source(), architecture), DATA: b""} | runner_files()
+    manifest = Manifest(
+        "", "", 1, target, "", (), (), (), (), 0.0, 1, False, "", checksums(files), gpu=architecture
+    )  # fmt: skip
+    packed(path, manifest, files)
+    return manifest
+
+
+def probe_source() -> str:
+    """Return the CUDA source of the probes of a GPU."""
+    constants = [f"#define {name} {value}" for name, value in CONSTANTS.items()]
+    return "\n".join([*constants, _PROBES.read_text(encoding="utf-8")])
+
+
+def _grid(kernel: CodedKernel, source: GpuSource) -> GridLaunch:
+    name = entry(kernel.name)
+    return GridLaunch(
+        name, kernel.scheduled.blocks, kernel.code.threads, kernel.code.asked_bytes, source.parameters[name]
+    )  # fmt: skip
+
+
+def _binary(source: str, architecture: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        text, binary = Path(folder) / "kernels.cu", Path(folder) / GPU_CODE
+        text.write_text(source, encoding="utf-8")
+        compile_cuda(text, binary, architecture)
+        return binary.read_bytes()
