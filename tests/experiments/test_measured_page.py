@@ -16,7 +16,7 @@ def tables(tmp_path: Path) -> Path:
     points = pd.DataFrame({
         "model": "net", "policy": ["unfused", "fixed-pattern"], "tuning.threads": 1, "latency_s": [3e-3, 1e-3],
         "measured_s": [2e-3, 2.5e-3], "mape": 0.1, "spearman": 0.9, "kendall": 0.8, "is_correct": 1,
-        "device_facts": facts, "measured_at": "2030-01-02T03:04:05", "warnings": ["", "the machine was busy"],
+        "hardware": "host", "device_facts": facts, "measured_at": "2030-01-02T03:04:05", "warnings": ["", "the machine was busy"],
     })  # fmt: skip
     kernels = pd.DataFrame({
         "model": "net", "policy": "unfused", "tuning.threads": 1, "kernel": ["kernel0_conv", "kernel1_relu"],
@@ -37,6 +37,16 @@ def test_kernels_networks_and_choices_are_summed_up(tables: Path) -> None:
     assert "| net | 1 | fixed-pattern | unfused | 25.0% |" in text
     assert "largest regret: 25.0%" in text
     assert "1 of 2 runs began on a busy machine" in text
+
+
+def test_points_of_a_gpu_have_a_machine_in_place_of_threads(tables: Path) -> None:
+    for name in ("results.csv", "kernels.csv"):
+        frame = pd.read_csv(tables / name).drop(columns="tuning.threads").assign(hardware="h100")
+        frame.to_csv(tables / name, index=False)
+    text = page(tables)
+
+    assert "The machine that predicts: `h100`." in text
+    assert "| net | h100 | fixed-pattern | unfused | 25.0% |" in text
 
 
 def test_kernels_are_in_order_of_the_time_that_is_missed(tables: Path) -> None:
