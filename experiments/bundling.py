@@ -85,7 +85,9 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     """Write a bundle that describes the machine it is run on."""
     given = [
         f"--{name.replace('_', '-')}"
-        for name in ("policy", "option", "threads", "batch", "sequence", "dim", "dtype", "simplify", "flush_caches")
+        for name in (
+            "policy", "option", "threads", "batch", "sequence", "image", "dim", "dtype", "simplify", "flush_caches",
+        )
         if getattr(arguments, name)
     ]
     if arguments.model is not None or given:

@@ -186,6 +186,7 @@ def _network_options(
     sub.add_argument("model", metavar=model, nargs="?" if optional else None, help=f"{network}{or_else}")
     sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
+    sub.add_argument("--image", type=_count, metavar="N", help="pixels along each side of image inputs")
     _dim_option(sub)
     sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
     sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")

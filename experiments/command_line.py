@@ -16,7 +16,8 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
     words = ["dsascape", "simulate", _place(workload.model)]
     words += _option("--hardware", origin.hardware)
     words += _option("--policy", point.policy_file or point.policy.name)
-    for flag, size in (("--batch", workload.batch), ("--sequence", workload.sequence), ("--dtype", workload.dtype)):
+    lengths = ("--batch", workload.batch), ("--sequence", workload.sequence), ("--image", workload.image)
+    for flag, size in (*lengths, ("--dtype", workload.dtype)):
         words += [] if size is None else _option(flag, str(size))
     words += ["--simplify"] if workload.simplify else []
     for dim, length in workload.dims:

@@ -63,8 +63,9 @@ def workload_asked_for(arguments: argparse.Namespace) -> Workload:
     """Return the network at the sizes that the arguments ask for."""
     dims = named_dims(arguments.dim)
     return Workload(
-        arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items())
-    )
+        arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items()),
+        arguments.image,
+    )  # fmt: skip
 
 
 def simulate(arguments: argparse.Namespace) -> Answer:

@@ -59,13 +59,15 @@ Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
 
 
 class WorkloadEntry(BaseModel):
-    """A network with the sizes to run it at; a list of batches or sequences is a sweep over them."""
+    """A network with the sizes to run it at; a list of batches, sequences or sizes of images is a sweep over them."""
 
     model_config = STRICT
 
     model: Name
     batch: Counts = None
     sequence: Counts = None
+    image: Counts = None
+    """Pixels along each side of the images that it reads."""
     dtype: DType | None = None
     simplify: bool = False
     dims: dict[Name, Annotated[int, Field(ge=1, le=LARGEST_COUNT)]] = Field(default_factory=dict)
@@ -182,7 +184,7 @@ class Experiment(BaseModel):
         for entry in self.hardware:
             for path, values in entry.sweep.items():
                 found.setdefault(path, {}).update(dict.fromkeys(map(str, values)))
-        for option in ("batch", "sequence"):
+        for option in ("batch", "sequence", "image"):
             several = [getattr(w, option) for w in self.workloads if isinstance(getattr(w, option), list)]
             if several:
                 found[option] = dict.fromkeys(str(value) for values in several for value in values)

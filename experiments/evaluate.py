@@ -61,6 +61,7 @@ def load(workload: Workload, batch: int | None) -> Graph:
         sequence=workload.sequence,
         simplify=workload.simplify,
         dims=dict(workload.dims),
+        image=workload.image,
     )
 
 

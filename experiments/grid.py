@@ -85,7 +85,7 @@ class Grid:
     """Workloads x machines x policies. The policy changes fastest in their numbers, the network slowest."""
 
     workloads: tuple[tuple[Workload, Mapping[str, str]], ...]
-    """Each with what is swept to get it (batch, sequence)."""
+    """Each with what is swept to get it (batch, sequence, image)."""
     machines: tuple[Machines, ...]
     policies: tuple[tuple[Policy, str], ...]
     """Each with the file that defines it, if a file does."""
@@ -230,7 +230,7 @@ def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
 
 
 def _size(experiment: Experiment) -> int:
-    sizes = sum(len(_listed(w.batch)) * len(_listed(w.sequence)) for w in experiment.workloads)
+    sizes = sum(prod(len(_listed(each)) for each in (w.batch, w.sequence, w.image)) for w in experiment.workloads)
     machines = sum(prod(map(len, entry.sweep.values())) for entry in experiment.hardware)
     return sizes * machines * len(experiment.policies)
 
@@ -255,11 +255,13 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
         model = str(_beside(model, path))
     else:
         zoo_entry(model)
-    for batch, sequence in itertools.product(_listed(entry.batch), _listed(entry.sequence)):
-        workload = Workload(model, batch, sequence, entry.dtype, entry.simplify, tuple(sorted(entry.dims.items())))
-        if model.endswith(".onnx") or sequence is not None or entry.dims:
+    lengths = itertools.product(_listed(entry.batch), _listed(entry.sequence), _listed(entry.image))
+    for batch, sequence, image in lengths:
+        dims = tuple(sorted(entry.dims.items()))
+        workload = Workload(model, batch, sequence, entry.dtype, entry.simplify, dims, image)
+        if model.endswith(".onnx") or sequence is not None or image is not None or entry.dims:
             load(workload, None)
-        lists = {"batch": (entry.batch, batch), "sequence": (entry.sequence, sequence)}
+        lists = {"batch": (entry.batch, batch), "sequence": (entry.sequence, sequence), "image": (entry.image, image)}
         swept = {name: str(one) for name, (several, one) in lists.items() if isinstance(several, list)}
         yield workload, swept
 

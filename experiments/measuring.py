@@ -118,7 +118,7 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
 
 def _experiment(arguments: argparse.Namespace) -> Answer:
     """Run an experiment file with all its points measured."""
-    given = [f"--{name}" for name in ("policy", "hardware", "threads", "batch", "sequence", "dtype")
+    given = [f"--{name}" for name in ("policy", "hardware", "threads", "batch", "sequence", "image", "dtype")
              if getattr(arguments, name) is not None]  # fmt: skip
     if given:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")

@@ -37,15 +37,17 @@ class Workload:
     simplify: bool = False
     dims: tuple[tuple[str, int], ...] = ()
     """Sizes of dimensions that the file leaves open, by name."""
+    image: int | None = None
+    """Pixels along each side of the images that it reads."""
 
     @property
     def label(self) -> str:
         """What reports call it."""
-        return f"{self.family}-{self.sequence}" if self.sequence is not None else self.family
+        return "-".join([self.family, *(str(size) for size in (self.sequence, self.image) if size is not None)])
 
     @property
     def family(self) -> str:
-        """The label without the sequence, for sweeps over it."""
+        """The label without the sequence and the size of images, for sweeps over them."""
         name = Path(self.model).stem if self.model.endswith(".onnx") else self.model
         said = [*(["simplified"] if self.simplify else []), *(f"{dim}={size}" for dim, size in self.dims)]
         return f"{name} ({', '.join(said)})" if said else name

@@ -80,7 +80,7 @@ def described(point: DesignPoint) -> Row:
     """Return the row of a point without its figures."""
     workload = point.workload
     return {
-        "model": workload.family if "sequence" in point.swept else workload.label,
+        "model": workload.family if {"sequence", "image"} & set(point.swept) else workload.label,
         "hardware": point.hardware.name, "policy": policy_label(point.policy), "batch": workload.batch,
         "dtype": workload.dtype or default_dtype(point.hardware), "area_mm2": point.hardware.area_mm2,
         **point.swept, **_origin(point), "error": None,

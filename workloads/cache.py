@@ -71,7 +71,8 @@ def source_digest() -> str:
 def _write(path: Path, identity: bytes, graph: Graph, rebuild: Reimport) -> None:
     """Write an entry, all or nothing; a folder that cannot be written to is left alone."""
     options = rebuild.options
-    source = [rebuild.where, rebuild.name, options.batch, options.sequence, options.simplify, options.dims]
+    sizes = options.batch, options.sequence, options.simplify, options.dims, options.image
+    source = [rebuild.where, rebuild.name, *sizes]
     text = json.dumps([to_plain(graph), source], separators=(",", ":"), check_circular=False)
     packed = zlib.compress(text.encode(), 1)
     body = len(packed).to_bytes(_LENGTH_BYTES) + packed + rebuild.packed
@@ -105,8 +106,8 @@ def _read(path: Path, identity: bytes) -> Graph | None:
     try:
         unpacking = zlib.decompressobj()
         text = unpacking.decompress(body[_LENGTH_BYTES : _LENGTH_BYTES + length], _LARGEST_BYTES)
-        plain, (where, name, batch, sequence, simplify, dims) = json.loads(text)
-        options = ImportOptions(batch, sequence, simplify, tuple((dim, size) for dim, size in dims))
+        plain, (where, name, batch, sequence, simplify, dims, image) = json.loads(text)
+        options = ImportOptions(batch, sequence, simplify, tuple((dim, size) for dim, size in dims), image)
         return from_plain(plain, Reimport(body[_LENGTH_BYTES + length :], where, name, options))
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, zlib.error):
         return None

@@ -40,7 +40,7 @@ class CarryOver:
         try:
             return self._following(node, old.shape, new.shape)
         except RescaleError as error:
-            raise self.known.error(node, f"cannot change batch or sequence: {error}") from None
+            raise self.known.error(node, f"cannot change batch, sequence or image: {error}") from None
 
     def _following(self, node: onnx.NodeProto, old: tuple[int, ...], new: tuple[int, ...]) -> onnx.NodeProto:
         target = node.input[1] if len(node.input) > 1 else ""

@@ -21,7 +21,7 @@ from workloads.rescale import Change
 from workloads.simplify import simplified
 from workloads.walk import walk_file
 
-_MATRIX_RANK = 2
+_MATRIX_RANK, _IMAGE_RANK = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,12 @@ class ImportOptions:
     simplify: bool = False
     dims: tuple[tuple[str, int], ...] = ()
     """Sizes of dimensions that the file leaves open, by their names."""
+    image: int | None = None
+    """Pixels along each side of square images."""
 
     def __post_init__(self) -> None:
-        given = [("batch", self.batch), ("sequence", self.sequence), *((f"dim {name}", n) for name, n in self.dims)]
-        for option, size in given:
+        given = [("batch", self.batch), ("sequence", self.sequence), ("image", self.image)]
+        for option, size in [*given, *((f"dim {name}", n) for name, n in self.dims)]:
             if size is not None and (not is_count(size) or size < 1):
                 raise WorkloadError(f"{option} has {size!r}; needs at least 1")
 
@@ -75,27 +77,29 @@ def import_onnx(
     sequence: int | None = None,
     simplify: bool = False,
     dims: Mapping[str, int] | None = None,
+    image: int | None = None,
 ) -> Graph:
     """Return the network in an ONNX file (a path, or its bytes) at ``batch`` and ``sequence`` length.
 
-    Without them the file's own sizes stay; a batch that the file leaves open becomes 1. ``dims`` are the sizes of
-    other dimensions that it leaves open, by their names. Shape arithmetic is always folded; ``simplify`` also drops
-    what does nothing (see ``workloads/simplify.py``). Raises ``WorkloadError`` naming file, node and operator for
-    what cannot be taken.
+    ``image``: pixels along each side of the images that it reads. Without these the file's own sizes stay; a batch that
+    the file leaves open becomes 1. ``dims`` are the sizes of other dimensions that it leaves open, by their names.
+    Shape arithmetic is always folded; ``simplify`` also drops what does nothing (see ``workloads/simplify.py``). Raises
+    ``WorkloadError`` naming file, node and operator for what cannot be taken.
     """
     where = (name or "model") if isinstance(source, bytes) else str(source)
     with naming(where):
-        options = options_of(where, batch, sequence, dims, simplify=simplify)
+        options = options_of(where, batch, sequence, dims, image, simplify=simplify)
         file = parse_onnx(source, where) if isinstance(source, bytes) else read_onnx(Path(source))
         return graph_from_file(file, name or Path(where).stem, options)
 
 
 def options_of(
-    where: str, batch: int | None, sequence: int | None, dims: Mapping[str, int] | None, *, simplify: bool
-) -> ImportOptions:
+    where: str, batch: int | None, sequence: int | None, dims: Mapping[str, int] | None, image: int | None, *,
+    simplify: bool,
+) -> ImportOptions:  # fmt: skip
     """Return the options for the network that messages call ``where``; raise ``WorkloadError`` for a bad size."""
     try:
-        return ImportOptions(batch, sequence, simplify, tuple(sorted((dims or {}).items())))
+        return ImportOptions(batch, sequence, simplify, tuple(sorted((dims or {}).items())), image)
     except WorkloadError as error:
         raise WorkloadError(f"{where}: {error}") from None
 
@@ -145,14 +149,26 @@ def _walked(
     rounds: tuple[tuple[Edit, ...], ...],
 ) -> Walk:
     walk = walk_file(file, own)
-    wanted, change = _wanted_shapes(file, own, own_batch, options.batch, options.sequence)
+    wanted, change = _wanted_shapes(file, own, own_batch, options)
     if wanted != own:
-        walk = walk_file(file, wanted, before=walk, change=change)
+        with _naming_image(options.image):
+            walk = walk_file(file, wanted, before=walk, change=change)
     if options.simplify:
         walk = simplified(walk, [entry.name for entry in file.model.graph.output])
     for edits in rounds:
         walk = edited_walk(file, walk, edits)
     return walk
+
+
+@contextmanager
+def _naming_image(image: int | None) -> Iterator[None]:
+    """Say of a network that cannot be taken at other sizes than its own that it was asked for at that of ``image``."""
+    try:
+        yield
+    except WorkloadError as error:
+        if image is None:
+            raise
+        raise WorkloadError(f"{error}; the network does not follow to images of {image} x {image}") from None
 
 
 def _input_shapes(file: OnnxFile, options: ImportOptions) -> dict[str, Typed]:
@@ -207,11 +223,16 @@ def _dims(entry: onnx.ValueInfoProto) -> Iterator[tuple[int, str | None]]:
 
 
 def _wanted_shapes(
-    file: OnnxFile, own: dict[str, Typed], own_batch: int, batch: int | None, sequence: int | None
+    file: OnnxFile, own: dict[str, Typed], own_batch: int, options: ImportOptions
 ) -> tuple[dict[str, Typed], Change]:
-    """Return the input shapes asked for. The batch is dimension 0; the sequence is dimension 1 of tokens."""
+    """Return the input shapes asked for.
+
+    The batch is dimension 0; the sequence is dimension 1 of tokens; images are numbers in four dimensions, the last two
+    of which are equal.
+    """
+    batch, sequence, image = options.batch, options.sequence, options.image
     ratio = Fraction(1)
-    wanted = {}
+    wanted, images = {}, 0
     for name, before in own.items():
         shape = list(before.shape)
         if batch is not None and shape and shape[0] == own_batch:
@@ -220,9 +241,14 @@ def _wanted_shapes(
         if sequence is not None and tokens and shape[1] != sequence:
             ratio = Fraction(sequence, shape[1])
             shape[1] = sequence
+        if image is not None and not tokens and len(shape) == _IMAGE_RANK and shape[2] == shape[3] > 1:
+            shape[2:] = [image, image]
+            images += 1
         wanted[name] = typed(file.where, name, before.element, shape)
     if sequence is not None and not any(t.shape[1:2] == (sequence,) for t in wanted.values()):
         raise WorkloadError(f"{file.where}: has no input of tokens, so the option sequence does not apply")
+    if image is not None and not images:
+        raise WorkloadError(f"{file.where}: has no input of square images, so the option image does not apply")
     return wanted, Change(own_batch, batch or own_batch, ratio)
 
 

@@ -156,9 +156,9 @@ def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:
 def against_base(points: pd.DataFrame) -> pd.Series:
     """Return for each usable point the latency of the same network and policy on the base machine, over its own.
 
-    Missing where the base machine was not tried with them. A network is the same at the same batch and sequence.
+    Missing where the base machine was not tried with them. A network is the same at the same sizes.
     """
-    same = [name for name in ("network", "batch", "sequence", "dtype", "hardware", "policy") if name in points]
+    same = [name for name in ("network", "batch", "sequence", "image", "dtype", "hardware", "policy") if name in points]
     ran = usable(points)
     base = ran.loc[ran["is_base"] == 1].drop_duplicates(same, keep="last").set_index(same)["latency_s"]
     reference = ran[same].merge(base.rename("base_s").reset_index(), on=same, how="left")["base_s"]

@@ -44,7 +44,7 @@ from experiments.report.words import TIMES, count, enumeration, meaning, times
 EVERYWHERE = "all networks"
 GRID = "grid"
 """The search that chooses everything."""
-_OF_WORKLOADS = ("batch", "sequence")
+_OF_WORKLOADS = ("batch", "sequence", "image")
 """Axes that do not change the machine."""
 _MOST_OF_FRONT = 200
 _NO_BASE = (

@@ -88,6 +88,16 @@ def test_swept_values_reach_the_machine(tmp_path: Path) -> None:
     ]
 
 
+def test_sizes_of_images_in_lists_are_swept(tmp_path: Path) -> None:
+    text = SMALL.replace("[bert-tiny]", "[{model: squeezenet, image: [64, 96]}]")
+    experiment, grid = read_experiment(written(tmp_path, text))
+    points = list(grid.chosen(experiment.search))
+
+    assert {(p.workload.image, p.swept["image"], p.workload.label) for p in points} == {
+        (64, "64", "squeezenet-64"), (96, "96", "squeezenet-96"),
+    }  # fmt: skip
+
+
 def test_batches_and_sequences_in_lists_are_swept(tmp_path: Path) -> None:
     text = SMALL.replace("[bert-tiny]", "[{model: bert-tiny, batch: [4, 8], sequence: [64, 128]}]")
     experiment, grid = read_experiment(written(tmp_path, text))

@@ -16,7 +16,8 @@ def tables(tmp_path: Path) -> Path:
     points = pd.DataFrame({
         "model": "net", "policy": ["unfused", "fixed-pattern"], "tuning.threads": 1, "latency_s": [3e-3, 1e-3],
         "measured_s": [2e-3, 2.5e-3], "mape": 0.1, "spearman": 0.9, "kendall": 0.8, "is_correct": 1,
-        "hardware": "host", "device_facts": facts, "measured_at": "2030-01-02T03:04:05", "warnings": ["", "the machine was busy"],
+        "hardware": "host", "device_facts": facts, "measured_at": "2030-01-02T03:04:05",
+        "warnings": ["", "the machine was busy"],
     })  # fmt: skip
     kernels = pd.DataFrame({
         "model": "net", "policy": "unfused", "tuning.threads": 1, "kernel": ["kernel0_conv", "kernel1_relu"],

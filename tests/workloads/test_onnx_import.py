@@ -59,6 +59,26 @@ class TestSizes:
         assert graph.with_batch(6).operations.macs == 2 * graph.operations.macs
         assert graph.operations.macs == 3 * load_network("bert-tiny", sequence=32).operations.macs
 
+    @pytest.mark.parametrize("name", ["mobilenet-v2", "shufflenet-v2", "squeezenet"])
+    def test_images_of_half_the_side_are_about_a_quarter_of_the_work(self, name: str) -> None:
+        whole, half = load_network(name), load_network(name, image=112)
+
+        assert [half.tensors[entry].shape for entry in half.inputs] == [(1, 3, 112, 112)]
+        assert len(half.ops) == len(whole.ops)
+        assert half.operations.macs == pytest.approx(whole.operations.macs / 4, rel=0.15)
+        assert half.with_batch(3).operations.macs == 3 * half.operations.macs
+
+    def test_position_tables_follow_the_images(self) -> None:
+        graph = load_network("vit-b16", image=160)  # 10 x 10 patches and the class token
+
+        assert {t.shape[1] for t in graph.tensors.values() if len(t.shape) == 3 and t.shape[-1] == 768} >= {101}
+
+    def test_a_network_that_does_not_follow_to_an_image_says_so(self) -> None:
+        with pytest.raises(WorkloadError, match=r"vgg16: node 'node_linear'.*does not follow to images of 112 x 112"):
+            load_network("vgg16", image=112)
+        with pytest.raises(WorkloadError, match="bert-tiny: has no input of square images"):
+            load_network("bert-tiny", image=112)
+
     def test_an_open_batch_is_one_unless_asked(self) -> None:
         built = model(helper.make_node("Relu", ["x"], ["y"]), inputs={"x": ["N", 3]})
 
@@ -106,7 +126,7 @@ class TestSizes:
         with pytest.raises(WorkloadError, match=r"^test: dim H has 0; needs at least 1"):
             read(built, dims={"H": 0})
 
-    @pytest.mark.parametrize("option", ["batch", "sequence"])
+    @pytest.mark.parametrize("option", ["batch", "sequence", "image"])
     def test_a_size_below_one_is_refused(self, option: str) -> None:
         with pytest.raises(WorkloadError, match=f"{option} has 0; needs at least 1"):
             read(relu(), **{option: 0})
