@@ -10,6 +10,7 @@ import pydantic
 
 from experiments.answers import Answer, say
 from experiments.files import check_place, write_whole
+from experiments.measured_gpu import bundle_run
 from hw_models import Cpu, Gpu, HardwareError, hardware_of_text
 from hw_models.messages import explain
 from hw_models.quantities import format_bytes
@@ -19,12 +20,10 @@ from tuner.bundle import (
     GpuCalibrationResults,
     build_gpu_probes,
     read_calibration,
-    run_unpacked,
-    unpacked,
 )
 from tuner.calibrate import Figures, HostFacts, gpu_yaml, host_spec, host_yaml
 from tuner.calibrate import calibrate as calibrated
-from tuner.measure import LOCAL, MeasureError, check_installed, check_target, is_gpu_target
+from tuner.measure import LOCAL, MeasureError, check_installed, check_target, is_gpu_target, remote_address
 
 
 def calibrate(arguments: argparse.Namespace) -> Answer:
@@ -37,7 +36,7 @@ def calibrate(arguments: argparse.Namespace) -> Answer:
         found = read_calibration(arguments.results)
         return _of(found, arguments.out, arguments.results)
     if is_gpu_target(arguments.target):
-        return _gpu_here(arguments, begin)
+        return _gpu(arguments, begin)
     facts, figures = calibrated(arguments.device, arguments.target)
     return _answer(facts, figures, arguments.out, {"wall_s": time.monotonic() - begin})
 
@@ -54,20 +53,15 @@ def _of(found: CalibrationResults | GpuCalibrationResults, out: Path | None, sou
     return _answer(found.facts, found.figures, out, how, source)
 
 
-def _gpu_here(arguments: argparse.Namespace, begin: float) -> Answer:
-    """Calibrate the GPU of this machine: by the bundle that another machine would run."""
-    if arguments.device != LOCAL:
-        raise MeasureError(f"--device has {arguments.device!r}; a GPU is calibrated on this machine, or by a bundle")
+def _gpu(arguments: argparse.Namespace, begin: float) -> Answer:
+    """Calibrate the GPU of this machine, or of one behind RPC: by the bundle that another machine would run."""
     check_installed()
-    check_target(arguments.target)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        build_gpu_probes(arguments.target, folder / "bundle.tar.xz")
-        unpacked(folder / "bundle.tar.xz", folder)
-        code, complaint = run_unpacked(folder, folder / "results.json")
-        if code:
-            raise MeasureError(f"calibrating failed: {complaint[-300:] or f'code {code}'}")
-        found = read_calibration(folder / "results.json")
+    if remote_address(arguments.device) is None:
+        check_target(arguments.target)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "bundle.tar.xz"
+        build_gpu_probes(arguments.target, bundle)
+        found = read_calibration(bundle_run(bundle, arguments.device))
     assert isinstance(found, GpuCalibrationResults)
     return _gpu_answer(found, arguments.out, {"wall_s": time.monotonic() - begin}, None)
 

@@ -32,7 +32,6 @@ from tuner.measure import (
     TargetError,
     check_installed,
     check_target,
-    is_gpu_target,
     remote_address,
 )
 from workloads import WorkloadError, zoo_entry
@@ -222,8 +221,6 @@ def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
         check_installed()
         if remote_address(device) is None:
             check_target(target)
-        elif is_gpu_target(target):
-            raise MeasureError(f"device has {device!r}; code for a GPU runs on this machine, or from a bundle")
     except (AddressError, MeasureError, TargetError) as error:
         raise ExperimentError(f"{path}: measure: {error}") from error
     return MeasuredOn(target, device, processor_of(target, device), experiment.measure.flush_caches)

@@ -1,6 +1,6 @@
 """A design point on a real GPU: the schedule that is simulated, as a bundle for a device with such a GPU.
 
-A GPU of this machine runs the same bundle, in a folder of its own.
+A GPU of this machine, or of one behind TVM's RPC, runs the same bundle in a folder of its own.
 """
 
 import tempfile
@@ -18,9 +18,10 @@ from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.repeated import repeated_kernels
 from scheduler.gpu.schedule import GpuSchedule
 from scheduler.kernels.repeated import RepeatedKernel
-from tuner.bundle import BundleResults, Manifest, build_gpu_bundle, read_results, run_unpacked, unpacked
+from tuner.bundle import Manifest, build_gpu_bundle, read_results, run_sent, run_unpacked, unpacked
 from tuner.codegen.names import launch_names
 from tuner.measure import (
+    LOCAL,
     Budget,
     MeasureError,
     Measurement,
@@ -55,6 +56,11 @@ class PreparedGpu:
     outcome: Outcome
     schedule: GpuSchedule
     kernels: dict[str, RepeatedKernel]
+
+    @property
+    def device(self) -> str:
+        """Where it is measured."""
+        return LOCAL if self.point.measured_on is None else self.point.measured_on.device
 
 
 def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
@@ -106,7 +112,7 @@ def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
 
 
 def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
-    """Return the simulated run of ``point`` and its measurement on this machine's GPU beside it.
+    """Return the simulated run of ``point`` and its measurement on a GPU beside it: this machine's, or behind RPC.
 
     Raises what `prepared_for_gpu` and `gpu_bundle` raise, and ``MeasureError`` where the bundle does not run.
     """
@@ -114,19 +120,27 @@ def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Compar
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         gpu_bundle(ready, folder / "bundle.tar.xz")
-        unpacked(folder / "bundle.tar.xz", folder)
-        found = _run(folder, budget)
-    return ready.outcome, _beside(ready, found.measurement)
+        limits = "--kernel-seconds", budget.kernel_s, "--network-seconds", budget.network_s
+        options = [*map(str, limits), "--kernel-timeout", str(budget.limit_s)]
+        found = read_results(bundle_run(folder / "bundle.tar.xz", ready.device, *options)).measurement
+    return ready.outcome, _beside(ready, replace(found, device=replace(found.device, name=ready.device)))
 
 
 def _beside(ready: PreparedGpu, found: Measurement) -> Comparison:
     return Comparison(found, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
 
 
-def _run(folder: Path, budget: Budget) -> BundleResults:
-    results = folder / _RESULTS
-    limits = ["--kernel-seconds", budget.kernel_s, "--network-seconds", budget.network_s]
-    code, complaint = run_unpacked(folder, results, *map(str, limits), "--kernel-timeout", str(budget.limit_s))
+def bundle_run(bundle: Path, device: str, *options: str) -> Path:
+    """Run ``bundle`` on ``device``; return the file of results, beside the bundle.
+
+    Raises ``MeasureError`` with what the runner complains of where there are none.
+    """
+    results = bundle.with_name(_RESULTS)
+    if device == LOCAL:
+        unpacked(bundle, bundle.parent)
+        code, complaint = run_unpacked(bundle.parent, results, *options)
+    else:
+        code, complaint = run_sent(device, bundle, results, *options)
     if not results.exists():
-        raise MeasureError(complaint[-300:] or f"the runner ended with code {code}")
-    return read_results(results)
+        raise MeasureError(complaint[-300:] or f"the bundle's runner ended with code {code}")
+    return results

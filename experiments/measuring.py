@@ -24,7 +24,6 @@ from hw_models.quantities import PS_PER_S, format_bytes, format_ps
 from scheduler import policy_label
 from tuner.calibrate import host_spec, local_facts
 from tuner.measure import (
-    BUNDLE,
     LOCAL,
     Budget,
     MeasureError,
@@ -97,10 +96,8 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
             raise MeasureError(f"threads has {arguments.threads}; a schedule says how many a GPU runs")
         if arguments.flush_caches:
             raise MeasureError("--flush-caches is about processors; a GPU's L2 is as the run before leaves it")
-        if device != BUNDLE and remote_address(device) is not None:
-            raise MeasureError(f"--device has {device!r}; code for a GPU runs on this machine, or from a bundle")
         gpu, name = gpu_asked_for(arguments.hardware, arguments.target), processor_of(arguments.target, device)
-        on = MeasuredOn(arguments.target, device, name) if name or device == BUNDLE else None
+        on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
         return DesignPoint(workload_asked_for(arguments), gpu, policy_asked_for(arguments), measured_on=on)
     spec = machine_asked_for(arguments.hardware, arguments.target)
     own = usable_cores() if device == LOCAL else spec.core_count

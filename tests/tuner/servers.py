@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 
 _START_LIMIT_S = 60
 
@@ -24,11 +25,12 @@ def answers(port: int) -> bool:
 class Server:
     """A server of TVM's RPC, or its tracker, with all the processes that it starts."""
 
-    def __init__(self, kind: str = "server", *options: str) -> None:
+    def __init__(self, kind: str = "server", *options: str, around: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         command = [sys.executable, "-m", f"tvm.exec.rpc_{kind}", "--host", "127.0.0.1", "--port", str(self.port)]
         self._process = subprocess.Popen(
-            [*command, "--port-end", str(self.port + 1), *options], env={**os.environ, "TVM_NUM_THREADS": "1"},
+            [*command, "--port-end", str(self.port + 1), *options],
+            env={**os.environ, "TVM_NUM_THREADS": "1", **(around or {})},
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         end = time.monotonic() + _START_LIMIT_S

@@ -18,14 +18,16 @@ from tuner.bundle.results import (
 )
 from tuner.calibrate.plan import ProbeShape
 from tuner.late import late
+from tuner.measure.address import remote_address
 from tuner.measure.job import Job
-from tuner.measure.run import nvcc_for
+from tuner.measure.run import MeasureError, nvcc_for
 from tuner.measure.targets import cuda_architecture
+from tuner.measure.worker import FAILURES, reason
 
 __all__ = [
     "START", "BundleError", "BundleResults", "CalibrationResults", "GpuCalibrationResults", "Manifest",
     "build_bundle", "build_gpu_bundle", "build_gpu_probes", "build_probes", "is_calibration", "read_calibration",
-    "read_results", "run_unpacked", "unpacked",
+    "read_results", "run_sent", "run_unpacked", "unpacked",
 ]  # fmt: skip
 
 
@@ -37,6 +39,21 @@ def run_unpacked(folder: Path, results: Path, *options: str) -> tuple[int, str]:
     command = [sys.executable, "-I", "-S", str(folder / START), "--out", str(results.resolve()), *options]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     return done.returncode, done.stderr.strip()
+
+
+def run_sent(device: str, bundle: Path, results: Path, *options: str) -> tuple[int, str]:
+    """Run the file ``bundle`` on ``device``, behind TVM's RPC (`tuner.on_device.sent_bundle`).
+
+    Return its exit code, and what it complains of. Raises ``AddressError`` for a device that is none, ``MeasureError``
+    where its server is not reached, or goes.
+    """
+    address = remote_address(device)
+    if address is None:
+        raise MeasureError(f"device has {device!r}; needs one behind RPC")
+    try:
+        return cast(tuple[int, str], late("sent_bundle").run_sent(address, bundle, results, options))
+    except FAILURES as error:
+        raise MeasureError(f"{device}: {reason(error)}") from error
 
 
 def build_bundle(

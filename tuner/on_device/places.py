@@ -17,6 +17,7 @@ from tuner.measure.address import RemoteAddress, remote_address
 from tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena, aligned_bytes
 from tuner.measure.job import Job
 from tuner.measure.targets import runs_here
+from tuner.measure.worker import FAILURES
 from workloads.operators.registry import Array
 
 _SESSION_LIMIT_S = 3600
@@ -119,6 +120,18 @@ class RemotePlace:
             path = linked(module, Path(folder) / f"kernel{self._modules}.so", self.architecture)
             self._session.upload(str(path))
         return self._session.load_module(path.name)
+
+    def sent(self, path: Path, name: str) -> str:
+        """Send a file; return where it lies on the server."""
+        self._session.upload(str(path), name)
+        return str(self._session.get_function("tvm.rpc.server.workpath")(name))
+
+    def brought(self, name: str) -> bytes:
+        """Return the content of a file beside those that were sent; nothing of one that is not there."""
+        try:
+            return bytes(self._session.download(name))
+        except FAILURES:
+            return b""
 
     def constant(self, value: Array) -> Any:
         found = self._padded(value.shape, value.dtype)

@@ -22,6 +22,7 @@ from tests.graphs import Net
 from tests.tuner.gpu.stand_in import NVCC, driver_in, environment
 from tests.tuner.gpu.test_gpu_codegen import scheduled
 from tests.tuner.runs import written_onnx
+from tests.tuner.servers import Server
 from tuner.bundle import Manifest, build_gpu_bundle, read_results, unpacked
 from tuner.on_device.cross_gpu import gpu_code, gpu_source
 from workloads import Graph
@@ -156,6 +157,36 @@ class TestCommands:
         assert done.returncode == 0, done.stderr
         data = json.loads(done.stdout)
         assert (data["correct"], data["device"]["processor"], data["stored"]) == (True, "stand-in", "added")
+
+    def test_a_gpu_behind_rpc_runs_the_bundle_there(
+        self, driver: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        written_onnx(network(), tmp_path / "small.onnx")
+        asked = [str(tmp_path / "small.onnx"), "--policy", "fixed-pattern", "--target", TARGET, "--hardware", "h100"]
+        assert main(["measure", *asked, "--out", str(tmp_path / "code"), "--json"]) == 0
+        (code,) = (tmp_path / "code").glob("*.cu")
+        around = environment(driver, code.read_text(), tmp_path)
+        server = Server(around={**around, "PATH": os.environ["PATH"]})
+        capsys.readouterr()
+        try:
+            assert main(["measure", *asked, "--device", server.device, "--json"]) == 0
+        finally:
+            server.kill()
+        data = json.loads(capsys.readouterr().out)
+        assert (data["correct"], data["device"]["name"]) == (True, server.device)
+        assert data["device"]["processor"] == "stand-in"
+
+        assert main(["measure", *asked, "--device", server.device, "--json"]) == 2
+        assert server.device in json.loads(capsys.readouterr().out)["error"]
+
+    def test_a_server_without_a_gpu_says_so(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        server = Server()
+        asked = ["calibrate", "--target", TARGET, "--device", server.device, "--out", str(tmp_path / "gpu.yaml")]
+        try:
+            assert main(asked) == 2
+        finally:
+            server.kill()
+        assert "no CUDA driver is here" in capsys.readouterr().err
 
     def test_opencl_code_is_not_bundled(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         asked = ["bundle", "build", "bert-tiny", "--policy", "fixed-pattern", "--target", "opencl"]
