@@ -22,7 +22,6 @@ def start_units(running: Running) -> None:
             raise ProgramError(f"{table.labels[position]}: the queue of {unit_name} mixes bound and dispatched work")
     for name, queue in queues.items():
         running.busy_ps.setdefault(base_name(name), 0)
-        running.waited_ps.setdefault(base_name(name), {})
         if dispatched[name]:
             BlockScheduler(running, name, queue).take()
             continue
