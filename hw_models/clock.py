@@ -57,14 +57,10 @@ class Clock:
             return
         time_ps = self.now_ps + delay_ps
         turns = self._instants.get(time_ps)
-        if turns is None:
-            self._instants[time_ps] = [(actor, turn)]
-            self._wake_in(delay_ps)
-        else:
+        if turns is not None:
             turns.append((actor, turn))
-
-    def _wake_in(self, delay_ps: int) -> None:
-        """Let SimPy call in ``delay_ps``."""
+            return
+        self._instants[time_ps] = [(actor, turn)]
         if self._over:
             event = self._over.pop()
             self._schedule(event, delay=delay_ps)
@@ -72,31 +68,31 @@ class Clock:
             event = self._timeout(delay_ps)
         event.callbacks = self._on_time
 
-    def _happen(self, event: simpy.Event) -> None:
-        """Begin the instant that SimPy has come to."""
-        self._over.append(event)
-        now_ps = self.now_ps = int(self._env.now)
-        self._now = self._instants.pop(now_ps)
-        self._take_turns()
-
     def at_end_of_instant(self, actor: Actor) -> None:
         """Let ``actor`` take a turn now, but after everything else that happens now."""
         self._last.append(actor)
 
+    def _happen(self, event: simpy.Event) -> None:
+        """Begin the instant that SimPy has come to."""
+        self._over.append(event)
+        self.now_ps = int(self._env.now)
+        self._now = self._instants.pop(self.now_ps)
+        self._take_turns()
+
     def _take_turns(self) -> None:
         """Do all that this instant holds; what a last turn sets off goes before the next last turn."""
         now, last = self._now, self._last
-        taken = 0
-        while True:
+        for actor, turn in now:
+            actor.happen(turn)
+        while last:
+            self.events += 1
+            taken = len(now)
+            last.popleft().happen(0)
             while taken < len(now):
                 actor, turn = now[taken]
                 taken += 1
                 actor.happen(turn)
-            if not last:
-                break
-            self.events += 1
-            last.popleft().happen(0)
-        self.events += taken
+        self.events += len(now)
         self._now = []
 
     def run(self) -> None:

@@ -9,9 +9,13 @@ from hw_models.clock import whole_ps
 from hw_models.instructions import CHIP, Buffer, Compute, ProgramError, Transfer, Work, base_name
 from hw_models.machine import Machine, Members, Service
 from hw_models.program import Program
-from hw_models.quantities import PS_PER_S
+from hw_models.quantities import PS_PER_S, format_bytes
 
 Loads = tuple[tuple[int, float], ...]
+
+
+class SimulationError(ValueError):
+    """The machine cannot run the program: something does not fit, or everything waits for everything."""
 
 
 class PortBuffer(NamedTuple):
@@ -214,7 +218,10 @@ class Demands:
         return share if self._depths[port] >= unit_depth else 1.0
 
     def space(self, buffer: Buffer, number: int) -> list[PortBuffer]:
-        """Return what ``buffer`` takes of each memory when the work with that number allocates it."""
+        """Return what ``buffer`` takes of each memory when the work with that number allocates it.
+
+        Raises ``SimulationError`` for more than a memory has.
+        """
         key = buffer.memory, buffer.size_bytes * buffer.fan_out, number
         known = self._known_spaces.get(key)
         if known is None:
@@ -234,6 +241,12 @@ class Demands:
             copies = self._copies[port] * len(ports)
             members = every if self._depths[port] >= depth else taking_part
             found.append(PortBuffer(port, -(-buffer.size_bytes * buffer.fan_out * members // copies)))
+        for port, size_bytes in found:
+            if size_bytes > self.capacities_bytes[port]:
+                raise SimulationError(
+                    f"buffer {buffer.label!r} needs {format_bytes(size_bytes)}, a"
+                    f" {base_name(self.names[port])} holds {format_bytes(self.capacities_bytes[port])}"
+                )
         return found
 
 

@@ -42,10 +42,8 @@ class BlockScheduler(Worker):
         self._left = 0
         self._ready_ps = 0
         self._has_started = False
-        self._freed_by = STARTED_BY_NOBODY
+        self._finished_by = STARTED_BY_NOBODY
         """The instruction whose blocks a member finished last."""
-        self._handed_out_by = STARTED_BY_NOBODY
-        """What let blocks be handed out the last time: the end of an instruction, or of some of its blocks."""
         self._end_of_instant = _EndOfInstant(self)
         self._is_due = False
         self._under_way: dict[Flow, _Handed] = {}
@@ -53,12 +51,6 @@ class BlockScheduler(Worker):
         """By instruction: cohorts that have not ended."""
         self._paced_ps: dict[int, dict[str, int]] = {}
         """By instruction: how long what set the pace of its cohorts, summed over these."""
-
-    def look_up(self) -> None:
-        """Nothing: what a cohort needs is found out when it is handed its blocks."""
-
-    def previous(self) -> int:
-        return self._handed_out_by
 
     def waited_ps(self) -> int:
         self._note_idle()
@@ -100,9 +92,9 @@ class BlockScheduler(Worker):
         self._at_work[position] += len(cohorts)
         demands = [running.handed(position, cohort) for cohort in cohorts]
         self._note_idle()
-        self._handed_out_by = self._freed_by if self.clock.now_ps > self._ready_ps else self.cause
+        self.freed_by = self._finished_by if self.clock.now_ps > self._ready_ps else self.cause
         if not self._has_started:
-            running.start(position, self._handed_out_by, max(demand.startup_ps for demand in demands))
+            running.start(position, self.freed_by, max(demand.startup_ps for demand in demands))
             self._has_started = True
         for cohort, demand in zip(cohorts, demands, strict=True):
             self._free[cohort.alike] -= cohort.members
@@ -132,7 +124,7 @@ class BlockScheduler(Worker):
         shares[paced_by] = shares.get(paced_by, 0) + spent_ps
         self._note_idle()
         self._free[cohort.alike] += cohort.members
-        self._freed_by = position
+        self._finished_by = position
         self._at_work[position] -= 1
         if not self._at_work[position] and (position != self.position or not self._left):
             running.finish(position, max(shares, key=lambda name: (shares[name], name)))

@@ -7,10 +7,8 @@ before it.
 from collections import deque
 
 from hw_models.bandwidth import Flow
-from hw_models.demands import Bound
 from hw_models.instructions import base_name
 from hw_models.running import Running
-from hw_models.trace import STARTED_BY_NOBODY
 from hw_models.units import Worker
 
 
@@ -31,27 +29,18 @@ class PipelinedServer(Worker):
         """Issued instructions for which no channel has been free yet."""
         self._free_since_ps = [0] * unit.servers
         """Of every free channel: since when."""
-        self._taken_by = STARTED_BY_NOBODY
-        """Whose end let the next instruction be taken from the queue."""
         self._at_work: dict[int, int] = {}
         """By instruction that has a channel: kinds of members that have not ended."""
-        self._asked: Bound
-
-    def previous(self) -> int:
-        return self._taken_by
-
-    def look_up(self) -> None:
-        self._asked = self.running.asked(self.position)
 
     def waited_ps(self) -> int:
         now_ps = self.clock.now_ps
         idle_ps = sum([now_ps - max(self.asked_ps, since_ps) for since_ps in self._free_since_ps])
-        return idle_ps * self._asked.members
+        return idle_ps * self.running.asked(self.position).members
 
     def begin(self) -> bool:
         self.running.issue(self.position)
         self._issued += 1
-        self._taken_by = self.cause
+        self.freed_by = self.cause
         if self._free_since_ps:
             self._free_since_ps.pop(0)
             self._serve(self.position, self.cause)
@@ -87,5 +76,5 @@ class PipelinedServer(Worker):
             self._free_since_ps.append(self.clock.now_ps)
         if self._is_full:
             self._is_full = False
-            self._taken_by = position
+            self.freed_by = position
             self.take()

@@ -20,10 +20,6 @@ _MOST_NAMED = 3
 _MOST_LINES = 6
 
 
-class SimulationError(ValueError):
-    """The machine cannot run the program: something does not fit, or everything waits for everything."""
-
-
 class Running:
     """One simulation of one program on one machine; units note here what they do."""
 
@@ -38,19 +34,32 @@ class Running:
         self.table = table = program.instructions
         self._work_of, self._after, self._frees = table.work_of, table.after, table.frees
         self.allocates = table.allocates
-        self._bounds: list[Bound | None] = [None] * len(table.works)
-        """By work: what it asks for, as far as it has been found out."""
+        self._bounds = self._all_asked()
+        """By work: what it asks for, if it is bound."""
         self._units = [base_name(work.unit) for work in table.works]
         count = self.unfinished = len(table)
         self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
         """By instruction: those that wait for its end, which of all that they wait for it is, and who does them."""
         self._holders = dict(Counter(chain.from_iterable(table.frees)))
         """By buffer: how many instructions have to end before its space returns."""
+        self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
+        """By buffer: the instruction that has asked for its space."""
         self._issued_ps, self._start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
         self._released_by = [STARTED_BY_NOBODY] * count
         self._limits, self._startup_ps = [""] * count, [0] * count
         self.busy_ps: dict[str, int] = {}
         self.waited_ps: dict[str, dict[str, int]] = {}
+
+    def _all_asked(self) -> dict[int, Bound]:
+        table, found = self.table, {}
+        for number in dict.fromkeys(table.work_of):
+            if table.works[number].blocks:
+                continue
+            try:
+                found[number] = self.demands.of(number)
+            except ProgramError as error:
+                raise ProgramError(f"{table.labels[table.work_of.index(number)]}: {error}") from error
+        return found
 
     def ready(self, position: int, actor: Actor, ended: int = 0) -> bool:
         """Return whether all that an instruction waits for has ended; the first ``ended`` have.
@@ -77,14 +86,7 @@ class Running:
 
     def asked(self, position: int) -> Bound:
         """Return what the bound work at ``position`` asks for."""
-        number = self._work_of[position]
-        known = self._bounds[number]
-        if known is None:
-            try:
-                known = self._bounds[number] = self.demands.of(number)
-            except ProgramError as error:
-                raise ProgramError(f"{self.table.labels[position]}: {error}") from error
-        return known
+        return self._bounds[self._work_of[position]]
 
     def handed(self, position: int, cohort: Cohort) -> Demand:
         """Return what ``cohort`` asks for while it does its blocks of the dispatched work at ``position``."""
@@ -95,17 +97,10 @@ class Running:
 
     def ask_space(self, position: int, asker: Asker) -> None:
         """Ask for the space of all buffers of an instruction; raise what can never be granted."""
-        demands, number = self.demands, self._work_of[position]
+        number, buffers = self._work_of[position], self.program.buffers
         for buffer in self.allocates[position]:
-            wanted = self.program.buffers[buffer]
-            parts = demands.space(wanted, number)
-            for port, size_bytes in parts:
-                if size_bytes > demands.capacities_bytes[port]:
-                    raise SimulationError(
-                        f"buffer {wanted.label!r} needs {format_bytes(size_bytes)}, a"
-                        f" {base_name(demands.names[port])} holds {format_bytes(demands.capacities_bytes[port])}"
-                    )
-            self.space.ask(asker, position, buffer, parts)
+            self._allocators[buffer] = position
+            self.space.ask(asker, position, buffer, self.demands.space(buffers[buffer], number))
 
     def issue(self, position: int) -> None:
         """Note that an instruction has its inputs and its buffers now."""
@@ -143,7 +138,7 @@ class Running:
                 self._give_back(buffer, position)
 
     def _give_back(self, buffer: int, position: int) -> None:
-        allocator = self.space.asked_by(buffer)
+        allocator = self._allocators[buffer]
         if allocator < 0 or self._issued_ps[allocator] < 0:
             label, name = self.table.labels[position], self.program.buffers[buffer].label
             raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")

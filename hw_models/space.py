@@ -75,7 +75,7 @@ class Space:
 
     @property
     def peak_bytes(self) -> int:
-        return max((used for _, used in self.history), default=0)
+        return max([used for _, used in self.history], default=0)
 
 
 class SharedSpace(Actor):
@@ -86,25 +86,23 @@ class SharedSpace(Actor):
         self.spaces = spaces
         self._changed: dict[int, None] = {}
         """Ports that are settled at the end of this instant."""
-        self._asked: dict[int, tuple[int, list[PortBuffer]]] = {}
-        """By buffer that has not been given back: the instruction that has asked for its space, and for what."""
+        self._asked: dict[int, list[PortBuffer]] = {}
+        """By buffer: what has been asked for it, until it is given back."""
 
     def ask(self, asker: Asker, position: int, buffer: int, parts: list[PortBuffer]) -> None:
         """Ask for the space of a buffer of the instruction at ``position``."""
-        self._asked[buffer] = position, parts
+        self._asked[buffer] = parts
+        changed = self._changed
+        if not changed:
+            self._clock.at_end_of_instant(self)
         for port, size_bytes in parts:
             asker.missing += 1
             self.spaces[port].new.append((position, buffer, size_bytes, asker))
-            self._settle_later(port)
-
-    def asked_by(self, buffer: int) -> int:
-        """Return the instruction that has asked for the space of ``buffer``; -1 if none has."""
-        return self._asked[buffer][0] if buffer in self._asked else -1
+            changed[port] = None
 
     def give_back(self, buffer: int, position: int) -> None:
         """Free what ``buffer`` holds; the instruction at ``position`` ended its use."""
-        _, parts = self._asked.pop(buffer)
-        for port, size_bytes in parts:
+        for port, size_bytes in self._asked.pop(buffer):
             space = self.spaces[port]
             space.used_bytes -= size_bytes
             space.freed_by = position
@@ -133,5 +131,5 @@ class SharedSpace(Actor):
     def holders(self, port: int) -> list[int]:
         """Return the buffers that hold space of a memory, in their order."""
         without = {buffer for _, buffer, _, _ in self.spaces[port].waiting}
-        asked = [buffer for buffer, (_, parts) in self._asked.items() if port in dict(parts)]
+        asked = [buffer for buffer, parts in self._asked.items() if port in dict(parts)]
         return sorted(buffer for buffer in asked if buffer not in without)

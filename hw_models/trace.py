@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hw_models.instructions import InstructionTable, Launch, base_name
 
 STARTED_BY_NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A stretch of the critical path: one instruction's start-up, or the rest of it."""
 
     position: int
@@ -57,7 +57,8 @@ class Trace:
         """
         if not self.end_ps:
             return []
-        position = max(range(len(self.end_ps)), key=lambda i: (self.end_ps[i], i))
+        last_first = self.end_ps[::-1]
+        position = len(last_first) - 1 - last_first.index(max(last_first))
         path = []
         while position != STARTED_BY_NOBODY:
             path.append(position)
@@ -66,18 +67,19 @@ class Trace:
 
     def critical_steps(self) -> Iterator[Step]:
         """Return the critical path in stretches with one pace each; together they last the makespan."""
-        path = self.critical_path()
-        ends = [*(self.start_ps[follower] for follower in path[1:]), self.makespan_ps]
+        path, works = self.critical_path(), self.instructions.works
+        kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in works]}}
+        starts_kernel = [isinstance(work.payload, Launch) for work in works]
+        ends = [*[self.start_ps[follower] for follower in path[1:]], self.makespan_ps]
         for position, end in zip(path, ends, strict=False):
             start = self.start_ps[position]
             running = min(start + self.startup_ps[position], end)
-            work = self.instructions.work(position)
-            unit = base_name(work.unit)
             if running > start:
-                starts_kernel = isinstance(work.payload, Launch)
-                yield Step(position, unit if starts_kernel else f"{unit}-startup", start, running)
+                number = self.instructions.work_of[position]
+                unit = kinds[works[number].unit]
+                yield Step(position, unit if starts_kernel[number] else f"{unit}-startup", start, running)
             if end > running:
-                yield Step(position, base_name(self.limits[position]), running, end)
+                yield Step(position, kinds[self.limits[position]], running, end)
 
     def critical_ps(self) -> dict[str, int]:
         """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import deque
 
 from hw_models.bandwidth import Flow, Mover
-from hw_models.demands import Bound, Demand
+from hw_models.demands import Demand
 from hw_models.instructions import base_name
 from hw_models.running import SPACE, Running
 from hw_models.space import Asker
@@ -24,6 +24,8 @@ class Worker(Mover):
         self.kind = base_name(name)
         self.position = STARTED_BY_NOBODY
         self.cause = STARTED_BY_NOBODY
+        self.freed_by = STARTED_BY_NOBODY
+        """The instruction whose end lets the worker take another one."""
         self.asked_ps = 0
         self._asker = _ForWorker(self)
         self._waited_ps = running.waited_ps.setdefault(self.kind, {})
@@ -35,18 +37,9 @@ class Worker(Mover):
         while queue:
             position = self.position = queue.popleft()
             self.asked_ps = self.clock.now_ps
-            self.cause = self.previous()
-            self.look_up()
+            self.cause = self.freed_by
             if not running.ready(position, self) or not self._with_inputs():
                 return
-
-    @abstractmethod
-    def look_up(self) -> None:
-        """Find out what the instruction just taken needs."""
-
-    @abstractmethod
-    def previous(self) -> int:
-        """Return the instruction whose end lets the worker take another one."""
 
     @abstractmethod
     def waited_ps(self) -> int:
@@ -98,28 +91,21 @@ class Server(Worker):
 
     def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
         super().__init__(running, name, queue)
-        self._asked: Bound
-        self._last = STARTED_BY_NOBODY
         self._at_work = 0
 
-    def previous(self) -> int:
-        return self._last
-
     def waited_ps(self) -> int:
-        return (self.clock.now_ps - self.asked_ps) * self._asked.members
-
-    def look_up(self) -> None:
-        self._asked = self.running.asked(self.position)
+        return (self.clock.now_ps - self.asked_ps) * self.running.asked(self.position).members
 
     def begin(self) -> bool:
-        running, asked, position = self.running, self._asked, self.position
+        running, position = self.running, self.position
+        asked, bandwidth = running.asked(position), running.bandwidth
         running.start(position, self.cause, asked.startup_ps)
         self._at_work = len(asked.parts)
         for demand in asked.parts:
             if demand.startup_ps:
-                self.clock.after(demand.startup_ps, Flow(running.bandwidth, demand, self, position), 0)
+                self.clock.after(demand.startup_ps, Flow(bandwidth, demand, self, position), 0)
             elif demand.moves:
-                running.bandwidth.start(Flow(running.bandwidth, demand, self, position))
+                bandwidth.start(Flow(bandwidth, demand, self, position))
             else:
                 self._done(demand, demand.limit)
         return not self._at_work
@@ -135,5 +121,5 @@ class Server(Worker):
         running.busy_ps[self.kind] += running.since_start_ps(position) * demand.members
         self._at_work -= 1
         if not self._at_work:
-            self._last = position
+            self.freed_by = position
             running.finish(position, limit)
