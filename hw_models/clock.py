@@ -72,30 +72,26 @@ class Clock:
         """Let ``actor`` take a turn now, but after everything else that happens now."""
         self._last.append(actor)
 
-    def _happen(self, event: simpy.Event) -> None:
-        """Begin the instant that SimPy has come to."""
-        self._over.append(event)
-        self.now_ps = int(self._env.now)
-        self._now = self._instants.pop(self.now_ps)
-        self._take_turns()
+    def run(self) -> None:
+        """Go on until nothing is left to happen."""
+        self._instants[0] = self._now
+        self._timeout(0).callbacks.append(self._happen)
+        self._env.run()
 
-    def _take_turns(self) -> None:
-        """Do all that this instant holds; what a last turn sets off goes before the next last turn."""
-        now, last = self._now, self._last
+    def _happen(self, event: simpy.Event) -> None:
+        """Do all that the instant holds that SimPy has come to; what a last turn sets off goes before the next one."""
+        self._over.append(event)
+        now_ps = self.now_ps = int(self._env.now)
+        now = self._now = self._instants.pop(now_ps)
         for actor, turn in now:
             actor.happen(turn)
+        last = self._last
         while last:
-            self.events += 1
             taken = len(now)
             last.popleft().happen(0)
             while taken < len(now):
                 actor, turn = now[taken]
                 taken += 1
                 actor.happen(turn)
+            self.events += 1
         self.events += len(now)
-        self._now = []
-
-    def run(self) -> None:
-        """Go on until nothing is left to happen."""
-        self._take_turns()
-        self._env.run()

@@ -35,7 +35,7 @@ class PipelinedServer(Worker):
     def waited_ps(self) -> int:
         now_ps = self.clock.now_ps
         idle_ps = sum([now_ps - max(self.asked_ps, since_ps) for since_ps in self._free_since_ps])
-        return idle_ps * self.running.asked(self.position).members
+        return idle_ps * self.running.asked[self.position].members
 
     def begin(self) -> bool:
         self.running.issue(self.position)
@@ -52,7 +52,7 @@ class PipelinedServer(Worker):
     def _serve(self, position: int, cause: int) -> None:
         """Give an instruction a channel: it goes on when its start-up is over."""
         running = self.running
-        asked = running.asked(position)
+        asked = running.asked[position]
         left_ps = asked.startup_ps - running.since_issue_ps(position)
         left_ps = left_ps if left_ps > 0 else 0
         running.start(position, cause, left_ps)
@@ -63,7 +63,7 @@ class PipelinedServer(Worker):
     def moved(self, flow: Flow, limit: str) -> None:
         """Note that alike members have done their part; with the last of them the channel is free for the next."""
         running, position = self.running, flow.position
-        running.busy_ps[self.kind] += running.since_start_ps(position) * flow.demand.members
+        running.busy_ps[self.kind] += (self.clock.now_ps - running.start_ps[position]) * flow.demand.members
         left = self._at_work[position] = self._at_work[position] - 1
         if left:
             return

@@ -33,9 +33,9 @@ class Running:
         self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))
         self.table = table = program.instructions
         self._work_of, self._after, self._frees = table.work_of, table.after, table.frees
-        self.allocates = table.allocates
-        self._bounds = self._all_asked()
-        """By work: what it asks for, if it is bound."""
+        self.allocates, self._buffers = table.allocates, program.buffers
+        self.asked = self._all_asked()
+        """By instruction: what it asks for, if it is bound work."""
         self._units = [base_name(work.unit) for work in table.works]
         count = self.unfinished = len(table)
         self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
@@ -44,22 +44,21 @@ class Running:
         """By buffer: how many instructions have to end before its space returns."""
         self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
         """By buffer: the instruction that has asked for its space."""
-        self._issued_ps, self._start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
+        self._issued_ps, self.start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
         self._released_by = [STARTED_BY_NOBODY] * count
         self._limits, self._startup_ps = [""] * count, [0] * count
         self.busy_ps: dict[str, int] = {}
         self.waited_ps: dict[str, dict[str, int]] = {}
 
-    def _all_asked(self) -> dict[int, Bound]:
-        table, found = self.table, {}
+    def _all_asked(self) -> list[Bound]:
+        table = self.table
+        found = [Bound((), 0, 0)] * len(table.works)
         for number in dict.fromkeys(table.work_of):
-            if table.works[number].blocks:
-                continue
             try:
-                found[number] = self.demands.of(number)
+                found[number] = found[number] if table.works[number].blocks else self.demands.of(number)
             except ProgramError as error:
                 raise ProgramError(f"{table.labels[table.work_of.index(number)]}: {error}") from error
-        return found
+        return [found[number] for number in table.work_of]
 
     def ready(self, position: int, actor: Actor, ended: int = 0) -> bool:
         """Return whether all that an instruction waits for has ended; the first ``ended`` have.
@@ -67,12 +66,11 @@ class Running:
         If not, ``actor`` gets a turn when it has, with the number of the instruction that ended last.
         """
         after, end_ps = self._after[position], self._end_ps
-        while ended < len(after):
-            before = after[ended]
+        for place in range(ended, len(after)):
+            before = after[place]
             if end_ps[before] < 0:
-                self._blocked.setdefault(before, []).append((position, ended, actor))
+                self._blocked.setdefault(before, []).append((position, place, actor))
                 return False
-            ended += 1
         return True
 
     def unit(self, position: int) -> str:
@@ -84,10 +82,6 @@ class Running:
         """By port: what has crossed it."""
         return self.bandwidth.moved_bytes
 
-    def asked(self, position: int) -> Bound:
-        """Return what the bound work at ``position`` asks for."""
-        return self._bounds[self._work_of[position]]
-
     def handed(self, position: int, cohort: Cohort) -> Demand:
         """Return what ``cohort`` asks for while it does its blocks of the dispatched work at ``position``."""
         try:
@@ -97,7 +91,7 @@ class Running:
 
     def ask_space(self, position: int, asker: Asker) -> None:
         """Ask for the space of all buffers of an instruction; raise what can never be granted."""
-        number, buffers = self._work_of[position], self.program.buffers
+        number, buffers = self._work_of[position], self._buffers
         for buffer in self.allocates[position]:
             self._allocators[buffer] = position
             self.space.ask(asker, position, buffer, self.demands.space(buffers[buffer], number))
@@ -108,15 +102,11 @@ class Running:
 
     def start(self, position: int, cause: int, startup_ps: int) -> None:
         """Note that an instruction starts now because the one at ``cause`` has ended."""
-        now_ps = self._start_ps[position] = self.clock.now_ps
+        now_ps = self.start_ps[position] = self.clock.now_ps
         if self._issued_ps[position] < 0:
             self._issued_ps[position] = now_ps
         self._released_by[position] = cause
         self._startup_ps[position] = startup_ps
-
-    def since_start_ps(self, position: int) -> int:
-        """Return how long an instruction has been under way."""
-        return self.clock.now_ps - self._start_ps[position]
 
     def since_issue_ps(self, position: int) -> int:
         """Return how long an instruction has had its inputs and its buffers."""
@@ -128,21 +118,21 @@ class Running:
         self._limits[position] = limit
         self.unfinished -= 1
         if position in self._blocked:
-            for waiting, place, actor in sorted(self._blocked.pop(position)):
+            blocked = self._blocked.pop(position)
+            if len(blocked) > 1:
+                blocked.sort()
+            for waiting, place, actor in blocked:
                 if self.ready(waiting, actor, place + 1):
                     self.clock.after(0, actor, position)
         holders = self._holders
         for buffer in self._frees[position]:
             left = holders[buffer] = holders[buffer] - 1
             if not left:
-                self._give_back(buffer, position)
-
-    def _give_back(self, buffer: int, position: int) -> None:
-        allocator = self._allocators[buffer]
-        if allocator < 0 or self._issued_ps[allocator] < 0:
-            label, name = self.table.labels[position], self.program.buffers[buffer].label
-            raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
-        self.space.give_back(buffer, position)
+                allocator = self._allocators[buffer]
+                if allocator < 0 or self._issued_ps[allocator] < 0:
+                    label, name = self.table.labels[position], self._buffers[buffer].label
+                    raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
+                self.space.give_back(buffer, position)
 
     def trace(self) -> Trace:
         """Return what the finished run was like."""
@@ -151,14 +141,14 @@ class Running:
         return Trace(
             instructions=self.table,
             issued_ps=self._issued_ps,
-            start_ps=self._start_ps,
+            start_ps=self.start_ps,
             end_ps=self._end_ps,
             released_by=self._released_by,
             limits=self._limits,
             startup_ps=self._startup_ps,
             levels={name: program.units[name] for name in used},
             members={name: program.multiplicity(name) for name in used},
-            occupancy_bytes={space.name: space.history for space in self.space.spaces if space.history},
+            occupancy_bytes={space.name: changes for space in self.space.spaces if (changes := space.changes())},
         )
 
     def deadlock(self) -> str:
@@ -192,4 +182,4 @@ class Running:
             if buffer in frees and self._end_ps[position] < 0
         ]
         until = f"until {', '.join(users[:_MOST_NAMED])} ended" if users else "for good"
-        return f"{self.program.buffers[buffer].label!r} (held {until})"
+        return f"{self._buffers[buffer].label!r} (held {until})"

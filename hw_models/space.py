@@ -7,6 +7,7 @@ came, those of the same instant in the program's order. A wish that does not fit
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hw_models.clock import Actor, Clock
 from hw_models.demands import PortBuffer
@@ -37,8 +38,8 @@ class Space:
     used_bytes: int = 0
     freed_by: int = -1
     """The instruction that gave back space last."""
-    history: list[tuple[int, int]] = field(default_factory=list)
-    """Times at which ``used_bytes`` changed, and to what."""
+    history: dict[int, int] = field(default_factory=dict)
+    """By the time at which it may have changed: ``used_bytes`` from then on."""
     was_short: bool = False
     """Whether any wish has not been fulfilled at once."""
     new: list[Wish] = field(default_factory=list)
@@ -65,17 +66,14 @@ class Space:
                 granted.append((asker, self.freed_by))
         self.used_bytes = used_bytes
 
-    def note(self, now_ps: int) -> None:
-        """Record what is used at the end of an instant, if it changed."""
-        history = self.history
-        if history and history[-1][0] == now_ps:
-            history.pop()
-        if self.used_bytes != (history[-1][1] if history else 0):
-            history.append((now_ps, self.used_bytes))
+    def changes(self) -> dict[int, int]:
+        """Return the times at which ``used_bytes`` changed, and to what."""
+        before_bytes = chain((0,), self.history.values())
+        return {time: used for (time, used), before in zip(self.history.items(), before_bytes, strict=False) if used != before}
 
     @property
     def peak_bytes(self) -> int:
-        return max([used for _, used in self.history], default=0)
+        return max(self.history.values(), default=0)
 
 
 class SharedSpace(Actor):
@@ -109,7 +107,7 @@ class SharedSpace(Actor):
             if space.waiting or space.new:
                 self._settle_later(port)
             else:
-                space.note(self._clock.now_ps)
+                space.history[self._clock.now_ps] = space.used_bytes
 
     def _settle_later(self, port: int) -> None:
         changed = self._changed
@@ -124,7 +122,7 @@ class SharedSpace(Actor):
         for port in changed:
             space = self.spaces[port]
             space.grant(granted)
-            space.note(self._clock.now_ps)
+            space.history[self._clock.now_ps] = space.used_bytes
         for asker, freed_by in granted:  # only now: whoever goes on may give back and ask again
             asker.granted(freed_by)
 

@@ -1,6 +1,6 @@
 """The trace of a run: who did what when, and the figures that follow from it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,8 +43,8 @@ class Trace:
     """Per unit: the level of the machine that it belongs to, as in the program."""
     members: Mapping[str, int] = field(default_factory=dict)
     """Per unit: how many members do what one entry says."""
-    occupancy_bytes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """Per memory: the times at which that changes, and the bytes that one copy holds from then on."""
+    occupancy_bytes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Per memory: by the times at which that changes, the bytes that one copy holds from then on."""
 
     @property
     def makespan_ps(self) -> int:
@@ -65,27 +65,29 @@ class Trace:
             position = self.released_by[position]
         return path[::-1]
 
-    def critical_steps(self) -> Iterator[Step]:
+    def critical_steps(self) -> list[Step]:
         """Return the critical path in stretches with one pace each; together they last the makespan."""
         path, works = self.critical_path(), self.instructions.works
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in works]}}
         starts_kernel = [isinstance(work.payload, Launch) for work in works]
         ends = [*[self.start_ps[follower] for follower in path[1:]], self.makespan_ps]
+        found = []
         for position, end in zip(path, ends, strict=False):
             start = self.start_ps[position]
             running = min(start + self.startup_ps[position], end)
             if running > start:
                 number = self.instructions.work_of[position]
                 unit = kinds[works[number].unit]
-                yield Step(position, unit if starts_kernel[number] else f"{unit}-startup", start, running)
+                found.append(Step(position, unit if starts_kernel[number] else f"{unit}-startup", start, running))
             if end > running:
-                yield Step(position, kinds[self.limits[position]], running, end)
+                found.append(Step(position, kinds[self.limits[position]], running, end))
+        return found
 
     def critical_ps(self) -> dict[str, int]:
         """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""
         shares: dict[str, int] = {}
-        for step in self.critical_steps():
-            shares[step.paced_by] = shares.get(step.paced_by, 0) + step.end_ps - step.start_ps
+        for _, paced_by, start, end in self.critical_steps():
+            shares[paced_by] = shares.get(paced_by, 0) + end - start
         return shares
 
 

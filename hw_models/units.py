@@ -94,11 +94,11 @@ class Server(Worker):
         self._at_work = 0
 
     def waited_ps(self) -> int:
-        return (self.clock.now_ps - self.asked_ps) * self.running.asked(self.position).members
+        return (self.clock.now_ps - self.asked_ps) * self.running.asked[self.position].members
 
     def begin(self) -> bool:
         running, position = self.running, self.position
-        asked, bandwidth = running.asked(position), running.bandwidth
+        asked, bandwidth = running.asked[position], running.bandwidth
         running.start(position, self.cause, asked.startup_ps)
         self._at_work = len(asked.parts)
         for demand in asked.parts:
@@ -118,7 +118,7 @@ class Server(Worker):
     def _done(self, demand: Demand, limit: str) -> None:
         """Note that alike members have done their part; the instruction ends with the last of them."""
         running, position = self.running, self.position
-        running.busy_ps[self.kind] += running.since_start_ps(position) * demand.members
+        running.busy_ps[self.kind] += (self.clock.now_ps - running.start_ps[position]) * demand.members
         self._at_work -= 1
         if not self._at_work:
             self.freed_by = position
