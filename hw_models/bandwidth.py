@@ -81,22 +81,31 @@ class Flow(Actor):
         return max(sorted(paced_ps, reverse=True), key=paced_ps.__getitem__) if paced_ps else self.limit
 
 
+class Port:
+    """A memory's port."""
+
+    def __init__(self, name: str, capacity: float) -> None:
+        self.name = name
+        self.capacity = capacity
+        """Bytes per picosecond."""
+        self.full = capacity * (1 + 1e-12)
+        """The load above which it is overloaded."""
+        self.load = 0.0
+        """What the flows under way would move at full speed, in bytes per picosecond."""
+        self.moved_bytes = 0.0
+        """What has crossed it."""
+
+
 class SharedBandwidth:
     """All ports of a machine. ``start`` a flow; its mover is told when it has ended."""
 
-    def __init__(self, clock: Clock, capacities: list[float], names: list[str]) -> None:
+    def __init__(self, clock: Clock, capacities: Sequence[float], names: Sequence[str]) -> None:
         self._clock = clock
-        self._capacities = capacities
-        self._full = [capacity * (1 + 1e-12) for capacity in capacities]
-        """Loads above which a port is overloaded."""
-        self._names = names
+        self.ports = [Port(name, capacity) for name, capacity in zip(names, capacities, strict=True)]
         self._flows: list[Flow] = []
-        self._load = [0.0] * len(capacities)
         self._contended = False
-        self._shares: dict[tuple[int, ...], tuple[list[float], list[str]]] = {}
-        """By the numbers of the demands under way: the speed of each, and the port that slows it, if one does."""
-        self.moved_bytes = [0.0] * len(capacities)
-        """By port: what has crossed it."""
+        self._shares: dict[tuple[int, ...], list[tuple[float, str]]] = {}
+        """By the numbers of the demands under way: the speed of each, and what sets its pace."""
 
     def start(self, flow: Flow) -> None:
         """Let ``flow`` run from now on."""
@@ -104,10 +113,10 @@ class SharedBandwidth:
         flow.left_ps, flow.limit = demand.duration_ps, demand.limit
         flow.updated_ps = flow.marked_ps = self._clock.now_ps
         self._flows.append(flow)
-        load, full = self._load, self._full
-        for port, bytes_per_ps in demand.port_bytes_per_ps:
-            load[port] += bytes_per_ps
-            if load[port] > full[port]:
+        for number, bytes_per_ps in demand.port_bytes_per_ps:
+            port = self.ports[number]
+            port.load += bytes_per_ps
+            if port.load > port.full:
                 self._contended = True
         if self._contended:
             self._share()
@@ -117,36 +126,31 @@ class SharedBandwidth:
 
     def end(self, flow: Flow) -> None:
         """Let ``flow`` end now."""
-        flows, demand = self._flows, flow.demand
+        flows, ports, demand = self._flows, self.ports, flow.demand
         flows.remove(flow)
-        load, moved_bytes = self._load, self.moved_bytes
-        if flows:
-            for port, bytes_per_ps in demand.port_bytes_per_ps:
-                load[port] -= bytes_per_ps
-            if self._contended:
-                self._contended = self._is_overloaded()
-                self._share()
-        else:
-            self._load = [0.0] * len(load)
+        for number, bytes_per_ps in demand.port_bytes_per_ps:
+            ports[number].load -= bytes_per_ps
+        for number, size_bytes in demand.traffic_bytes:
+            ports[number].moved_bytes += size_bytes
+        if not flows:
+            for port in ports:
+                port.load = 0.0  # without what floating point has left behind
             self._contended = False
-        for port, size in demand.traffic_bytes:
-            moved_bytes[port] += size
+        elif self._contended:
+            self._contended = any([port.load > port.full for port in ports])
+            self._share()
         limit = flow.limit
         if flow.paced_ps:
             flow.pace(limit, self._clock.now_ps)
             limit = flow.longest_limit
         flow.mover.moved(flow, limit)
 
-    def _is_overloaded(self) -> bool:
-        full = self._full
-        return any([load > full[port] for port, load in enumerate(self._load)])
-
     def _share(self) -> None:
         """Give every flow its max-min fair speed."""
         flows, now_ps = self._flows, self._clock.now_ps
-        speeds, slowed_by = self._shares_of(flows)
+        shares = self._shares_of(flows)
         for number, flow in enumerate(flows):
-            speed, limit = speeds[number], slowed_by[number] or flow.demand.limit
+            speed, limit = shares[number]
             if speed != flow.speed or not flow.turn:
                 left_ps = flow.left_ps - (now_ps - flow.updated_ps) * flow.speed
                 flow.left_ps = left_ps if left_ps > 0.0 else 0.0
@@ -157,19 +161,23 @@ class SharedBandwidth:
             if limit != flow.limit:
                 flow.pace(limit, now_ps)
 
-    def _shares_of(self, flows: Sequence[Flow]) -> tuple[list[float], list[str]]:
-        """Return the speed of each flow, and the port that slows it, empty if none does."""
+    def _shares_of(self, flows: Sequence[Flow]) -> list[tuple[float, str]]:
+        """Return the speed of each flow, and what sets its pace."""
         kinds = tuple([flow.demand.number for flow in flows])
         known = self._shares.get(kinds)
         if known is None:
-            demands = [flow.demand for flow in flows]
-            rates, slowed_by = max_min_rates(demands, self._capacities)
-            full = [demand.bytes_per_ps for demand in demands]
-            speeds = [rate / most if most > 0 else 1.0 for rate, most in zip(rates, full, strict=True)]
-            known = speeds, [self._names[port] if port >= 0 else "" for port in slowed_by]
+            known = self._find_shares([flow.demand for flow in flows])
             if len(self._shares) < _MOST_SHARES:
                 self._shares[kinds] = known
         return known
+
+    def _find_shares(self, demands: Sequence[Demand]) -> list[tuple[float, str]]:
+        rates, slowed_by = max_min_rates(demands, [port.capacity for port in self.ports])
+        found = []
+        for demand, rate, port in zip(demands, rates, slowed_by, strict=True):
+            speed = rate / demand.bytes_per_ps if demand.bytes_per_ps > 0 else 1.0
+            found.append((speed, self.ports[port].name if port >= 0 else demand.limit))
+        return found
 
 
 def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tuple[list[float], list[int]]:

@@ -119,7 +119,7 @@ class BlockScheduler(Worker):
         cohort, began_ps = self._under_way.pop(flow)
         running, position, paced_by = self.running, flow.position, base_name(limit)
         spent_ps = self.clock.now_ps - began_ps
-        running.busy_ps[self.kind] += spent_ps * cohort.members * self._parents
+        self.busy_ps += spent_ps * cohort.members * self._parents
         shares = self._paced_ps[position]
         shares[paced_by] = shares.get(paced_by, 0) + spent_ps
         self._note_idle()

@@ -63,7 +63,7 @@ class PipelinedServer(Worker):
     def moved(self, flow: Flow, limit: str) -> None:
         """Note that alike members have done their part; with the last of them the channel is free for the next."""
         running, position = self.running, flow.position
-        running.busy_ps[self.kind] += (self.clock.now_ps - running.start_ps[position]) * flow.demand.members
+        self.busy_ps += (self.clock.now_ps - running.start_ps[position]) * flow.demand.members
         left = self._at_work[position] = self._at_work[position] - 1
         if left:
             return

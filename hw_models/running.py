@@ -1,7 +1,6 @@
 """The state of one simulation: what has started and ended, who waits for what, the memories' space and bandwidth."""
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import chain
 
 from hw_models.bandwidth import SharedBandwidth
@@ -40,15 +39,16 @@ class Running:
         count = self.unfinished = len(table)
         self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
         """By instruction: those that wait for its end, which of all that they wait for it is, and who does them."""
-        self._holders = dict(Counter(chain.from_iterable(table.frees)))
+        holders = Counter(chain.from_iterable(table.frees))
+        self._holders = [holders[buffer] for buffer in range(len(program.buffers))]
         """By buffer: how many instructions have to end before its space returns."""
         self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
         """By buffer: the instruction that has asked for its space."""
         self._issued_ps, self.start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
         self._released_by = [STARTED_BY_NOBODY] * count
         self._limits, self._startup_ps = [""] * count, [0] * count
-        self.busy_ps: dict[str, int] = {}
         self.waited_ps: dict[str, dict[str, int]] = {}
+        """By kind of unit: how long all members together had nothing to do, by the unit waited for, or space."""
 
     def _all_asked(self) -> list[Bound]:
         table = self.table
@@ -76,11 +76,6 @@ class Running:
     def unit(self, position: int) -> str:
         """Return the kind of unit that an instruction is for."""
         return self._units[self._work_of[position]]
-
-    @property
-    def traffic_bytes(self) -> Sequence[float]:
-        """By port: what has crossed it."""
-        return self.bandwidth.moved_bytes
 
     def handed(self, position: int, cohort: Cohort) -> Demand:
         """Return what ``cohort`` asks for while it does its blocks of the dispatched work at ``position``."""

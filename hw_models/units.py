@@ -28,8 +28,9 @@ class Worker(Mover):
         """The instruction whose end lets the worker take another one."""
         self.asked_ps = 0
         self._asker = _ForWorker(self)
+        self.busy_ps = 0
+        """How long all members together were under way."""
         self._waited_ps = running.waited_ps.setdefault(self.kind, {})
-        """How long all members together had nothing to do, by the unit that they waited for, or space."""
 
     def take(self) -> None:
         """Take instructions from the queue until one has to wait or runs."""
@@ -118,7 +119,7 @@ class Server(Worker):
     def _done(self, demand: Demand, limit: str) -> None:
         """Note that alike members have done their part; the instruction ends with the last of them."""
         running, position = self.running, self.position
-        running.busy_ps[self.kind] += (self.clock.now_ps - running.start_ps[position]) * demand.members
+        self.busy_ps += (self.clock.now_ps - running.start_ps[position]) * demand.members
         self._at_work -= 1
         if not self._at_work:
             self.freed_by = position
