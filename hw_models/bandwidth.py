@@ -115,8 +115,8 @@ class SharedBandwidth:
         self._flows.append(flow)
         for number, bytes_per_ps in demand.port_bytes_per_ps:
             port = self.ports[number]
-            port.load += bytes_per_ps
-            if port.load > port.full:
+            load = port.load = port.load + bytes_per_ps
+            if load > port.full:
                 self._contended = True
         if self._contended:
             self._share()
@@ -137,7 +137,7 @@ class SharedBandwidth:
                 port.load = 0.0  # without what floating point has left behind
             self._contended = False
         elif self._contended:
-            self._contended = any([port.load > port.full for port in ports])
+            self._contended = any(port.load > port.full for port in ports)
             self._share()
         limit = flow.limit
         if flow.paced_ps:

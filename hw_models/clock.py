@@ -7,7 +7,6 @@ from typing import Any
 
 import simpy
 
-
 _DUST = 1e-6
 """Parts of a picosecond that floating point leaves behind."""
 

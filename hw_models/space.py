@@ -21,8 +21,7 @@ class Asker(ABC):
 
     @abstractmethod
     def granted(self, freed_by: int) -> None:
-        """Go on: all is granted, the last of it by what the instruction at ``freed_by`` gave back, if any was missing.
-        """
+        """Go on: all is granted; if anything was short, the instruction at ``freed_by`` has given it back."""
 
 
 Wish = tuple[int, int, int, Asker]
@@ -68,8 +67,9 @@ class Space:
 
     def changes(self) -> dict[int, int]:
         """Return the times at which ``used_bytes`` changed, and to what."""
-        before_bytes = chain((0,), self.history.values())
-        return {time: used for (time, used), before in zip(self.history.items(), before_bytes, strict=False) if used != before}
+        history = self.history
+        each = zip(history.items(), chain((0,), history.values()), strict=False)
+        return {time_ps: used_bytes for (time_ps, used_bytes), before_bytes in each if used_bytes != before_bytes}
 
     @property
     def peak_bytes(self) -> int:
