@@ -14,7 +14,8 @@ _DUST = 1e-6
 def whole_ps(wait_ps: float) -> int:
     """Return ``wait_ps`` rounded up to a whole picosecond, but for the dust of floating point."""
     whole = int(wait_ps)
-    return whole if wait_ps - whole <= max(_DUST, wait_ps * 1e-14) else whole + 1
+    rest = wait_ps - whole
+    return whole if rest <= _DUST or rest <= wait_ps * 1e-14 else whole + 1
 
 
 class Actor(ABC):
