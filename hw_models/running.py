@@ -34,7 +34,7 @@ class Running:
         self._work_of, self._after, self._frees = table.work_of, table.after, table.frees
         self.allocates, self._buffers = table.allocates, program.buffers
         self.asked = self._all_asked()
-        """By instruction: what it asks for, if it is bound work."""
+        """By instruction: what it asks for; nothing where its work is dispatched."""
         self._units = [base_name(work.unit) for work in table.works]
         count = self.unfinished = len(table)
         self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
@@ -51,11 +51,13 @@ class Running:
         """By kind of unit: how long all members together had nothing to do, by the unit waited for, or space."""
 
     def _all_asked(self) -> list[Bound]:
-        table = self.table
-        found = [Bound((), 0, 0)] * len(table.works)
+        table, none = self.table, Bound((), 0, 0)
+        found = [none] * len(table.works)
         for number in dict.fromkeys(table.work_of):
+            if table.works[number].blocks:
+                continue
             try:
-                found[number] = found[number] if table.works[number].blocks else self.demands.of(number)
+                found[number] = self.demands.of(number)
             except ProgramError as error:
                 raise ProgramError(f"{table.labels[table.work_of.index(number)]}: {error}") from error
         return [found[number] for number in table.work_of]
