@@ -7,15 +7,11 @@ from typing import NamedTuple
 
 from hw_models.clock import whole_ps
 from hw_models.instructions import CHIP, Buffer, Compute, ProgramError, Transfer, Work, base_name
-from hw_models.machine import Machine, Members, Service
+from hw_models.machine import Machine, Members, Service, SimulationError
 from hw_models.program import Program
 from hw_models.quantities import PS_PER_S, format_bytes
 
 Loads = tuple[tuple[int, float], ...]
-
-
-class SimulationError(ValueError):
-    """The machine cannot run the program: something does not fit, or everything waits for everything."""
 
 
 class PortBuffer(NamedTuple):
@@ -218,10 +214,7 @@ class Demands:
         return share if self._depths[port] >= unit_depth else 1.0
 
     def space(self, buffer: Buffer, number: int) -> list[PortBuffer]:
-        """Return what ``buffer`` takes of each memory when the work with that number allocates it.
-
-        Raises ``SimulationError`` for more than a memory has.
-        """
+        """Return what ``buffer`` takes of each memory when that work allocates it; raise what can never fit."""
         key = buffer.memory, buffer.size_bytes * buffer.fan_out, number
         known = self._known_spaces.get(key)
         if known is None:

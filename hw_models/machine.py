@@ -27,6 +27,10 @@ class HardwareError(ValueError):
     """A hardware description that the user has to mend."""
 
 
+class SimulationError(ValueError):
+    """The machine cannot run the program: something does not fit, or everything waits for everything."""
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """A kind of place where units and memories are: ``count`` members under one member of the level above."""

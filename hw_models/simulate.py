@@ -10,10 +10,9 @@ unit that takes blocks or has members that differ is taken to have its members' 
 """
 
 from hw_models.clock import Clock
-from hw_models.demands import SimulationError
 from hw_models.energy import EnergyModel, energy_pj
 from hw_models.instructions import base_name
-from hw_models.machine import Machine, check_program
+from hw_models.machine import Machine, SimulationError, check_program
 from hw_models.pause import collector_paused
 from hw_models.program import Program
 from hw_models.quantities import PS_PER_S
