@@ -7,185 +7,213 @@ another could use it.
 """
 
 import heapq
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
 
-from hw_models.clock import Clock
+from hw_models.clock import Actor, Clock, whole_ps
+from hw_models.demands import Demand
 
-Loads = tuple[tuple[int, float], ...]
-Rates = dict["Flow", float]
 _DUST = 1e-6
-"""Parts of a picosecond that floating point leaves behind."""
+"""The weight of a port below which floating point has left it behind."""
 _MOST_SHARES = 10_000
 """Sets of flows whose speeds are remembered."""
 
 
-def whole_ps(wait_ps: float) -> int:
-    """Return ``wait_ps`` rounded up to a whole picosecond, but for the dust of floating point."""
-    whole = int(wait_ps)
-    return whole if wait_ps - whole <= max(_DUST, wait_ps * 1e-14) else whole + 1
+class Mover(Actor):
+    """Whose instructions flow."""
+
+    @abstractmethod
+    def moved(self, flow: "Flow", limit: str) -> None:
+        """Take note that ``flow`` has ended, and of what set its pace for the longest part of the time."""
 
 
-class Flow:
-    """One instruction under way: ``demand`` bytes per picosecond at full speed, times ``loads`` on ports.
+class Flow(Actor):
+    """Alike members that do one instruction: what they ask for, whose they are, and which instruction that is.
 
-    ``moved``: the bytes that have crossed each port when it has ended. Flows of one ``kind`` have equal demands and
-    loads.
+    It may begin with a start-up; then it runs through the memories, if it moves anything.
     """
 
-    __slots__ = (
-        "demand", "done", "kind", "left_ps", "limit", "loads", "marked_ps", "moved", "own_limit", "paced_ps", "speed",
-        "updated_ps", "version",
-    )  # fmt: skip
+    left_ps: float
+    """Of its full-speed duration, when its speed was last set."""
+    limit: str
+    """What sets its pace now: its own unit, or the memory that slows it."""
+    marked_ps: int
+    """Since when."""
+    updated_ps: int
+    """When its speed was last set."""
+    speed: float = 1.0
+    paced_ps: dict[str, int] | None = None
+    """How long what set its pace before that, where that changed."""
+    turn: int = 0
+    """The number of its turn in which it ends: as often has its end been scheduled. Turn 0 ends its start-up."""
 
-    def __init__(
-        self, duration_ps: float, demand: float, loads: Loads, limit: str, *, moved: Loads = (),
-        kind: Hashable = None,
-    ) -> None:  # fmt: skip
-        self.left_ps = duration_ps
+    def __init__(self, shared: "SharedBandwidth", demand: Demand, mover: Mover, position: int) -> None:
+        self.shared = shared
         self.demand = demand
-        self.loads = loads
-        self.own_limit = limit
-        self.moved = moved
-        self.kind = (demand, loads) if kind is None else kind
-        self.limit = limit
-        """What sets the flow's pace now: its own unit, or the memory that slows it."""
-        self.paced_ps: dict[str, int] = {}
-        self.marked_ps = 0
-        self.speed = 1.0
-        self.updated_ps = 0
-        self.version = 0
-        self.done: Callable[[str], object]
-        """Called at the end, with what set the pace for the longest part of the time."""
+        self.mover = mover
+        self.position = position
+
+    def happen(self, turn: int) -> None:
+        """Go on: run, after the start-up; or end, unless that has been put off."""
+        if turn:
+            if turn == self.turn:
+                self.shared.end(self)
+        elif self.demand.moves:
+            self.shared.start(self)
+        else:
+            self.mover.moved(self, self.demand.limit)
 
     def pace(self, limit: str, now_ps: int) -> None:
         """Note that ``limit`` sets the pace from ``now_ps`` on."""
-        if now_ps > self.marked_ps:
-            self.paced_ps[self.limit] = self.paced_ps.get(self.limit, 0) + now_ps - self.marked_ps
+        lasted_ps = now_ps - self.marked_ps
+        if lasted_ps:
+            paced_ps = self.paced_ps
+            if paced_ps is None:
+                paced_ps = self.paced_ps = {}
+            paced_ps[self.limit] = paced_ps.get(self.limit, 0) + lasted_ps
         self.limit, self.marked_ps = limit, now_ps
 
     @property
     def longest_limit(self) -> str:
-        """What set the pace for the longest part of the time so far."""
+        """What set the pace for the longest part of the time so far; of equals, the last by name."""
         paced_ps = self.paced_ps
-        return max(paced_ps, key=lambda name: (paced_ps[name], name)) if paced_ps else self.limit
+        return max(sorted(paced_ps, reverse=True), key=paced_ps.__getitem__) if paced_ps else self.limit
+
+
+class Port:
+    """A memory's port."""
+
+    def __init__(self, name: str, capacity: float) -> None:
+        self.name = name
+        self.capacity = capacity
+        """Bytes per picosecond."""
+        self.full = capacity * (1 + 1e-12)
+        """The load above which it is overloaded."""
+        self.load = 0.0
+        """What the flows under way would move at full speed, in bytes per picosecond."""
+        self.moved_bytes = 0.0
+        """What has crossed it."""
 
 
 class SharedBandwidth:
-    """All ports of a machine. ``start`` a flow; its ``done`` is called when it has ended."""
+    """All ports of a machine. ``start`` a flow; its mover is told when it has ended."""
 
-    def __init__(self, clock: Clock, capacities: list[float], names: list[str]) -> None:
+    def __init__(self, clock: Clock, capacities: Sequence[float], names: Sequence[str]) -> None:
         self._clock = clock
-        self._capacities = capacities
-        self._full = [capacity * (1 + 1e-12) for capacity in capacities]
-        """Loads above which a port is overloaded."""
-        self._names = names
-        self._flows: dict[Flow, None] = {}
-        self._load = [0.0] * len(capacities)
+        self.ports = [Port(name, capacity) for name, capacity in zip(names, capacities, strict=True)]
+        self._flows: list[Flow] = []
         self._contended = False
-        self._shares: dict[tuple[Hashable, ...], tuple[list[float], list[str]]] = {}
-        """By the kinds of the flows under way: the speed of each, and the port that slows it, if one does."""
-        self.moved_bytes = [0.0] * len(capacities)
-        """By port: what has crossed it."""
+        self._shares: dict[tuple[int, ...], list[tuple[float, str]]] = {}
+        """By the numbers of the demands under way: the speed of each, and what sets its pace."""
 
-    def start(self, flow: Flow, done: Callable[[str], object]) -> None:
+    def start(self, flow: Flow) -> None:
         """Let ``flow`` run from now on."""
-        flow.done = done
+        demand = flow.demand
+        flow.left_ps, flow.limit = demand.duration_ps, demand.limit
         flow.updated_ps = flow.marked_ps = self._clock.now_ps
-        self._flows[flow] = None
-        load, full = self._load, self._full
-        for port, weight in flow.loads:
-            load[port] += weight * flow.demand
-            if load[port] > full[port]:
+        self._flows.append(flow)
+        for number, bytes_per_ps in demand.port_bytes_per_ps:
+            port = self.ports[number]
+            load = port.load = port.load + bytes_per_ps
+            if load > port.full:
                 self._contended = True
         if self._contended:
             self._share()
         else:
-            self._schedule(flow)
+            flow.turn = 1
+            self._clock.after(demand.whole_ps, flow, 1)
 
-    def _schedule(self, flow: Flow) -> None:
-        version = flow.version = flow.version + 1
-        self._clock.after(whole_ps(flow.left_ps / flow.speed), partial(self._ended, flow, version))
-
-    def _ended(self, flow: Flow, version: int) -> None:
-        if flow.version != version:
-            return
-        del self._flows[flow]
-        load, moved_bytes = self._load, self.moved_bytes
-        for port, weight in flow.loads:
-            load[port] -= weight * flow.demand
-        if not self._flows:
-            self._load = [0.0] * len(load)
+    def end(self, flow: Flow) -> None:
+        """Let ``flow`` end now."""
+        flows, ports, demand = self._flows, self.ports, flow.demand
+        flows.remove(flow)
+        for number, bytes_per_ps in demand.port_bytes_per_ps:
+            ports[number].load -= bytes_per_ps
+        for number, size_bytes in demand.traffic_bytes:
+            ports[number].moved_bytes += size_bytes
+        if not flows:
+            for port in ports:
+                port.load = 0.0  # without what floating point has left behind
             self._contended = False
         elif self._contended:
-            self._contended = any(used > full for used, full in zip(load, self._full, strict=True))
+            self._contended = any(port.load > port.full for port in ports)
             self._share()
-        for port, size in flow.moved:
-            moved_bytes[port] += size
+        limit = flow.limit
         if flow.paced_ps:
-            flow.pace(flow.limit, self._clock.now_ps)
-            flow.done(flow.longest_limit)
-        else:
-            flow.done(flow.limit)
+            flow.pace(limit, self._clock.now_ps)
+            limit = flow.longest_limit
+        flow.mover.moved(flow, limit)
 
     def _share(self) -> None:
         """Give every flow its max-min fair speed."""
-        now = self._clock.now_ps
-        kinds = tuple([flow.kind for flow in self._flows])
-        found = self._shares.get(kinds)
-        if found is None:
-            found = self._speeds(list(self._flows))
-            if len(self._shares) < _MOST_SHARES:
-                self._shares[kinds] = found
-        for flow, speed, slowed_by in zip(self._flows, *found, strict=True):
-            if speed != flow.speed or not flow.version:
-                flow.left_ps = max(flow.left_ps - (now - flow.updated_ps) * flow.speed, 0.0)
-                flow.updated_ps = now
+        flows, now_ps = self._flows, self._clock.now_ps
+        shares = self._shares_of(flows)
+        for number, flow in enumerate(flows):
+            speed, limit = shares[number]
+            if speed != flow.speed or not flow.turn:
+                left_ps = flow.left_ps - (now_ps - flow.updated_ps) * flow.speed
+                flow.left_ps = left_ps if left_ps > 0.0 else 0.0
+                flow.updated_ps = now_ps
                 flow.speed = speed
-                self._schedule(flow)
-            limit = slowed_by or flow.own_limit
+                flow.turn += 1
+                self._clock.after(whole_ps(flow.left_ps / speed), flow, flow.turn)
             if limit != flow.limit:
-                flow.pace(limit, now)
+                flow.pace(limit, now_ps)
 
-    def _speeds(self, flows: Sequence[Flow]) -> tuple[list[float], list[str]]:
-        rates, limits = max_min_rates(flows, self._capacities)
-        speeds = [rates[flow] / flow.demand if flow.demand > 0 else 1.0 for flow in flows]
-        return speeds, [self._names[limits[flow]] if flow in limits else "" for flow in flows]
+    def _shares_of(self, flows: Sequence[Flow]) -> list[tuple[float, str]]:
+        """Return the speed of each flow, and what sets its pace."""
+        kinds = tuple([flow.demand.number for flow in flows])
+        known = self._shares.get(kinds)
+        if known is None:
+            known = self._find_shares([flow.demand for flow in flows])
+            if len(self._shares) < _MOST_SHARES:
+                self._shares[kinds] = known
+        return known
+
+    def _find_shares(self, demands: Sequence[Demand]) -> list[tuple[float, str]]:
+        rates, slowed_by = max_min_rates(demands, [port.capacity for port in self.ports])
+        found = []
+        for demand, rate, port in zip(demands, rates, slowed_by, strict=True):
+            speed = rate / demand.bytes_per_ps if demand.bytes_per_ps > 0 else 1.0
+            found.append((speed, self.ports[port].name if port >= 0 else demand.limit))
+        return found
 
 
-def max_min_rates(flows: Sequence[Flow], capacities: Sequence[float]) -> tuple[Rates, dict[Flow, int]]:
-    """Return the rate of each flow, and the port that holds a flow below its demand.
+def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tuple[list[float], list[int]]:
+    """Return the rate of each of ``demands``, and the port that holds it below what it asks for; -1: none does.
 
-    Progressive filling: the level rises for all flows together; a flow stops at its demand, or when a port
-    that it uses is full.
+    Progressive filling: the level rises for all together; one stops at its demand, or when a port that it uses is
+    full.
     """
-    rates: Rates = {}
-    limits: dict[Flow, int] = {}
+    rates = [0.0] * len(demands)
+    limits = [-1] * len(demands)
     spare = list(capacities)
     weights = [0.0] * len(capacities)
-    for flow in flows:
-        for port, weight in flow.loads:
+    for demand in demands:
+        for port, weight in demand.loads:
             weights[port] += weight
-    waiting = [(flow.demand, order, flow) for order, flow in enumerate(flows)]
+    waiting = [(demand.bytes_per_ps, number) for number, demand in enumerate(demands)]
     heapq.heapify(waiting)
     while waiting:
-        level, full = min(
-            ((spare[p] / weights[p], p) for p in range(len(spare)) if weights[p] > 0),
-            default=(float("inf"), -1),
-        )
+        level, full = math.inf, -1
+        for port, weight in enumerate(weights):
+            if weight > 0 and spare[port] / weight < level:
+                level, full = spare[port] / weight, port
         if waiting[0][0] <= level * (1 + 1e-12):
-            frozen = [heapq.heappop(waiting)[2]]
+            level, number = heapq.heappop(waiting)
+            frozen = [number]
         else:
-            frozen = [flow for _, _, flow in waiting if any(port == full for port, _ in flow.loads)]
-            chosen = set(map(id, frozen))
-            waiting = [entry for entry in waiting if id(entry[2]) not in chosen]
+            frozen = [number for _, number in waiting if any(port == full for port, _ in demands[number].loads)]
+            chosen = set(frozen)
+            waiting = [entry for entry in waiting if entry[1] not in chosen]
             heapq.heapify(waiting)
-            for flow in frozen:
-                limits[flow] = full
-        for flow in frozen:
-            rate = rates[flow] = level if flow in limits else flow.demand
-            for port, weight in flow.loads:
-                spare[port] = max(spare[port] - weight * rate, 0.0)
+            for number in frozen:
+                limits[number] = full
+        for number in frozen:
+            rates[number] = level
+            for port, weight in demands[number].loads:
+                spare[port] = max(spare[port] - weight * level, 0.0)
                 weights[port] -= weight
                 if weights[port] < _DUST:
                     weights[port] = 0.0

@@ -1,62 +1,97 @@
 """Simulated time: SimPy's event queue, in whole picoseconds, with a last turn at the end of each instant."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import Any
 
 import simpy
 
-Action = Callable[[], object]
+_DUST = 1e-6
+"""Parts of a picosecond that floating point leaves behind."""
+
+
+def whole_ps(wait_ps: float) -> int:
+    """Return ``wait_ps`` rounded up to a whole picosecond, but for the dust of floating point."""
+    whole = int(wait_ps)
+    rest = wait_ps - whole
+    return whole if rest <= _DUST or rest <= wait_ps * 1e-14 else whole + 1
+
+
+class Actor(ABC):
+    """Whoever has something to do at a time."""
+
+    @abstractmethod
+    def happen(self, turn: int) -> None:
+        """Do what was to happen now; ``turn`` is the number that came with it when it was scheduled."""
+
+
+Turns = list[tuple[Actor, int]]
 
 
 class Clock:
-    """Runs actions in the order of their times; those of one instant in the order in which they were scheduled."""
+    """Gives actors their turns in the order of times; those of one instant in the order in which they were scheduled.
+
+    SimPy has one event for each instant.
+    """
 
     def __init__(self) -> None:
         self._env = simpy.Environment()
-        self._timeout, self._on_time = self._env.timeout, self._happen
-        self._soon: deque[Action] = deque()
-        """What comes behind all that SimPy holds for this instant: it was scheduled in it, without delay."""
-        self._last: deque[Action] = deque()
+        self._timeout, self._schedule = self._env.timeout, self._env.schedule
+        self._on_time: list[Callable[[Any], None]] = [self._happen]
+        self._over: list[simpy.Event] = []
+        """Events that have happened: they are scheduled again before new ones are made."""
+        self._instants: dict[int, Turns] = {}
+        """By time: what is to happen then."""
+        self._now: Turns = []
+        """What is to happen in this instant and what has happened in it, in this order."""
+        self._last: deque[Actor] = deque()
         self.events = 0
-        """Actions run so far."""
+        """Turns taken so far."""
         self.now_ps = 0
 
-    def after(self, delay_ps: int, action: Action) -> None:
-        """Run ``action`` in ``delay_ps``; with no delay, behind what this instant holds already."""
+    def after(self, delay_ps: int, actor: Actor, turn: int) -> None:
+        """Let ``actor`` take a turn in ``delay_ps``; with no delay, behind what this instant holds already."""
         if not delay_ps:
-            self._soon.append(action)
+            self._now.append((actor, turn))
             return
-        self._timeout(delay_ps, action).callbacks.append(self._on_time)
-
-    def _happen(self, event: simpy.Event) -> None:
-        """Run the action that an event carries."""
-        self.now_ps = int(self._env.now)
-        self.events += 1
-        cast(Action, event.value)()
-        if self._soon or self._last:
-            self._rest_of_instant()
-
-    def at_end_of_instant(self, action: Action) -> None:
-        """Run ``action`` now, but after everything else that happens now."""
-        self._last.append(action)
-
-    def _rest_of_instant(self) -> None:
-        """Do what is left for this instant, if SimPy has nothing more for it; what comes up meanwhile goes first."""
-        if self._env.peek() <= self.now_ps:
+        time_ps = self.now_ps + delay_ps
+        turns = self._instants.get(time_ps)
+        if turns is not None:
+            turns.append((actor, turn))
             return
-        soon, last = self._soon, self._last
-        while True:
-            if soon:
-                action = soon.popleft()
-            elif last:
-                action = last.popleft()
-            else:
-                return
-            self.events += 1
-            action()
+        self._instants[time_ps] = [(actor, turn)]
+        if self._over:
+            event = self._over.pop()
+            self._schedule(event, delay=delay_ps)
+        else:
+            event = self._timeout(delay_ps)
+        event.callbacks = self._on_time
+
+    def at_end_of_instant(self, actor: Actor) -> None:
+        """Let ``actor`` take a turn now, but after everything else that happens now."""
+        self._last.append(actor)
 
     def run(self) -> None:
         """Go on until nothing is left to happen."""
-        self._rest_of_instant()
+        self._instants[0] = self._now
+        self._timeout(0).callbacks.append(self._happen)
         self._env.run()
+
+    def _happen(self, event: simpy.Event) -> None:
+        """Do all that the instant holds that SimPy has come to; what a last turn sets off goes before the next one."""
+        self._over.append(event)
+        now_ps = self.now_ps = int(self._env.now)
+        now = self._now = self._instants.pop(now_ps)
+        for actor, turn in now:
+            actor.happen(turn)
+        last = self._last
+        while last:
+            taken = len(now)
+            last.popleft().happen(0)
+            while taken < len(now):
+                actor, turn = now[taken]
+                taken += 1
+                actor.happen(turn)
+            self.events += 1
+        self.events += len(now)

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from hw_models.clock import whole_ps
 from hw_models.instructions import CHIP, Buffer, Compute, ProgramError, Transfer, Work, base_name
-from hw_models.machine import Machine, Members, Service
+from hw_models.machine import Machine, Members, Service, SimulationError
 from hw_models.program import Program
-from hw_models.quantities import PS_PER_S
+from hw_models.quantities import PS_PER_S, format_bytes
 
 Loads = tuple[tuple[int, float], ...]
 
@@ -29,10 +30,14 @@ class Demand:
     startup_ps: int
     duration_ps: float
     """After the start-up, when nobody else uses the memories; no flow if that is zero and nothing is moved."""
+    whole_ps: int
+    """That, rounded up."""
     bytes_per_ps: float
     """Of one member, then."""
     loads: Loads
     """Per port: how often each of these bytes crosses one copy of it."""
+    port_bytes_per_ps: Loads
+    """Per port: what crosses one copy of it then."""
     limit: str
     """What sets the pace then: the unit, or a memory."""
     traffic_bytes: Loads
@@ -156,11 +161,12 @@ class Demands:
             if alone < rate:
                 rate, limit = alone, self.names[port]
         duration_ps = service.bytes_moved / rate if rate < full else service.duration_ps
+        crossing = tuple([(port, weight * rate) for port, weight in loads.items()])
         moves = bool(service.duration_ps or service.bytes_moved)
         self._made += 1
         return Demand(
-            members, service.startup_ps, duration_ps, rate, tuple(loads.items()), limit, tuple(traffic), moves,
-            self._made,
+            members, service.startup_ps, duration_ps, whole_ps(duration_ps), rate, tuple(loads.items()), crossing,
+            limit, tuple(traffic), moves, self._made,
         )  # fmt: skip
 
     def of_cohort(self, number: int, cohort: Cohort) -> Demand:
@@ -189,8 +195,11 @@ class Demands:
                 loads[port] = loads.get(port, 0.0) + times * sharing / (self._copies[port] * len(ports))
                 traffic[port] = traffic.get(port, 0.0) + times * members * service.bytes_moved / len(ports)
         alone = self._demand(members, service, loads, traffic.items())
-        shared = tuple((port, weight) for port, weight in alone.loads if not self._is_own(port, depth))
-        return replace(alone, loads=shared, limit=base_name(alone.limit))
+        shared, crossing = [
+            tuple([(port, load) for port, load in each if not self._is_own(port, depth)])
+            for each in (alone.loads, alone.port_bytes_per_ps)
+        ]
+        return replace(alone, loads=shared, port_bytes_per_ps=crossing, limit=base_name(alone.limit))
 
     def _is_own(self, port: int, unit_depth: int) -> bool:
         """Return whether a memory is one of the members' own."""
@@ -205,7 +214,7 @@ class Demands:
         return share if self._depths[port] >= unit_depth else 1.0
 
     def space(self, buffer: Buffer, number: int) -> list[PortBuffer]:
-        """Return what ``buffer`` takes of each memory when the work with that number allocates it."""
+        """Return what ``buffer`` takes of each memory when that work allocates it; raise what can never fit."""
         key = buffer.memory, buffer.size_bytes * buffer.fan_out, number
         known = self._known_spaces.get(key)
         if known is None:
@@ -225,6 +234,12 @@ class Demands:
             copies = self._copies[port] * len(ports)
             members = every if self._depths[port] >= depth else taking_part
             found.append(PortBuffer(port, -(-buffer.size_bytes * buffer.fan_out * members // copies)))
+        for port, size_bytes in found:
+            if size_bytes > self.capacities_bytes[port]:
+                raise SimulationError(
+                    f"buffer {buffer.label!r} needs {format_bytes(size_bytes)}, a"
+                    f" {base_name(self.names[port])} holds {format_bytes(self.capacities_bytes[port])}"
+                )
         return found
 
 

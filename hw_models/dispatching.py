@@ -1,14 +1,22 @@
 """Block schedulers: they hand a unit's dispatched work out to whichever of its members are free."""
 
 from collections import deque
-from functools import partial
+from typing import NamedTuple
 
-from hw_models.clock import Action
-from hw_models.demands import Cohort, Demand
+from hw_models.bandwidth import Flow
+from hw_models.clock import Actor
+from hw_models.demands import Cohort
 from hw_models.instructions import base_name
 from hw_models.running import Running
 from hw_models.trace import STARTED_BY_NOBODY
 from hw_models.units import Worker
+
+
+class _Handed(NamedTuple):
+    """Blocks that were handed out, when, and to whom."""
+
+    cohort: Cohort
+    began_ps: int
 
 
 class BlockScheduler(Worker):
@@ -34,21 +42,15 @@ class BlockScheduler(Worker):
         self._left = 0
         self._ready_ps = 0
         self._has_started = False
-        self._freed_by = STARTED_BY_NOBODY
+        self._finished_by = STARTED_BY_NOBODY
         """The instruction whose blocks a member finished last."""
-        self._handed_out_by = STARTED_BY_NOBODY
-        """What let blocks be handed out the last time: the end of an instruction, or of some of its blocks."""
+        self._end_of_instant = _EndOfInstant(self)
         self._is_due = False
+        self._under_way: dict[Flow, _Handed] = {}
         self._at_work: dict[int, int] = {}
         """By instruction: cohorts that have not ended."""
         self._paced_ps: dict[int, dict[str, int]] = {}
         """By instruction: how long what set the pace of its cohorts, summed over these."""
-
-    def look_up(self) -> None:
-        """Nothing: what a cohort needs is found out when it is handed its blocks."""
-
-    def previous(self) -> int:
-        return self._handed_out_by
 
     def waited_ps(self) -> int:
         self._note_idle()
@@ -57,13 +59,13 @@ class BlockScheduler(Worker):
 
     def _note_idle(self) -> None:
         """Count how long members have held no block; they do only while the next instruction is waited for."""
-        now_ps = self.running.clock.now_ps
+        now_ps = self.clock.now_ps
         self._idle_ps += sum(self._free) * self._parents * (now_ps - self._noted_ps)
         self._noted_ps = now_ps
 
     def begin(self) -> bool:
         self._left = self.running.table.work(self.position).blocks
-        self._ready_ps = self.running.clock.now_ps
+        self._ready_ps = self.clock.now_ps
         self._has_started = False
         self._at_work[self.position] = 0
         self._paced_ps[self.position] = {}
@@ -74,9 +76,10 @@ class BlockScheduler(Worker):
         """Hand out at the end of this instant, when all members that become free in it are free."""
         if not self._is_due:
             self._is_due = True
-            self.running.clock.at_end_of_instant(self._hand_out)
+            self.clock.at_end_of_instant(self._end_of_instant)
 
-    def _hand_out(self) -> None:
+    def hand_out(self) -> None:
+        """Hand blocks to all members that are free."""
         self._is_due = False
         free = sum(self._free)
         if not self._left or not free:
@@ -89,13 +92,15 @@ class BlockScheduler(Worker):
         self._at_work[position] += len(cohorts)
         demands = [running.handed(position, cohort) for cohort in cohorts]
         self._note_idle()
-        self._handed_out_by = self._freed_by if running.clock.now_ps > self._ready_ps else self.cause
+        self.freed_by = self._finished_by if self.clock.now_ps > self._ready_ps else self.cause
         if not self._has_started:
-            running.start(position, self._handed_out_by, max(demand.startup_ps for demand in demands))
+            running.start(position, self.freed_by, max(demand.startup_ps for demand in demands))
             self._has_started = True
         for cohort, demand in zip(cohorts, demands, strict=True):
             self._free[cohort.alike] -= cohort.members
-            running.clock.after(demand.startup_ps, self._starting(position, cohort, demand))
+            flow = Flow(running.bandwidth, demand, self, position)
+            self._under_way[flow] = _Handed(cohort, self.clock.now_ps)
+            self.clock.after(demand.startup_ps, flow, 0)
         if not self._left:
             self.take()
 
@@ -110,24 +115,27 @@ class BlockScheduler(Worker):
             found += [Cohort(alike, members - fuller, each)] if members > fuller and each else []
         return found
 
-    def _starting(self, position: int, cohort: Cohort, demand: Demand) -> Action:
-        began_ps = self.running.clock.now_ps
-
-        def ended(limit: str) -> None:
-            self._ended(position, cohort, base_name(limit), began_ps)
-
-        return partial(self.running.flow, demand, ended) if demand.moves else partial(ended, demand.limit)
-
-    def _ended(self, position: int, cohort: Cohort, limit: str, began_ps: int) -> None:
-        running = self.running
-        spent_ps = running.clock.now_ps - began_ps
-        running.busy_ps[self.kind] += spent_ps * cohort.members * self._parents
+    def moved(self, flow: Flow, limit: str) -> None:
+        cohort, began_ps = self._under_way.pop(flow)
+        running, position, paced_by = self.running, flow.position, base_name(limit)
+        spent_ps = self.clock.now_ps - began_ps
+        self.busy_ps += spent_ps * cohort.members * self._parents
         shares = self._paced_ps[position]
-        shares[limit] = shares.get(limit, 0) + spent_ps
+        shares[paced_by] = shares.get(paced_by, 0) + spent_ps
         self._note_idle()
         self._free[cohort.alike] += cohort.members
-        self._freed_by = position
+        self._finished_by = position
         self._at_work[position] -= 1
         if not self._at_work[position] and (position != self.position or not self._left):
             running.finish(position, max(shares, key=lambda name: (shares[name], name)))
         self._hand_out_soon()
+
+
+class _EndOfInstant(Actor):
+    """Lets a scheduler hand out blocks."""
+
+    def __init__(self, scheduler: BlockScheduler) -> None:
+        self._scheduler = scheduler
+
+    def happen(self, turn: int) -> None:
+        self._scheduler.hand_out()

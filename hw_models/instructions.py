@@ -6,6 +6,7 @@ unit is a `Work`; the thousands of instructions of a program share a few hundred
 instructions in an `InstructionTable`, by column.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -244,10 +245,8 @@ class InstructionTable(Sequence[Instruction]):
 
     def counts(self) -> dict[int, int]:
         """Return how many instructions do each of ``works``."""
-        found = dict.fromkeys(range(len(self.works)), 0)
-        for number in self.work_of:
-            found[number] += 1
-        return found
+        found = Counter(self.work_of)
+        return {number: found[number] for number in range(len(self.works))}
 
     def __len__(self) -> int:
         return len(self.work_of)

@@ -4,7 +4,6 @@ A machine kind builds one from its spec (`hw_models.dsa.machine`); nothing here 
 """
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +25,10 @@ from hw_models.quantities import PS_PER_S
 
 class HardwareError(ValueError):
     """A hardware description that the user has to mend."""
+
+
+class SimulationError(ValueError):
+    """The machine cannot run the program: something does not fit, or everything waits for everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +154,28 @@ def check_program(program: Program, machine: Machine) -> None:
         known = machine.units.get(base_name(name))
         if known is not None and known.level != level:
             raise ProgramError(f"{machine.name} has {name} once per {known.level}, the program per {level}")
-    buffers = {buffer.memory: buffer for buffer in reversed(program.buffers)}
-    for memory, buffer in buffers.items():
-        _check_memory(memory, machine, f"buffer {buffer.label!r}")
+    buffers = [buffer.memory for buffer in program.buffers]
+    for memory in dict.fromkeys(buffers):
+        problem = _memory_problem(memory, machine)
+        if problem:
+            raise ProgramError(f"buffer {program.buffers[buffers.index(memory)].label!r}: {problem}")
     table = program.instructions
-    first = {number: position for position, number in reversed(list(enumerate(table.work_of)))}
-    for number, position in sorted(first.items(), key=operator.itemgetter(1)):
-        _check_work(table.works[number], machine, table.labels[position])
+    for number in dict.fromkeys(table.work_of):
+        problem = _work_problem(table.works[number], machine)
+        if problem:
+            raise ProgramError(f"{table.labels[table.work_of.index(number)]}: {problem}")
 
 
-def _check_work(work: Work, machine: Machine, label: str) -> None:
-    if base_name(work.unit) not in machine.units:
-        raise ProgramError(f"{label}: {machine.name} has no unit {work.unit!r}")
-    if work.blocks:
-        _check_dispatch(work, machine, label)
-    for memory in _memories(work.payload):
-        _check_memory(memory, machine, label)
+def _work_problem(work: Work, machine: Machine) -> str:
+    """Return what ``machine`` lacks for ``work``; empty if nothing."""
+    unit = machine.units.get(base_name(work.unit))
+    if unit is None:
+        return f"{machine.name} has no unit {work.unit!r}"
+    if work.blocks and work.blocks_per_member > unit.most_blocks:
+        held = f"holds {unit.most_blocks} blocks at most" if unit.most_blocks else "takes bound work only"
+        return f"a member of {work.unit} {held}, {work.blocks_per_member} are asked"
+    problems = [_memory_problem(memory, machine) for memory in _memories(work.payload)]
+    return next(filter(None, problems), "")
 
 
 def _memories(payload: Payload) -> Iterable[str]:
@@ -180,13 +189,5 @@ def _shown(extent: Mapping[str, int]) -> str:
     return " x ".join(f"{count} {level}" for level, count in extent.items())
 
 
-def _check_memory(memory: str, machine: Machine, who: str) -> None:
-    if base_name(memory) not in machine.memories:
-        raise ProgramError(f"{who}: {machine.name} has no memory {memory!r}")
-
-
-def _check_dispatch(work: Work, machine: Machine, label: str) -> None:
-    most = machine.units[base_name(work.unit)].most_blocks
-    if work.blocks_per_member > most:
-        held = f"holds {most} blocks at most" if most else "takes bound work only"
-        raise ProgramError(f"{label}: a member of {work.unit} {held}, {work.blocks_per_member} are asked")
+def _memory_problem(memory: str, machine: Machine) -> str:
+    return "" if base_name(memory) in machine.memories else f"{machine.name} has no memory {memory!r}"

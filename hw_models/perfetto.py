@@ -136,7 +136,7 @@ def _work(payload: Payload) -> dict[str, Any]:
 def _occupancy(trace: Trace) -> Iterator[Event]:
     """Return a counter per memory: the bytes that one copy of it holds."""
     for memory, changes in trace.occupancy_bytes.items():
-        for time_ps, used_bytes in changes:
+        for time_ps, used_bytes in changes.items():
             yield {
                 "name": memory, "cat": "occupancy", "ph": "C", "ts": time_ps // 1000 / 1000,
                 "pid": _MEMORIES, "tid": 0, "args": {"bytes": used_bytes},

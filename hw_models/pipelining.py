@@ -5,27 +5,11 @@ before it.
 """
 
 from collections import deque
-from dataclasses import dataclass
-from functools import partial
 
-from hw_models.demands import Bound, Demand
+from hw_models.bandwidth import Flow
 from hw_models.instructions import base_name
 from hw_models.running import Running
-from hw_models.trace import STARTED_BY_NOBODY
 from hw_models.units import Worker
-
-
-@dataclass(slots=True)
-class _Issued:
-    """An instruction that has its inputs and its buffers and whose start-up is passing or over."""
-
-    position: int
-    cause: int
-    asked: Bound
-    ready_ps: int
-    """When its start-up is over."""
-    at_work: int = 0
-    """Kinds of members that have not ended."""
 
 
 class PipelinedServer(Worker):
@@ -41,68 +25,56 @@ class PipelinedServer(Worker):
         self._most_issued = unit.servers * unit.in_flight
         self._issued = 0
         self._is_full = False
-        self._backlog: deque[_Issued] = deque()
+        self._backlog: deque[int] = deque()
         """Issued instructions for which no channel has been free yet."""
         self._free_since_ps = [0] * unit.servers
         """Of every free channel: since when."""
-        self._taken_by = STARTED_BY_NOBODY
-        """Whose end let the next instruction be taken from the queue."""
-        self._asked: Bound
-
-    def previous(self) -> int:
-        return self._taken_by
-
-    def look_up(self) -> None:
-        self._asked = self.running.asked(self.position)
+        self._at_work: dict[int, int] = {}
+        """By instruction that has a channel: kinds of members that have not ended."""
 
     def waited_ps(self) -> int:
-        now_ps = self.running.clock.now_ps
+        now_ps = self.clock.now_ps
         idle_ps = sum([now_ps - max(self.asked_ps, since_ps) for since_ps in self._free_since_ps])
-        return idle_ps * self._asked.members
+        return idle_ps * self.running.asked[self.position].members
 
     def begin(self) -> bool:
-        ready_ps = self.running.clock.now_ps + self._asked.startup_ps
-        issued = _Issued(self.position, self.cause, self._asked, ready_ps)
         self.running.issue(self.position)
         self._issued += 1
-        self._taken_by = self.cause
+        self.freed_by = self.cause
         if self._free_since_ps:
             self._free_since_ps.pop(0)
-            self._serve(issued, issued.cause)
+            self._serve(self.position, self.cause)
         else:
-            self._backlog.append(issued)
+            self._backlog.append(self.position)
         self._is_full = self._issued == self._most_issued
         return not self._is_full
 
-    def _serve(self, issued: _Issued, cause: int) -> None:
+    def _serve(self, position: int, cause: int) -> None:
         """Give an instruction a channel: it goes on when its start-up is over."""
         running = self.running
-        left_ps = max(issued.ready_ps - running.clock.now_ps, 0)
-        running.start(issued.position, cause, left_ps)
-        issued.at_work = len(issued.asked.parts)
-        running.clock.after(left_ps, partial(self._flow, issued))
+        asked = running.asked[position]
+        left_ps = asked.startup_ps - running.since_issue_ps(position)
+        left_ps = left_ps if left_ps > 0 else 0
+        running.start(position, cause, left_ps)
+        self._at_work[position] = len(asked.parts)
+        for demand in asked.parts:
+            self.clock.after(left_ps, Flow(running.bandwidth, demand, self, position), 0)
 
-    def _flow(self, issued: _Issued) -> None:
-        for demand in issued.asked.parts:
-            if demand.moves:
-                self.running.flow(demand, partial(self._done, issued, demand))
-            else:
-                self._done(issued, demand, demand.limit)
-
-    def _done(self, issued: _Issued, demand: Demand, limit: str) -> None:
+    def moved(self, flow: Flow, limit: str) -> None:
         """Note that alike members have done their part; with the last of them the channel is free for the next."""
-        running = self.running
-        running.busy_ps[self.kind] += running.since_start_ps(issued.position) * demand.members
-        issued.at_work -= 1
-        if issued.at_work:
+        running, position = self.running, flow.position
+        self.busy_ps += (self.clock.now_ps - running.start_ps[position]) * flow.demand.members
+        left = self._at_work[position] = self._at_work[position] - 1
+        if left:
             return
+        del self._at_work[position]
         self._issued -= 1
-        running.finish(issued.position, limit)
+        running.finish(position, limit)
         if self._backlog:
-            self._serve(self._backlog.popleft(), issued.position)
+            self._serve(self._backlog.popleft(), position)
         else:
-            self._free_since_ps.append(running.clock.now_ps)
+            self._free_since_ps.append(self.clock.now_ps)
         if self._is_full:
             self._is_full = False
-            self._taken_by = issued.position
+            self.freed_by = position
             self.take()

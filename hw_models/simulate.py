@@ -12,11 +12,11 @@ unit that takes blocks or has members that differ is taken to have its members' 
 from hw_models.clock import Clock
 from hw_models.energy import EnergyModel, energy_pj
 from hw_models.instructions import base_name
-from hw_models.machine import Machine, check_program
+from hw_models.machine import Machine, SimulationError, check_program
 from hw_models.pause import collector_paused
 from hw_models.program import Program
 from hw_models.quantities import PS_PER_S
-from hw_models.running import Running, SimulationError
+from hw_models.running import Running
 from hw_models.starting import start_units
 from hw_models.trace import SimulationResult, Trace
 
@@ -33,33 +33,38 @@ def simulate(program: Program, machine: Machine, energy: EnergyModel) -> Simulat
     with collector_paused():
         clock = Clock()
         running = Running(program, machine, clock)
-        start_units(running)
+        workers = start_units(running)
         clock.run()
     if running.unfinished:
         raise SimulationError(running.deadlock())
+    busy_ps: dict[str, int] = {}
+    for worker in workers:
+        busy_ps[worker.kind] = busy_ps.get(worker.kind, 0) + worker.busy_ps
     trace = running.trace()
-    return _result(running, trace, energy_pj(program, energy, trace.makespan_ps))
+    return _result(running, trace, busy_ps, energy_pj(program, energy, trace.makespan_ps))
 
 
-def _result(running: Running, trace: Trace, energy: dict[str, float]) -> SimulationResult:
+def _result(
+    running: Running, trace: Trace, busy_ps: dict[str, int], energy: dict[str, float]
+) -> SimulationResult:
     """Return the figures of a finished run."""
     machine, makespan = running.machine, trace.makespan_ps
     traffic: dict[str, float] = dict.fromkeys(machine.memories, 0.0)
     peaks: dict[str, int] = dict.fromkeys(machine.memories, 0)
-    for port, name in enumerate(running.demands.names):
-        kind = base_name(name)
-        traffic[kind] += running.traffic_bytes[port]
-        peaks[kind] = max(peaks[kind], running.space.spaces[port].peak_bytes)
+    for port, space in zip(running.bandwidth.ports, running.space.spaces, strict=True):
+        kind = base_name(port.name)
+        traffic[kind] += port.moved_bytes
+        peaks[kind] = max(peaks[kind], space.peak_bytes)
     used = {}
     for name, unit in machine.units.items():
         members = machine.count(unit.level) * unit.servers
-        used[name] = running.busy_ps.get(name, 0) / (makespan * members) if makespan else 0.0
+        used[name] = busy_ps.get(name, 0) / (makespan * members) if makespan else 0.0
     for name, memory in machine.memories.items():
         port_bytes = memory.bandwidth_bytes_per_s * machine.count(memory.level) * makespan / PS_PER_S
         used[name] = min(traffic[name] / port_bytes, 1.0) if makespan else 0.0
     return SimulationResult(
         makespan_ps=makespan,
-        busy_ps=running.busy_ps,
+        busy_ps=busy_ps,
         utilisation=used,
         traffic_bytes={name: round(size) for name, size in traffic.items()},
         peak_occupancy_bytes=peaks,

@@ -4,32 +4,28 @@ Whatever ends in an instant first gives its space back; then wishes are granted 
 came, those of the same instant in the program's order. A wish that does not fit lets nobody pass.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import chain
 
-from hw_models.clock import Clock
-
-Granted = Callable[[int], object]
-"""Called with the position of the instruction that gave back what was missing, as far as anything was."""
+from hw_models.clock import Actor, Clock
+from hw_models.demands import PortBuffer
 
 
-@dataclass(slots=True)
-class _Request:
-    """What one instruction waits for: as many wishes as are missing."""
+class Asker(ABC):
+    """Who asks for the space of an instruction's buffers, one instruction at a time."""
 
-    granted: Granted
     missing: int = 0
+    """Wishes that have not been granted."""
+
+    @abstractmethod
+    def granted(self, freed_by: int) -> None:
+        """Go on: all is granted; if anything was short, the instruction at ``freed_by`` has given it back."""
 
 
-class Wish(NamedTuple):
-    """Bytes that the instruction at ``position`` needs for ``buffer``."""
-
-    position: int
-    buffer: int
-    size_bytes: int
-    request: _Request
+Wish = tuple[int, int, int, Asker]
+"""The position of an instruction, one of its buffers, the bytes that this needs, and who asks."""
 
 
 @dataclass(slots=True)
@@ -41,90 +37,97 @@ class Space:
     used_bytes: int = 0
     freed_by: int = -1
     """The instruction that gave back space last."""
-    held_bytes: dict[int, int] = field(default_factory=dict)
-    """By buffer."""
-    history: list[tuple[int, int]] = field(default_factory=list)
-    """Times at which ``used_bytes`` changed, and to what."""
+    history: dict[int, int] = field(default_factory=dict)
+    """By the time at which it may have changed: ``used_bytes`` from then on."""
     was_short: bool = False
     """Whether any wish has not been fulfilled at once."""
     new: list[Wish] = field(default_factory=list)
     waiting: deque[Wish] = field(default_factory=deque)
 
-    def grant(self) -> list[Wish]:
-        """Take the space of every wish whose turn it is and that fits; return these."""
-        waiting, granted = self.waiting, []
-        if self.new:
-            self.new.sort()
-            waiting.extend(self.new)
-            self.new.clear()
-        while waiting and self.used_bytes + waiting[0].size_bytes <= self.capacity_bytes:
-            wish = waiting.popleft()
-            self.used_bytes += wish.size_bytes
-            self.held_bytes[wish.buffer] = wish.size_bytes
-            granted.append(wish)
-        if waiting:
-            self.was_short = True
-        return granted
+    def grant(self, granted: list[tuple[Asker, int]]) -> None:
+        """Take the space of every wish whose turn it is and that fits; add who has all that it asked for now."""
+        waiting, new = self.waiting, self.new
+        if new:
+            if len(new) > 1:
+                new.sort()
+            waiting.extend(new)
+            new.clear()
+        used_bytes, capacity_bytes = self.used_bytes, self.capacity_bytes
+        while waiting:
+            used_by_all = used_bytes + waiting[0][2]
+            if used_by_all > capacity_bytes:
+                self.was_short = True
+                break
+            used_bytes = used_by_all
+            asker = waiting.popleft()[3]
+            asker.missing -= 1
+            if not asker.missing:
+                granted.append((asker, self.freed_by))
+        self.used_bytes = used_bytes
 
-    def note(self, now_ps: int) -> None:
-        """Record what is used at the end of an instant, if it changed."""
+    def changes(self) -> dict[int, int]:
+        """Return the times at which ``used_bytes`` changed, and to what."""
         history = self.history
-        if history and history[-1][0] == now_ps:
-            history.pop()
-        if self.used_bytes != (history[-1][1] if history else 0):
-            history.append((now_ps, self.used_bytes))
+        each = zip(history.items(), chain((0,), history.values()), strict=False)
+        return {time_ps: used_bytes for (time_ps, used_bytes), before_bytes in each if used_bytes != before_bytes}
 
     @property
     def peak_bytes(self) -> int:
-        return max((used for _, used in self.history), default=0)
+        return max(self.history.values(), default=0)
 
 
-class SharedSpace:
-    """The space of all memories of a machine; ``ports`` are their positions in ``spaces``."""
+class SharedSpace(Actor):
+    """The space of all memories of a machine; ports are their positions in ``spaces``."""
 
     def __init__(self, clock: Clock, spaces: list[Space]) -> None:
         self._clock = clock
         self.spaces = spaces
         self._changed: dict[int, None] = {}
-        self._ports: dict[int, list[int]] = {}
+        """Ports that are settled at the end of this instant."""
+        self._asked: dict[int, list[PortBuffer]] = {}
+        """By buffer: what has been asked for it, until it is given back."""
 
-    def ask(self, position: int, wishes: Iterable[tuple[int, int, int]], granted: Granted) -> None:
-        """Call ``granted`` when all ``wishes`` of an instruction, (buffer, port, bytes), are fulfilled."""
-        request, changed = _Request(granted), self._changed
+    def ask(self, asker: Asker, position: int, buffer: int, parts: list[PortBuffer]) -> None:
+        """Ask for the space of a buffer of the instruction at ``position``."""
+        self._asked[buffer] = parts
+        changed = self._changed
         if not changed:
-            self._clock.at_end_of_instant(self._settle)
-        for buffer, port, size_bytes in wishes:
-            request.missing += 1
-            self._ports.setdefault(buffer, []).append(port)
-            self.spaces[port].new.append(Wish(position, buffer, size_bytes, request))
+            self._clock.at_end_of_instant(self)
+        for port, size_bytes in parts:
+            asker.missing += 1
+            self.spaces[port].new.append((position, buffer, size_bytes, asker))
             changed[port] = None
 
     def give_back(self, buffer: int, position: int) -> None:
         """Free what ``buffer`` holds; the instruction at ``position`` ended its use."""
-        for port in self._ports.pop(buffer):
+        for port, size_bytes in self._asked.pop(buffer):
             space = self.spaces[port]
-            space.used_bytes -= space.held_bytes.pop(buffer)
+            space.used_bytes -= size_bytes
             space.freed_by = position
             if space.waiting or space.new:
                 self._settle_later(port)
             else:
-                space.note(self._clock.now_ps)
+                space.history[self._clock.now_ps] = space.used_bytes
 
     def _settle_later(self, port: int) -> None:
-        if not self._changed:
-            self._clock.at_end_of_instant(self._settle)
-        self._changed[port] = None
+        changed = self._changed
+        if not changed:
+            self._clock.at_end_of_instant(self)
+        changed[port] = None
 
-    def _settle(self) -> None:
+    def happen(self, turn: int) -> None:
         """Grant what the changes of this instant allow."""
         changed, self._changed = self._changed, {}
-        granted: list[tuple[Granted, int]] = []
+        granted: list[tuple[Asker, int]] = []
         for port in changed:
             space = self.spaces[port]
-            for wish in space.grant():
-                wish.request.missing -= 1
-                if not wish.request.missing:
-                    granted.append((wish.request.granted, space.freed_by))
-            space.note(self._clock.now_ps)
-        for go_on, freed_by in granted:  # only now: whoever goes on may give back and ask again
-            go_on(freed_by)
+            space.grant(granted)
+            space.history[self._clock.now_ps] = space.used_bytes
+        for asker, freed_by in granted:  # only now: whoever goes on may give back and ask again
+            asker.granted(freed_by)
+
+    def holders(self, port: int) -> list[int]:
+        """Return the buffers that hold space of a memory, in their order."""
+        without = {buffer for _, buffer, _, _ in self.spaces[port].waiting}
+        asked = [buffer for buffer, parts in self._asked.items() if port in dict(parts)]
+        return sorted(buffer for buffer in asked if buffer not in without)

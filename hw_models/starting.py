@@ -6,11 +6,11 @@ from hw_models.dispatching import BlockScheduler
 from hw_models.instructions import ProgramError, base_name
 from hw_models.pipelining import PipelinedServer
 from hw_models.running import Running
-from hw_models.units import Server
+from hw_models.units import Server, Worker
 
 
-def start_units(running: Running) -> None:
-    """Let every unit of the program take the first instruction of its queue."""
+def start_units(running: Running) -> list[Worker]:
+    """Return the workers of all units of the program; each takes the first instruction of its queue."""
     queues: dict[str, deque[int]] = {}
     dispatched: dict[str, bool] = {}
     table = running.table
@@ -20,15 +20,15 @@ def start_units(running: Running) -> None:
         queue.append(position)
         if dispatched.setdefault(unit_name, is_dispatched) != is_dispatched:
             raise ProgramError(f"{table.labels[position]}: the queue of {unit_name} mixes bound and dispatched work")
+    workers: list[Worker] = []
     for name, queue in queues.items():
-        running.busy_ps.setdefault(base_name(name), 0)
-        running.waited_ps.setdefault(base_name(name), {})
-        if dispatched[name]:
-            BlockScheduler(running, name, queue).take()
-            continue
         unit = running.machine.units[base_name(name)]
-        if unit.in_flight > 1:
-            PipelinedServer(running, name, queue).take()
+        if dispatched[name]:
+            workers.append(BlockScheduler(running, name, queue))
+        elif unit.in_flight > 1:
+            workers.append(PipelinedServer(running, name, queue))
         else:
-            for _ in range(unit.servers):
-                Server(running, name, queue).take()
+            workers += [Server(running, name, queue) for _ in range(unit.servers)]
+    for worker in workers:
+        worker.take()
+    return workers

@@ -1,15 +1,15 @@
 """The trace of a run: who did what when, and the figures that follow from it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hw_models.instructions import InstructionTable, Launch, base_name
 
 STARTED_BY_NOBODY = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A stretch of the critical path: one instruction's start-up, or the rest of it."""
 
     position: int
@@ -43,8 +43,8 @@ class Trace:
     """Per unit: the level of the machine that it belongs to, as in the program."""
     members: Mapping[str, int] = field(default_factory=dict)
     """Per unit: how many members do what one entry says."""
-    occupancy_bytes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """Per memory: the times at which that changes, and the bytes that one copy holds from then on."""
+    occupancy_bytes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Per memory: by the times at which that changes, the bytes that one copy holds from then on."""
 
     @property
     def makespan_ps(self) -> int:
@@ -57,33 +57,37 @@ class Trace:
         """
         if not self.end_ps:
             return []
-        position = max(range(len(self.end_ps)), key=lambda i: (self.end_ps[i], i))
+        last_first = self.end_ps[::-1]
+        position = len(last_first) - 1 - last_first.index(max(last_first))
         path = []
         while position != STARTED_BY_NOBODY:
             path.append(position)
             position = self.released_by[position]
         return path[::-1]
 
-    def critical_steps(self) -> Iterator[Step]:
+    def critical_steps(self) -> list[Step]:
         """Return the critical path in stretches with one pace each; together they last the makespan."""
-        path = self.critical_path()
-        ends = [*(self.start_ps[follower] for follower in path[1:]), self.makespan_ps]
+        path, works = self.critical_path(), self.instructions.works
+        kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in works]}}
+        starts_kernel = [isinstance(work.payload, Launch) for work in works]
+        ends = [*[self.start_ps[follower] for follower in path[1:]], self.makespan_ps]
+        found = []
         for position, end in zip(path, ends, strict=False):
             start = self.start_ps[position]
             running = min(start + self.startup_ps[position], end)
-            work = self.instructions.work(position)
-            unit = base_name(work.unit)
             if running > start:
-                starts_kernel = isinstance(work.payload, Launch)
-                yield Step(position, unit if starts_kernel else f"{unit}-startup", start, running)
+                number = self.instructions.work_of[position]
+                unit = kinds[works[number].unit]
+                found.append(Step(position, unit if starts_kernel[number] else f"{unit}-startup", start, running))
             if end > running:
-                yield Step(position, base_name(self.limits[position]), running, end)
+                found.append(Step(position, kinds[self.limits[position]], running, end))
+        return found
 
     def critical_ps(self) -> dict[str, int]:
         """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""
         shares: dict[str, int] = {}
-        for step in self.critical_steps():
-            shares[step.paced_by] = shares.get(step.paced_by, 0) + step.end_ps - step.start_ps
+        for _, paced_by, start, end in self.critical_steps():
+            shares[paced_by] = shares.get(paced_by, 0) + end - start
         return shares
 
 

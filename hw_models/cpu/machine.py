@@ -7,8 +7,8 @@ own levels bound its pace; what cores share, they contend for in the simulation.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hw_models.bandwidth import whole_ps
 from hw_models.caches.lines import CacheShape
+from hw_models.clock import whole_ps
 from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
 from hw_models.energy import EnergyModel

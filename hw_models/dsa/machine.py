@@ -1,6 +1,6 @@
 """The units and memories of a clustered scratchpad accelerator, and how long its engines take."""
 
-from hw_models.bandwidth import whole_ps
+from hw_models.clock import whole_ps
 from hw_models.dsa.arrays import product_cycles
 from hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
 from hw_models.energy import EnergyModel

@@ -5,7 +5,7 @@ the simulation, as many at a time as an SM holds of the kernel, so waves and tai
 of L2 and DRAM is shared among the SMs that use it at that moment.
 """
 
-from hw_models.bandwidth import whole_ps
+from hw_models.clock import whole_ps
 from hw_models.energy import EnergyModel
 from hw_models.gpu.sm import DRAM, L2, SHARED, SM, SmPace
 from hw_models.gpu.spec import Gpu

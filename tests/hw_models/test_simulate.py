@@ -224,12 +224,12 @@ def test_occupancy_follows_the_trace_and_never_exceeds_capacity(case: Case) -> N
 
     one_each = all(len(i.allocates) <= 1 for i in case.program.instructions)
     for memory, changes in _changes(case, result).items():
-        said = result.trace.occupancy_bytes.get(memory, ())
+        said = list(result.trace.occupancy_bytes.get(memory, {}).items())
         assert all(0 <= used <= case.machine.memories[memory].capacity_bytes for _, used in said)
         assert max((used for _, used in said), default=0) == result.peak_occupancy_bytes[memory]
         held = [(time, sum(size for at, size in changes if at <= time)) for time in sorted(dict(changes))]
         if one_each:
-            assert list(said) == _without_repetition(held)
+            assert said == _without_repetition(held)
         else:  # one of two buffers may have its space before the instruction starts
             assert all(_at(time, said) >= used for time, used in held)
 

@@ -37,7 +37,7 @@ class TestWaiting:
         assert result.trace.released_by[2] == 1
         assert result.waited_ps["path_load"] == {"space": 30}
         assert result.peak_occupancy_bytes["local_buffer"] == 60
-        assert result.trace.occupancy_bytes == {"local_buffer": [(0, 60)]}
+        assert result.trace.occupancy_bytes == {"local_buffer": {0: 60}}
 
     def test_space_is_served_in_order_though_a_later_request_would_fit(self) -> None:
         buffers = tuple(Buffer("local_buffer", size, label=f"{size}") for size in (60, 70, 20))

@@ -38,8 +38,8 @@ def test_nothing_is_lost_or_for_free(network: str, policy: str, preset: str) -> 
     if spec.global_buffer is not None:
         capacities["global_buffer"] = spec.global_buffer.capacity_bytes
     for memory, history in result.trace.occupancy_bytes.items():
-        assert max(used for _, used in history) <= capacities[memory]
-        assert min(used for _, used in history) >= 0
+        assert max(history.values()) <= capacities[memory]
+        assert min(history.values()) >= 0
 
     seconds = result.makespan_ps / PS_PER_S
     assert seconds >= result.traffic_bytes["ddr"] / spec.ddr.sustained_bytes_per_s * (1 - 1e-9)
