@@ -63,3 +63,9 @@ class KernelCosts(Protocol):
         Inputs come from outside the chip and outputs go there, but for what caches have of them. Nothing to do takes no
         time; what the machine cannot run as one kernel takes for ever (``math.inf``).
         """
+
+    def least_s(self, ops: Sequence[int]) -> float:
+        """Return seconds that `kernel_s` is no less than, known sooner than itself; zero where nothing is known."""
+
+    def most_s(self, ops: Sequence[int]) -> float:
+        """Return seconds that `kernel_s` is no more than, known sooner than itself; infinite where nothing is known."""

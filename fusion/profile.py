@@ -45,6 +45,16 @@ class ProfileDatabase:
             self.entries[key] = Profile(kinds, costs.kernel_s(ops))
         return self.entries[key].seconds
 
+    def least_s(self, costs: KernelCosts, ops: Sequence[int]) -> float:
+        """Return what ``kernel_s`` is no less than: itself where known, else what ``costs`` says."""
+        known = self.entries.get(_key(costs, ops))
+        return costs.least_s(ops) if known is None else known.seconds
+
+    def most_s(self, costs: KernelCosts, ops: Sequence[int]) -> float:
+        """Return what ``kernel_s`` is no more than: itself where known, else what ``costs`` says."""
+        known = self.entries.get(_key(costs, ops))
+        return costs.most_s(ops) if known is None else known.seconds
+
     def as_json(self) -> str:
         """Return all entries as text, in the order of their keys."""
         rows = {key: [list(entry.operators), entry.seconds] for key, entry in sorted(self.entries.items())}

@@ -7,7 +7,7 @@ function of the analysis and of arguments that can be compared: ``analysis.of(te
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any, Generic, TypeVar, TypeVarTuple, cast
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from workloads.graph import Graph
 
@@ -63,7 +63,8 @@ class Analysis:
         table = self._tables.get(derive)
         if table is None:
             table = self.table(derive)
-        return cast(_T, table.get(args, partial(derive, self, *args)))
+        value: _T = table.get(args, partial(derive, self, *args))
+        return value
 
     def table(self, derive: Callable[..., _T], most_entries: int = 0) -> Table[_T]:
         """Return the table of what ``derive`` has returned, for a key that is shorter than its arguments.
@@ -73,7 +74,7 @@ class Analysis:
         table = self._tables.get(derive)
         if table is None:
             table = self._tables[derive] = Table(most_entries or self._most_entries)
-        return cast(Table[_T], table)
+        return table
 
     def __repr__(self) -> str:
         return f"Analysis({self.graph.name}, batch {self.graph.batch})"

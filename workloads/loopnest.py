@@ -60,7 +60,9 @@ class Operations:
     special: int = 0
 
     def __post_init__(self) -> None:
-        if not (is_count(self.macs) and is_count(self.simple) and is_count(self.special)):
+        if not type(self.macs) is type(self.simple) is type(self.special) is int or (
+            self.macs < 0 or self.simple < 0 or self.special < 0
+        ):
             raise ValueError(f"operations {self.macs!r}, {self.simple!r}, {self.special!r}; needs whole numbers from 0")
 
     def __add__(self, other: "Operations") -> "Operations":

@@ -11,7 +11,7 @@ table wants a profile, the block is not slower with it than the two apart. Read 
   one loop nest: as many dimensions, of equal size or one; no path over other blocks leads out of it and back; and the
   machine runs it as one kernel in no more than ``most_slowdown`` times what its operators take apart: where a product's
   register tiles are lost, because of a second result or a view, it takes a multiple. That is asked of whole plans
-  first, and of every step only where the answer is no.
+  first, and of every step only where the answer is no; a profile is spared where bounds on it decide.
 - "Step III and Step II can be swapped", the text says: on request both orders are explored, and the plan taken whose
   kernels the machine runs faster. Successors first, an activation joins the convolution behind it instead of the one
   that it follows.
@@ -30,6 +30,7 @@ from fusion.dnnfusion.mapping import MappingType
 from fusion.partition import AcyclicPartition
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from workloads.analysis import Analysis
+from workloads.graph import Graph
 from workloads.subgraph import Subgraph
 
 Direction = Literal["successors", "predecessors"]
@@ -46,6 +47,10 @@ class Exploration:
 
     kernel_s: KernelSeconds | None
     """Decides the yellow cases of Table 3 (`Relation.DEPEND`); None: they are fused unseen."""
+    least_s: KernelSeconds | None = None
+    """What ``kernel_s`` is no less than; it is then not asked where bounds on it decide."""
+    most_s: KernelSeconds | None = None
+    """What ``kernel_s`` is no more than."""
     fuses_depend: bool = True
     """Whether yellow cases are fused at all."""
     most_operands: int = MOST_OPERANDS
@@ -72,17 +77,38 @@ def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
 def _blocks(analysis: Analysis, how: Exploration, first: Direction) -> list[Group]:
     """Return the blocks of one order of growth; every step is asked of the machine only if it runs some block badly."""
     groups = list(_Explorer(analysis, how, first).groups())
-    if any(len(group.ops) > 1 and _spills(how, group.ops, [(op,) for op in group.ops]) for group in groups):
+    if any(len(group.ops) > 1 and _spills(analysis.graph, how, group.ops) for group in groups):
         groups = list(_Explorer(analysis, how, first, asks_always=True).groups())
     return groups
 
 
-def _spills(how: Exploration, ops: Sequence[int], parts: Sequence[Sequence[int]]) -> bool:
-    """Whether the machine runs ``ops`` as one kernel badly, or not at all."""
+def _spills(graph: Graph, how: Exploration, ops: Sequence[int]) -> bool:
+    """Whether the machine runs ``ops`` as one kernel badly, or not at all.
+
+    Operators are asked for alone, those that compute most first, until they take long enough together.
+    """
     kernel_s = how.kernel_s
     if kernel_s is None:
         return False
-    return kernel_s(ops) > how.most_slowdown * sum(map(kernel_s, parts)) or math.isinf(kernel_s(ops))
+    if _is_within(how, ops, [(op,) for op in ops]):
+        return False
+    fused_s = kernel_s(ops)
+    if math.isinf(fused_s):
+        return True
+    alone_s: list[float] = []
+    for op in sorted(ops, key=lambda op: (-graph.ops[op].operations.flops, op)):
+        alone_s.append(kernel_s((op,)))
+        if fused_s <= how.most_slowdown * math.fsum(alone_s):
+            return False
+    return True
+
+
+def _is_within(how: Exploration, ops: Sequence[int], parts: Sequence[Sequence[int]]) -> bool:
+    """Whether bounds alone show that ``ops`` as one kernel take no more than ``most_slowdown`` times their parts."""
+    if how.least_s is None or how.most_s is None:
+        return False
+    most_s = how.most_s(ops)
+    return not math.isinf(most_s) and most_s <= how.most_slowdown * math.fsum(map(how.least_s, parts))
 
 
 @dataclass(slots=True)
@@ -183,16 +209,22 @@ class _Explorer:
 
     def _too_slow(self, found: Relation, inside: Sequence[int], together: Sequence[int], name: str) -> str | None:
         """Return what the machine says against ``inside`` and an operator ``together`` as one kernel."""
-        kernel_s = self._how.kernel_s
-        if kernel_s is None or not (found is Relation.DEPEND or self._asks_always):
+        how, kernel_s = self._how, self._how.kernel_s
+        is_profiled = found is Relation.DEPEND
+        if kernel_s is None or not (is_profiled or self._asks_always):
+            return None
+        alone = tuple(op for op in together if op not in inside)
+        if not is_profiled and _is_within(how, together, [inside, alone]):
+            return None
+        apart_s = kernel_s(inside)
+        if not is_profiled and _is_within(how, together, [inside]):
             return None
         fused_s = kernel_s(together)
         if math.isinf(fused_s):
             return f"the machine cannot run {name} in the same kernel"
-        slowdown = 1.0 if found is Relation.DEPEND else max(self._how.most_slowdown, 1.0)
-        apart_s = kernel_s(inside)
+        slowdown = 1.0 if is_profiled else max(how.most_slowdown, 1.0)
         if fused_s > slowdown * apart_s:  # else the operator alone need not be asked for
-            apart_s += kernel_s(tuple(op for op in together if op not in inside))
+            apart_s += kernel_s(alone)
         if fused_s <= slowdown * apart_s:
             return None
         return f"{found.value}: {fused_s * 1e6:.3g} us with {name}, {apart_s * 1e6:.3g} us apart"

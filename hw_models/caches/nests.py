@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import mul
+from typing import NamedTuple
 
 from hw_models.caches.lines import Array, Lines, box_lines
 
@@ -35,25 +36,67 @@ class Nest:
     follow each other; empty where the body uses each array once."""
 
     @cached_property
+    def derived(self) -> "Derived":
+        """All that follows from trips and lines touched, worked out at once."""
+        trips, depths = self.trips, len(self.touched)
+        innermost = self.outside or (len(trips),) * len(self.is_written)
+        columns = tuple(zip(*[[lines.count for lines in row] for row in self.touched], strict=True))
+        body = [0.0] * depths
+        for column, last in zip(columns, innermost, strict=True):
+            for depth in range(last + 1):
+                body[depth] += column[depth]
+        if self.held:
+            body = [more + lines for more, lines in zip(self.held, body, strict=True)]
+        reuse, fetched = [], []
+        for column, last in zip(columns, innermost, strict=True):
+            whole, lines, distances = last, column[last], []
+            own = lines
+            once = [own]
+            for depth in range(last, 0, -1):
+                if column[depth] != lines:
+                    whole, lines = depth, column[depth]
+                distances.append(body[whole])
+                own = min(column[depth - 1], trips[depth - 1] * own)
+                once.append(own)
+            once.reverse()
+            reuse.append(tuple(distances))
+            fetched.append(tuple(once))
+        times = tuple(accumulate(trips, mul, initial=1))
+        return Derived(innermost, columns, tuple(body), tuple(reuse), tuple(fetched), times)
+
+    @property
     def innermost(self) -> tuple[int, ...]:
         """Per array: the depth of the iterations that touch it."""
-        return self.outside or (len(self.trips),) * len(self.is_written)
+        return self.derived.innermost
 
-    @cached_property
+    @property
     def columns(self) -> tuple[Column, ...]:
         """Per array, by depth: the lines touched."""
-        return tuple(zip(*[[lines.count for lines in row] for row in self.touched], strict=True))
+        return self.derived.columns
 
-    @cached_property
+    @property
     def body_lines(self) -> Column:
         """By depth: all lines that the loops from there on touch."""
-        found = [0.0] * len(self.touched)
-        for column, last in zip(self.columns, self.innermost, strict=True):
-            for depth in range(last + 1):
-                found[depth] += column[depth]
-        if self.held:
-            found = [more + lines for more, lines in zip(self.held, found, strict=True)]
-        return tuple(found)
+        return self.derived.body_lines
+
+    @property
+    def reuse_lines(self) -> tuple[Column, ...]:
+        """Per array, outwards from the innermost loop that touches it: what passes between its uses, in lines.
+
+        That is the body of the loop; of an array that loops further in go through as a whole in every iteration, it is
+        the body of the innermost of these: it was used by the last of them, and is used again by the first.
+        """
+        return self.derived.reuse_lines
+
+    @property
+    def fetched_once(self) -> tuple[Column, ...]:
+        """Per array, down to the innermost loop that touches it: what the loops from a depth on fetch if all stays."""
+        return self.derived.fetched_once
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """By depth: how often the loops from there on are run."""
+        return self.derived.times
 
     @cached_property
     def scattered(self) -> tuple[float, ...]:
@@ -61,29 +104,14 @@ class Nest:
 
         Read off the innermost loops that touch as much as a page: what comes later is too late to be foreseen.
         """
-        found = []
+        found, touched = [], self.touched
         for place, last in enumerate(self.innermost):
-            boxes = [row[place] for row in self.touched[last::-1]]
-            box = next((each for each in boxes if each.count >= _PAGE_LINES), boxes[-1])
+            box = touched[last][place]
+            depth = last
+            while box.count < _PAGE_LINES and depth:
+                depth -= 1
+                box = touched[depth][place]
             found.append(min(box.jumps / box.count, 1.0) if box.count else 0.0)
-        return tuple(found)
-
-    @cached_property
-    def reuse_lines(self) -> tuple[Column, ...]:
-        """Per array, outwards from the innermost loop that touches it: what passes between its uses, in lines.
-
-        That is the body of the loop; of an array that loops further in go through as a whole in every iteration, it is
-        the body of the innermost of these: it was used by the last of them, and is used again by the first.
-        """
-        found = []
-        body = self.body_lines
-        for column, last in zip(self.columns, self.innermost, strict=True):
-            whole, lines, distances = last, column[last], []
-            for depth in range(last, 0, -1):
-                if column[depth] != lines:
-                    whole, lines = depth, column[depth]
-                distances.append(body[whole])
-            found.append(tuple(distances))
         return tuple(found)
 
     @cached_property
@@ -92,6 +120,8 @@ class Nest:
 
         Of what only one of the two passes uses besides, half has passed by, as neither has come to its end.
         """
+        if not self.passes:
+            return ()
         bodies = [column[last] for column, last in zip(self.columns, self.innermost, strict=True)]
         found = []
         for own, used in enumerate(self.passes):
@@ -107,31 +137,27 @@ class Nest:
         return tuple(found)
 
     @cached_property
-    def fetched_once(self) -> tuple[Column, ...]:
-        """Per array, down to the innermost loop that touches it: what the loops from a depth on fetch if all stays."""
-        found = []
-        for column, last in zip(self.columns, self.innermost, strict=True):
-            own = [column[last]]
-            for depth in range(last - 1, -1, -1):
-                own.append(min(column[depth], self.trips[depth] * own[-1]))
-            found.append(tuple(reversed(own)))
-        return tuple(found)
-
-    @cached_property
-    def times(self) -> tuple[int, ...]:
-        """By depth: how often the loops from there on are run."""
-        return tuple(accumulate(self.trips, mul, initial=1))
-
-    @cached_property
     def in_rows(self) -> tuple[tuple[int, int], ...]:
         """Depths and arrays of boxes whose rows may lie in few sets of a cache, innermost first."""
-        return tuple(
+        innermost = self.innermost
+        return tuple([
             (depth, place)
             for depth in range(len(self.trips), 0, -1)
             for place, lines in enumerate(self.touched[depth])
             if lines.pitch_lines and lines.runs > _FEW and not lines.pitch_lines % _FEW
-            and depth <= self.innermost[place]
-        )  # fmt: skip
+            and depth <= innermost[place]
+        ])  # fmt: skip
+
+
+class Derived(NamedTuple):
+    """What follows from a nest's trips and the lines that it touches: see the properties of the same names."""
+
+    innermost: tuple[int, ...]
+    columns: tuple[Column, ...]
+    body_lines: Column
+    reuse_lines: tuple[Column, ...]
+    fetched_once: tuple[Column, ...]
+    times: tuple[int, ...]
 
 
 _PAGE_LINES = 64

@@ -55,7 +55,8 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
 
     With ``write_allocate`` a line is fetched before it is first written; else only when the nest comes back to it.
     """
-    depths = _stays_between(nest, cache)
+    has_conflicts = cache.sets > 1 and bool(nest.in_rows)
+    depths = _stays_between(nest, cache) if has_conflicts or not cache.by_chance else []
     times, once = nest.times, nest.fetched_once
     if cache.by_chance:
         fetched = _fetched_by_chance(nest, cache)
@@ -63,7 +64,7 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
         fetched = [times[depth] * own[depth] for depth, own in zip(depths, once, strict=True)]
         if not cache.forgets_oldest:
             _keep_a_part(nest, cache, depths, fetched)
-    if cache.sets > 1 and nest.in_rows:
+    if has_conflicts:
         _let_rows_conflict(nest, cache, depths, fetched)
     written = tuple([count if wrote else 0.0 for count, wrote in zip(fetched, nest.is_written, strict=True)])
     for place, distances in enumerate(nest.repeats):
@@ -78,7 +79,8 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
 
 def _stays_between(nest: Nest, cache: CacheShape) -> list[int]:
     """Return for each array the depth of the outermost loop between whose iterations it stays."""
-    return [len(each) - bisect_right(each, cache.lines) for each in nest.reuse_lines]
+    lines = cache.lines
+    return [len(each) - bisect_right(each, lines) for each in nest.reuse_lines]
 
 
 def share_of_iterations(nest: Nest, cache: CacheShape, left_out: Container[int] = ()) -> float:
@@ -117,13 +119,19 @@ def _fetched_by_chance(nest: Nest, cache: CacheShape) -> list[float]:
     An iteration fetches its own lines, each loop around it less what its iterations have in common and find.
     """
     found = []
-    times, trips = nest.times, nest.trips
-    for distances, once, last in zip(nest.reuse_lines, nest.fetched_once, nest.innermost, strict=True):
+    innermost, _, _, reuse_lines, fetched_once, times = nest.derived
+    trips, room = nest.trips, cache.lines
+    for distances, once, last in zip(reuse_lines, fetched_once, innermost, strict=True):
         lines = times[last] * once[last]
-        for depth, distance in zip(range(last, 0, -1), distances, strict=True):
+        before, share = -1.0, 0.0
+        depth = last
+        for distance in distances:
             again = trips[depth - 1] * once[depth] - once[depth - 1]
+            depth -= 1
             if again > 0:
-                lines -= times[depth - 1] * again * found_again(distance / cache.lines)
+                if distance != before:
+                    before, share = distance, found_again(distance / room)
+                lines -= times[depth] * again * share
         found.append(lines)
     return found
 

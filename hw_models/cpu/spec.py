@@ -45,7 +45,7 @@ class Simd(BaseModel):
 
     def lanes_of(self, dtype: str) -> int:
         """Return the numbers of ``dtype`` in a vector; 0 for one that is not computed."""
-        return {str(name): count for name, count in self.lanes.items()}.get(dtype, 0)
+        return next((count for name, count in self.lanes.items() if name == dtype), 0)
 
 
 class Cache(BaseModel):

@@ -112,6 +112,16 @@ def vector_lanes(nest: LoopNest, tiles: LoopTiles, lanes: int) -> int:
     return math.gcd(tiles.lanes(lanes), lanes_along(nest, tiles.vector_dim, lanes))
 
 
+def most_lanes(layer: Layer, dim: int, lanes: int) -> int:
+    """Return `lanes_along` a dimension of the anchor of ``layer``, worked out once; ``lanes`` where it has none."""
+    return layer.analysis.table(_most_lanes).get((layer.signature, dim, lanes), partial(_most_lanes, layer, dim, lanes))
+
+
+def _most_lanes(layer: Layer, dim: int, lanes: int) -> int:
+    nest = anchored_nest(layer)
+    return lanes if nest is None else lanes_along(nest, dim, lanes)
+
+
 def _is_shared(nest: LoopNest, dim: int) -> bool:
     """Whether the same data makes all outputs along ``dim``: a dense convolution or product, no depthwise one."""
     loops = [loop for loop, _ in nest.write.indices[dim].terms if nest.loops[loop].extent > 1]

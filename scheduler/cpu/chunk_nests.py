@@ -1,7 +1,6 @@
 """The loops of a chunk and the lines that they touch: what the traffic of caches follows from."""
 
 import math
-from dataclasses import replace
 
 from hw_models.caches.lines import Lines
 from hw_models.caches.nests import Nest
@@ -67,7 +66,9 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
             parts = tuple([tuple(map(min, row, copied, own)) for own in of_copies])
             touched[place] += lines.of_copies(tuple(of_copies), parts)
     if step > 1:  # loops over taps are around that of the depth, whose iterations find each other's lines
-        touched[last] = tuple([replace(each, pitch_lines=0) for each in touched[last]])
+        touched[last] = tuple([
+            Lines(each.count, each.runs, 0, each.jumps) if each.pitch_lines else each for each in touched[last]
+        ])
     return Nest(
         tuple(trips), tuple(touched), found.nest_writes, held, (*outside, *[last] * copies),
         tuple(axes), (*found.moved_by, *[frozenset(axes)] * copies),
@@ -112,27 +113,28 @@ def nest_of_cores(
     """
     if cores == 1:
         return chunk
+    own = footprints_of(layer).own_arrays  # of which every core has its own
+    bounds = [*lines_together(layer, tiles, chunks, cores, line_bytes), *[(float(cores), math.inf)] * own]
+    touched = tuple([
+        tuple([Lines(min(lines.count * factor, most)) for lines, (factor, most) in zip(row, bounds, strict=True)])
+        for row in chunk.touched
+    ])
+    held = tuple([lines * cores for lines in chunk.held])
+    return Nest(chunk.trips, touched, chunk.is_written, held, chunk.outside, passes=chunk.passes)
+
+
+def lines_together(
+    layer: Layer, tiles: LoopTiles, chunks: Chunks, cores: int, line_bytes: int
+) -> list[tuple[float, float]]:
+    """Return for each operand by how much more lines ``cores`` touch than one of them, and how many it has."""
     found, shape = footprints_of(layer), layer.sink.shape
     split = {}
     for dim in tiles.order[: tiles.parallel]:
         in_all = -(-shape[dim] // tiles.tile[dim])
         split[dim] = -(-in_all // chunks.per_dim[dim])
-    factors: list[float] = []
-    most: list[float] = []
+    bounds = []
     for operand, is_split in zip(found.operands, split_operands(found, tiles), strict=True):
         full = chunks.count / chunks.in_all if is_split else 1.0
         apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
-        factors.append(min(cores, apart * full))
-        most.append(math.ceil(math.prod(operand.array.shape) * operand.array.element_bytes / line_bytes) * full)
-    own = found.own_arrays  # of which every core has its own
-    factors += [float(cores)] * own
-    most += [math.inf] * own
-    touched = tuple(
-        tuple([
-            Lines(min(lines.count * factor, bound))
-            for lines, factor, bound in zip(row, factors, most, strict=True)
-        ])
-        for row in chunk.touched
-    )  # fmt: skip
-    held = tuple([lines * cores for lines in chunk.held])
-    return Nest(chunk.trips, touched, chunk.is_written, held, chunk.outside, passes=chunk.passes)
+        bounds.append((min(cores, apart * full), math.ceil(operand.size_bytes / line_bytes) * full))
+    return bounds

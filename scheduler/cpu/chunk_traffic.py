@@ -1,12 +1,13 @@
 """What each cache passes on while the cores of a machine work on the chunks of a kernel."""
 
+import math
 from functools import cached_property, partial
 
 from hw_models.caches.lines import CacheShape
 from hw_models.caches.nests import Nest
 from hw_models.caches.passing import Passed, passed_on, share_of_iterations
 from scheduler.cpu.chains import Made, made_in_front
-from scheduler.cpu.chunk_nests import nest_in_front, nest_of_chunk, nest_of_cores
+from scheduler.cpu.chunk_nests import lines_together, nest_in_front, nest_of_chunk, nest_of_cores
 from scheduler.cpu.chunks import chunks_of, split_operands
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.operands import Footprints
@@ -100,6 +101,26 @@ class ChunkTraffic:
         if passed is None:
             passed = self._passed[cache, cores] = self._passing(cache, cores)
         return passed
+
+    def least_lines(self, cores: int) -> tuple[float, float]:
+        """Return what no cache that ``cores`` share passes less of for a full chunk: lines fetched, and written back.
+
+        Every line of an operand is fetched once, if not to be written, and written back once, for all that share it.
+        """
+        if self._in_front:
+            return 0.0, 0.0
+        once, operands = self.nest_of(1).fetched_once, self._footprints.operands
+        bounds = [(1.0, math.inf)] * len(operands)
+        if cores > 1:
+            bounds = lines_together(self._layer, self._tiles, self.chunks, cores, self._line_bytes)
+        fetched = written = 0.0
+        for operand, own, (factor, most) in zip(operands, once, bounds, strict=False):
+            lines = min(own[0] * factor, most) / cores
+            if operand.is_written:
+                written += lines
+            if self._write_allocate or not operand.is_written:
+                fetched += lines
+        return fetched, written
 
     def _passing(self, cache: CacheShape, cores: int) -> tuple[Passed, ...]:
         nest, found = self.nest_of(cores), self._footprints

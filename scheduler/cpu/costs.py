@@ -8,6 +8,7 @@ from scheduler.cpu.chains import scratch_bytes
 from scheduler.cpu.estimate import handed_over, time_ps
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.tiling import KnownTiles, Tiling, choose_tiling
+from scheduler.cpu.time_bounds import least_time_of_ps, most_time_of_ps
 from scheduler.cpu.view import CpuView
 from scheduler.cpu.work import kernel_work
 from scheduler.kernels.cut import layer_of
@@ -56,6 +57,16 @@ class CpuCosts:
         """
         layer = layer_of(self.analysis, ops)
         return 0.0 if layer is None else self._time_ps(layer) / PS_PER_S
+
+    def least_s(self, ops: Sequence[int]) -> float:
+        """Return what the arithmetic of the operators takes anyhow."""
+        layer = layer_of(self.analysis, ops)
+        return 0.0 if layer is None else least_time_of_ps(layer, self.dtype, self.view) / PS_PER_S
+
+    def most_s(self, ops: Sequence[int]) -> float:
+        """Return what a few tiles take with empty caches, where the operators have one anchor."""
+        layer = layer_of(self.analysis, ops)
+        return 0.0 if layer is None else most_time_of_ps(layer, self.dtype, self.view, self.known) / PS_PER_S
 
     def _time_ps(self, layer: Layer) -> float:
         tiling, view, found = self.tiling_of(layer), self.view, footprints_of(layer)

@@ -48,16 +48,21 @@ def estimate(kernel: TiledKernel) -> Estimate:
 def bounds_apart_ps(kernel: TiledKernel) -> Iterator[float]:
     """Yield times that `Estimate.apart_ps` is not less than, from the quickest to work out to the closest.
 
-    What a core of the slowest kind needs is added up level by level outwards.
+    What a core of the slowest kind needs is added up level by level outwards; what each level has to move anyhow stands
+    in for those further out.
     """
     view = kernel.view
     pace, used = view.on_cores(kernel.chunks.count)[-1]
     least_ps = _called_ps(view.spec, kernel.chunks.count) + kernel.chunk_cycles(pace) * pace.cycle_ps
     least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
     yield least_ps * _ROUNDING
-    for name, passed in zip(view.caches, kernel.levels(pace, used), strict=True):
+    further_ps = kernel.least_moved_ps(pace, used)
+    bound_ps = least_ps + sum(further_ps)
+    yield bound_ps * _ROUNDING
+    for place, (name, passed) in enumerate(zip(view.caches, kernel.levels(pace, used), strict=True)):
         least_ps += sum([pace.moved_ps(kernel.moved(name, part)) for part in passed])
-        yield least_ps * _ROUNDING
+        bound_ps = max(bound_ps, least_ps + sum(further_ps[place + 1 :]))
+        yield bound_ps * _ROUNDING
 
 
 _ROUNDING = 1 - 1e-9

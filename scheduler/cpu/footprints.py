@@ -38,27 +38,23 @@ def _footprints(layer: Layer) -> Footprints:
     axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
     second = {axis: _probe(layer, axis, 2) for axis in axes}
     operands, places, deep, copied, behind = [], [], _before_anchor(layer), _copied(layer), _from_anchor_on(layer)
-    sizes = {**dict(enumerate(shape)), DEPTH: depth}
+    known: dict[object, tuple[Reach, ...]] = {}
     for place, name in enumerate(layer.inputs):
         if name not in whole or name not in one:
             continue
         tensor = layer.graph.tensors[name]
-        reaches = []
-        for dim in tensor.order:
-            base, most = one[name][dim], whole[name][dim]
-            steep = [(axis, float(second[axis][name][dim] - base)) for axis in axes]
-            reach = Reach(base, most, tuple([(axis, slope) for axis, slope in steep if slope > 0]))
-            if reach.of((*shape, depth)) != most:
-                along = [(axis, _probe(layer, axis, 0)[name][dim]) for axis in axes]
-                flat = [(axis, (reached - base) / (sizes[axis] - 1)) for axis, reached in along]
-                reach = Reach(base, most, tuple([(axis, slope) for axis, slope in flat if slope > 0]))
-            reaches.append(reach)
+        key = tuple(tensor.order), one[name], whole[name], tuple([second[axis][name] for axis in axes])
+        reaches = known.get(key)
+        if reaches is None:
+            reaches = known[key] = _reaches(*key, axes)
+        if any(reach.of((*shape, depth)) != reach.most for reach in reaches):
+            reaches = _along_whole(layer, name, reaches, axes, (*shape, depth))
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
         in_front = behind is not None and name not in behind.inputs
         part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
         operands.append(
-            Operand(name, array, tuple(reaches), False, depends, name in deep, name in copied, in_front, part)
+            Operand(name, array, reaches, False, depends, name in deep, name in copied, in_front, part)
         )
         places.append(place)
     for number, name in enumerate(layer.outputs):
@@ -67,6 +63,35 @@ def _footprints(layer: Layer) -> Footprints:
     return Footprints(
         tuple(operands), tuple(places), depth, _has_buffers(layer), _buffers(layer), _passes(layer, places)
     )
+
+
+def _reaches(
+    order: Sequence[int], one: Extents, whole: Extents, second: Sequence[Extents], axes: Sequence[int]
+) -> tuple[Reach, ...]:
+    """Return how much of each dimension of an operand tiles need.
+
+    Given is what tiles need of it: one of single elements, the whole, and one with two elements along each axis.
+    """
+    found = []
+    for dim in order:
+        steep = [(axis, float(needed[dim] - one[dim])) for axis, needed in zip(axes, second, strict=True)]
+        found.append(Reach(one[dim], whole[dim], tuple([(axis, slope) for axis, slope in steep if slope > 0])))
+    return tuple(found)
+
+
+def _along_whole(
+    layer: Layer, name: str, reaches: Sequence[Reach], axes: Sequence[int], sizes: Extents
+) -> tuple[Reach, ...]:
+    """Return ``reaches`` with straight lines to what the whole needs, where those given do not come out there."""
+    found = []
+    for dim, reach in zip(layer.graph.tensors[name].order, reaches, strict=True):
+        if reach.of(sizes) == reach.most:
+            found.append(reach)
+            continue
+        along = [(axis, _probe(layer, axis, 0)[name][dim]) for axis in axes]
+        flat = [(axis, (reached - reach.base) / (sizes[axis] - 1)) for axis, reached in along]
+        found.append(Reach(reach.base, reach.most, tuple([(axis, slope) for axis, slope in flat if slope > 0])))
+    return tuple(found)
 
 
 def _passes(layer: Layer, places: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -28,10 +28,13 @@ class Reach:
 
     def of(self, tile: Extents) -> int:
         """Return it for a tile."""
+        if not self.slopes:
+            return min(self.base, self.most)
         more = 0.0
         for dim, slope in self.slopes:
             more += slope * (tile[dim] - 1)
-        return min(self.base + math.ceil(more - 1e-9), self.most)
+        reached = self.base + math.ceil(more - 1e-9)
+        return reached if reached < self.most else self.most
 
     @property
     def has_gaps(self) -> bool:
@@ -80,6 +83,11 @@ class Operand:
     """Whether only what is computed in front of the last anchor reads it: done before that begins with a tile."""
     part: int = 0
     """The part of the kernel (`scheduler.cpu.chains.parts_of`) that fetches it: the first one to read it."""
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Of the whole array."""
+        return math.prod(self.array.shape) * self.array.element_bytes
 
     @property
     def used_bytes(self) -> int:
@@ -166,23 +174,30 @@ class TouchedLines:
     def __init__(self, found: Footprints, line_bytes: int) -> None:
         self._line_bytes = line_bytes
         self._copied = found.copied
-        self._operands = [(operand, _picking(operand.varies_with), Table[Lines]()) for operand in found.operands]
+        alike: dict[object, Table[Lines]] = {}  # operands of one shape, as those of a concatenation
+        self._operands = [
+            (operand, _picking(operand.varies_with), alike.setdefault((operand.array, operand.reaches), Table()))
+            for operand in found.operands
+        ]
         self._rows: Table[tuple[Lines, ...]] = Table()
         self._copies: Table[tuple[Lines, ...]] = Table()
 
     def of_operands(self, tile: Extents) -> tuple[Lines, ...]:
         """Return what a tile touches of each operand."""
-        return self._rows.get(tile, partial(self._row, tile))
+        row = self._rows.known(tile)
+        return self._rows.get(tile, partial(self._row, tile)) if row is None else row
 
     def of_copies(self, tiles: tuple[Extents, ...], parts: tuple[Extents, ...]) -> tuple[Lines, ...]:
         """Return what each of ``parts`` touches of the copy of its tile."""
         return self._copies.get((tiles, parts), partial(self._copy, tiles, parts))
 
     def _row(self, tile: Extents) -> tuple[Lines, ...]:
-        line_bytes = self._line_bytes
-        return tuple([
-            known.get(pick(tile), partial(operand.lines, tile, line_bytes)) for operand, pick, known in self._operands
-        ])
+        line_bytes, row = self._line_bytes, []
+        for operand, pick, known in self._operands:
+            picked = pick(tile)
+            lines = known.known(picked)
+            row.append(known.get(picked, partial(operand.lines, tile, line_bytes)) if lines is None else lines)
+        return tuple(row)
 
     def _copy(self, tiles: tuple[Extents, ...], parts: tuple[Extents, ...]) -> tuple[Lines, ...]:
         return tuple([

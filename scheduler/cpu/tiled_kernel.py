@@ -60,6 +60,18 @@ class TiledKernel:
         stored = written + sum(compress(passed.fetched, self.traffic.is_result))
         return Moved(name, total * self.view.spec.line_bytes, written / total, apart / total, stored / total)
 
+    def least_moved_ps(self, pace: CorePace, used: int) -> list[float]:
+        """Return for each cache a time that moving what it passes on for a full chunk does not take less than."""
+        line_bytes, found = self.view.spec.line_bytes, []
+        known: dict[int, tuple[float, float]] = {}
+        for name, cores in zip(self.view.caches, self.sharing(pace, used), strict=True):
+            if cores not in known:
+                known[cores] = self.traffic.least_lines(cores)
+            fetched, written = known[cores]
+            lines = fetched * min(pace.scattered[name], 1.0) + written * pace.writing[name]
+            found.append(lines * line_bytes / pace.bytes_per_ps[name])
+        return found
+
     def steps(self, pace: CorePace, used: int) -> list[Step]:
         """Return what a core does for each part of a full chunk, where ``used`` such cores work."""
         levels = list(self.levels(pace, used))

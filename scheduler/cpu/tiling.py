@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from scheduler.cpu.anchors import anchored_nest, shared_rows
 from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
@@ -60,6 +60,7 @@ class KnownTiles:
 
     def __init__(self) -> None:
         self.tilings: Table[Tiling] = Table()
+        self.most_ps: Table[float] = Table()
 
 
 def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> Tiling:
@@ -101,6 +102,8 @@ def best_of(kernels: Sequence[TiledKernel], threads: int) -> list[Tiling]:
     The bound that is lowest is always the one that is worked out further, so that no level of a cache is looked at
     for tiles that are sure to take longer than those returned.
     """
+    if len(kernels) <= _SPLIT_AGAIN:
+        return sorted([Tiling(kernel.tiles, threads, estimate(kernel)) for kernel in kernels], key=attrgetter("rank"))
     waiting = [(next(bounds), number, bounds) for number, bounds in enumerate(map(bounds_apart_ps, kernels))]
     heapq.heapify(waiting)
     found: list[tuple[tuple[float, tuple[float, ...]], int, Tiling]] = []

@@ -103,6 +103,16 @@ class DsaCosts:
         except ScheduleError:  # not even the smallest tile fits
             return math.inf
 
+    def least_s(self, ops: Sequence[int]) -> float:
+        """Return no bound: `kernel_s` is quick to tell."""
+        del ops
+        return 0.0
+
+    def most_s(self, ops: Sequence[int]) -> float:
+        """Return no bound, either."""
+        del ops
+        return math.inf
+
     def _estimate_ps(self, layer: Layer) -> float:
         view, extents = self.view, layer.sink.shape
         binding = plain_binding(extents, layer.sink.order, self.cores, (), view.tuning.most_padding)

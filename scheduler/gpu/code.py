@@ -77,10 +77,10 @@ def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
 
 def operations_of(layer: Layer, tile: Extents) -> Operations:
     """Return the operations that a block does which computes ``tile``, a whole one or that of an edge."""
-    operations = Operations()
-    for work in nests_of(layer).works(layer, tile):
-        operations += work.operations
-    return operations
+    made = [work.operations for work in nests_of(layer).works(layer, tile)]
+    return Operations(
+        sum([each.macs for each in made]), sum([each.simple for each in made]), sum([each.special for each in made])
+    )
 
 
 def block_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode:
@@ -110,17 +110,22 @@ class _Block:
         works = nests.works(self._layer, tiles.tile)
         of_part = nests.works(self._layer, tiles.part)
         padding = parts * self._of_part / max(math.prod(tiles.tile), 1)
-        for nest, work, own in zip(nests.nests, works, of_part, strict=True):
-            product = nest.product(own.extents, own.operations.macs)
+        for number, alike in nests.runs:
+            nest, work, own = nests.nests[number], works[number], of_part[number]
+            made, outputs = work.operations, work.outputs
+            product = None if nest.compiled.roles is None else nest.product(own.extents, own.operations.macs)
             if product is not None:
                 self._multiply(nest, work, *self._shared_out(nest, work, product, parts))
             else:
-                self._fma += work.operations.macs * padding
-                self._scalar += self._loops(max(work.operations.macs, work.outputs) * padding)
-                self._read(nest, *((work, 1) if nest.is_of_block else (own, parts)))
-            self._arithmetic += (work.operations.simple + (0 if work.operations else work.outputs)) * padding
-            self._special += work.operations.special * padding
-            self._write(nest, work)
+                if made.macs:
+                    self._fma += alike * made.macs * padding
+                self._scalar += alike * self._loops(max(made.macs, outputs) * padding)
+                self._read(nest, *((work, alike) if nest.is_of_block else (own, alike * parts)))
+            self._arithmetic += alike * (made.simple + (0 if made else outputs)) * padding
+            if made.special:
+                self._special += alike * made.special * padding
+            if nest.writes in ("outside", "shared"):
+                self._write(nest, work, alike)
         if tiles.split > 1:
             self._put_together()
         return BlockCode(self._issued(parts), math.ceil(self._shared_bytes))
@@ -214,25 +219,27 @@ class _Block:
 
     def _read(self, nest: BlockNest, work: NestWork, times: int) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""
+        tuning, inner = self._view.tuning, self._inner
         for read, each in zip(nest.reads, work.read, strict=True):
-            if read.source in ("registers", "staged"):
+            source, element_bytes = read.source, read.element_bytes
+            if source in ("registers", "staged"):
                 continue
             elements = times * each
-            loads = elements / self._vector(read.element_bytes, self._inner)
+            loads = elements / max(1, min(tuning.vector_bytes // element_bytes, inner))
             self._load += loads
-            self._shared_bytes += elements * read.element_bytes
-            if read.source == "outside":
+            self._shared_bytes += elements * element_bytes
+            if source == "outside":
                 self._outside_loads += loads
-                self._scalar += loads * self._view.tuning.address_instructions
+                self._scalar += loads * tuning.address_instructions
 
-    def _write(self, nest: BlockNest, work: NestWork) -> None:
-        if nest.writes in ("registers", "staged"):
-            return
-        stores = work.outputs / self._vector(nest.element_bytes, self._inner)
+    def _write(self, nest: BlockNest, work: NestWork, times: int) -> None:
+        """Add the stores of a nest, ``times`` those for ``work``."""
+        outputs = times * work.outputs
+        stores = outputs / self._vector(nest.element_bytes, self._inner)
         self._store += stores
         self._scalar += stores * self._view.tuning.address_instructions
         if nest.writes == "shared":
-            self._shared_bytes += work.outputs * nest.element_bytes
+            self._shared_bytes += outputs * nest.element_bytes
 
     def _put_together(self) -> None:
         """Add the partial sums of threads that share a reduction."""

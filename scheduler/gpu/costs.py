@@ -7,7 +7,7 @@ from fusion.costs import OnChipMemory
 from hw_models.gpu.sm import SHARED
 from hw_models.quantities import PS_PER_S
 from scheduler.gpu.residency import Found
-from scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling
+from scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps, most_ps
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer
@@ -63,3 +63,13 @@ class GpuCosts:
             return 0.0
         tiling = self.tiling_of(layer)
         return math.inf if tiling is None else tiling.estimate_ps / PS_PER_S
+
+    def least_s(self, ops: Sequence[int]) -> float:
+        """Return what the data and the arithmetic of the operators take anyhow."""
+        layer = layer_of(self.analysis, ops)
+        return 0.0 if layer is None else least_ps(layer, self.view) / PS_PER_S
+
+    def most_s(self, ops: Sequence[int]) -> float:
+        """Return what a few tiles take, with an empty L2."""
+        layer = layer_of(self.analysis, ops)
+        return 0.0 if layer is None else most_ps(layer, self.view, self.known) / PS_PER_S

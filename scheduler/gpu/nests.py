@@ -97,6 +97,10 @@ class BlockNests:
     """Whether the anchor is the last reduction, and each of its sums goes into one element of the result: then they
     stay in a thread's registers, and lanes can have its operands brought to shared memory step by step."""
 
+    runs: tuple[tuple[int, int], ...]
+    """Nests, by their number, that each stand for so many that follow each other and are alike: the parts of a
+    concatenation."""
+
     @property
     def shared(self) -> int:
         """Tensors that lie in shared memory, statistics and the like included."""
@@ -113,18 +117,17 @@ class BlockNests:
         return table.get((layer.signature, box), partial(self._works, layer, box))
 
     def _works(self, layer: Layer, box: Extents) -> list[NestWork]:
-        if not self.is_plain:
-            found = layer.tile_work(box).nests
-            return [
-                NestWork(
-                    work.extents, work.operations, _written(each.compiled.nest, work.extents), _read(each, work.extents)
-                )
-                for each, work in zip(self.nests, found, strict=True)
-            ]
-        works = []
-        for each in self.nests:
-            extents = each.compiled.loop_extents(box)
-            works.append(NestWork(extents, each.compiled.operations(extents), math.prod(box), _read(each, extents)))
+        works: list[NestWork] = []
+        of_tile = () if self.is_plain else layer.tile_work(box).nests
+        for number, alike in self.runs:
+            each = self.nests[number]
+            if self.is_plain:
+                extents: Sequence[int] = each.compiled.loop_extents(box)
+                made, outputs = each.compiled.operations(extents), math.prod(box)
+            else:
+                extents, made = of_tile[number].extents, of_tile[number].operations
+                outputs = _written(each.compiled.nest, extents)
+            works += [NestWork(extents, made, outputs, _read(each, extents))] * alike
         return works
 
     def product(self, layer: Layer, box: Extents) -> Product | None:
@@ -170,7 +173,25 @@ def _nests(layer: Layer) -> BlockNests:
         )  # fmt: skip
     place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
     ends_last = place >= 0 and _ends_last(layer, *found[place:])
-    return BlockNests(tuple(found), _is_plain(layer, compiled), place, ends_last)
+    return BlockNests(tuple(found), _is_plain(layer, compiled), place, ends_last, _runs(found))
+
+
+def _runs(nests: Sequence[BlockNest]) -> tuple[tuple[int, int], ...]:
+    """Return where in ``nests`` such begin that are alike, and how many follow each other there."""
+    found: list[tuple[int, int]] = []
+    for number, nest in enumerate(nests):
+        first, alike = found[-1] if found else (0, 0)
+        if alike and _in_block(nests[first]) == _in_block(nest) and nest.compiled.alike[0] >= 0:
+            found[-1] = first, alike + 1
+        else:
+            found.append((number, 1))
+    return tuple(found)
+
+
+def _in_block(nest: BlockNest) -> tuple[object, ...]:
+    """Return all that what a block does of a nest depends on, the tensors that it reads left out."""
+    reads = tuple([(read.source, read.element_bytes) for read in nest.reads])
+    return nest.compiled.alike, reads, nest.writes, nest.is_of_block, nest.element_bytes
 
 
 def _ends_last(layer: Layer, anchor: BlockNest, *others: BlockNest) -> bool:

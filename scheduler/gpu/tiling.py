@@ -7,12 +7,14 @@ DRAM first, then the time, then what is tried first. Products whose blocks fit i
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from hw_models.quantities import PS_PER_S
+from scheduler.cpu.footprints import footprints_of
 from scheduler.gpu.bounds import Grids
 from scheduler.gpu.candidates import candidates, grid_orders, runs
 from scheduler.gpu.residency import Found
@@ -42,6 +44,7 @@ class KnownTiles:
 
     def __init__(self) -> None:
         self.tilings: Table[Tiling | None] = Table()
+        self.most_ps: Table[float] = Table()
 
 
 def choose_tiling(layer: Layer, found: Found, view: GpuView, known: KnownTiles) -> Tiling | None:
@@ -53,14 +56,66 @@ def choose_tiling(layer: Layer, found: Found, view: GpuView, known: KnownTiles) 
     return known.tilings.get(key, partial(_search, layer, found, view))
 
 
+def most_ps(layer: Layer, view: GpuView, known: KnownTiles) -> float:
+    """Return what the estimate of the tiling of ``layer`` is no more than, with an empty L2: what a few tiles take."""
+    key = layer.signature, view.timing_key
+    return known.most_ps.get(key, partial(_most_ps, layer, view))
+
+
+def _most_ps(layer: Layer, view: GpuView) -> float:
+    tried = sorted(_tried(layer, view), key=partial(_promise, layer, view))[:_FEW]
+    grids = [make_grid(layer, tiles, view) for tiles in tried]
+    order, found = grid_orders(layer)[0], Found()
+    taken_ps = [estimate_ps(grid, view, off_chip_of(layer, grid, order, view).left(found)) for grid in grids]
+    return (1 + view.tuning.time_for_traffic) * min(taken_ps, default=math.inf)
+
+
+_FEW = 4
+"""So many tiles say how long a layer takes at most: the best of them takes hardly longer than the best of all."""
+_THREADS_OF_BLOCK = 128
+"""Of the most promising tiles: enough to hide latencies, and few enough for several blocks on an SM."""
+
+
+def _promise(layer: Layer, view: GpuView, tiles: GpuTiles) -> tuple[bool, float, int]:
+    """Return what puts promising tiles first: enough blocks, of not too many threads, each of which does much."""
+    sms = view.spec.sms
+    blocks = math.prod(tiles.blocks_along(layer.sink.shape))
+    away = abs(math.log2(tiles.threads(sms.warp) / _THREADS_OF_BLOCK))
+    return blocks < sms.count, away, -math.prod(tiles.part)
+
+
+def least_ps(layer: Layer, view: GpuView) -> float:
+    """Return what moving the data of ``layer`` once takes, or computing it, whichever is longer, with the launch.
+
+    Of what is read with gaps, or where data says, less may move.
+    """
+    spec, nests = view.spec, [each.nest for each in layer.nests]
+    macs = sum([work.operations.macs for work in layer.tile_work(layer.sink.shape).nests])
+    size_bytes = 0
+    if not any(index.opaque for nest in nests for read in nest.reads for index in read.indices):
+        size_bytes = sum([each.used_bytes for each in footprints_of(layer).operands if not each.has_gaps])
+    moving_ps = size_bytes * PS_PER_S / spec.dram.sustained_bytes_per_s
+    return spec.launch_ps + max(moving_ps, macs * PS_PER_S / spec.peak_macs_per_s(view.dtype))
+
+
+def _tried(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
+    """Return the tiles that are tried for ``layer``, listed once for equal layers."""
+    key = layer.signature, view.code_key
+    return layer.analysis.table(_tiles, _MOST_LAYERS).get(key, partial(_tiles, layer, view))
+
+
+def _tiles(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
+    return tuple(dict.fromkeys(candidates(layer, view)))
+
+
 def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
     table = layer.analysis.table(_grids, _MOST_LAYERS)
-    grids = table.get((layer.signature, view.code_key), partial(_grids, layer, candidates, view))
-    return _best(layer, found, grids, view) or _best(layer, found, _grids(layer, runs, view), view)
+    grids = table.get((layer.signature, view.code_key), lambda: _grids(layer, _tried(layer, view), view))
+    return _best(layer, found, grids, view) or _best(layer, found, _grids(layer, runs(layer, view), view), view)
 
 
-def _grids(layer: Layer, tried: Callable[[Layer, GpuView], Iterator[GpuTiles]], view: GpuView) -> Grids:
-    return Grids.of([make_grid(layer, tiles, view) for tiles in dict.fromkeys(tried(layer, view))])
+def _grids(layer: Layer, tried: Iterable[GpuTiles], view: GpuView) -> Grids:
+    return Grids.of([make_grid(layer, tiles, view) for tiles in dict.fromkeys(tried)])
 
 
 def _best(layer: Layer, found: Found, grids: Grids, view: GpuView) -> Tiling | None:

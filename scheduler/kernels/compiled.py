@@ -6,6 +6,7 @@ addressed by one loop of stride one; those are looked up in a row, only the rest
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
@@ -46,6 +47,7 @@ class CompiledNest:
         "_per_iteration",
         "_share",
         "_single",
+        "alike",
         "contraction",
         "internal",
         "is_view",
@@ -55,8 +57,12 @@ class CompiledNest:
         "target",
     )
 
-    def __init__(self, nest: LoopNest, internal: bool, is_view: bool = False) -> None:
+    def __init__(
+        self, nest: LoopNest, internal: bool, is_view: bool = False, alike: tuple[int, int] = (-1, -1)
+    ) -> None:
         self.nest = nest
+        self.alike = alike
+        """Operator and number of the first nest that is like it (`first_alike`)."""
         self.is_view = is_view
         self.internal = internal
         self.target = nest.write.tensor
@@ -84,8 +90,10 @@ class CompiledNest:
     def operations(self, extents: Sequence[int]) -> Operations:
         """Return `LoopNest.operations`."""
         nest = self.nest
-        outputs = math.prod([extents[position] for position in self._counted])
         last = nest.per_output
+        if not self._per_iteration and not last:
+            return last
+        outputs = math.prod([extents[position] for position in self._counted])
         if not self._per_iteration:
             return Operations(last.macs * outputs, last.simple * outputs, last.special * outputs)
         share, each = self._share, nest.per_iteration
@@ -95,6 +103,24 @@ class CompiledNest:
             each.simple * times + last.simple * outputs,
             each.special * times + last.special * outputs,
         )
+
+
+def first_alike(nests: Sequence[LoopNest]) -> tuple[int, ...]:
+    """Return for each nest of an operator the number of the first that is like it, but for where in tensors it works.
+
+    Those are the parts of a concatenation: as many iterations write as much of the same result. Reductions are like
+    none but themselves.
+    """
+    first: dict[object, int] = {}
+    found = []
+    for number, nest in enumerate(nests):
+        maps = tuple([(read.shape, tuple([replace(index, offset=0) for index in read.indices])) for read in nest.reads])
+        key: object = number
+        if not any(loop.reduction for loop in nest.loops):
+            loops, terms = nest.extents, tuple([index.terms for index in nest.write.indices])
+            key = nest.write.tensor, loops, terms, maps, nest.per_iteration, nest.per_output
+        found.append(first.setdefault(key, number))
+    return tuple(found)
 
 
 def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own
+from scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own, first_alike
 from scheduler.kernels.pieces_read import (
     Piece,
     elements_of,
@@ -93,10 +93,11 @@ class Layer(Subgraph):
     def nests(self) -> tuple[CompiledNest, ...]:
         """The nests in reverse order."""
         operators, internal = self.graph.ops, self.internal_bytes
-        return tuple(
-            CompiledNest(placed.nest, placed.target in internal, operators[placed.op].is_view)
-            for placed in self.nests_backwards()
-        )
+        found = []
+        for op, number, nest in self.nests_backwards():
+            alike = op, self.analysis.of(_first_alike, op)[number]
+            found.append(CompiledNest(nest, nest.write.tensor in internal, operators[op].is_view, alike))
+        return tuple(found)
 
     @cached_property
     def reads_apart(self) -> bool:
@@ -184,8 +185,15 @@ class Layer(Subgraph):
         return self.analysis.of(_first_equal, found)
 
 
+def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
+    """Return `first_alike` of an operator's nests."""
+    nests = analysis.graph.ops[op].nests
+    return first_alike(nests) if nests[1:] else (0,)
+
+
 def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     anchor = layer.contraction if depth is not None else None
+    known: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
     held_bytes: list[int] = []
     handed_bytes: list[int] = []
@@ -198,22 +206,29 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
             extents[layer.depth_loop] = min(extents[layer.depth_loop], depth)
         return extents
 
-    def note_work(compiled: CompiledNest, written: Extents, extents: Sequence[int]) -> None:
+    def note_work(
+        compiled: CompiledNest, written: Extents, extents: tuple[int, ...], made: Operations
+    ) -> None:
         if compiled.internal:
             held_bytes.append(math.prod(written) * layer.internal_bytes[compiled.target])
         elif compiled.target in layer.handed:
             handed_bytes.append(math.prod(written) * layer.graph.tensors[compiled.target].element_bytes)
         if not compiled.is_view:  # which only renames elements
-            works.append(NestWork(compiled.nest, tuple(extents), compiled.roles, compiled.operations(extents)))
+            works.append(NestWork(compiled.nest, extents, compiled.roles, made))
 
     def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
-        extents = iterations(compiled, written)
-        note_work(compiled, written, extents)
-        return [(read.tensor, read.extents(extents)) for read in compiled.reads]
+        found = known.get(compiled.alike)
+        if found is None or found[0] != written:
+            extents = iterations(compiled, written)
+            read_extents = [read.extents(extents) for read in compiled.reads]
+            found = known[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
+        note_work(compiled, *found[:3])
+        return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
 
     def operands_apart(compiled: CompiledNest, written: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
         all_of_them = stacked(written)
-        note_work(compiled, all_of_them, iterations(compiled, all_of_them))
+        of_all = iterations(compiled, all_of_them)
+        note_work(compiled, all_of_them, tuple(of_all), compiled.operations(of_all))
         for piece in written:
             extents = iterations(compiled, piece.extents)
             first = first_iterations(compiled.nest, piece.first, extents)

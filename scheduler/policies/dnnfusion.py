@@ -48,9 +48,11 @@ class DnnFusion:
         del graph  # the analysis knows it
         database = self._read()
         known = len(database.entries)
-        profiled = partial(database.kernel_s, costs) if self.yellow == "profile" else None
+        is_profiled = self.yellow == "profile"
         how = Exploration(
-            kernel_s=profiled,
+            kernel_s=partial(database.kernel_s, costs) if is_profiled else None,
+            least_s=partial(database.least_s, costs) if is_profiled else None,
+            most_s=partial(database.most_s, costs) if is_profiled else None,
             fuses_depend=self.yellow != "part",
             most_operands=self.most_operands,
             most_slowdown=self.most_slowdown,

@@ -29,6 +29,14 @@ class Counting:
         self.asked.append(tuple(ops))
         return float(len(self.asked))
 
+    def least_s(self, ops: Sequence[int]) -> float:
+        del ops
+        return 0.5
+
+    def most_s(self, ops: Sequence[int]) -> float:
+        del ops
+        return 10.0
+
 
 def two_chains(width: int = 4) -> Graph:
     """Return conv -> relu twice, the second one perhaps wider."""
@@ -42,6 +50,14 @@ def test_equal_kernels_are_asked_for_once() -> None:
 
     assert database.kernel_s(costs, (0, 1)) == database.kernel_s(costs, (2, 3)) == 1.0
     assert costs.asked == [(0, 1)]
+
+
+def test_what_has_been_profiled_is_its_own_bounds() -> None:
+    costs, database = Counting(Analysis(two_chains())), ProfileDatabase()
+
+    assert (database.least_s(costs, (2, 3)), database.most_s(costs, (2, 3))) == (0.5, 10.0)
+    database.kernel_s(costs, (0, 1))
+    assert (database.least_s(costs, (2, 3)), database.most_s(costs, (2, 3))) == (1.0, 1.0)
 
 
 def test_kernels_of_other_sizes_or_on_other_machines_are_others() -> None:

@@ -1,9 +1,11 @@
 """Whatever the network, the planners' groups are a partition that can run in order."""
 
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,22 @@ def grown_from_seeds(graph: Graph) -> FusionPlan:
 def grown_with_profiles(graph: Graph) -> FusionPlan:
     """Plan with answers that are neither monotone nor alike."""
     return dnnfusion_plan(Analysis(graph), Exploration(kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops)))
+
+
+@settings(max_examples=100)
+@given(seed=SEEDS, loose=st.floats(1.0, 3.0))
+def test_bounds_on_profiles_change_no_plan(seed: int, loose: float) -> None:
+    graph = random_dag(seed)
+
+    def kernel_s(ops: Sequence[int]) -> float:
+        return float(1 + (sum(ops) * 7919 % 13) + len(ops))
+
+    def most_s(ops: Sequence[int]) -> float:
+        return kernel_s(ops) * loose if sum(ops) % 3 else math.inf
+
+    how = Exploration(kernel_s=kernel_s)
+    bounded = replace(how, least_s=lambda ops: kernel_s(ops) / loose, most_s=most_s)
+    assert dnnfusion_plan(Analysis(graph), bounded).groups == dnnfusion_plan(Analysis(graph), how).groups
 
 
 def clustered(graph: Graph) -> FusionPlan:

@@ -109,6 +109,19 @@ class TestYellowCases:
         assert names(together(5e-6)) == [["relu1"], ["tanh1"]]
         assert together(5e-6).groups[0].boundary_reason == "fuse_through: 5 us with tanh1, 2 us apart"
 
+    def test_no_profile_is_made_where_bounds_decide(self) -> None:
+        net = Net()
+        graph = net.graph(net.unary("Exp", net.unary("Tanh", net.relu(net.input(2, 4)))))
+        asked: list[tuple[int, ...]] = []
+
+        def kernel_s(ops: Sequence[int]) -> float:
+            asked.append(tuple(ops))
+            return 1e-6
+
+        how = replace(profiled(kernel_s), least_s=lambda ops: 0.9e-6, most_s=lambda ops: 1.1e-6)
+        assert names(plan_of(graph, how)) == [["relu1", "tanh1", "exp1"]]
+        assert asked == []
+
     def test_what_the_machine_cannot_run_as_one_kernel_is_no_block(self) -> None:
         def kernel_s(ops: Sequence[int]) -> float:
             return float("inf") if len(ops) > 2 else 1.0

@@ -8,6 +8,7 @@ from operator import attrgetter
 from hypothesis import given, settings
 
 from hw_models import Cpu
+from scheduler import make_policy
 from scheduler.cpu.code import code_of, least_issued
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.estimate import bounds_apart_ps, estimate, least_time_ps
@@ -63,6 +64,22 @@ def test_the_tiles_found_are_the_best_of_all_that_are_tried(graph: Graph, spec: 
         every = [Tiling(each.tiles, most, estimate(each)) for each in tried]
 
         assert best_of(tried, most) == sorted(every, key=attrgetter("rank"))[:2]
+
+
+@given(graph=networks(), spec=cpus())
+@settings(max_examples=20)
+def test_what_a_kernel_takes_is_within_its_bounds(graph: Graph, spec: Cpu) -> None:
+    costs = costs_of(graph.with_dtype("fp32"), spec)
+    for group in make_policy("fixed-pattern").plan(costs.analysis.graph, costs).groups:
+        least_s, most_s = costs.least_s(group.ops), costs.most_s(group.ops)
+
+        assert least_s * (1 - 1e-9) <= costs.kernel_s(group.ops) <= most_s
+
+
+def test_the_bounds_of_a_convolution_are_within_a_factor_of_two() -> None:
+    costs = costs_of(convolution(dtype="fp32"), big_and_little())
+
+    assert costs.most_s((0,)) < 2 * costs.least_s((0,))
 
 
 def padded() -> CpuKernel:

@@ -36,6 +36,16 @@ def test_nothing_beats_the_machine(graph: Graph, spec: Gpu, policy: str) -> None
     assert all(joules >= 0 for joules in result.energy_pj.values())
 
 
+@given(graph=networks(), spec=gpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
+@settings(deadline=None, max_examples=15)
+def test_what_a_kernel_is_estimated_to_take_is_within_its_bounds(graph: Graph, spec: Gpu, policy: str) -> None:
+    costs = costs_of(graph, spec)
+
+    for group in make_policy(policy).plan(graph, costs).groups:
+        least_s, most_s = costs.least_s(group.ops), costs.most_s(group.ops)
+        assert least_s * (1 - 1e-9) <= costs.kernel_s(group.ops) <= most_s * (1 + 1e-9)
+
+
 @given(graph=networks(), spec=gpus())
 @settings(deadline=None, max_examples=15)
 def test_every_block_fits_and_the_grid_covers_the_result(graph: Graph, spec: Gpu) -> None:
