@@ -143,7 +143,7 @@ def shapes(paper: Mapping[str, Any], results: Mapping[str, Results]) -> str:
     rows = []
     for machine, found in results.items():
         for side in SMALLER:
-            printed = paper["mean_speedup_of_smaller"][machine][side]
+            printed = paper["mean_speedup_of_smaller"][machine][str(side)]
             times = [_times(found, name, side) for name in CLASSICAL]
             torch, ansor = (
                 geometric_mean([_over(each.get(policy), each.get("ago")) for each in times])
