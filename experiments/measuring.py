@@ -157,9 +157,10 @@ def show_measurement(found: Measurement, data: dict[str, Any], comparison: Compa
     console = Console()
     device = found.device
     caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
+    workers = count(device.cores, "SM") if device.architecture.startswith("sm_") else count(found.threads, "thread")
     console.print(
         f"[bold]{shown_text(data['model'])}[/bold] under {shown_text(found.policy)} for {shown_text(found.target)}"
-        f" on {shown_text(device.processor)} ({caches}), {count(found.threads, 'thread')}"
+        f" on {shown_text(device.processor)} ({caches}), {workers}"
     )
     whole = found.network
     if whole.timing is None:
@@ -218,7 +219,7 @@ def _show_worst(comparison: Comparison) -> None:
             parts = ", ".join(f"{name} {_time(seconds)}" for name, seconds in simulated.parts_s.items())
             error = simulated.seconds / kernel.timing.seconds - 1
             rows.append((kernel.name, _time(kernel.timing.seconds), _time(simulated.seconds), f"{error:+.0%}", parts))
-    headings = ("kernel", "measured", "predicted", "error", "what a core would take for each thing alone")
+    headings = ("kernel", "measured", "predicted", "error", "what each thing takes alone")
     table("Kernels by themselves, the largest differences first (--json has all)", headings, rows)()
 
 

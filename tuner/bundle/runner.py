@@ -79,6 +79,8 @@ def _manifest(folder: Path) -> Manifest:
 
 def _threads(asked: int, manifest: Manifest) -> int:
     """Return the threads that run kernels: those asked for, or that the bundle was built for; or one per core."""
+    if asked and manifest.gpu:
+        raise BundleError(f"threads has {asked}; the bundle's grids say how many a GPU runs")
     threads = asked or manifest.threads or usable_cores()
     if not 1 <= threads <= usable_cores():
         raise BundleError(f"threads has {threads}; this process may use {usable_cores()} cores")

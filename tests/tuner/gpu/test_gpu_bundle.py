@@ -115,12 +115,15 @@ def test_a_kernel_after_which_the_driver_refuses_all_is_a_record_and_others_go_o
     assert str(found.network.error).startswith("does not run without: kernel0_")
 
 
-def test_a_machine_without_a_driver_is_told_so(tmp_path: Path) -> None:
+def test_mistakes_end_with_code_2_and_one_message(tmp_path: Path) -> None:
     built(scheduled(fixed_pattern_plan(network())), tmp_path)
     done = run_alone(tmp_path, {"PATH": os.defpath})
-
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("run.py: no CUDA driver is here: ")
+
+    done = run_alone(tmp_path, {"PATH": os.defpath}, "--threads", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "threads has 1; the bundle's grids say" in done.stderr
 
 
 class TestCommands:
