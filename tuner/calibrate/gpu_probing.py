@@ -29,8 +29,8 @@ _APART = 4099
 """Lines from one line of a chain to the next, a prime: no pattern that is fetched ahead."""
 _NEAR_SHARE = 4
 """Arrays that the L2 holds are this part of it: some have two halves, each with data of its own."""
-_FAR_TIMES = 4
-"""Arrays in DRAM are so many times as large as the L2."""
+_FAR_TIMES = 16
+"""Arrays in DRAM are so many times as large as the L2: whatever it keeps of one from round to round is little of it."""
 _SHARE_OF_MEMORY = 8
 _ROUNDS = 40
 """In which a kernel reads what the L2 holds."""
