@@ -14,6 +14,7 @@ from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.nests import nests_of
 from scheduler.gpu.residency import found_in_l2
 from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.tiling import has_tiling
 from scheduler.kernels.cut import layer_of, layers_by_pattern
 from scheduler.kernels.layer import Layer
 from scheduler.kernels.schedule import Kernel, KernelSchedule, shown
@@ -77,11 +78,11 @@ def _layers(ops: Sequence[int], costs: GpuCosts) -> Iterator[Layer]:
     whole = layer_of(costs.analysis, ops)
     if whole is None:
         return
-    if costs.tiling_of(whole) is not None:
+    if has_tiling(whole, costs.view):
         yield whole
         return
     for layer in layers_by_pattern(costs.analysis, ops):
-        if costs.tiling_of(layer) is not None:
+        if has_tiling(layer, costs.view):
             yield layer
             continue
         for op in layer.ops:

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from hw_models.gpu.occupancy import occupancy
 from hw_models.quantities import PS_PER_S
 from scheduler.cpu.footprints import footprints_of
 from scheduler.gpu.bounds import Grids
@@ -108,9 +109,23 @@ def _tiles(layer: Layer, view: GpuView) -> Sequence[GpuTiles]:
     return tuple(dict.fromkeys(candidates(layer, view)))
 
 
-def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
+def has_tiling(layer: Layer, view: GpuView) -> bool:
+    """Return whether an SM holds a block of ``layer`` in any tiles, which is where `choose_tiling` finds some."""
+
+    def fits(grids: Grids) -> bool:
+        return any(occupancy(view.spec.sms, grid.needs).blocks for grid in grids.listed)
+
+    return fits(_known_grids(layer, view)) or fits(_grids(layer, runs(layer, view), view))
+
+
+def _known_grids(layer: Layer, view: GpuView) -> Grids:
+    """Return the tiles that are tried for ``layer`` with what they come to, worked out once for equal layers."""
     table = layer.analysis.table(_grids, _MOST_LAYERS)
-    grids = table.get((layer.signature, view.code_key), lambda: _grids(layer, _tried(layer, view), view))
+    return table.get((layer.signature, view.code_key), lambda: _grids(layer, _tried(layer, view), view))
+
+
+def _search(layer: Layer, found: Found, view: GpuView) -> Tiling | None:
+    grids = _known_grids(layer, view)
     return _best(layer, found, grids, view) or _best(layer, found, _grids(layer, runs(layer, view), view), view)
 
 
