@@ -34,13 +34,16 @@ bench-compiled: build/compiled
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+# Written in C, and built where a C compiler is found.
+IN_C := setup.py hw_models/handler.c scheduler/columns.c
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml $(IN_C)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml $(IN_C)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) out build *.egg-info
+	rm -rf $(VENV) out build *.egg-info hw_models/*.so scheduler/*.so

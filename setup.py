@@ -1,16 +1,24 @@
-"""Compiles the modules that every design point runs through to C, if ``DSASCAPE_COMPILED`` is set; else nothing.
+"""Compiles what every design point runs through: a little always, the busiest modules if ``DSASCAPE_COMPILED`` is set.
 
-``pyproject.toml`` describes the package. The compiled modules are the same files, translated by mypyc from their type
-annotations: no second implementation, and where they are not compiled Python runs them as they are. Left out are
-modules that declare records with slots or check their fields with pydantic, which mypyc cannot translate.
-``DSASCAPE_OPTIMISE`` is the C compiler's level, 3 unless given: with 0 it builds in half the time, for tests.
+``pyproject.toml`` describes the package. Always, where a C compiler is found: the handler of a simulation's instants,
+and columns of programs being written. The Python beside them does the same where there is none.
+
+``DSASCAPE_COMPILED``: modules are the same files, translated by mypyc from their type annotations: no second
+implementation, and where they are not compiled Python runs them as they are. Left out are modules that declare records
+with slots or check their fields with pydantic, which mypyc cannot translate. ``DSASCAPE_OPTIMISE`` is the C compiler's
+level, 3 unless given: with 0 it builds in half the time, for tests.
 """
 
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
 from setuptools import Extension, setup
+
+IN_C = {"hw_models.handler": "hw_models/handler.c", "scheduler.columns": "scheduler/columns.c"}
+"""Modules written in C. No compiler may contract a product and a sum: Python does not."""
+EXACT = [] if sys.platform == "win32" else ["-ffp-contract=off"]
 
 COMPILED = {
     "hw_models": "bandwidth clock demands dispatching pipelining running space starting units dsa/arrays dsa/machine",
@@ -26,12 +34,13 @@ COMPILED = {
 
 
 def extensions() -> list[Extension]:
-    """Return the extension modules, translated to C; none unless they are asked for."""
+    """Return the extension modules: those in C, which may fail to build, and those translated to C if asked for."""
+    found = [Extension(name, [path], extra_compile_args=EXACT, optional=True) for name, path in IN_C.items()]
     if not os.environ.get("DSASCAPE_COMPILED"):
-        return []
+        return found
     mypyc = import_module("mypyc.build")  # comes with mypy, which only this build needs
     files = [str(Path(folder, f"{name}.py")) for folder, names in COMPILED.items() for name in names.split()]
-    found: list[Extension] = mypyc.mypycify(files, opt_level=os.environ.get("DSASCAPE_OPTIMISE", "3"))
+    found += mypyc.mypycify(files, opt_level=os.environ.get("DSASCAPE_OPTIMISE", "3"))
     return found
 
 

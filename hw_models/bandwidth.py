@@ -6,7 +6,6 @@ the flows on it are slowed max-min fairly by bytes per second: nobody gets more 
 another could use it.
 """
 
-import heapq
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -193,21 +192,19 @@ def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tup
     for demand in demands:
         for port, weight in demand.loads:
             weights[port] += weight
-    waiting = [(demand.bytes_per_ps, number) for number, demand in enumerate(demands)]
-    heapq.heapify(waiting)
+    waiting = sorted([(demand.bytes_per_ps, number) for number, demand in enumerate(demands)])
     while waiting:
         level, full = math.inf, -1
         for port, weight in enumerate(weights):
             if weight > 0 and spare[port] / weight < level:
                 level, full = spare[port] / weight, port
         if waiting[0][0] <= level * (1 + 1e-12):
-            level, number = heapq.heappop(waiting)
+            level, number = waiting.pop(0)
             frozen = [number]
         else:
             frozen = [number for _, number in waiting if any(port == full for port, _ in demands[number].loads)]
             chosen = set(frozen)
             waiting = [entry for entry in waiting if entry[1] not in chosen]
-            heapq.heapify(waiting)
             for number in frozen:
                 limits[number] = full
         for number in frozen:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import simpy
@@ -95,3 +95,26 @@ class Clock:
                 actor.happen(turn)
             self.events += 1
         self.events += len(now)
+
+
+def run_instants(happen: Callable[[int], Iterable[int]]) -> None:
+    """Call ``happen`` at every instant from 0 on; it returns in how many picoseconds the new ones come that it found.
+
+    SimPy has one event for each of them, as `Clock` does.
+    """
+    env = simpy.Environment()
+    schedule, over = env.schedule, list[simpy.Event]()
+
+    def come(event: simpy.Event) -> None:
+        over.append(event)
+        for delay_ps in happen(env.now):  # type: ignore[arg-type]  # whole picoseconds: only such are scheduled
+            if over:
+                event = over.pop()
+                schedule(event, delay=delay_ps)
+            else:
+                event = env.timeout(delay_ps)
+            event.callbacks = on_time
+
+    on_time: list[Callable[[Any], None]] = [come]
+    env.timeout(0).callbacks.append(come)
+    env.run()

@@ -6,6 +6,7 @@ from itertools import chain
 from hw_models.bandwidth import SharedBandwidth
 from hw_models.clock import Actor, Clock
 from hw_models.demands import Bound, Cohort, Demand, Demands
+from hw_models.finished import FinishedRun
 from hw_models.instructions import ProgramError, base_name
 from hw_models.machine import Machine
 from hw_models.program import Program
@@ -131,11 +132,11 @@ class Running:
                     raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
                 self.space.give_back(buffer, position)
 
-    def trace(self) -> Trace:
-        """Return what the finished run was like."""
-        program = self.program
+    def finished(self, busy_ps: dict[str, int]) -> FinishedRun:
+        """Return what the run was like, which has come to its end; ``busy_ps`` by kind of unit."""
+        program, ports = self.program, self.bandwidth.ports
         used = dict.fromkeys([work.unit for work in self.table.works])
-        return Trace(
+        trace = Trace(
             instructions=self.table,
             issued_ps=self._issued_ps,
             start_ps=self.start_ps,
@@ -146,6 +147,16 @@ class Running:
             levels={name: program.units[name] for name in used},
             members={name: program.multiplicity(name) for name in used},
             occupancy_bytes={space.name: changes for space in self.space.spaces if (changes := space.changes())},
+        )
+        return FinishedRun(
+            trace=trace,
+            busy_ps=busy_ps,
+            waited_ps=self.waited_ps,
+            ports=self.demands.names,
+            moved_bytes=[port.moved_bytes for port in ports],
+            peak_bytes=[space.peak_bytes for space in self.space.spaces],
+            was_short_of_space=any(space.was_short for space in self.space.spaces),
+            events=self.clock.events,
         )
 
     def deadlock(self) -> str:

@@ -10,7 +10,9 @@ unit that takes blocks or has members that differ is taken to have its members' 
 """
 
 from hw_models.clock import Clock
+from hw_models.compiled_run import compiled_run
 from hw_models.energy import EnergyModel, energy_pj
+from hw_models.finished import FinishedRun
 from hw_models.instructions import base_name
 from hw_models.machine import Machine, SimulationError, check_program
 from hw_models.pause import collector_paused
@@ -18,7 +20,7 @@ from hw_models.program import Program
 from hw_models.quantities import PS_PER_S
 from hw_models.running import Running
 from hw_models.starting import start_units
-from hw_models.trace import SimulationResult, Trace
+from hw_models.trace import SimulationResult
 
 __all__ = ["SimulationError", "simulate"]
 
@@ -31,30 +33,34 @@ def simulate(program: Program, machine: Machine, energy: EnergyModel) -> Simulat
     """
     check_program(program, machine)
     with collector_paused():
-        clock = Clock()
-        running = Running(program, machine, clock)
-        workers = start_units(running)
-        clock.run()
+        found = compiled_run(program, machine) or _run(program, machine)
+    return _result(machine, found, energy_pj(program, energy, found.trace.makespan_ps))
+
+
+def _run(program: Program, machine: Machine) -> FinishedRun:
+    """Return the run of ``program``, all of it in Python."""
+    clock = Clock()
+    running = Running(program, machine, clock)
+    workers = start_units(running)
+    clock.run()
     if running.unfinished:
         raise SimulationError(running.deadlock())
     busy_ps: dict[str, int] = {}
     for worker in workers:
         busy_ps[worker.kind] = busy_ps.get(worker.kind, 0) + worker.busy_ps
-    trace = running.trace()
-    return _result(running, trace, busy_ps, energy_pj(program, energy, trace.makespan_ps))
+    return running.finished(busy_ps)
 
 
-def _result(
-    running: Running, trace: Trace, busy_ps: dict[str, int], energy: dict[str, float]
-) -> SimulationResult:
+def _result(machine: Machine, found: FinishedRun, energy: dict[str, float]) -> SimulationResult:
     """Return the figures of a finished run."""
-    machine, makespan = running.machine, trace.makespan_ps
+    trace, busy_ps = found.trace, found.busy_ps
+    makespan = trace.makespan_ps
     traffic: dict[str, float] = dict.fromkeys(machine.memories, 0.0)
     peaks: dict[str, int] = dict.fromkeys(machine.memories, 0)
-    for port, space in zip(running.bandwidth.ports, running.space.spaces, strict=True):
-        kind = base_name(port.name)
-        traffic[kind] += port.moved_bytes
-        peaks[kind] = max(peaks[kind], space.peak_bytes)
+    for port, moved_bytes, peak_bytes in zip(found.ports, found.moved_bytes, found.peak_bytes, strict=True):
+        kind = base_name(port)
+        traffic[kind] += moved_bytes
+        peaks[kind] = max(peaks[kind], peak_bytes)
     used = {}
     for name, unit in machine.units.items():
         members = machine.count(unit.level) * unit.servers
@@ -68,10 +74,10 @@ def _result(
         utilisation=used,
         traffic_bytes={name: round(size) for name, size in traffic.items()},
         peak_occupancy_bytes=peaks,
-        waited_ps=running.waited_ps,
+        waited_ps=found.waited_ps,
         critical_ps=trace.critical_ps(),
         energy_pj=energy,
-        simulated_events=running.clock.events,
+        simulated_events=found.events,
         trace=trace,
-        was_short_of_space=any(space.was_short for space in running.space.spaces),
+        was_short_of_space=found.was_short_of_space,
     )

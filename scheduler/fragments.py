@@ -5,7 +5,7 @@ it has a number below zero, and positions only where the fragment is placed. So 
 addresses of buffers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,69 +44,37 @@ class FragmentBuffer(NamedTuple):
         return own[self.version % len(own)] + self.offset_bytes if own else None
 
 
-class FragmentStep(NamedTuple):
-    """An instruction: see `scheduler.program_builder.ProgramBuilder.add`."""
-
-    work: int
-    """Which of the fragment's works."""
-    label: Label
-    after: tuple[int, ...]
-    """Instructions of the fragment, and what lies outside."""
-    is_inside: bool
-    """Whether it waits for instructions of the fragment, and for nothing outside."""
-    duration_ps: int
-    is_transfer: bool
-    ends_ps: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
-    """Instructions by position, and what they allocate and free. Two are equal only if they are one object."""
+    """Instructions by column, and what they allocate and free. Two are equal only if they are one object."""
 
     works: tuple[Work, ...]
     labels: tuple[Label, ...]
     """All that occur."""
-    steps: tuple[FragmentStep, ...]
+    work_of: tuple[int, ...]
+    """By position, as all columns: which of ``works`` it does."""
+    label_of: tuple[int, ...]
+    after: tuple[tuple[int, ...], ...]
+    """Instructions of the fragment, and what lies outside."""
+    durations_ps: tuple[int, ...]
+    """How long it keeps its unit if nobody is in its way."""
+    ends_ps: tuple[int, ...]
+    """From its begin to its end, where that is more."""
+    is_transfer: tuple[bool, ...]
+    exits: tuple[int, ...]
+    """Instructions for which none of the others waits."""
     buffers: tuple[FragmentBuffer, ...]
     """All that differ."""
     buffer_of: tuple[int, ...]
     """By number of a buffer: which of ``buffers`` it is like."""
-    allocates: Mapping[int, tuple[int, ...]]
-    """By position, as far as it allocates anything."""
+    allocates: tuple[tuple[int, ...], ...]
+    """By position."""
     allocated_by: tuple[int, ...]
     """By buffer."""
-    frees: Mapping[int, tuple[int, ...]]
-    behind: Mapping[int, tuple[int, ...]]
-    """Instructions that allocate what the one at a position frees."""
+    frees: tuple[tuple[int, ...], ...]
+    """By position."""
     outside: tuple[Outside, ...]
     """What lies outside: -2, -3 and so on stand for these in turn."""
-
-
-class Lifetimes:
-    """Which instruction allocates each buffer, and which ones have to end before it is free, as they are written."""
-
-    def __init__(self) -> None:
-        self.allocated_by: list[int] = []
-        """By number of a buffer."""
-        self.allocates: dict[int, list[int]] = {}
-        """By position of an instruction, as for those that follow."""
-        self.frees: dict[int, list[int]] = {}
-        self.behind: dict[int, dict[int, None]] = {}
-        """Instructions that allocate what it frees."""
-
-    def allocate(self, position: int) -> int:
-        """Let the instruction at ``position`` allocate the next buffer; return its number."""
-        number = len(self.allocated_by)
-        self.allocated_by.append(position)
-        self.allocates.setdefault(position, []).append(number)
-        return number
-
-    def free(self, position: int, buffer: int) -> None:
-        """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
-        self.frees.setdefault(position, []).append(buffer)
-        allocator = self.allocated_by[buffer]
-        if allocator != position:
-            self.behind.setdefault(position, {})[allocator] = None
 
 
 class FragmentWriter:
@@ -120,7 +88,9 @@ class FragmentWriter:
         self._after: list[dict[int, None]] = []
         self._buffers: dict[FragmentBuffer, int] = {}
         self._buffer_of: list[int] = []
-        self._lives = Lifetimes()
+        self._allocates: list[tuple[int, ...]] = []
+        self._allocated_by: list[int] = []
+        self._frees: list[tuple[int, ...]] = []
 
     def outside(self, what: Outside) -> int:
         """Return the number that stands for ``what``, which lies outside."""
@@ -140,6 +110,8 @@ class FragmentWriter:
         """
         self._steps.append((work, label, duration_ps, is_transfer, ends_ps))
         self._after.append(dict.fromkeys(after))
+        self._allocates.append(())
+        self._frees.append(())
         return len(self._steps) - 1
 
     def wait(self, position: int, after: Iterable[int]) -> None:
@@ -148,30 +120,39 @@ class FragmentWriter:
 
     def allocate(self, position: int, buffer: FragmentBuffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
+        number = len(self._buffer_of)
         self._buffer_of.append(self._buffers.setdefault(buffer, len(self._buffers)))
-        return self._lives.allocate(position)
+        self._allocates[position] += (number,)
+        self._allocated_by.append(position)
+        return number
 
     def free(self, position: int, buffer: int) -> None:
         """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
-        self._lives.free(position, buffer)
+        self._frees[position] += (buffer,)
 
     def written(self) -> Fragment:
         """Return what has been written."""
-        steps = []
-        for (work, label, duration_ps, is_transfer, ends_ps), waits in zip(self._steps, self._after, strict=True):
-            after = tuple(waits)
-            is_inside = bool(after) and min(after) >= 0
-            steps.append(FragmentStep(work, label, after, is_inside, duration_ps, is_transfer, ends_ps))
-        labels = dict.fromkeys([step.label for step in steps]) | dict.fromkeys([held.label for held in self._buffers])
+        after = tuple([tuple(waits) for waits in self._after])
+        works, labels, durations_ps, is_transfer, ends_ps = zip(*self._steps, strict=True) if self._steps else [()] * 5
+        numbers = {label: number for number, label in enumerate(dict.fromkeys((*labels, *self._held_labels())))}
+        followed = set[int]().union(*after)
         return Fragment(
             works=tuple(self._works),
-            labels=tuple(labels),
-            steps=tuple(steps),
+            labels=tuple(numbers),
+            work_of=works,
+            label_of=tuple([numbers[label] for label in labels]),
+            after=after,
+            durations_ps=durations_ps,
+            ends_ps=ends_ps,
+            is_transfer=is_transfer,
+            exits=tuple([position for position in range(len(after)) if position not in followed]),
             buffers=tuple(self._buffers),
             buffer_of=tuple(self._buffer_of),
-            allocates={position: tuple(numbers) for position, numbers in self._lives.allocates.items()},
-            allocated_by=tuple(self._lives.allocated_by),
-            frees={position: tuple(numbers) for position, numbers in self._lives.frees.items()},
-            behind={position: tuple(numbers) for position, numbers in self._lives.behind.items()},
+            allocates=tuple(self._allocates),
+            allocated_by=tuple(self._allocated_by),
+            frees=tuple(self._frees),
             outside=tuple(self._outside),
         )
+
+    def _held_labels(self) -> Iterable[Label]:
+        return [held.label for held in self._buffers]

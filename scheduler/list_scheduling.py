@@ -8,30 +8,41 @@ duration is that of the instruction alone. Instructions of one layer on one unit
 """
 
 import heapq
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hw_models.compiled import may_use_compiled
+
+try:
+    from scheduler.columns import begin_order as compiled_order
+except ImportError:  # not built: a C compiler was missing
+    compiled_order = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
-class Step:
-    """An instruction: its unit and layer, how long it takes, the instructions before it that it waits for."""
+class Steps:
+    """Instructions by column: what there is to know of each for the order in which they begin."""
 
-    unit: str
-    layer: int
-    duration_ps: int
+    unit_of_work: list[int] = field(default_factory=list)
+    """By kind of work: which unit does it."""
+    work_of: list[int] = field(default_factory=list)
+    """By instruction, as all that follow: which kind of work it does."""
+    layers: list[int] = field(default_factory=list)
+    durations_ps: list[int] = field(default_factory=list)
     """How long it keeps the unit."""
-    after: Collection[int]
-    behind: Collection[int] = ()
-    """Instructions that only have to come before it in the program."""
-    is_transfer: bool = False
-    ends_ps: int = 0
+    ends_ps: list[int] = field(default_factory=list)
     """From its begin to its end, where that is longer than it keeps the unit: start-ups of transfers in flight overlap.
     """
+    is_transfer: list[bool] = field(default_factory=list)
+    after: list[tuple[int, ...]] = field(default_factory=list)
+    """The instructions before it that it waits for."""
+    frees: list[tuple[int, ...]] = field(default_factory=list)
+    """The buffers that it frees: what allocates them only has to come before it in the program."""
+    allocated_by: list[int] = field(default_factory=list)
+    """By buffer: the instruction that allocates it."""
 
-    @property
-    def whole_ps(self) -> int:
-        """From its begin to its end."""
-        return max(self.duration_ps, self.ends_ps)
+    def __len__(self) -> int:
+        return len(self.work_of)
 
 
 _NEVER = 1 << 200
@@ -80,15 +91,29 @@ class _Queue:
             self.starts_ps[self.number] = _NEVER
 
 
-def begin_order(steps: Sequence[Step]) -> list[int]:
+def begin_order(steps: Steps) -> list[int]:
     """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
-    followers = _Followers(steps)
+    if compiled_order is not None and may_use_compiled():
+        try:
+            return compiled_order(
+                steps.work_of, steps.unit_of_work, steps.layers, steps.durations_ps, steps.ends_ps, steps.is_transfer,
+                steps.after, steps.frees, steps.allocated_by,
+            )  # fmt: skip
+        except OverflowError:  # more picoseconds than 64 bits hold, or layers in another order
+            pass
+    return begin_order_in_python(steps)
+
+
+def begin_order_in_python(steps: Steps) -> list[int]:
+    """Do the same in Python."""
+    numbers: dict[int, int] = {}
+    unit_of = [numbers.setdefault(steps.unit_of_work[work], len(numbers)) for work in steps.work_of]
+    followers = _Followers(steps, unit_of)
     waiting, of_end, of_begin = followers.waits, followers.of_end, followers.of_begin
-    whole_ps = [step.whole_ps for step in steps]
+    whole_ps = list(map(max, steps.durations_ps, steps.ends_ps))
     rest_ps = followers.rest_ps(whole_ps)
-    urgency = [step.layer if step.is_transfer else -rest_ps[position] for position, step in enumerate(steps)]
-    numbers: dict[str, int] = {}
-    unit_of = [numbers.setdefault(step.unit, len(numbers)) for step in steps]
+    each = zip(steps.layers, steps.is_transfer, rest_ps, strict=True)
+    urgency = [layer if is_transfer else -rest for layer, is_transfer, rest in each]
     starts_ps = [_NEVER] * len(numbers)
     queues = [_Queue(number, starts_ps) for number in range(len(numbers))]
     queue_of = [queues[number] for number in unit_of]
@@ -97,12 +122,12 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
         if not count:
             queue_of[position].push(0, position)
     order: list[int] = []
-    for _ in steps:
+    for _ in unit_of:
         start_ps = min(starts_ps)
         queue = queues[starts_ps.index(start_ps)]  # the first of those that begin then
         position = queue.pop(start_ps, urgency)
         order.append(position)
-        queue.busy_until(start_ps + steps[position].duration_ps)
+        queue.busy_until(start_ps + steps.durations_ps[position])
         for time_ps, those in ((start_ps + whole_ps[position], of_end[position]), (start_ps, of_begin[position])):
             for follower in those:
                 so_far_ps = earliest_ps[follower]
@@ -116,23 +141,25 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
 class _Followers:
     """By instruction: those that wait for its end, and those that wait for its begin only."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.of_end: list[list[int]] = [[] for _ in steps]
-        self.of_begin: list[list[int]] = [[] for _ in steps]
+    def __init__(self, steps: Steps, unit_of: Sequence[int]) -> None:
+        self.of_end: list[list[int]] = [[] for _ in unit_of]
+        self.of_begin: list[list[int]] = [[] for _ in unit_of]
         self.waits: list[int] = []
         """By instruction: how many it waits for."""
         of_end, of_begin, waits = self.of_end, self.of_begin, self.waits
-        last: dict[tuple[str, int], int] = {}
-        for position, step in enumerate(steps):
-            after, behind = step.after, step.behind
+        last: dict[tuple[int, int], int] = {}
+        allocated_by = steps.allocated_by
+        each = zip(unit_of, steps.layers, steps.is_transfer, steps.after, steps.frees, strict=True)
+        for position, (unit, layer, is_transfer, after, frees) in enumerate(each):
+            behind = {allocated_by[buffer] for buffer in frees}.difference(after, (position,))
             for before in after:
                 of_end[before].append(position)
             for before in behind:
                 of_begin[before].append(position)
-            chain = step.unit, step.layer
+            chain = unit, layer
             before = last.get(chain, -1)
             if before >= 0:
-                (of_begin if step.is_transfer else of_end)[before].append(position)
+                (of_begin if is_transfer else of_end)[before].append(position)
             last[chain] = position
             waits.append(len(after) + len(behind) + (before >= 0))
 

@@ -1,5 +1,6 @@
-"""Compiled to C, the modules of ``setup.py`` decide and simulate what they do as Python: event by event."""
+"""In C, whether written or translated, what ``setup.py`` compiles does what Python does: event by event."""
 
+import importlib.util
 import json
 import os
 import pickle
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from hw_models.compiled_run import is_compiled
 from tests.hw_models.test_simulate import Case, cases
 
 ROOT = Path(__file__).parents[1]
@@ -37,6 +39,11 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
     return folder
+
+
+def test_what_is_written_in_c_is_there() -> None:
+    assert is_compiled()
+    assert importlib.util.find_spec("scheduler.columns") is not None
 
 
 def test_every_run_is_the_same(compiled: Path, tmp_path: Path) -> None:
@@ -95,7 +102,8 @@ def _point(model: str, hardware: str, policy: str, tree: Path, folder: Path) -> 
 
 
 def _run(arguments: Sequence[str], tree: Path, given_bytes: bytes = b"") -> str:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(ROOT)])}
+    pure = "1" if tree == ROOT else "0"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), str(ROOT)]), "DSASCAPE_PURE": pure}
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=tree, input=given_bytes, capture_output=True, check=True, env=environment)
     return done.stdout.decode()

@@ -22,11 +22,11 @@ from hw_models import (
     SimulationResult,
     Transfer,
     Unit,
-    simulate,
 )
 from hw_models.instructions import CHIP, Payload
 from hw_models.machine import Serve, ceil_ps
 from hw_models.quantities import PS_PER_S
+from tests.hw_models.both_ways import simulated_both_ways
 
 LAUNCH_PS = 7
 CAPACITY_BYTES = 100
@@ -95,7 +95,7 @@ class Crew:
         return self.machine.program(instructions, buffers)
 
     def simulated(self, program: Program) -> SimulationResult:
-        return simulate(program, self.machine, ENERGY)
+        return simulated_both_ways(program, self.machine, ENERGY)
 
     def run(self, *instructions: Instruction, buffers: tuple[Buffer, ...] = ()) -> SimulationResult:
         return self.simulated(self.program(*instructions, buffers=buffers))

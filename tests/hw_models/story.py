@@ -19,9 +19,9 @@ from hw_models import (
     dsa_energy,
     dsa_machine,
     load_hardware,
-    simulate,
     with_values,
 )
+from tests.hw_models.both_ways import simulated_both_ways
 
 SPEC = with_values(
     load_hardware("stcp920", ClusteredDsa),
@@ -60,7 +60,7 @@ def program(
 
 
 def simulated(program: Program, spec: ClusteredDsa = SPEC) -> SimulationResult:
-    return simulate(program, dsa_machine(spec), dsa_energy(spec))
+    return simulated_both_ways(program, dsa_machine(spec), dsa_energy(spec))
 
 
 def run(

@@ -1,9 +1,44 @@
 """Units get what is ready first, of that the longest way to the end; nothing comes before what it waits for."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.list_scheduling import Step, begin_order
+from scheduler import list_scheduling
+from scheduler.list_scheduling import Steps
+
+
+@dataclass(frozen=True)
+class Step:
+    unit: str
+    layer: int
+    duration_ps: int
+    after: Collection[int]
+    behind: Collection[int] = ()
+    is_transfer: bool = False
+    ends_ps: int = 0
+
+
+def begin_order(steps: Sequence[Step]) -> list[int]:
+    """Return the order in which steps begin, which compiled code and Python find alike."""
+    units = list(dict.fromkeys([step.unit for step in steps]))
+    allocators = [before for step in steps for before in step.behind]
+    columns = Steps(
+        unit_of_work=list(range(len(units))),
+        work_of=[units.index(step.unit) for step in steps],
+        layers=[step.layer for step in steps],
+        durations_ps=[step.duration_ps for step in steps],
+        ends_ps=[step.ends_ps for step in steps],
+        is_transfer=[step.is_transfer for step in steps],
+        after=[tuple(step.after) for step in steps],
+        frees=[tuple([allocators.index(before) for before in step.behind]) for step in steps],
+        allocated_by=allocators,
+    )
+    found = list_scheduling.begin_order(columns)
+    assert list_scheduling.begin_order_in_python(columns) == found
+    return found
 
 
 @st.composite

@@ -6,7 +6,7 @@ of the runs that the schedule lets be at work beside it, and weights are fetched
 reach, though not before the kernel's launch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hw_models import Buffer, Launch, Program, Work, dsa_machine
 from hw_models.pause import collector_paused
@@ -91,7 +91,8 @@ class _Lowering:
         self._builder.place(layer.fragment, names_of(run), addresses_of(run, execution), outside, opened.entry)
         for written in run.writes:
             self._store(written, layer, first, run.binding.cores)
-        opened.exits, opened.done = self._builder.exits(first), [first + done for done in layer.done]
+        opened.exits = tuple([first + position for position in layer.fragment.exits])
+        opened.done = [first + done for done in layer.done]
         self._at_work.append(opened)
 
     def _written(self, run: LayerRun, execution: Execution, waits: Waits) -> WrittenLayer:
@@ -117,17 +118,17 @@ class _Lowering:
 
     def _outside(
         self, layer: WrittenLayer, opened: WrittenRun, waits: TileWaits, first: int
-    ) -> list[Sequence[int]]:
+    ) -> list[tuple[int, ...]]:
         """Return the instructions behind all that a run waits for outside of it, if its first one is at ``first``."""
         rooms: list[list[int]] = []
-        ends: dict[Outside, Sequence[int]] = {ENTRY: opened.entry}
+        ends: dict[Outside, tuple[int, ...]] = {ENTRY: opened.entry}
         if self._prefetch is not None:
             rooms = self._prefetch.go_through(layer.prefetch, first)
             ends[LAUNCH] = (self._prefetch.launch,)
-        found: list[Sequence[int]] = []
+        found: list[tuple[int, ...]] = []
         for what in layer.fragment.outside:
             if what.kind == ROOM:
-                found.append(rooms[what.number])
+                found.append(tuple(rooms[what.number]))
             elif what.kind == TILE:
                 found.append((waits.position(what.number, what.part),))
             else:

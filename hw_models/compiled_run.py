@@ -1,0 +1,153 @@
+"""Runs whose instants are handled by compiled code (``handler.c``), where that is built and the program allows it.
+
+A program and a machine become plain numbers here: works, demands, queues, ports, the space of buffers. What the
+compiled handler does not know goes to Python: dispatched work, programs that come to no end, mistakes.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from hw_models.clock import run_instants
+from hw_models.compiled import may_use_compiled
+from hw_models.demands import Demand, Demands
+from hw_models.finished import FinishedRun
+from hw_models.instructions import ProgramError, base_name
+from hw_models.machine import Machine, SimulationError
+from hw_models.program import Program
+from hw_models.trace import Trace
+
+try:
+    from hw_models.handler import Handler
+except ImportError:  # not built: a C compiler was missing
+    Handler = None  # type: ignore[assignment, misc]
+
+SPACE = "space"
+"""What a unit waits for that waits for space in a memory."""
+
+
+def is_compiled() -> bool:
+    """Return whether runs are handled by compiled code."""
+    return Handler is not None and may_use_compiled()
+
+
+def compiled_run(program: Program, machine: Machine) -> FinishedRun | None:
+    """Return the run of ``program`` on ``machine``; None where Python has to run it."""
+    table = program.instructions
+    if not is_compiled() or any(work.blocks for work in table.works):
+        return None
+    try:
+        return _Handed(program, Demands(program, machine)).run(machine)
+    except (ProgramError, SimulationError, ArithmeticError):  # Python comes to the same, and says what of
+        return None
+
+
+class _Handed:
+    """A program in the numbers of the handler."""
+
+    def __init__(self, program: Program, demands: Demands) -> None:
+        self._program = program
+        self._demands = demands
+        table = program.instructions
+        self._used = dict.fromkeys(sorted(set(table.work_of)))
+        self._bound = {number: demands.of(number) for number in self._used}
+        """By work that any instruction does."""
+        self._units = list(dict.fromkeys([work.unit for work in table.works]))
+        self._kinds = list(dict.fromkeys([base_name(unit) for unit in self._units]))
+        asked = [part.limit for bound in self._bound.values() for part in bound.parts]
+        self._limits = sorted({*demands.names, *asked})
+
+    def run(self, machine: Machine) -> FinishedRun | None:
+        """Return the run; None if it comes to no end."""
+        table, demands = self._program.instructions, self._demands
+        works, parts = self._works()
+        spaces, space_of = self._spaces()
+        limits = {name: number for number, name in enumerate(self._limits)}
+        ports = zip(demands.bytes_per_ps, demands.capacities_bytes, demands.names, strict=True)
+        handler = Handler(
+            work_of=table.work_of, after=table.after, allocates=table.allocates, frees=table.frees, works=works,
+            demands=tuple([_numbers(part, limits) for part in parts]), queues=self._queues(machine),
+            ports=tuple([(rate, capacity, limits[name]) for rate, capacity, name in ports]), spaces=spaces,
+            space_of=space_of, kinds=len(self._kinds), limits=len(limits),
+        )  # fmt: skip
+        run_instants(handler.happen)
+        return None if handler.unfinished else self._finished(handler)
+
+    def _works(self) -> tuple[tuple[tuple[int, ...], ...], list[Demand]]:
+        """Return by work: queue, kind of unit, members, start-up, first demand and their number; and all demands."""
+        place = {unit: number for number, unit in enumerate(self._units)}
+        kind = {unit: self._kinds.index(base_name(unit)) for unit in self._units}
+        works, parts = [], list[Demand]()
+        for number, work in enumerate(self._program.instructions.works):
+            bound = self._bound.get(number)
+            own = bound.parts if bound is not None else ()
+            members, startup_ps = (bound.members, bound.startup_ps) if bound is not None else (0, 0)
+            works.append((place[work.unit], kind[work.unit], members, startup_ps, len(parts), len(own)))
+            parts += own
+        return tuple(works), parts
+
+    def _queues(self, machine: Machine) -> tuple[tuple[int, int, int], ...]:
+        """Return by queue: kind of unit, servers, instructions in flight of each."""
+        units = [(self._kinds.index(base_name(name)), machine.units[base_name(name)]) for name in self._units]
+        return tuple([(kind, unit.servers, unit.in_flight) for kind, unit in units])
+
+    def _spaces(self) -> tuple[tuple[tuple[tuple[int, int], ...], ...], list[int]]:
+        """Return the spaces that differ, in pairs of port and bytes, and which of them each buffer takes."""
+        table, buffers, demands = self._program.instructions, self._program.buffers, self._demands
+        numbers: dict[tuple[str, int, int, int], int] = {}
+        space_of, spaces = [-1] * len(buffers), list[tuple[tuple[int, int], ...]]()
+        for position, taken in enumerate(table.allocates):
+            for buffer in taken:
+                held, work = buffers[buffer], table.work_of[position]
+                key = held.memory, held.size_bytes, held.fan_out, work
+                number = numbers.get(key, -1)
+                if number < 0:
+                    number = numbers[key] = len(spaces)
+                    spaces.append(tuple([(port, size_bytes) for port, size_bytes in demands.space(held, work)]))
+                space_of[buffer] = number
+        return tuple(spaces), space_of
+
+    def _finished(self, handler: "Handler") -> FinishedRun:
+        """Return what the handler has noted, with names in the place of numbers."""
+        program, names = self._program, self._limits
+        issued_ps, start_ps, end_ps, startup_ps, released_by, limits = handler.columns()
+        memories = handler.memories()
+        busy, waited = handler.units()
+        trace = Trace(
+            instructions=program.instructions,
+            issued_ps=issued_ps,
+            start_ps=start_ps,
+            end_ps=end_ps,
+            released_by=released_by,
+            limits=[names[number] for number in limits],
+            startup_ps=startup_ps,
+            levels={name: program.units[name] for name in self._units},
+            members={name: program.multiplicity(name) for name in self._units},
+            occupancy_bytes={
+                name: changes for name, (*_, changes) in zip(self._demands.names, memories, strict=True) if changes
+            },
+        )
+        return FinishedRun(
+            trace=trace, busy_ps=self._busy_ps(busy), waited_ps=self._waited_ps(waited), ports=self._demands.names,
+            moved_bytes=[moved_bytes for moved_bytes, *_ in memories],
+            peak_bytes=[peak_bytes for _, peak_bytes, *_ in memories],
+            was_short_of_space=any(was_short for *_, was_short, _ in memories), events=handler.events,
+        )  # fmt: skip
+
+    def _busy_ps(self, busy: Sequence[tuple[int, int]]) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for kind, busy_ps in busy:
+            found[self._kinds[kind]] = found.get(self._kinds[kind], 0) + busy_ps
+        return found
+
+    def _waited_ps(self, waited: Sequence[tuple[int, int, int]]) -> Mapping[str, Mapping[str, int]]:
+        found: dict[str, dict[str, int]] = {kind: {} for kind in self._kinds}
+        for kind, what, waited_ps in waited:
+            found[self._kinds[kind]][[*self._kinds, SPACE][what]] = waited_ps
+        return found
+
+
+def _numbers(part: Demand, limits: Mapping[str, int]) -> tuple[object, ...]:
+    """Return a demand as the handler takes it."""
+    return (
+        part.members, part.startup_ps, part.duration_ps, part.whole_ps, part.bytes_per_ps, limits[part.limit],
+        part.moves, part.loads, part.port_bytes_per_ps, part.traffic_bytes,
+    )  # fmt: skip

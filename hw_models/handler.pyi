@@ -1,0 +1,39 @@
+"""The compiled handler of instants: see ``handler.c`` and `hw_models.compiled_run`."""
+
+from collections.abc import Sequence
+
+def is_sound(
+    after: tuple[tuple[int, ...], ...],
+    allocates: tuple[tuple[int, ...], ...],
+    frees: tuple[tuple[int, ...], ...],
+    buffers: int,
+    /,
+) -> bool: ...
+
+class Handler:
+    """One run of a program's bound work; every unit takes its first instructions when it is made."""
+
+    def __init__(
+        self,
+        *,
+        work_of: tuple[int, ...],
+        after: tuple[tuple[int, ...], ...],
+        allocates: tuple[tuple[int, ...], ...],
+        frees: tuple[tuple[int, ...], ...],
+        works: tuple[tuple[int, ...], ...],
+        demands: tuple[tuple[object, ...], ...],
+        queues: tuple[tuple[int, int, int], ...],
+        ports: tuple[tuple[float, int, int], ...],
+        spaces: tuple[tuple[tuple[int, int], ...], ...],
+        space_of: list[int],
+        kinds: int,
+        limits: int,
+    ) -> None: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def unfinished(self) -> int: ...
+    def happen(self, now_ps: int) -> Sequence[int]: ...
+    def columns(self) -> tuple[list[int], list[int], list[int], list[int], list[int], list[int]]: ...
+    def memories(self) -> list[tuple[float, int, bool, dict[int, int]]]: ...
+    def units(self) -> tuple[list[tuple[int, int]], list[tuple[int, int, int]]]: ...

@@ -1,0 +1,41 @@
+"""Rows of numbers, one row for each instruction, when instructions or what they name get other positions."""
+
+from hw_models.compiled import may_use_compiled
+
+try:
+    from scheduler.columns import relocated as compiled_relocated
+    from scheduler.columns import reordered as compiled_reordered
+except ImportError:  # not built: a C compiler was missing
+    compiled_relocated = compiled_reordered = None  # type: ignore[assignment]
+
+
+def relocated(
+    rows: tuple[tuple[int, ...], ...], first: int, outside: list[tuple[int, ...]], entry: tuple[int, ...]
+) -> list[tuple[int, ...]]:
+    """Return what the instructions of a fragment wait for where its first one is at ``first``.
+
+    In ``rows`` numbers from zero on are positions in the fragment; -2, -3 and so on stand for what is ``outside``, in
+    this order. An instruction that waits for nothing waits for ``entry``. So are buffers numbered anew.
+    """
+    if compiled_relocated is not None and may_use_compiled():
+        return compiled_relocated(rows, first, outside, entry)
+    found = []
+    for row in rows:
+        waits: list[int] = []
+        for position in row:
+            if position >= 0:
+                waits.append(first + position)
+            else:
+                waits.extend(outside[-2 - position])
+        found.append(tuple(dict.fromkeys(waits)) or entry)
+    return found
+
+
+def reordered(rows: list[tuple[int, ...]], order: list[int]) -> tuple[tuple[int, ...], ...]:
+    """Return ``rows`` for instructions that come in another ``order``, with the positions that they have then."""
+    if compiled_reordered is not None and may_use_compiled():
+        return compiled_reordered(rows, order)
+    place = [0] * len(order)
+    for new, position in enumerate(order):
+        place[position] = new
+    return tuple([tuple([place[before] for before in rows[position]]) for position in order])

@@ -1,0 +1,16 @@
+"""Runs by compiled code and by Python, which have to be the same in every figure."""
+
+import pytest
+
+from hw_models import EnergyModel, Machine, Program, SimulationResult, simulate
+from hw_models.compiled_run import is_compiled
+
+
+def simulated_both_ways(program: Program, machine: Machine, energy: EnergyModel) -> SimulationResult:
+    """Return the run of ``program`` that compiled code and Python come to alike."""
+    found = simulate(program, machine, energy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSASCAPE_PURE", "1")
+        assert not is_compiled()
+        assert simulate(program, machine, energy) == found
+    return found
