@@ -35,7 +35,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Written in C, and built where a C compiler is found.
-IN_C := setup.py hw_models/handler.c scheduler/columns.c
+IN_C := setup.py hw_models/in_c/handler.c scheduler/in_c/columns.c
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml $(IN_C)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
@@ -46,4 +46,4 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml $(IN_C)
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) out build *.egg-info hw_models/*.so scheduler/*.so
+	rm -rf $(VENV) out build *.egg-info hw_models/in_c/*.so scheduler/in_c/*.so

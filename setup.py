@@ -16,7 +16,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-IN_C = {"hw_models.handler": "hw_models/handler.c", "scheduler.columns": "scheduler/columns.c"}
+IN_C = {"hw_models.in_c.handler": "hw_models/in_c/handler.c", "scheduler.in_c.columns": "scheduler/in_c/columns.c"}
 """Modules written in C. No compiler may contract a product and a sum: Python does not."""
 EXACT = [] if sys.platform == "win32" else ["-ffp-contract=off"]
 

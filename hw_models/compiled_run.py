@@ -7,18 +7,18 @@ compiled handler does not know goes to Python: dispatched work, programs that co
 from collections.abc import Mapping, Sequence
 
 from hw_models.clock import run_instants
-from hw_models.compiled import may_use_compiled
 from hw_models.demands import Demand, Demands
 from hw_models.finished import FinishedRun
+from hw_models.in_c import may_use_compiled
 from hw_models.instructions import ProgramError, base_name
 from hw_models.machine import Machine, SimulationError
 from hw_models.program import Program
 from hw_models.trace import Trace
 
 try:
-    from hw_models.handler import Handler
+    from hw_models.in_c import handler as in_c
 except ImportError:  # not built: a C compiler was missing
-    Handler = None  # type: ignore[assignment, misc]
+    in_c = None  # type: ignore[assignment]
 
 SPACE = "space"
 """What a unit waits for that waits for space in a memory."""
@@ -26,7 +26,7 @@ SPACE = "space"
 
 def is_compiled() -> bool:
     """Return whether runs are handled by compiled code."""
-    return Handler is not None and may_use_compiled()
+    return in_c is not None and may_use_compiled()
 
 
 def compiled_run(program: Program, machine: Machine) -> FinishedRun | None:
@@ -62,7 +62,7 @@ class _Handed:
         spaces, space_of = self._spaces()
         limits = {name: number for number, name in enumerate(self._limits)}
         ports = zip(demands.bytes_per_ps, demands.capacities_bytes, demands.names, strict=True)
-        handler = Handler(
+        handler = in_c.Handler(
             work_of=table.work_of, after=table.after, allocates=table.allocates, frees=table.frees, works=works,
             demands=tuple([_numbers(part, limits) for part in parts]), queues=self._queues(machine),
             ports=tuple([(rate, capacity, limits[name]) for rate, capacity, name in ports]), spaces=spaces,
@@ -105,7 +105,7 @@ class _Handed:
                 space_of[buffer] = number
         return tuple(spaces), space_of
 
-    def _finished(self, handler: "Handler") -> FinishedRun:
+    def _finished(self, handler: "in_c.Handler") -> FinishedRun:
         """Return what the handler has noted, with names in the place of numbers."""
         program, names = self._program, self._limits
         issued_ps, start_ps, end_ps, startup_ps, released_by, limits = handler.columns()

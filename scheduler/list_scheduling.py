@@ -11,12 +11,12 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hw_models.compiled import may_use_compiled
+from hw_models.in_c import may_use_compiled
 
 try:
-    from scheduler.columns import begin_order as compiled_order
+    from scheduler.in_c import columns
 except ImportError:  # not built: a C compiler was missing
-    compiled_order = None  # type: ignore[assignment]
+    columns = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
@@ -93,9 +93,9 @@ class _Queue:
 
 def begin_order(steps: Steps) -> list[int]:
     """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
-    if compiled_order is not None and may_use_compiled():
+    if columns is not None and may_use_compiled():
         try:
-            return compiled_order(
+            return columns.begin_order(
                 steps.work_of, steps.unit_of_work, steps.layers, steps.durations_ps, steps.ends_ps, steps.is_transfer,
                 steps.after, steps.frees, steps.allocated_by,
             )  # fmt: skip

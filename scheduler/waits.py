@@ -1,12 +1,11 @@
 """Rows of numbers, one row for each instruction, when instructions or what they name get other positions."""
 
-from hw_models.compiled import may_use_compiled
+from hw_models.in_c import may_use_compiled
 
 try:
-    from scheduler.columns import relocated as compiled_relocated
-    from scheduler.columns import reordered as compiled_reordered
+    from scheduler.in_c import columns
 except ImportError:  # not built: a C compiler was missing
-    compiled_relocated = compiled_reordered = None  # type: ignore[assignment]
+    columns = None  # type: ignore[assignment]
 
 
 def relocated(
@@ -17,8 +16,8 @@ def relocated(
     In ``rows`` numbers from zero on are positions in the fragment; -2, -3 and so on stand for what is ``outside``, in
     this order. An instruction that waits for nothing waits for ``entry``. So are buffers numbered anew.
     """
-    if compiled_relocated is not None and may_use_compiled():
-        return compiled_relocated(rows, first, outside, entry)
+    if columns is not None and may_use_compiled():
+        return columns.relocated(rows, first, outside, entry)
     found = []
     for row in rows:
         waits: list[int] = []
@@ -33,8 +32,8 @@ def relocated(
 
 def reordered(rows: list[tuple[int, ...]], order: list[int]) -> tuple[tuple[int, ...], ...]:
     """Return ``rows`` for instructions that come in another ``order``, with the positions that they have then."""
-    if compiled_reordered is not None and may_use_compiled():
-        return compiled_reordered(rows, order)
+    if columns is not None and may_use_compiled():
+        return columns.reordered(rows, order)
     place = [0] * len(order)
     for new, position in enumerate(order):
         place[position] = new

@@ -43,7 +43,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_written_in_c_is_there() -> None:
     assert is_compiled()
-    assert importlib.util.find_spec("scheduler.columns") is not None
+    assert importlib.util.find_spec("scheduler.in_c.columns") is not None
 
 
 def test_every_run_is_the_same(compiled: Path, tmp_path: Path) -> None:

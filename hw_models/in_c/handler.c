@@ -996,7 +996,7 @@ static PyGetSetDef handler_figures[] = {
 
 static PyTypeObject handler_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "hw_models.handler.Handler",
+    .tp_name = "hw_models.in_c.handler.Handler",
     .tp_doc = "One run of a program's bound work; every unit takes its first instructions when it is made.",
     .tp_basicsize = sizeof(Handler),
     .tp_flags = Py_TPFLAGS_DEFAULT,
@@ -1043,7 +1043,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "hw_models.handler", .m_doc = "What happens in each instant, compiled.", .m_size = -1,
+    PyModuleDef_HEAD_INIT, .m_name = "hw_models.in_c.handler", .m_doc = "What happens in each instant, compiled.", .m_size = -1,
     .m_methods = functions,
 };
 

@@ -394,7 +394,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "scheduler.columns", .m_doc = "Columns of programs being written, compiled.",
+    PyModuleDef_HEAD_INIT, .m_name = "scheduler.in_c.columns", .m_doc = "Columns of programs being written, compiled.",
     .m_size = -1, .m_methods = functions,
 };
 
