@@ -5,7 +5,8 @@ however often their tiles go to the cores. Weights that every core gets once can
 buffers.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -37,6 +38,8 @@ class Candidate(NamedTuple):
     prefetched: Mapping[str, tuple[int, int]]
     staged: Mapping[str, int]
     local_buffers: tuple[int, ...]
+    local_bytes: int
+    """Of all of these."""
     global_buffers: tuple[int, ...]
     prefetch_bytes: tuple[int, int]
     tile_bytes: int
@@ -47,6 +50,8 @@ class _Placed(NamedTuple):
     """What follows for a cut from the places of its operands, whatever there is room for: see `Candidate`."""
 
     local_buffers: tuple[int, ...]
+    local_bytes: int
+    """Of all of these."""
     near_bytes: int
     """Of the local prefetch buffer."""
     ahead_bytes: tuple[int, ...]
@@ -55,6 +60,27 @@ class _Placed(NamedTuple):
     """The same of all operands that are neither prefetched nor staged."""
     tile_bytes: int
     pace: Pace
+
+
+class Shape(NamedTuple):
+    """A cut with all that follows from it where nothing is staged, whatever there is room for."""
+
+    cut: Cut
+    prefetched: Mapping[str, tuple[int, int]]
+    """All weights that can be."""
+    reloaded: tuple[tuple[int, str], ...]
+    """The others that may be staged, the smallest first: bytes for all cores, and operand."""
+    placed: _Placed
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What has been tried for requests that differ in room alone, on machines with equal rates."""
+
+    placed: Table[_Placed] = field(default_factory=lambda: Table(_MOST_PLACED))
+    """By tile, depth, order and the places of the operands."""
+    shapes: Table[Shape] = field(default_factory=lambda: Table(_MOST_PLACED))
+    """By how often each dimension is halved, the depth last."""
 
 
 class TileCandidates:
@@ -66,9 +92,7 @@ class TileCandidates:
         self._cuts = Cuts.of(request)
         self._unit_ps_known = request.layer.analysis.table(unit_ps)
         alike = self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None, view.rates
-        tables = request.layer.analysis.table(_known_placed, _MOST_TABLES)
-        self._placed_known: Table[_Placed] = tables.get(alike, _known_placed)
-        """Of requests that differ in room alone."""
+        self._known: _Known = request.layer.analysis.table(_Known, _MOST_TABLES).get(alike, _Known)
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the anchor's depth loop."""
         self._global_room = sum(request.global_gaps)
@@ -79,10 +103,34 @@ class TileCandidates:
 
         All weights that can be are prefetched, and as many operands staged as the global buffer has room for.
         """
+        return self._of_shape(self._shape(tile, depth))
+
+    def halved(self, halvings: tuple[int, ...]) -> Candidate:
+        """Return the same for a core's part with each dimension halved so many times; the last number is the depth's.
+
+        The depth is as it is, in one piece, where that is not halved at all.
+        """
+        shape = self._known.shapes.known(halvings)
+        if shape is None:
+            extents = (*self._request.part, self.depth_extent)
+            *tile, depth = [-(-size >> times) for size, times in zip(extents, halvings, strict=True)]
+            make = partial(self._shape, tuple(tile), depth if halvings[-1] else None)
+            shape = self._known.shapes.get(halvings, make)
+        return self._of_shape(shape)
+
+    def _shape(self, tile: Extents, depth: int | None) -> Shape:
         cut = self._cuts.least_loaded(tile, depth)
         prefetched = self._prefetchable(cut)
-        staged = self._staged(cut, prefetched) if cut.reloaded else {}
-        return self._priced(cut, prefetched, staged)
+        again = [(size, name) for size, name in cut.reloaded if name not in prefetched]
+        return Shape(cut, prefetched, tuple(again), self._placed(cut, prefetched, {}))
+
+    def _of_shape(self, shape: Shape) -> Candidate:
+        """Return a shape's candidate, with as many operands staged as there is room for."""
+        if shape.reloaded:
+            staged = self._staged(shape)
+            if staged:
+                return self._priced(shape.cut, shape.prefetched, staged)
+        return self._in_place(shape.cut, shape.prefetched, {}, shape.placed)
 
     def decided(
         self, tile: Extents, depth: int | None, order: tuple[int, ...], prefetched: Sequence[str],
@@ -116,7 +164,13 @@ class TileCandidates:
     ) -> Candidate:
         """Return the candidate of a cut whose operands have their places."""
         key = cut.tile, cut.depth, cut.order, tuple(prefetched), tuple(staged)
-        placed = self._placed_known.get(key, partial(self._placed, cut, prefetched, staged))
+        placed = self._known.placed.get(key, partial(self._placed, cut, prefetched, staged))
+        return self._in_place(cut, prefetched, staged, placed)
+
+    def _in_place(
+        self, cut: Cut, prefetched: Mapping[str, tuple[int, int]], staged: Mapping[str, int], placed: _Placed
+    ) -> Candidate:
+        """Return the candidate that ``placed`` follows from, with what depends on the room there is."""
         near_bytes = far = 0
         """Of the local prefetch buffer there is, and what is taken of the global one."""
         if self._request.prefetch is not None:
@@ -124,8 +178,8 @@ class TileCandidates:
             burst_room = burst_room_bytes(far_bytes, max(len(prefetched), 1))
             far = sum([2 * (size if size < burst_room else burst_room) for size in placed.ahead_bytes])
         return Candidate(
-            cut, prefetched, staged, placed.local_buffers, self._global_buffers(cut, placed.passing_bytes, staged),
-            (placed.near_bytes, far), placed.tile_bytes, placed.pace.estimate_ps(near_bytes),
+            cut, prefetched, staged, placed.local_buffers, placed.local_bytes,
+            self._global_buffers(cut, placed.passing_bytes, staged), (placed.near_bytes, far), placed.tile_bytes, placed.pace.estimate_ps(near_bytes),
         )  # fmt: skip
 
     def _placed(
@@ -148,7 +202,8 @@ class TileCandidates:
         ahead = tuple([cut.passing_bytes[operand.name] for operand in cut.operands if operand.name in prefetched])
         passing = [size for name, size in cut.passing_bytes.items() if name not in prefetched and name not in staged]
         choice = Choice(cut, self._unit_ps(cut), staged, prefetched, self._cuts.distinct)
-        return _Placed(tuple(buffers), near, ahead, sum(passing), tile_bytes, pace(request, choice, self._view))
+        paced = pace(request, choice, self._view)
+        return _Placed(tuple(buffers), sum(buffers), near, ahead, sum(passing), tile_bytes, paced)
 
     def _unit_ps(self, cut: Cut) -> Sequence[int]:
         request, view = self._request, self._view
@@ -160,16 +215,16 @@ class TileCandidates:
         """Return the weights that every core gets once, version by version: those can be fetched ahead."""
         return {} if self._request.prefetch is None else cut.ahead
 
-    def _staged(self, cut: Cut, prefetched: Container[str]) -> dict[str, int]:
+    def _staged(self, shape: Shape) -> dict[str, int]:
         """Return the operands from DDR that the global buffer holds as a whole, smallest first, and their bytes."""
         staged: dict[str, int] = {}
-        reloaded = [(size, name) for size, name in cut.reloaded if name not in prefetched]
-        if not reloaded or not self._view.global_buffer_bytes:
+        cut = shape.cut
+        if not self._view.global_buffer_bytes or shape.reloaded[0][0] > self._global_room:
             return staged
-        left = [name for name in cut.loads if name not in prefetched]
+        left = [name for name in cut.loads if name not in shape.prefetched]
         output = cut.work.output_bytes if self._request.output_memory != LOCAL else 0
         storing = self._storing(output) // 2
-        for size, name in reloaded:
+        for size, name in shape.reloaded:
             passing = sum([cut.passing_bytes[other] for other in left if other != name and other not in staged])
             if fit((*staged.values(), size, passing, passing, storing, storing), self._request.global_gaps):
                 staged[name] = size
@@ -178,7 +233,7 @@ class TileCandidates:
     def fits(self, candidate: Candidate) -> bool:
         """Whether all buffers of a candidate find their gaps, and its weights the prefetch buffers."""
         request = self._request
-        if not fit(candidate.local_buffers, request.local_gaps):
+        if candidate.local_bytes > request.local_gaps[0] and not fit(candidate.local_buffers, request.local_gaps):
             return False
         if not fit(candidate.global_buffers, request.global_gaps):
             return False
@@ -210,8 +265,3 @@ class TileCandidates:
             return 0
         tile = output_bytes * self._request.cores
         return 2 * (self._burst // tile * tile + tile) if tile < self._burst else 2 * tile
-
-
-def _known_placed() -> Table[_Placed]:
-    """Return a table of what follows from cuts and the places of their operands."""
-    return Table(_MOST_PLACED)

@@ -188,9 +188,7 @@ class _Search:
     def _candidate(self, halvings: _Halvings) -> Candidate:
         found = self._found.get(halvings)
         if found is None:
-            *tile, depth = [-(-size >> times) for size, times in zip(self._extents, halvings, strict=True)]
-            found = self._candidates.candidate(tuple(tile), depth if halvings[-1] else None)
-            self._found[halvings] = found
+            found = self._found[halvings] = self._candidates.halved(halvings)
         return found
 
 
