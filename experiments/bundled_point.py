@@ -80,7 +80,7 @@ def bundled(
     record = replace(outcome.record, model=point.workload.label)
     return BundledPoint(
         point.simulated_key, measuring_hash(), threads, point.hardware.area_mm2, record,
-        tuple(layers_of(outcome, point.hardware)), kernels,
+        tuple(layers_of(outcome)), kernels,
     )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.trace is not None:
         with replacing(arguments.trace) as beside:
             write_perfetto(outcome.result, beside, spec.name)
-    layers = layers_of(outcome, spec)
+    layers = layers_of(outcome)
     data = outcome.record.as_json() | {"layers": [asdict(layer) for layer in layers]}
     tries_fewer = arguments.schedule is None and leaves_batches_open(policy_asked_for(arguments))
     return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))

@@ -5,15 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from experiments.job import Outcome
-from hw_models import AnyHardware
-from hw_models.demands import Cohort, Demands
-from hw_models.instructions import Compute, InstructionTable, Work, base_name
+from hw_models.instructions import Compute, InstructionTable, base_name
 from hw_models.quantities import PS_PER_S
-from scheduler import kind_of
 
 BETWEEN_LAYERS = "(kernel launches)"
 """What belongs to no layer."""
-_ONE_BLOCK = Cohort(0, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class _Sums:
     """How many instructions do each work of the program."""
 
 
-def layers_of(outcome: Outcome, hardware: AnyHardware) -> list[LayerFigures]:
+def layers_of(outcome: Outcome) -> list[LayerFigures]:
     """Return the figures of the layers of a run, in the order in which they first begin."""
     trace, table = outcome.result.trace, outcome.program.instructions
     names = _names(table)
@@ -51,55 +47,39 @@ def layers_of(outcome: Outcome, hardware: AnyHardware) -> list[LayerFigures]:
         sums[names[layer_run]].runs += 1 if layer_run >= 0 else count
     for (layer_run, number), count in Counter(zip(table.layer_runs, table.work_of, strict=True)).items():
         sums[names[layer_run]].works[number] += count
-    for step in trace.critical_steps():
+    for step in trace.critical_steps:
         sums[names[table.layer_runs[step.position]]].critical_ps[step.paced_by] += step.end_ps - step.start_ps
+    never_critical = {layer_run for layer_run in counts if not sums[names[layer_run]].critical_ps}
     for position, layer_run in enumerate(table.layer_runs):
-        found = sums[names[layer_run]]
-        if not found.critical_ps:
+        if layer_run in never_critical:
             under_way_ps = trace.end_ps[position] - trace.start_ps[position]
-            found.under_way_ps[base_name(trace.limits[position])] += under_way_ps
-    demands = Demands(outcome.program, kind_of(hardware).machine(hardware))
-    traffic = [_traffic(number, work, demands) for number, work in enumerate(table.works)]
-    return [_figures(name, found, traffic, outcome.record.iterations) for name, found in sums.items()]
+            sums[names[layer_run]].under_way_ps[base_name(trace.limits[position])] += under_way_ps
+    moved_bytes = outcome.result.moved_bytes
+    return [_figures(name, found, moved_bytes, outcome.record.iterations) for name, found in sums.items()]
 
 
 def _by_begin(table: InstructionTable, start_ps: Sequence[int], names: Mapping[int, str]) -> list[str]:
     """Return the layers in the order in which they first begin, of those of one moment the first in the program."""
-    first: dict[str, tuple[int, int]] = {}
-    for position, (layer_run, start) in enumerate(zip(table.layer_runs, start_ps, strict=True)):
-        name = names[layer_run]
-        if name not in first or start < first[name][0]:
-            first[name] = start, position
-    return sorted(first, key=first.__getitem__)
+    begun = sorted(range(len(table)), key=start_ps.__getitem__)  # stable: the program's order is kept
+    return list(dict.fromkeys([names[table.layer_runs[position]] for position in begun]))
 
 
 def _names(table: InstructionTable) -> dict[int, str]:
     """Return the layer of every run, by the label of the first thing that it computes."""
-    names = {-1: BETWEEN_LAYERS}
     computes = [isinstance(work.payload, Compute) for work in table.works]
-    for layer_run, number, label in zip(table.layer_runs, table.work_of, table.labels, strict=True):
-        if layer_run not in names and computes[number]:
-            names[layer_run] = label
-    for layer_run, label in zip(table.layer_runs, table.labels, strict=True):
-        names.setdefault(layer_run, label)
-    return names
-
-
-def _traffic(number: int, work: Work, demands: Demands) -> list[tuple[str, float]]:
-    """Return the memories and the bytes that all members move there together for one instruction."""
-    bound = not work.blocks
-    asked = demands.of(number).parts if bound else (demands.of_cohort(number, _ONE_BLOCK),)
-    times = 1 if bound else work.blocks
-    return [(base_name(demands.names[port]), size * times) for each in asked for port, size in each.traffic_bytes]
+    last_first = list(zip(table.layer_runs, table.labels, table.work_of, strict=True))[::-1]
+    first = {layer_run: label for layer_run, label, _ in last_first}
+    first |= {layer_run: label for layer_run, label, number in last_first if computes[number]}
+    return first | {-1: BETWEEN_LAYERS}
 
 
 def _figures(
-    name: str, sums: _Sums, traffic: Sequence[Sequence[tuple[str, float]]], iterations: int
+    name: str, sums: _Sums, moved_bytes: Sequence[Mapping[str, float]], iterations: int
 ) -> LayerFigures:
     times = sums.critical_ps or sums.under_way_ps
     moved: dict[str, float] = {}
     for number, count in sums.works.items():
-        for memory, size in traffic[number]:
+        for memory, size in moved_bytes[number].items():
             moved[memory] = moved.get(memory, 0.0) + count * size
     return LayerFigures(
         layer=name,

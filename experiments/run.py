@@ -48,7 +48,7 @@ def computed(point: DesignPoint) -> Computed:
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
-    return Computed(row, tuple(flat(layer) for layer in layers_of(outcome, point.hardware)))
+    return Computed(row, tuple(flat(layer) for layer in layers_of(outcome)))
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
@@ -65,7 +65,7 @@ def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) ->
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
     check_finite(row)
-    layers = tuple(flat(layer) for layer in layers_of(outcome, point.hardware))
+    layers = tuple(flat(layer) for layer in layers_of(outcome))
     return Computed(row, layers, tuple(comparison.kernel_rows()))
 
 

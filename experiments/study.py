@@ -281,6 +281,6 @@ def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
     ordered = tuple((unit, tuple(lanes[unit])) for unit in order if unit in lanes)
     critical = tuple(
         Span(step.start_ps, step.end_ps, trace.instructions[step.position].label, step.paced_by)
-        for step in trace.critical_steps()
+        for step in trace.critical_steps
     )
     return Timeline(title, ordered, trace.makespan_ps, critical)

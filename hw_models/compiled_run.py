@@ -29,13 +29,13 @@ def is_compiled() -> bool:
     return in_c is not None and may_use_compiled()
 
 
-def compiled_run(program: Program, machine: Machine) -> FinishedRun | None:
-    """Return the run of ``program`` on ``machine``; None where Python has to run it."""
+def compiled_run(program: Program, machine: Machine, demands: Demands) -> FinishedRun | None:
+    """Return the run of ``program`` on ``machine``, with its ``demands``; None where Python has to run it."""
     table = program.instructions
     if not is_compiled() or any(work.blocks for work in table.works):
         return None
     try:
-        return _Handed(program, Demands(program, machine)).run(machine)
+        return _Handed(program, demands).run(machine)
     except (ProgramError, SimulationError, ArithmeticError):  # Python comes to the same, and says what of
         return None
 

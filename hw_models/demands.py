@@ -69,6 +69,9 @@ class Cohort(NamedTuple):
     """That each of them holds."""
 
 
+_ONE_BLOCK = Cohort(0, 1, 1)
+
+
 class Demands:
     """The memories of one run of ``program`` on ``machine``, one port each, and what instructions want of them.
 
@@ -200,6 +203,22 @@ class Demands:
             for each in (alone.loads, alone.port_bytes_per_ps)
         ]
         return replace(alone, loads=shared, port_bytes_per_ps=crossing, limit=base_name(alone.limit))
+
+    def moved_bytes(self, number: int) -> dict[str, float]:
+        """Return by memory what all that take part in an instruction with that work move together, in all its blocks.
+
+        Empty for work that its unit does not do.
+        """
+        work, found = self._program.instructions.works[number], dict[str, float]()
+        try:
+            asked = (self.of_cohort(number, _ONE_BLOCK),) if work.blocks else self.of(number).parts
+        except ProgramError:
+            return found
+        for each in asked:
+            for port, size_bytes in each.traffic_bytes:
+                name = base_name(self.names[port])
+                found[name] = found.get(name, 0.0) + size_bytes * (work.blocks or 1)
+        return found
 
     def _is_own(self, port: int, unit_depth: int) -> bool:
         """Return whether a memory is one of the members' own."""

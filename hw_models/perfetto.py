@@ -56,7 +56,7 @@ def _process_names(trace: Trace, machine_name: str) -> Iterator[Event]:
 def _critical_path(trace: Trace) -> Iterator[Event]:
     """Return one thread of what set the pace, from zero to the makespan."""
     yield from _thread_names(_CRITICAL_PATH, 1, "paced by")
-    for step in trace.critical_steps():
+    for step in trace.critical_steps:
         instruction = trace.instructions[step.position]
         args = {"label": instruction.label, "unit": instruction.unit, "position": step.position}
         yield _complete(step.paced_by, "critical", (_CRITICAL_PATH, 1), (step.start_ps, step.end_ps), args)

@@ -23,11 +23,11 @@ _MOST_LINES = 6
 class Running:
     """One simulation of one program on one machine; units note here what they do."""
 
-    def __init__(self, program: Program, machine: Machine, clock: Clock) -> None:
+    def __init__(self, program: Program, machine: Machine, clock: Clock, demands: Demands) -> None:
         self.program = program
         self.machine = machine
         self.clock = clock
-        self.demands = Demands(program, machine)
+        self.demands = demands
         names = self.demands.names
         self.bandwidth = SharedBandwidth(clock, self.demands.bytes_per_ps, names)
         self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))

@@ -11,6 +11,7 @@ unit that takes blocks or has members that differ is taken to have its members' 
 
 from hw_models.clock import Clock
 from hw_models.compiled_run import compiled_run
+from hw_models.demands import Demands
 from hw_models.energy import EnergyModel, energy_pj
 from hw_models.finished import FinishedRun
 from hw_models.instructions import base_name
@@ -33,14 +34,16 @@ def simulate(program: Program, machine: Machine, energy: EnergyModel) -> Simulat
     """
     check_program(program, machine)
     with collector_paused():
-        found = compiled_run(program, machine) or _run(program, machine)
-    return _result(machine, found, energy_pj(program, energy, found.trace.makespan_ps))
+        demands = Demands(program, machine)
+        found = compiled_run(program, machine, demands) or _run(program, machine, demands)
+    moved_bytes = [demands.moved_bytes(number) for number in range(len(program.instructions.works))]
+    return _result(machine, found, energy_pj(program, energy, found.trace.makespan_ps), moved_bytes)
 
 
-def _run(program: Program, machine: Machine) -> FinishedRun:
+def _run(program: Program, machine: Machine, demands: Demands) -> FinishedRun:
     """Return the run of ``program``, all of it in Python."""
     clock = Clock()
-    running = Running(program, machine, clock)
+    running = Running(program, machine, clock, demands)
     workers = start_units(running)
     clock.run()
     if running.unfinished:
@@ -51,15 +54,17 @@ def _run(program: Program, machine: Machine) -> FinishedRun:
     return running.finished(busy_ps)
 
 
-def _result(machine: Machine, found: FinishedRun, energy: dict[str, float]) -> SimulationResult:
+def _result(
+    machine: Machine, found: FinishedRun, energy: dict[str, float], moved_bytes: list[dict[str, float]]
+) -> SimulationResult:
     """Return the figures of a finished run."""
     trace, busy_ps = found.trace, found.busy_ps
     makespan = trace.makespan_ps
     traffic: dict[str, float] = dict.fromkeys(machine.memories, 0.0)
     peaks: dict[str, int] = dict.fromkeys(machine.memories, 0)
-    for port, moved_bytes, peak_bytes in zip(found.ports, found.moved_bytes, found.peak_bytes, strict=True):
+    for port, crossed_bytes, peak_bytes in zip(found.ports, found.moved_bytes, found.peak_bytes, strict=True):
         kind = base_name(port)
-        traffic[kind] += moved_bytes
+        traffic[kind] += crossed_bytes
         peaks[kind] = max(peaks[kind], peak_bytes)
     used = {}
     for name, unit in machine.units.items():
@@ -80,4 +85,5 @@ def _result(machine: Machine, found: FinishedRun, energy: dict[str, float]) -> S
         simulated_events=found.events,
         trace=trace,
         was_short_of_space=found.was_short_of_space,
+        moved_bytes=moved_bytes,
     )

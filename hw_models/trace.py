@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from hw_models.instructions import InstructionTable, Launch, base_name
@@ -65,7 +66,8 @@ class Trace:
             position = self.released_by[position]
         return path[::-1]
 
-    def critical_steps(self) -> list[Step]:
+    @cached_property
+    def critical_steps(self) -> Sequence[Step]:
         """Return the critical path in stretches with one pace each; together they last the makespan."""
         path, works = self.critical_path(), self.instructions.works
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in works]}}
@@ -86,7 +88,7 @@ class Trace:
     def critical_ps(self) -> dict[str, int]:
         """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""
         shares: dict[str, int] = {}
-        for _, paced_by, start, end in self.critical_steps():
+        for _, paced_by, start, end in self.critical_steps:
             shares[paced_by] = shares.get(paced_by, 0) + end - start
         return shares
 
@@ -115,6 +117,8 @@ class SimulationResult:
     trace: Trace
     was_short_of_space: bool = False
     """Whether any buffer did not get its space at once: if not, the run is the same in larger memories."""
+    moved_bytes: Sequence[Mapping[str, float]] = ()
+    """By work of the program: what all that take part in one instruction read and write of each memory."""
 
     @property
     def bottleneck(self) -> str:

@@ -22,7 +22,7 @@ def run(
     policy: str, options: dict[str, object] | None = None, batch: int = 16
 ) -> tuple[Outcome, list[LayerFigures]]:
     outcome = simulate("bert-tiny", HARDWARE, make_policy(policy, options), batch=batch)
-    return outcome, layers_of(outcome, HARDWARE)
+    return outcome, layers_of(outcome)
 
 
 @pytest.mark.parametrize(

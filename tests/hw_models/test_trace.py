@@ -33,7 +33,7 @@ def test_the_critical_path_is_followed_back_from_what_ends_last() -> None:
 
 
 def test_start_up_and_running_are_separate_steps() -> None:
-    assert list(STORY.critical_steps()) == [
+    assert list(STORY.critical_steps) == [
         Step(0, "launch", 0, 10),
         Step(1, "dma_load-startup", 10, 15),
         Step(1, "dma_load", 15, 40),

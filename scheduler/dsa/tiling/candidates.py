@@ -179,7 +179,8 @@ class TileCandidates:
             far = sum([2 * (size if size < burst_room else burst_room) for size in placed.ahead_bytes])
         return Candidate(
             cut, prefetched, staged, placed.local_buffers, placed.local_bytes,
-            self._global_buffers(cut, placed.passing_bytes, staged), (placed.near_bytes, far), placed.tile_bytes, placed.pace.estimate_ps(near_bytes),
+            self._global_buffers(cut, placed.passing_bytes, staged), (placed.near_bytes, far), placed.tile_bytes,
+            placed.pace.estimate_ps(near_bytes),
         )  # fmt: skip
 
     def _placed(
