@@ -1,5 +1,6 @@
 """From a design point to its figures: the one flow, graph to plan to schedule to program to trace."""
 
+import gc
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import get_args
@@ -44,7 +45,9 @@ def check_dtype(dtype: str, hardware: AnyHardware) -> str:
 @lru_cache(maxsize=32)
 def network(workload: Workload, batch: int, dtype: str) -> Analysis:
     """Return the network at the batch of one cluster, cast, with what has been derived from it."""
-    return Analysis(load(workload, batch).with_dtype(dtype))
+    found = Analysis(load(workload, batch).with_dtype(dtype))
+    gc.freeze()  # it stays, as all that has been imported: the collector of garbage need not look through it again
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -21,7 +21,7 @@ from hw_models.energy import energy_pj
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.execution import decide
-from scheduler.dsa.graphturbo.plan_cost import cost_s, least_bytes, moved_bytes
+from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, least_bytes, moved_bytes, reads_of
 from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.schedule import Layout, Schedule
@@ -68,20 +68,25 @@ class Candidate:
         return cost_s(costs, self.moved_bytes, self.layout.kernels)
 
 
-def candidate(analysis: Analysis, made_of: Hashable, make: Callable[[], Layout]) -> Candidate:
-    """Return what ``make`` lays out; for a ``made_of`` that came before, what it laid out then."""
+def candidate(analysis: Analysis, made_of: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
+    """Return what ``make`` lays out, with what that reads; for a ``made_of`` that came before, what it was then."""
     return analysis.table(candidate, _MOST_LAYOUTS).get(made_of, partial(_made, made_of, make))
 
 
-def _made(made_of: Hashable, make: Callable[[], Layout]) -> Candidate:
-    layout = make()
-    return Candidate(made_of, layout, moved_bytes(layout))
+def _made(made_of: Hashable, make: Callable[[], tuple[Layout, Reads]]) -> Candidate:
+    layout, reads = make()
+    return Candidate(made_of, layout, moved_bytes(layout, reads))
 
 
 def through_ddr_candidate(plan: FusionPlan, costs: DsaCosts) -> Candidate:
     """Return the plan's kernels layer by layer, with all tensors in DDR."""
     made_of = "through DDR", plan.groups, costs.cores, costs.view.tuning.most_padding
-    return candidate(costs.analysis, made_of, lambda: through_ddr(plan, costs))
+
+    def make() -> tuple[Layout, Reads]:
+        layout = through_ddr(plan, costs)
+        return layout, reads_of(layout.runs, layout.slices)
+
+    return candidate(costs.analysis, made_of, make)
 
 
 @dataclass(frozen=True, slots=True)

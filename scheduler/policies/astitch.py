@@ -26,7 +26,8 @@ from fusion.plan import FusionPlan, Group, plan_from_groups
 from hw_models.pause import collector_paused
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
-from scheduler.dsa.graphturbo.placement import Capacity, place_slices
+from scheduler.dsa.graphturbo.placement import Capacity
+from scheduler.dsa.graphturbo.plan_cost import Reads
 from scheduler.dsa.judging import Judge, Judged, candidate, with_smaller_buffers
 from scheduler.dsa.limits import check_can_be_scheduled
 from scheduler.dsa.schedule import Layout, Schedule
@@ -92,7 +93,7 @@ def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:
     return judge.chosen()
 
 
-def _layout(plan: FusionPlan, costs: DsaCosts, capacity: Capacity) -> Layout:
+def _layout(plan: FusionPlan, costs: DsaCosts, capacity: Capacity) -> tuple[Layout, Reads]:
     parts = split_into_instances(costs.analysis, plan)
     bound = bind_instances(parts, range(len(parts.instances)), costs)
-    return Layout(plan, bound.instances, place_slices(bound.runs, bound.slices, capacity))
+    return Layout(plan, bound.instances, bound.placement.within(capacity)), bound.reads

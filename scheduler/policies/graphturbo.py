@@ -24,9 +24,9 @@ from fusion.plan import FusionPlan, plan_from_groups
 from hw_models.pause import collector_paused
 from scheduler.dsa.costs import DsaCosts, dsa_costs
 from scheduler.dsa.graphturbo.core_binding import unbound_dims
-from scheduler.dsa.graphturbo.instance_binding import bind_instances
-from scheduler.dsa.graphturbo.placement import Capacity, place_slices
-from scheduler.dsa.graphturbo.plan_cost import least_bytes
+from scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_instances
+from scheduler.dsa.graphturbo.placement import Capacity
+from scheduler.dsa.graphturbo.plan_cost import Reads, least_bytes
 from scheduler.dsa.judging import Candidate, Judge, Judged, candidate, through_ddr_candidate, with_smaller_buffers
 from scheduler.dsa.limits import check_can_be_scheduled, has_too_many_instances
 from scheduler.dsa.schedule import Layout, Schedule
@@ -46,6 +46,8 @@ _Annotation = Annotated[str, Field(pattern=r"^.+:[0-9]{1,3}$")]
 
 _MOST_PLANS = 512
 """Kept of one network: each may have hundreds of groups."""
+_MOST_BOUND = 32
+"""The same: each may have hundreds of layer runs."""
 
 
 def _listed(value: object) -> object:
@@ -164,13 +166,18 @@ class GraphTurbo:
     def _candidate(self, plan: FusionPlan, at: DsaCosts, order: Sequence[int] = ()) -> Candidate:
         """Return the layout of a plan at the buffers of ``at``, its instances in ``order`` if that is given."""
         capacity = self._capacity(at)
+        bound_of = plan.groups, tuple(order), self.order, self.unbound, at.cores, at.view.tuning.most_padding
 
-        def layout() -> Layout:
-            parts = split_into_instances(at.analysis, plan)
-            return self._layout(plan, parts, order or self._ordered(parts), at)
+        def layout() -> tuple[Layout, Reads]:
+            bound = at.analysis.table(bind_instances, _MOST_BOUND).get(bound_of, partial(self._bound, plan, order, at))
+            return Layout(plan, bound.instances, bound.placement.within(capacity)), bound.reads
 
-        made_of = self, plan.groups, tuple(order), capacity, at.cores, at.view.tuning.most_padding
-        return candidate(at.analysis, made_of, layout)
+        return candidate(at.analysis, (self, bound_of, capacity), layout)
+
+    def _bound(self, plan: FusionPlan, order: Sequence[int], at: DsaCosts) -> BoundInstances:
+        """Return the instances of ``plan`` in ``order``, or the one that the options ask for, on their cores."""
+        parts = split_into_instances(at.analysis, plan)
+        return bind_instances(parts, order or self._ordered(parts), at, unbound_dims(plan.graph, self.unbound))
 
     def _of_plan(self, plan: FusionPlan, costs: DsaCosts) -> Schedule:
         """Return the fastest schedule of one plan, in the order that the options ask for."""
@@ -193,13 +200,6 @@ class GraphTurbo:
             for cut in (True, False) if self.instances else (False,):
                 key = local_bytes, self.most_recompute, cut
                 yield costs.analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, costs.analysis, *key))
-
-    def _layout(self, plan: FusionPlan, parts: InstanceGraph, order: Sequence[int], costs: DsaCosts) -> Layout:
-        """Return the instances in their order on their cores, with every slice in its place."""
-        bound = bind_instances(parts, order, costs, unbound_dims(plan.graph, self.unbound))
-        return Layout(
-            plan, bound.instances, place_slices(bound.runs, bound.slices, self._capacity(costs), bound.mismatched)
-        )
 
     def _ordered(self, parts: InstanceGraph) -> Sequence[int]:
         """Return the order of the instances; for ``exact`` the one that the solver begins with."""

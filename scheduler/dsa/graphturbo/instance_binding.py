@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.core_binding import Reading, Unbound, bind_runs
+from scheduler.dsa.graphturbo.placement import Placement
+from scheduler.dsa.graphturbo.plan_cost import Reads, reads_of
 from scheduler.dsa.kernel_by_kernel import stored
 from scheduler.dsa.schedule import Instance, LayerRun, TensorSlice
 from scheduler.graphturbo.instances import InstanceGraph, Part
@@ -12,7 +15,7 @@ from workloads.graph import Graph
 from workloads.loopnest import intersect
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BoundInstances:
     """``mismatched``: slices whose readers want them spread over the cores in different ways."""
 
@@ -20,10 +23,20 @@ class BoundInstances:
     slices: tuple[TensorSlice, ...]
     mismatched: frozenset[int]
 
-    @property
-    def runs(self) -> list[LayerRun]:
+    @cached_property
+    def runs(self) -> tuple[LayerRun, ...]:
         """All layer runs in the order in which they execute."""
-        return [run for instance in self.instances for run in instance.runs]
+        return tuple([run for instance in self.instances for run in instance.runs])
+
+    @cached_property
+    def placement(self) -> Placement:
+        """The slices, to be placed."""
+        return Placement(self.runs, self.slices, self.mismatched)
+
+    @cached_property
+    def reads(self) -> Reads:
+        """What the runs read."""
+        return reads_of(self.runs, self.slices)
 
 
 @dataclass(slots=True)

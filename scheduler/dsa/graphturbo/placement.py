@@ -11,13 +11,17 @@ exchange for the most part, because its readers are bound to them differently, g
 does with mismatches. On a machine without one, whose cores reach each other directly, it is exchanged: DDR is slower.
 """
 
-import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 
 from scheduler.dsa.allocation import LiveBuffer, addresses, without_spilled
 from scheduler.dsa.needs import lacking, looked_at
 from scheduler.dsa.schedule import LayerRun, TensorSlice, live_ranges
+from workloads.analysis import Table
+
+_MOST_WAYS = 4
+"""Of one placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +41,70 @@ class Capacity:
     """Layers that may be at work when the next one begins: slices avoid their addresses, where there is room."""
 
 
-def place_slices(
-    runs: Sequence[LayerRun], slices: Sequence[TensorSlice], capacity: Capacity, mismatched: Container[int] = ()
-) -> tuple[TensorSlice, ...]:
-    """Return the slices with their memories and addresses. ``runs`` in the order in which they will run.
+class Placement:
+    """Slices to be placed, and all that their places depend on but the room there is, worked out once.
 
-    ``mismatched`` slices go to the global buffer if they fit there (Algorithm 4, l. 12), where there is one.
-
-    A slice in the local buffers takes its part of each core's, and at its readers also room for what cores fetch from
-    each other.
+    ``runs`` in the order in which they will run. ``mismatched`` slices go to the global buffer if they fit there
+    (Algorithm 4, l. 12), where there is one.
     """
-    lives = live_ranges(tuple(runs))
-    readers: dict[int, list[tuple[LayerRun, int, str]]] = {}
-    for step, run in enumerate(runs):
-        for name, held in run.reads.items():
-            for number in held:
-                readers.setdefault(number, []).append((run, step, name))
-    results = {run.layer.graph.storage[name] for run in runs[:1] for name in run.layer.graph.outputs}
-    staying = [p for p in lives if p in readers and slices[p].tensor not in results]  # results leave, even if read
-    near = []
-    by_step = functools.cache(lambda step: looked_at(runs[step], slices))
-    for number in staying if capacity.uses_local else ():
-        halos = None
-        if number not in mismatched or not capacity.global_bytes:
-            halos = _exchanged(slices[number], readers[number], by_step, capacity.most_exchanged)
-        if halos is not None:
-            near.append(LiveBuffer(number, slices[number].core_bytes, lives[number], halos))
-    near = without_spilled(near, capacity.local_bytes, longest=capacity.spills_longest)
-    local = addresses(near, capacity.local_bytes, capacity.apart_steps)
-    far = [LiveBuffer(number, slices[number].size_bytes, lives[number]) for number in staying if number not in local]
-    far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
-    further = addresses(far, capacity.global_bytes)
-    return tuple(_placed(each, local.get(number), further.get(number)) for number, each in enumerate(slices))
+
+    def __init__(
+        self, runs: Sequence[LayerRun], slices: tuple[TensorSlice, ...], mismatched: Container[int] = ()
+    ) -> None:
+        self._runs = tuple(runs)
+        self._slices = slices
+        self._mismatched = mismatched
+        self._near: Table[list[LiveBuffer]] = Table(_MOST_WAYS)
+        """What may lie in the local buffers, by how much may be exchanged and whether mismatched slices may."""
+
+    def within(self, capacity: Capacity) -> tuple[TensorSlice, ...]:
+        """Return the slices with their memories and addresses.
+
+        A slice in the local buffers takes its part of each core's, and at its readers also room for what cores fetch
+        from each other.
+        """
+        near: list[LiveBuffer] = []
+        if capacity.uses_local:
+            way = capacity.most_exchanged, capacity.global_bytes > 0
+            kept = self._near.get(way, partial(self._may_be_near, *way))
+            near = without_spilled(kept, capacity.local_bytes, longest=capacity.spills_longest)
+        local = addresses(near, capacity.local_bytes, capacity.apart_steps)
+        far = [buffer for buffer in self._far if buffer.owner not in local]
+        far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
+        further = addresses(far, capacity.global_bytes)
+        return tuple(
+            [_placed(each, local.get(number), further.get(number)) for number, each in enumerate(self._slices)]
+        )
+
+    @cached_property
+    def _readers(self) -> Mapping[int, Sequence[tuple[LayerRun, int, str]]]:
+        """By slice: the runs that read it, with their steps, and as which tensor."""
+        readers: dict[int, list[tuple[LayerRun, int, str]]] = {}
+        for step, run in enumerate(self._runs):
+            for name, held in run.reads.items():
+                for number in held:
+                    readers.setdefault(number, []).append((run, step, name))
+        return readers
+
+    @cached_property
+    def _far(self) -> Sequence[LiveBuffer]:
+        """All that may stay on the chip, as it lies in the global buffer."""
+        lives, readers, slices = live_ranges(self._runs), self._readers, self._slices
+        # results leave, even if read
+        results = {run.layer.graph.storage[name] for run in self._runs[:1] for name in run.layer.graph.outputs}
+        staying = [number for number in lives if number in readers and slices[number].tensor not in results]
+        return [LiveBuffer(number, slices[number].size_bytes, lives[number]) for number in staying]
+
+    def _may_be_near(self, most_exchanged: float, has_global_buffer: bool) -> list[LiveBuffer]:
+        near, slices = list[LiveBuffer](), self._slices
+        by_step = cache(lambda step: looked_at(self._runs[step], slices))
+        for buffer in self._far:
+            number, halos = buffer.owner, None
+            if number not in self._mismatched or not has_global_buffer:
+                halos = _exchanged(slices[number], self._readers[number], by_step, most_exchanged)
+            if halos is not None:
+                near.append(LiveBuffer(number, slices[number].core_bytes, buffer.live, halos))
+        return near
 
 
 def _placed(each: TensorSlice, local: int | None, further: int | None) -> TensorSlice:
@@ -76,7 +112,7 @@ def _placed(each: TensorSlice, local: int | None, further: int | None) -> Tensor
         return replace(each, memory="local_buffer", address=local)
     if further is not None:
         return replace(each, memory="global_buffer", address=further)
-    return replace(each, memory="ddr", address=None)
+    return each if each.memory == "ddr" else replace(each, memory="ddr", address=None)
 
 
 def _exchanged(

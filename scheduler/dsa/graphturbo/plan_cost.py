@@ -1,11 +1,12 @@
 """Cost of a layout before its tiles are known: its traffic off the chip and between the buffers, its launches."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from fusion.plan import FusionPlan
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.needs import whole_needs
-from scheduler.dsa.schedule import Layout
+from scheduler.dsa.schedule import LayerRun, Layout, TensorSlice
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL
 from scheduler.kernels.cut import layers_by_pattern
 from scheduler.kernels.layer import Layer
@@ -19,27 +20,51 @@ def cost_s(costs: DsaCosts, moved_bytes: Mapping[str, int], launches: int) -> fl
     return moved_bytes[DDR] / costs.most_off_chip_bytes_per_s + on_chip_s + launches * costs.launch_s
 
 
-def moved_bytes(layout: Layout) -> dict[str, int]:
-    """Return the bytes of outputs, inputs and weights that one cluster moves to and from DDR and the global buffer.
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What the runs of a layout read, wherever its slices lie."""
+
+    ddr_bytes: int
+    """Of weights and inputs of the network, which lie in DDR."""
+    slice_bytes: tuple[tuple[int, int], ...]
+    """Numbers of slices, and bytes read of them: one entry for each run that reads one."""
+
+
+def reads_of(runs: Sequence[LayerRun], slices: Sequence[TensorSlice]) -> Reads:
+    """Return what ``runs`` read of weights, inputs and ``slices``.
 
     Every run is taken to read once what it needs, as a box: with what strides jump over, which small tiles do not bring
-    (1 x 1 convolutions of stride 2: half of the rows). What only passes through the global buffer is not counted there.
+    (1 x 1 convolutions of stride 2: half of the rows).
     """
-    tensors, slices = layout.graph.tensors, layout.slices
-    total = {DDR: 0, GLOBAL: 0, LOCAL: 0}
-    for each in slices:
-        total[each.memory] += each.size_bytes
-    for run in layout.runs:
-        total[DDR] += _weights_read(run.layer, run.extents)
-        needs = whole_needs(run)
+    ddr_bytes, slice_bytes = 0, list[tuple[int, int]]()
+    for run in runs:
+        tensors, needs = run.layer.graph.tensors, whole_needs(run)
+        ddr_bytes += _weights_read(run.layer, run.extents)
         for name in run.layer.inputs:
             if name not in needs or tensors[name].role == "weight":
                 continue
-            held = [(slices[number].memory, slices[number].box) for number in run.reads.get(name, ())]
-            for memory, box in held if name in run.reads else [(DDR, needs[name])]:
-                met = intersect(needs[name], box)
+            if name not in run.reads:
+                ddr_bytes += box_volume(needs[name]) * tensors[name].element_bytes
+            for number in run.reads.get(name, ()):
+                met = intersect(needs[name], slices[number].box)
                 if met is not None:
-                    total[memory] += box_volume(met) * tensors[name].element_bytes
+                    slice_bytes.append((number, box_volume(met) * tensors[name].element_bytes))
+    return Reads(ddr_bytes, tuple(slice_bytes))
+
+
+def moved_bytes(layout: Layout, reads: Reads | None = None) -> dict[str, int]:
+    """Return the bytes of outputs, inputs and weights that one cluster moves to and from DDR and the global buffer.
+
+    ``reads``: what the layout's runs read, where that is known. What only passes through the global buffer is not
+    counted there.
+    """
+    slices = layout.slices
+    known = reads_of(layout.runs, slices) if reads is None else reads
+    total = {DDR: known.ddr_bytes, GLOBAL: 0, LOCAL: 0}
+    for each in slices:
+        total[each.memory] += each.size_bytes
+    for number, size_bytes in known.slice_bytes:
+        total[slices[number].memory] += size_bytes
     return {memory: total[memory] for memory in (DDR, GLOBAL)}
 
 

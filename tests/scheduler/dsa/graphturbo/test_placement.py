@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fusion import fixed_pattern_plan, unfused_plan
 from hw_models import ClusteredDsa
 from scheduler import LayerRun, Layout, TensorSlice, make_policy
-from scheduler.dsa.graphturbo.placement import Capacity, place_slices
+from scheduler.dsa.graphturbo.placement import Capacity, Placement
 from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.tuning import DsaTuning
 from scheduler.dsa.violations import layout_violations
@@ -39,7 +39,7 @@ def unfused(graph: Graph) -> Layout:
 
 
 def memories(layout: Layout, capacity: Capacity, mismatched: tuple[int, ...] = ()) -> list[str]:
-    return [each.memory for each in place_slices(layout.runs, layout.slices, capacity, mismatched)]
+    return [each.memory for each in Placement(layout.runs, layout.slices, mismatched).within(capacity)]
 
 
 class TestChain:
@@ -84,7 +84,7 @@ class TestSpilling:
         out6 = net.relu(out5)
         out7 = net.relu(net.add(out6, out1))
         layout = unfused(net.graph(out7))
-        slices = place_slices(layout.runs, layout.slices, capacity)
+        slices = Placement(layout.runs, layout.slices).within(capacity)
         assert layout_violations(replace(layout, slices=slices)) == []
         names = {"in1": in1, "out1": out1, "out2": out2, "out3": out3, "out4": out4, "out5": out5, "out6": out6}
         return {name: next(each for each in slices if each.tensor == tensor) for name, tensor in names.items()}
@@ -182,8 +182,8 @@ def test_more_room_sends_no_more_slices_to_ddr(data: st.DataObject, graph: Graph
     schedule = schedule_of(make_policy("graphturbo"), graph, machine())
     assume(len(schedule.slices) > 1)
     local_bytes, global_bytes = data.draw(st.integers(0, 4096)), data.draw(st.integers(0, 16384))
-    little = place_slices(schedule.runs, schedule.slices, Capacity(local_bytes, global_bytes))
-    much = place_slices(schedule.runs, schedule.slices, ROOMY)
+    little = Placement(schedule.runs, schedule.slices).within(Capacity(local_bytes, global_bytes))
+    much = Placement(schedule.runs, schedule.slices).within(ROOMY)
 
     for near, far in zip(much, little, strict=True):
         assert near.memory != "ddr" or far.memory == "ddr"
