@@ -63,14 +63,15 @@ class _Placed(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A cut with all that follows from it where nothing is staged, whatever there is room for."""
+    """A cut with all that follows from it, whatever there is room for."""
 
     cut: Cut
     prefetched: Mapping[str, tuple[int, int]]
     """All weights that can be."""
     reloaded: tuple[tuple[int, str], ...]
     """The others that may be staged, the smallest first: bytes for all cores, and operand."""
-    placed: _Placed
+    placed: _Placed | None
+    """What follows where nothing is staged; None where that may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +123,12 @@ class TileCandidates:
         cut = self._cuts.least_loaded(tile, depth)
         prefetched = self._prefetchable(cut)
         again = [(size, name) for size, name in cut.reloaded if name not in prefetched]
-        return Shape(cut, prefetched, tuple(again), self._placed(cut, prefetched, {}))
+        return Shape(cut, prefetched, tuple(again), None if again else self._placed(cut, prefetched, {}))
 
     def _of_shape(self, shape: Shape) -> Candidate:
         """Return a shape's candidate, with as many operands staged as there is room for."""
-        if shape.reloaded:
-            staged = self._staged(shape)
-            if staged:
-                return self._priced(shape.cut, shape.prefetched, staged)
+        if shape.placed is None:
+            return self._priced(shape.cut, shape.prefetched, self._staged(shape))
         return self._in_place(shape.cut, shape.prefetched, {}, shape.placed)
 
     def decided(
