@@ -17,6 +17,7 @@ from experiments.evaluate import evaluate, network, own_batch
 from experiments.points import DesignPoint, Workload
 from experiments.run import computed, run_points
 from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, running, simulate, with_values
+from hw_models.pause import collect_seldom
 from scheduler import make_policy
 
 LOCAL_BUFFERS = ("768 KiB", "1 MiB", "1.25 MiB", "2 MiB")
@@ -86,6 +87,7 @@ def rate(count: int) -> float:
 
 def main() -> None:
     """Print the table."""
+    collect_seldom()  # as the processes that compute points do
     print(f"the busiest modules run as {'Python' if running.__file__.endswith('.py') else 'C'}")
     columns = f"{'point':>11} {'aim':>7} {'first':>11} {'aim':>7} {'simulate':>9}"
     print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")

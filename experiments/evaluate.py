@@ -1,6 +1,5 @@
 """From a design point to its figures: the one flow, graph to plan to schedule to program to trace."""
 
-import gc
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import get_args
@@ -45,9 +44,7 @@ def check_dtype(dtype: str, hardware: AnyHardware) -> str:
 @lru_cache(maxsize=32)
 def network(workload: Workload, batch: int, dtype: str) -> Analysis:
     """Return the network at the batch of one cluster, cast, with what has been derived from it."""
-    found = Analysis(load(workload, batch).with_dtype(dtype))
-    gc.freeze()  # it stays, as all that has been imported: the collector of garbage need not look through it again
-    return found
+    return Analysis(load(workload, batch).with_dtype(dtype))
 
 
 @lru_cache(maxsize=256)

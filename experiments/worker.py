@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 from experiments.failures import Failure, end_of_process, failure_of
 from experiments.limits import Limits
 from experiments.points import DesignPoint
+from hw_models.pause import collect_seldom
 
 T = TypeVar("T")
 Compute = Callable[[DesignPoint], T]
@@ -172,6 +173,7 @@ def serve(connection: Connection) -> None:
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_WORST_OOM_SCORE, encoding="ascii")
     idle_bytes = _data_bytes()
+    collect_seldom()
     while True:
         try:
             request = connection.recv_bytes()

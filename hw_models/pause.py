@@ -1,8 +1,11 @@
-"""Pausing the cyclic garbage collector where many records are made at once and nearly all are kept."""
+"""The cyclic garbage collector, where many records are made and nearly all are kept: it would search in vain."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_SELDOM = 500_000
+"""Objects made and not given back, a few dozen megabytes, before they are looked through."""
 
 
 @contextmanager
@@ -15,3 +18,8 @@ def collector_paused() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def collect_seldom() -> None:
+    """Let this process, which computes one design point after another, look for garbage every few hundred points."""
+    gc.set_threshold(_SELDOM)
