@@ -25,9 +25,8 @@ COMPILED = {
     "workloads": "analysis",
     "scheduler": "fragments list_scheduling program_builder",
     "scheduler/dsa": (
-        "allocation execution free_space needs unit_choice graphturbo/instance_binding graphturbo/placement"
-        " lower/emit lower/layer lower/loads lower/prefetch lower/program lower/stores lower/tile_waits"
-        " tiling/candidates tiling/choice tiling/cuts tiling/estimate tiling/search tiling/tiling"
+        "execution needs unit_choice lower/emit lower/layer lower/loads lower/prefetch lower/program lower/stores"
+        " lower/tile_waits tiling/candidates tiling/choice tiling/cuts tiling/estimate tiling/search tiling/tiling"
     ),
 }
 """Modules by folder."""

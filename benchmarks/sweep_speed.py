@@ -3,7 +3,8 @@
 Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). Swept are four local buffers and four DDR bandwidths,
 in one process, the network loaded. The first point finds nothing that an earlier one left behind. ``simulate``: its
 program simulated again, nothing planned or lowered. The last line is wall time over two processes, everything stored.
-``make bench-compiled`` prints the same for the modules that ``setup.py`` compiles to C.
+``DSASCAPE_PURE=1`` leaves what is written in C to Python; ``make bench-compiled`` prints the same for the modules that
+``setup.py`` translates to C.
 """
 
 import itertools
@@ -17,6 +18,7 @@ from experiments.evaluate import evaluate, network, own_batch
 from experiments.points import DesignPoint, Workload
 from experiments.run import computed, run_points
 from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, running, simulate, with_values
+from hw_models.compiled_run import is_compiled
 from hw_models.pause import collect_seldom
 from scheduler import make_policy
 
@@ -88,7 +90,8 @@ def rate(count: int) -> float:
 def main() -> None:
     """Print the table."""
     collect_seldom()  # as the processes that compute points do
-    print(f"the busiest modules run as {'Python' if running.__file__.endswith('.py') else 'C'}")
+    instants, modules = "C" if is_compiled() else "Python", "Python" if running.__file__.endswith(".py") else "C"
+    print(f"instants are handled in {instants}; the busiest modules run as {modules}")
     columns = f"{'point':>11} {'aim':>7} {'first':>11} {'aim':>7} {'simulate':>9}"
     print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")
     for case in CASES:
