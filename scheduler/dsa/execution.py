@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.free_space import Blocks, FreeSpace, RunAtWork, on_chip
 from scheduler.dsa.limits import check_ddr, check_instructions
-from scheduler.dsa.needs import exchange_rounds, halo_bytes, outermost_memory, output_shares, routes
+from scheduler.dsa.needs import RunNeeds, exchange_rounds, needs_of, outermost_memory, output_shares
 from scheduler.dsa.schedule import (
     Execution,
     HaloExchange,
@@ -44,9 +44,10 @@ def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
 
 
 def decide(
-    layout: Layout, costs: DsaCosts, policy: str, *, overlaps_layers: bool = False, paper_tiles: bool = False
-) -> Schedule:
-    """Return the schedule of ``layout`` with every run's execution decided.
+    layout: Layout, costs: DsaCosts, policy: str, *, overlaps_layers: bool = False, paper_tiles: bool = False,
+    needs: Sequence[RunNeeds] | None = None,
+) -> Schedule:  # fmt: skip
+    """Return the schedule of ``layout`` with every run's execution decided; ``needs`` of its runs, if they are known.
 
     ``overlaps_layers``: weights of later layers of a kernel are fetched, and their tiles computed, while earlier ones
     compute. ``paper_tiles``: tiles are those of GraphTurbo's text (section 4.1), where these fit. Raises
@@ -56,7 +57,9 @@ def decide(
     check_ddr(layout, costs.view)
     prefetch = prefetch_buffers(costs.view) if overlaps_layers else None
     how = _How(prefetch, overlaps_layers, paper_tiles)
-    executions = _Decider(layout, costs, how).run()
+    if needs is None:
+        needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
+    executions = _Decider(layout, costs, how).run(needs)
     check_instructions(layout.runs, executions, costs.view, layout.graph.name)
     return Schedule(
         layout.plan, layout.instances, layout.slices, costs.dtype, costs.view.clusters, executions, prefetch,
@@ -91,18 +94,16 @@ class _Decider:
         self._at_work: list[RunAtWork] = []
         self._last_use = {number: live.stop - 1 for number, live in layout.live_ranges.items()}
 
-    def run(self) -> tuple[Execution, ...]:
+    def run(self, needs: Sequence[RunNeeds]) -> tuple[Execution, ...]:
         found: list[Execution] = []
         for instance in self._layout.instances:
             self._at_work = []
             for run in instance.runs:
-                found.append(self._decide(run, len(found)))
+                found.append(self._decide(run, len(found), *needs[len(found)]))
                 self._release(run, len(found) - 1)
         return tuple(found)
 
-    def _decide(self, run: LayerRun, number: int) -> Execution:
-        core_bytes = halo_bytes(run, self._slices)
-        streamed = routes(run, self._slices, broadcasts=self._view.broadcasts)
+    def _decide(self, run: LayerRun, number: int, core_bytes: int, streamed: Mapping[str, Route]) -> Execution:
         for written in run.writes:
             self._hold(written)
         exchange = self._exchange(run, core_bytes)

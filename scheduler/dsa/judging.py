@@ -11,9 +11,9 @@ with these smaller buffers: what comes of it is kept with the network and serves
 else that takes time.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from fusion.plan import FusionPlan
 from hw_models import Program, SimulationResult, dsa_energy, dsa_machine, simulate
@@ -24,6 +24,7 @@ from scheduler.dsa.execution import decide
 from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, least_bytes, moved_bytes, reads_of
 from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.lower.program import lower
+from scheduler.dsa.needs import RunNeeds, needs_of
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.dsa.tuning import DsaTuning
 from scheduler.errors import ScheduleError
@@ -53,7 +54,7 @@ def _rung_bytes(number: int) -> int:
     return int(_KIB * 2 ** (number / 4))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
     """A layout to be judged, and its traffic."""
 
@@ -62,6 +63,11 @@ class Candidate:
     layout: Layout
     moved_bytes: Mapping[str, int]
     """To and from DDR and the global buffer, by memory."""
+
+    @cached_property
+    def needs(self) -> Sequence[RunNeeds]:
+        """What its runs need on a machine that broadcasts."""
+        return needs_of(self.layout.runs, self.layout.slices, broadcasts=True)
 
     def cost_s(self, costs: DsaCosts) -> float:
         """Return the seconds of its traffic and launches, as if nothing overlapped."""
@@ -211,8 +217,9 @@ class Judge:
 
     def _decide(self, shown: Candidate, at: DsaCosts, overlaps_layers: bool) -> Schedule:
         return decide(
-            shown.layout, at, self._policy, overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles
-        )
+            shown.layout, at, self._policy, overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles,
+            needs=shown.needs if at.view.broadcasts else None,
+        )  # fmt: skip
 
     def chosen(self) -> Judged:
         """Return the fastest, run on the machine itself; raise ``ScheduleError`` if there is none."""

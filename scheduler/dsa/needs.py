@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from scheduler.dsa.binding import Binding, needed_and_held, sample_cores
 from scheduler.dsa.schedule import HaloExchange, LayerRun, TensorSlice
@@ -117,6 +118,21 @@ def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) ->
         if route.streamed:
             found[name] = route
     return found
+
+
+class RunNeeds(NamedTuple):
+    """What has to be brought to the cores for a run, whatever the tiles."""
+
+    halo_bytes: int
+    """That one core has to fetch from the local buffers of others."""
+    routes: Mapping[str, Route]
+
+
+def needs_of(
+    runs: Sequence[LayerRun], slices: Sequence[TensorSlice], *, broadcasts: bool
+) -> tuple[RunNeeds, ...]:
+    """Return the needs of ``runs``: see `halo_bytes` and `routes`."""
+    return tuple([RunNeeds(halo_bytes(run, slices), routes(run, slices, broadcasts=broadcasts)) for run in runs])
 
 
 def share_by_memory(held: Sequence[TensorSlice], need: Box) -> dict[str, float]:
