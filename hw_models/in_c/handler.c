@@ -8,6 +8,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@
 #define DUST 1e-6 /* of hw_models.clock and hw_models.bandwidth */
 #define MOST_FLOWS 256
 #define MOST_PORTS 64
+#define MOST_SERVERS 65536 /* of a queue */
+#define MOST_ROWS (INT_MAX / 4)
 #define LATEST_PS 4e18
 
 typedef struct { int port; double weight; } Load;
@@ -91,7 +94,7 @@ typedef struct {
     int64_t *new_ps; int n_new, new_room;
 } Handler;
 
-static int take(Handler *h, int w);
+static void take(Handler *h, int w);
 
 static void fail(Handler *h, const char *why) { if (!h->failure) h->failure = why; }
 
@@ -99,10 +102,17 @@ static void fail(Handler *h, const char *why) { if (!h->failure) h->failure = wh
 static void *grown(Handler *h, void *items, int count, int *room, size_t size) {
     if (count < *room) return items;
     int wanted = *room ? 2 * *room : 8;
-    void *found = realloc(items, (size_t)wanted * size);
+    void *found = *room > MOST_ROWS ? NULL : realloc(items, (size_t)wanted * size);
     if (!found) { fail(h, "memory"); return NULL; }
     *room = wanted;
     return found;
+}
+
+/* Add a time as often as `times` says. */
+static void add_ps(Handler *h, int64_t *sum_ps, int64_t each_ps, int times) {
+    int64_t all_ps;
+    if (__builtin_mul_overflow(each_ps, (int64_t)times, &all_ps) || __builtin_add_overflow(*sum_ps, all_ps, sum_ps))
+        fail(h, "too long");
 }
 
 /* ---- clock: instants and turns ---- */
@@ -137,16 +147,17 @@ static int new_instant(Handler *h, int64_t time_ps) {
 
 static void after(Handler *h, int64_t delay_ps, int actor, int turn) {
     if (!delay_ps) { add_turn(h, h->now, actor, turn); return; }
-    int64_t time_ps = h->now_ps + delay_ps;
+    int64_t time_ps;
+    if (__builtin_add_overflow(h->now_ps, delay_ps, &time_ps)) { fail(h, "too late"); return; }
     int bucket = bucket_of(h, time_ps), number = h->buckets[bucket];
     while (number >= 0 && h->instants[number].time_ps != time_ps) number = h->instants[number].next;
     if (number < 0) {
-        number = new_instant(h, time_ps);
         int64_t *new_ps = grown(h, h->new_ps, h->n_new, &h->new_room, sizeof(int64_t));
-        if (number < 0 || !new_ps) return;
+        if (!new_ps) return;
+        h->new_ps = new_ps;
+        if ((number = new_instant(h, time_ps)) < 0) return;
         h->instants[number].next = h->buckets[bucket];
         h->buckets[bucket] = number;
-        h->new_ps = new_ps;
         new_ps[h->n_new++] = delay_ps;
     }
     add_turn(h, number, actor, turn);
@@ -162,7 +173,7 @@ static int pop_instant(Handler *h, int64_t time_ps) {
 }
 
 static int64_t whole_ps(Handler *h, double wait_ps) {
-    if (!(wait_ps < LATEST_PS)) { fail(h, "too late"); return 1; }
+    if (!(wait_ps >= 0 && wait_ps < LATEST_PS)) { fail(h, "too late"); return 1; }
     int64_t whole = (int64_t)wait_ps;
     double rest = wait_ps - (double)whole;
     return rest <= DUST || rest <= wait_ps * 1e-14 ? whole : whole + 1;
@@ -431,29 +442,23 @@ static void new_flow(Handler *h, int w, int position, int part, int64_t *delay_p
     else flow_starts(h, number);
 }
 
-static int64_t waited_ps(const Handler *h, const Worker *worker) {
-    int members = h->works[h->work_of[worker->position]].members;
-    if (!worker->is_pipelined) return (h->now_ps - worker->asked_ps) * members;
-    int64_t idle_ps = 0;
-    for (int n = 0; n < worker->free_count; n++) {
-        int64_t since_ps = worker->free_since_ps[n];
-        idle_ps += h->now_ps - (worker->asked_ps > since_ps ? worker->asked_ps : since_ps);
-    }
-    return idle_ps * members;
-}
-
 static void note_wait(Handler *h, const Worker *worker, int what) {
-    int place = worker->kind * (h->n_kinds + 1) + what;
-    if (h->waited_ps[place] < 0) {
-        h->waited_ps[place] = 0;
+    int place = worker->kind * (h->n_kinds + 1) + what, members = h->works[h->work_of[worker->position]].members;
+    int64_t *waited_ps = &h->waited_ps[place];
+    if (*waited_ps < 0) {
+        *waited_ps = 0;
         h->waited_order[h->n_waited++] = place;
     }
-    h->waited_ps[place] += waited_ps(h, worker);
+    if (!worker->is_pipelined) add_ps(h, waited_ps, h->now_ps - worker->asked_ps, members);
+    for (int n = 0; n < worker->free_count; n++) {
+        int64_t since_ps = worker->free_since_ps[n];
+        add_ps(h, waited_ps, h->now_ps - (worker->asked_ps > since_ps ? worker->asked_ps : since_ps), members);
+    }
 }
 
 /* Note that alike members have done their part of a server's instruction, which ends with the last of them. */
 static void done(Handler *h, Worker *worker, int demand, int limit) {
-    worker->busy_ps += (h->now_ps - h->start_ps[worker->position]) * h->demands[demand].members;
+    add_ps(h, &worker->busy_ps, h->now_ps - h->start_ps[worker->position], h->demands[demand].members);
     if (--worker->at_work) return;
     worker->freed_by = worker->position;
     finish(h, worker->position, limit);
@@ -508,16 +513,15 @@ static int with_inputs(Handler *h, int w) {
     return 0;
 }
 
-static int take(Handler *h, int w) {
+static void take(Handler *h, int w) {
     Worker *worker = &h->workers[w];
     Queue *queue = &h->queues[worker->queue];
     while (queue->next < queue->count && !h->failure) {
         worker->position = queue->positions[queue->next++];
         worker->asked_ps = h->now_ps;
         worker->cause = worker->freed_by;
-        if (!ready(h, worker->position, w, 0) || !with_inputs(h, w)) return 0;
+        if (!ready(h, worker->position, w, 0) || !with_inputs(h, w)) return;
     }
-    return 0;
 }
 
 static void moved(Handler *h, int number, int limit) {
@@ -529,7 +533,7 @@ static void moved(Handler *h, int number, int limit) {
         return;
     }
     int position = flow->position;
-    worker->busy_ps += (h->now_ps - h->start_ps[position]) * h->demands[flow->demand].members;
+    add_ps(h, &worker->busy_ps, h->now_ps - h->start_ps[position], h->demands[flow->demand].members);
     if (--h->parts_left[position]) return;
     worker->issued--;
     finish(h, position, limit);
@@ -576,7 +580,7 @@ static void grant(Handler *h) {
         new->count = 0;
         while (waiting->count) {
             Wish wish = waiting->wishes[waiting->first];
-            if (port->used_bytes + wish.size_bytes > port->capacity_bytes) { port->was_short = 1; break; }
+            if (wish.size_bytes > port->capacity_bytes - port->used_bytes) { port->was_short = 1; break; }
             port->used_bytes += wish.size_bytes;
             waiting->first++;
             if (!--waiting->count) waiting->first = 0;
@@ -715,16 +719,32 @@ static void *made(int count, size_t size) {
     return found;
 }
 
-/* Read a tuple of tuples of whole numbers from 0 to below `most`; return 0, or -1 with an exception set. */
-static int read_rows(PyObject *table, int most, Rows *rows) {
-    if (!PyTuple_Check(table)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
-    int count = (int)PyTuple_GET_SIZE(table), total = 0;
-    for (int n = 0; n < count; n++) {
+/* Read a row of an argument as PyArg_ParseTuple does; what is no tuple is of the wrong type. */
+static int read_row(PyObject *row, const char *format, ...) {
+    if (!PyTuple_Check(row)) { PyErr_SetString(PyExc_TypeError, "a row is not a tuple"); return -1; }
+    va_list fields;
+    va_start(fields, format);
+    int is_read = PyArg_VaParse(row, format, fields);
+    va_end(fields);
+    return is_read ? 0 : -1;
+}
+
+/* Return how many items the rows of a tuple have in all; -1 with an exception set if they are not tuples, or too many. */
+static int count_items(PyObject *table) {
+    Py_ssize_t total = 0;
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(table); n++) {
         PyObject *row = PyTuple_GET_ITEM(table, n);
         if (!PyTuple_Check(row)) { PyErr_SetString(PyExc_TypeError, "not a tuple of tuples"); return -1; }
-        total += (int)PyTuple_GET_SIZE(row);
+        if (PyTuple_GET_SIZE(row) > MOST_ROWS - total) { PyErr_SetString(PyExc_OverflowError, "too many"); return -1; }
+        total += PyTuple_GET_SIZE(row);
     }
-    if (!(rows->first = made(count + 1, sizeof(int))) || !(rows->items = made(total, sizeof(int)))) return -1;
+    return (int)total;
+}
+
+/* Read a tuple of tuples of whole numbers from 0 to below `most`; return 0, or -1 with an exception set. */
+static int read_rows(PyObject *table, int most, Rows *rows) {
+    int count = (int)PyTuple_GET_SIZE(table), total = count_items(table);
+    if (total < 0 || !(rows->first = made(count + 1, sizeof(int))) || !(rows->items = made(total, sizeof(int)))) return -1;
     for (int n = 0, at = 0; n < count; n++) {
         PyObject *row = PyTuple_GET_ITEM(table, n);
         for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(row); place++) {
@@ -748,7 +768,7 @@ static int read_loads(Handler *h, PyObject *pairs, int *room, Span *span) {
         Load load, *loads = grown(h, h->loads, h->n_loads, room, sizeof(Load));
         if (!loads) { PyErr_NoMemory(); return -1; }
         h->loads = loads;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, n), "id", &load.port, &load.weight)) return -1;
+        if (read_row(PyTuple_GET_ITEM(pairs, n), "id", &load.port, &load.weight)) return -1;
         if (load.port < 0 || load.port >= h->n_ports) { PyErr_SetString(PyExc_ValueError, "no such port"); return -1; }
         h->loads[h->n_loads++] = load;
     }
@@ -762,9 +782,9 @@ static int read_demands(Handler *h, PyObject *demands) {
         Demand *one = &h->demands[n];
         PyObject *loads, *crossing, *traffic;
         long long startup_ps, whole;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(demands, n), "iLdLdipO!O!O!", &one->members, &startup_ps,
-                              &one->duration_ps, &whole, &one->bytes_per_ps, &one->limit, &one->moves, &PyTuple_Type,
-                              &loads, &PyTuple_Type, &crossing, &PyTuple_Type, &traffic)) return -1;
+        if (read_row(PyTuple_GET_ITEM(demands, n), "iLdLdipO!O!O!", &one->members, &startup_ps, &one->duration_ps,
+                     &whole, &one->bytes_per_ps, &one->limit, &one->moves, &PyTuple_Type, &loads, &PyTuple_Type,
+                     &crossing, &PyTuple_Type, &traffic)) return -1;
         one->startup_ps = startup_ps;
         one->whole_ps = whole;
         if (one->limit < 0 || one->limit >= h->n_limits || startup_ps < 0 || whole < 0) {
@@ -782,11 +802,12 @@ static int read_works(Handler *h, PyObject *works) {
     for (int n = 0; n < h->n_works; n++) {
         Work *one = &h->works[n];
         long long startup_ps;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(works, n), "iiiLii", &one->queue, &one->kind, &one->members, &startup_ps,
-                              &one->parts.first, &one->parts.count)) return -1;
+        if (read_row(PyTuple_GET_ITEM(works, n), "iiiLii", &one->queue, &one->kind, &one->members, &startup_ps,
+                     &one->parts.first, &one->parts.count)) return -1;
         one->startup_ps = startup_ps;
         if (one->queue < 0 || one->queue >= h->n_queues || one->kind < 0 || one->kind >= h->n_kinds || startup_ps < 0
-            || one->parts.first < 0 || one->parts.count < 0 || one->parts.first + one->parts.count > h->n_demands) {
+            || one->parts.first < 0 || one->parts.first > h->n_demands || one->parts.count < 0
+            || one->parts.count > h->n_demands - one->parts.first) {
             PyErr_SetString(PyExc_ValueError, "a work is out of range");
             return -1;
         }
@@ -799,8 +820,11 @@ static int read_ports(Handler *h, PyObject *ports) {
     for (int n = 0; n < h->n_ports; n++) {
         Port *port = &h->ports[n];
         long long capacity_bytes;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(ports, n), "dLi", &port->capacity, &capacity_bytes, &port->limit)) return -1;
-        if (port->limit < 0 || port->limit >= h->n_limits) { PyErr_SetString(PyExc_ValueError, "no such limit"); return -1; }
+        if (read_row(PyTuple_GET_ITEM(ports, n), "dLi", &port->capacity, &capacity_bytes, &port->limit)) return -1;
+        if (port->limit < 0 || port->limit >= h->n_limits || capacity_bytes < 0) {
+            PyErr_SetString(PyExc_ValueError, "a memory is out of range");
+            return -1;
+        }
         port->capacity_bytes = capacity_bytes;
         port->full = port->capacity * (1 + 1e-12);
         port->freed_by = NOBODY;
@@ -810,21 +834,17 @@ static int read_ports(Handler *h, PyObject *ports) {
 
 /* Read what buffers take: pairs of a port and bytes for each of the spaces that differ. */
 static int read_spaces(Handler *h, PyObject *spaces, PyObject *space_of) {
-    int total = 0;
-    for (int n = 0; n < h->n_spaces; n++) {
-        if (!PyTuple_Check(PyTuple_GET_ITEM(spaces, n))) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
-        total += (int)PyTuple_GET_SIZE(PyTuple_GET_ITEM(spaces, n));
-    }
-    if (!(h->spaces.first = made(h->n_spaces + 1, sizeof(int))) || !(h->spaces.items = made(total, sizeof(int)))
+    int total = count_items(spaces);
+    if (total < 0 || !(h->spaces.first = made(h->n_spaces + 1, sizeof(int))) || !(h->spaces.items = made(total, sizeof(int)))
         || !(h->space_bytes = made(total, sizeof(int64_t))) || !(h->space_of = made(h->n_buffers, sizeof(int))))
         return -1;
     for (int n = 0, at = 0; n < h->n_spaces; n++) {
         PyObject *row = PyTuple_GET_ITEM(spaces, n);
         for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(row); place++, at++) {
             long long size_bytes;
-            if (!PyArg_ParseTuple(PyTuple_GET_ITEM(row, place), "iL", &h->spaces.items[at], &size_bytes)) return -1;
-            if (h->spaces.items[at] < 0 || h->spaces.items[at] >= h->n_ports) {
-                PyErr_SetString(PyExc_ValueError, "no such port");
+            if (read_row(PyTuple_GET_ITEM(row, place), "iL", &h->spaces.items[at], &size_bytes)) return -1;
+            if (h->spaces.items[at] < 0 || h->spaces.items[at] >= h->n_ports || size_bytes < 0) {
+                PyErr_SetString(PyExc_ValueError, "a space is out of range");
                 return -1;
             }
             h->space_bytes[at] = size_bytes;
@@ -832,11 +852,12 @@ static int read_spaces(Handler *h, PyObject *spaces, PyObject *space_of) {
         h->spaces.first[n + 1] = at;
     }
     for (int n = 0; n < h->n_buffers; n++) {
-        long number = PyLong_AsLong(PyList_GET_ITEM(space_of, n));
+        long number = PyLong_AsLong(PyTuple_GET_ITEM(space_of, n));
+        if (number == -1 && PyErr_Occurred()) return -1;
         if (number < -1 || number >= h->n_spaces) { PyErr_SetString(PyExc_ValueError, "no such space"); return -1; }
         h->space_of[n] = (int)number;
     }
-    return PyErr_Occurred() ? -1 : 0;
+    return 0;
 }
 
 /* Read each queue's kind, servers and instructions in flight; make its workers. */
@@ -844,20 +865,23 @@ static int read_queues(Handler *h, PyObject *queues) {
     if (!(h->queues = made(h->n_queues, sizeof(Queue)))) return -1;
     for (int n = 0; n < h->n_queues; n++) {
         Queue *queue = &h->queues[n];
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(queues, n), "iii", &queue->kind, &queue->servers, &queue->in_flight))
-            return -1;
+        if (read_row(PyTuple_GET_ITEM(queues, n), "iii", &queue->kind, &queue->servers, &queue->in_flight)) return -1;
         if (queue->kind < 0 || queue->kind >= h->n_kinds || queue->servers < 1 || queue->in_flight < 1) {
             PyErr_SetString(PyExc_ValueError, "a queue is out of range");
             return -1;
         }
-        h->n_workers += queue->in_flight > 1 ? 1 : queue->servers;
+        int workers = queue->in_flight > 1 ? 1 : queue->servers;
+        if (queue->servers > MOST_SERVERS || h->n_workers > MOST_ROWS - workers) {
+            PyErr_SetString(PyExc_OverflowError, "too many servers");
+            return -1;
+        }
+        h->n_workers += workers;
     }
     for (int n = 0; n < h->count; n++) h->queues[h->works[h->work_of[n]].queue].count++;
     if (!(h->workers = made(h->n_workers, sizeof(Worker)))) return -1;
     for (int n = 0, w = 0; n < h->n_queues; n++) {
         Queue *queue = &h->queues[n];
         if (!(queue->positions = made(queue->count, sizeof(int)))) return -1;
-        queue->count = 0;
         for (int k = 0; k < (queue->in_flight > 1 ? 1 : queue->servers); k++, w++) {
             Worker *worker = &h->workers[w];
             worker->queue = n;
@@ -865,12 +889,14 @@ static int read_queues(Handler *h, PyObject *queues) {
             worker->position = worker->cause = worker->freed_by = NOBODY;
             if (queue->in_flight == 1) continue;
             worker->is_pipelined = 1;
-            worker->most_issued = queue->servers * queue->in_flight;
+            int64_t most_issued = (int64_t)queue->servers * queue->in_flight;
+            worker->most_issued = most_issued > queue->count ? queue->count + 1 : (int)most_issued; /* never so many */
             worker->free_count = queue->servers;
             if (!(worker->backlog = made(worker->most_issued, sizeof(int)))
                 || !(worker->free_since_ps = made(queue->servers, sizeof(int64_t)))) return -1;
         }
     }
+    for (int n = 0; n < h->n_queues; n++) h->queues[n].count = 0;
     for (int n = 0; n < h->count; n++) {
         Queue *queue = &h->queues[h->works[h->work_of[n]].queue];
         queue->positions[queue->count++] = n;
@@ -898,8 +924,10 @@ static int prepare(Handler *h) {
     h->free_instant = -1;
     if (!(h->first_flow = made(n, sizeof(int)))) return -1;
     for (int position = 0; position < n; position++) {
+        int parts = h->works[h->work_of[position]].parts.count;
+        if (parts > MOST_ROWS - h->n_flows) { PyErr_SetString(PyExc_OverflowError, "too many flows"); return -1; }
         h->first_flow[position] = h->n_flows;
-        h->n_flows += h->works[h->work_of[position]].parts.count;
+        h->n_flows += parts;
     }
     if (!(h->issued_ps = unset(n)) || !(h->start_ps = unset(n)) || !(h->end_ps = unset(n))
         || !(h->startup_ps = made(n, sizeof(int64_t))) || !(h->released_by = filled(n, NOBODY))
@@ -917,26 +945,31 @@ static int prepare(Handler *h) {
     return 0;
 }
 
-static int handler_init(Handler *h, PyObject *args, PyObject *kwargs) {
+/* Read the arguments of Handler and make what the run needs; return 0, or -1 with an exception set. */
+static int read_arguments(Handler *h, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"work_of", "after", "allocates", "frees", "works", "demands", "queues", "ports", "spaces",
                             "space_of", "kinds", "limits", NULL};
     PyObject *work_of, *after_of, *allocates, *frees, *works, *demands, *queues, *ports, *spaces, *space_of;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!O!O!O!O!ii", names, &PyTuple_Type, &work_of,
                                      &PyTuple_Type, &after_of, &PyTuple_Type, &allocates, &PyTuple_Type, &frees,
                                      &PyTuple_Type, &works, &PyTuple_Type, &demands, &PyTuple_Type, &queues,
-                                     &PyTuple_Type, &ports, &PyTuple_Type, &spaces, &PyList_Type, &space_of,
+                                     &PyTuple_Type, &ports, &PyTuple_Type, &spaces, &PyTuple_Type, &space_of,
                                      &h->n_kinds, &h->n_limits)) return -1;
-    if (h->work_of) { PyErr_SetString(PyExc_RuntimeError, "a handler is made once"); return -1; }
-    h->count = (int)PyTuple_GET_SIZE(work_of);
-    h->n_works = (int)PyTuple_GET_SIZE(works);
-    h->n_demands = (int)PyTuple_GET_SIZE(demands);
-    h->n_queues = (int)PyTuple_GET_SIZE(queues);
-    h->n_ports = (int)PyTuple_GET_SIZE(ports);
-    h->n_spaces = (int)PyTuple_GET_SIZE(spaces);
-    h->n_buffers = (int)PyList_GET_SIZE(space_of);
-    if (h->n_ports > MOST_PORTS || h->n_limits < 0 || h->n_kinds < 0 || PyTuple_GET_SIZE(after_of) != h->count
-        || PyTuple_GET_SIZE(allocates) != h->count || PyTuple_GET_SIZE(frees) != h->count) {
-        PyErr_SetString(PyExc_ValueError, "columns differ in length, or there are too many memories");
+    struct { PyObject *column; int *count; } counts[] = {
+        {work_of, &h->count}, {works, &h->n_works}, {demands, &h->n_demands}, {queues, &h->n_queues},
+        {ports, &h->n_ports}, {spaces, &h->n_spaces}, {space_of, &h->n_buffers}};
+    for (size_t n = 0; n < sizeof(counts) / sizeof(*counts); n++) {
+        Py_ssize_t count = PyTuple_GET_SIZE(counts[n].column);
+        if (count > (counts[n].column == ports ? MOST_PORTS : MOST_ROWS)) {
+            PyErr_SetString(PyExc_OverflowError, "too many memories, or too much else");
+            return -1;
+        }
+        *counts[n].count = (int)count;
+    }
+    if (PyTuple_GET_SIZE(after_of) != h->count || PyTuple_GET_SIZE(allocates) != h->count
+        || PyTuple_GET_SIZE(frees) != h->count || h->n_kinds < 0 || h->n_kinds > h->n_queues || h->n_limits < 0
+        || h->n_limits > h->n_ports + h->n_demands) {
+        PyErr_SetString(PyExc_ValueError, "columns differ in length, or there are more kinds or limits than can be");
         return -1;
     }
     if (!(h->work_of = made(h->count, sizeof(int)))) return -1;
@@ -950,10 +983,22 @@ static int handler_init(Handler *h, PyObject *args, PyObject *kwargs) {
     }
     if (read_rows(after_of, h->count, &h->after) || read_rows(allocates, h->n_buffers, &h->allocates)
         || read_rows(frees, h->n_buffers, &h->frees) || read_demands(h, demands) || read_works(h, works)
-        || read_ports(h, ports) || read_spaces(h, spaces, space_of) || read_queues(h, queues) || prepare(h)) return -1;
-    for (int w = 0; w < h->n_workers; w++) take(h, w);
-    if (h->failure) { PyErr_SetString(PyExc_ArithmeticError, h->failure); return -1; }
-    return 0;
+        || read_ports(h, ports) || read_spaces(h, spaces, space_of) || read_queues(h, queues)) return -1;
+    return prepare(h);
+}
+
+/* Return a new handler: there is none that is half made, or made twice. */
+static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    Handler *h = (Handler *)type->tp_alloc(type, 0);
+    if (!h) return NULL;
+    int failed = read_arguments(h, args, kwargs);
+    for (int w = 0; !failed && w < h->n_workers; w++) take(h, w);
+    if (!failed && h->failure) {
+        PyErr_SetString(PyExc_ArithmeticError, h->failure);
+        failed = -1;
+    }
+    if (failed) Py_CLEAR(h);
+    return (PyObject *)h;
 }
 
 static void handler_dealloc(Handler *h) {
@@ -1000,8 +1045,7 @@ static PyTypeObject handler_type = {
     .tp_doc = "One run of a program's bound work; every unit takes its first instructions when it is made.",
     .tp_basicsize = sizeof(Handler),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)handler_init,
+    .tp_new = handler_new,
     .tp_dealloc = (destructor)handler_dealloc,
     .tp_methods = handler_methods,
     .tp_getset = handler_figures,
@@ -1016,11 +1060,13 @@ static PyObject *handler_is_sound(PyObject *Py_UNUSED(self), PyObject *args) {
     int buffers;
     if (!PyArg_ParseTuple(args, "O!O!O!i", &PyTuple_Type, &after_of, &PyTuple_Type, &allocates, &PyTuple_Type, &frees,
                           &buffers)) return NULL;
-    int count = (int)PyTuple_GET_SIZE(after_of);
+    Py_ssize_t rows = PyTuple_GET_SIZE(after_of);
+    if (rows > MOST_ROWS || PyTuple_GET_SIZE(allocates) != rows || PyTuple_GET_SIZE(frees) != rows) Py_RETURN_FALSE;
+    int count = (int)rows;
     Rows waits = {0}, taken = {0}, freed = {0};
     char *is_allocated = made(buffers, 1);
     int is_sound = is_allocated && !read_rows(after_of, count, &waits) && !read_rows(allocates, buffers, &taken)
-        && !read_rows(frees, buffers, &freed) && PyTuple_GET_SIZE(allocates) == count && PyTuple_GET_SIZE(frees) == count;
+        && !read_rows(frees, buffers, &freed);
     for (int position = 0; is_sound && position < count; position++) {
         for (int n = waits.first[position]; n < waits.first[position + 1]; n++) is_sound &= waits.items[n] < position;
         for (int n = taken.first[position]; n < taken.first[position + 1]; n++) {
@@ -1032,7 +1078,7 @@ static PyObject *handler_is_sound(PyObject *Py_UNUSED(self), PyObject *args) {
     void *all[] = {waits.first, waits.items, taken.first, taken.items, freed.first, freed.items, is_allocated};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
     if (PyErr_Occurred()) { /* a number that is out of range is a mistake as well */
-        if (!PyErr_ExceptionMatches(PyExc_ValueError)) return NULL;
+        if (!PyErr_ExceptionMatches(PyExc_ValueError) && !PyErr_ExceptionMatches(PyExc_OverflowError)) return NULL;
         PyErr_Clear();
     }
     return PyBool_FromLong(is_sound);
