@@ -229,6 +229,11 @@ static int number_units(Order *o, PyObject *work_of, PyObject *unit_of_work) {
     return failed ? -1 : 0;
 }
 
+static int read_number(PyObject *from, int64_t *number) {
+    *number = PyLong_AsLongLong(from);
+    return *number == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
 static int read_order(Order *o, PyObject *columns[9]) {
     PyObject *work_of = columns[0], *unit_of_work = columns[1], *layers = columns[2], *durations = columns[3];
     PyObject *ends = columns[4], *is_transfer = columns[5], *after = columns[6], *frees = columns[7];
@@ -243,15 +248,17 @@ static int read_order(Order *o, PyObject *columns[9]) {
         || !o->rest_ps || !o->earliest_ps || !o->first_follower || !o->entries) { PyErr_NoMemory(); return -1; }
     for (int place = 0; place < o->count; place++) {
         o->first_follower[place] = -1;
-        long layer = PyLong_AsLong(PyTuple_GET_ITEM(layers, place));
-        int64_t duration_ps = PyLong_AsLongLong(PyTuple_GET_ITEM(durations, place));
-        int64_t end_ps = PyLong_AsLongLong(PyTuple_GET_ITEM(ends, place));
-        o->is_transfer[place] = (char)PyObject_IsTrue(PyTuple_GET_ITEM(is_transfer, place));
-        if (PyErr_Occurred()) return -1;
+        int64_t layer, duration_ps, end_ps;
+        if (read_number(PyTuple_GET_ITEM(layers, place), &layer)
+            || read_number(PyTuple_GET_ITEM(durations, place), &duration_ps)
+            || read_number(PyTuple_GET_ITEM(ends, place), &end_ps)) return -1;
+        int moves = PyObject_IsTrue(PyTuple_GET_ITEM(is_transfer, place));
+        if (moves < 0) return -1;
         if (layer < INT_MIN || layer > INT_MAX || duration_ps < 0) {
             PyErr_SetString(PyExc_OverflowError, "a layer or a time is out of range");
             return -1;
         }
+        o->is_transfer[place] = (char)moves;
         o->layer[place] = (int)layer;
         o->duration_ps[place] = duration_ps;
         o->whole_ps[place] = end_ps > duration_ps ? end_ps : duration_ps;
