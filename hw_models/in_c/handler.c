@@ -40,8 +40,9 @@ static PyObject *handler_happen(Handler *h, PyObject *argument) {
     if (h->now < 0) { PyErr_SetString(PyExc_RuntimeError, "nothing happens then"); return NULL; }
     happen(h);
     if (h->failure) { PyErr_SetString(PyExc_ArithmeticError, h->failure); return NULL; }
-    PyObject *delays = PyList_New(h->n_new);
-    for (int n = 0; delays && n < h->n_new; n++) {
+    int count = h->n_new;
+    PyObject *delays = PyList_New(count);
+    for (int n = 0; delays && n < count; n++) {
         PyObject *delay_ps = PyLong_FromLongLong(h->new_ps[n]);
         if (!delay_ps) Py_CLEAR(delays);
         else PyList_SET_ITEM(delays, n, delay_ps);

@@ -153,6 +153,7 @@ static int read_spaces(Handler *h, PyObject *spaces, PyObject *space_of) {
 /* Read each queue's kind, servers and instructions in flight; make its workers. */
 static int read_queues(Handler *h, PyObject *queues) {
     if (!(h->queues = made(h->n_queues, sizeof(Queue)))) return -1;
+    int servers = 0;
     for (int n = 0; n < h->n_queues; n++) {
         Queue *queue = &h->queues[n];
         if (read_row(PyTuple_GET_ITEM(queues, n), "iii", &queue->kind, &queue->servers, &queue->in_flight)) return -1;
@@ -160,12 +161,12 @@ static int read_queues(Handler *h, PyObject *queues) {
             PyErr_SetString(PyExc_ValueError, "a queue is out of range");
             return -1;
         }
-        int workers = queue->in_flight > 1 ? 1 : queue->servers;
-        if (queue->servers > MOST_SERVERS || h->n_workers > MOST_ROWS - workers) {
+        if (queue->servers > MOST_SERVERS - servers) {
             PyErr_SetString(PyExc_OverflowError, "too many servers");
             return -1;
         }
-        h->n_workers += workers;
+        servers += queue->servers;
+        h->n_workers += queue->in_flight > 1 ? 1 : queue->servers;
     }
     for (int n = 0; n < h->count; n++) h->queues[h->works[h->work_of[n]].queue].count++;
     if (!(h->workers = made(h->n_workers, sizeof(Worker)))) return -1;
@@ -256,6 +257,7 @@ static int read_arguments(Handler *h, PyObject *args, PyObject *kwargs) {
         }
         *counts[n].count = (int)count;
     }
+    if (h->n_kinds > MOST_KINDS) { PyErr_SetString(PyExc_OverflowError, "too many kinds of units"); return -1; }
     if (PyTuple_GET_SIZE(after_of) != h->count || PyTuple_GET_SIZE(allocates) != h->count
         || PyTuple_GET_SIZE(frees) != h->count || h->n_kinds < 0 || h->n_kinds > h->n_queues || h->n_limits < 0
         || h->n_limits > h->n_ports + h->n_demands) {

@@ -11,10 +11,11 @@
 #define NOBODY (-1)
 #define DUST 1e-6 /* of hw_models.clock and hw_models.bandwidth */
 #define LATEST_PS 4e18
-/* What is more than that is left to Python: flows under way, memories, servers of a queue, anything else. */
+/* What is more than that is left to Python: flows under way, memories, kinds of units, servers, anything else. */
 #define MOST_FLOWS 256
 #define MOST_PORTS 64
-#define MOST_SERVERS 65536
+#define MOST_KINDS 1024
+#define MOST_SERVERS (1 << 20)
 #define MOST_ROWS (INT_MAX / 4)
 
 typedef struct { int port; double weight; } Load;
