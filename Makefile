@@ -35,7 +35,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # Written in C, and built where a C compiler is found.
-IN_C := setup.py hw_models/in_c/handler.c scheduler/in_c/columns.c
+IN_C := setup.py $(wildcard hw_models/in_c/*.[ch] scheduler/in_c/*.[ch])
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml $(IN_C)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .

@@ -32,9 +32,17 @@ COMPILED = {
 """Modules by folder."""
 
 
+def _headers(path: str) -> list[str]:
+    """Return the headers beside a file, which belong to it."""
+    return sorted(str(header) for header in Path(path).parent.glob("*.h"))
+
+
 def extensions() -> list[Extension]:
     """Return the extension modules: those in C, which may fail to build, and those translated to C if asked for."""
-    found = [Extension(name, [path], extra_compile_args=EXACT, optional=True) for name, path in IN_C.items()]
+    found = [
+        Extension(name, [path], depends=_headers(path), extra_compile_args=EXACT, optional=True)
+        for name, path in IN_C.items()
+    ]
     if not os.environ.get("DSASCAPE_COMPILED"):
         return found
     mypyc = import_module("mypyc.build")  # comes with mypy, which only this build needs

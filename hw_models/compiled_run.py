@@ -89,7 +89,7 @@ class _Handed:
         units = [(self._kinds.index(base_name(name)), machine.units[base_name(name)]) for name in self._units]
         return tuple([(kind, unit.servers, unit.in_flight) for kind, unit in units])
 
-    def _spaces(self) -> tuple[tuple[tuple[tuple[int, int], ...], ...], list[int]]:
+    def _spaces(self) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
         """Return the spaces that differ, in pairs of port and bytes, and which of them each buffer takes."""
         table, buffers, demands = self._program.instructions, self._program.buffers, self._demands
         numbers: dict[tuple[str, int, int, int], int] = {}
@@ -103,7 +103,7 @@ class _Handed:
                     number = numbers[key] = len(spaces)
                     spaces.append(tuple([(port, size_bytes) for port, size_bytes in demands.space(held, work)]))
                 space_of[buffer] = number
-        return tuple(spaces), space_of
+        return tuple(spaces), tuple(space_of)
 
     def _finished(self, handler: "in_c.Handler") -> FinishedRun:
         """Return what the handler has noted, with names in the place of numbers."""

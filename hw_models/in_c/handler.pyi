@@ -1,6 +1,7 @@
 """The compiled handler of instants: see ``handler.c`` and `hw_models.compiled_run`."""
 
 from collections.abc import Sequence
+from typing import Self
 
 def is_sound(
     after: tuple[tuple[int, ...], ...],
@@ -13,8 +14,8 @@ def is_sound(
 class Handler:
     """One run of a program's bound work; every unit takes its first instructions when it is made."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         work_of: tuple[int, ...],
         after: tuple[tuple[int, ...], ...],
@@ -25,10 +26,10 @@ class Handler:
         queues: tuple[tuple[int, int, int], ...],
         ports: tuple[tuple[float, int, int], ...],
         spaces: tuple[tuple[tuple[int, int], ...], ...],
-        space_of: list[int],
+        space_of: tuple[int, ...],
         kinds: int,
         limits: int,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def events(self) -> int: ...
     @property

@@ -1,9 +1,12 @@
 /* Columns of programs being written, compiled: the order in which instructions begin, and what they wait for when they
  * get other positions. Functions are called as those of scheduler/list_scheduling.py and scheduler/waits.py that they
- * stand for, and return the same; what does not fit whole numbers of 64 bits is refused with OverflowError.
+ * stand for, and return the same. What is left to Python is refused with OverflowError: times below 0 or beyond 64
+ * bits, waits for what comes later, layers that do not follow each other, numbers of units beyond those of works.
+ * Columns are read as tuples: nobody changes them meanwhile.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -50,9 +53,13 @@ typedef struct {
     Entry *entries;
 } Order;
 
-static int add_edge(Order *o, int before, int follower, int is_of_begin) {
-    if (before < 0 || before >= o->count) { PyErr_SetString(PyExc_ValueError, "waits for what is not there"); return -1; }
+static int add_edge(Order *o, long before, int follower, int is_of_begin) {
+    if (before < 0 || before >= o->count) {
+        PyErr_SetString(PyExc_ValueError, "waits for what is not there");
+        return -1;
+    }
     if (o->edges == o->edge_room) {
+        if (o->edge_room > INT_MAX / 4) { PyErr_SetString(PyExc_OverflowError, "too many wait"); return -1; }
         int room = 2 * o->edge_room + 64;
         int *next = realloc(o->next_edge, (size_t)room * sizeof(int));
         if (next) o->next_edge = next;
@@ -72,16 +79,11 @@ static int add_edge(Order *o, int before, int follower, int is_of_begin) {
 }
 
 static int add_edges(Order *o, PyObject *befores, int follower, int is_of_begin) {
-    PyObject *fast = PySequence_Fast(befores, "not a sequence");
-    if (!fast) return -1;
-    for (Py_ssize_t n = 0; n < PySequence_Fast_GET_SIZE(fast); n++) {
-        long before = PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, n));
-        if ((before == -1 && PyErr_Occurred()) || add_edge(o, (int)before, follower, is_of_begin)) {
-            Py_DECREF(fast);
-            return -1;
-        }
+    if (!PyTuple_Check(befores)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(befores); n++) {
+        long before = PyLong_AsLong(PyTuple_GET_ITEM(befores, n));
+        if ((before == -1 && PyErr_Occurred()) || add_edge(o, before, follower, is_of_begin)) return -1;
     }
-    Py_DECREF(fast);
     return 0;
 }
 
@@ -93,18 +95,20 @@ static int holds(PyObject *row, long number) {
 
 /* Let an instruction come behind those that allocate what it frees, as far as it does not wait for them anyway. */
 static int add_behind(Order *o, PyObject *after, PyObject *frees, PyObject *allocated_by, int follower) {
-    if (!PyTuple_Check(after) || !PyTuple_Check(frees)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
+    if (!PyTuple_Check(frees)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(frees); n++) {
         long buffer = PyLong_AsLong(PyTuple_GET_ITEM(frees, n));
-        if (buffer < 0 || buffer >= PyList_GET_SIZE(allocated_by)) {
-            PyErr_SetString(PyExc_ValueError, "no such buffer");
+        if (buffer == -1 && PyErr_Occurred()) return -1;
+        long allocator = 0 <= buffer && buffer < PyTuple_GET_SIZE(allocated_by)
+            ? PyLong_AsLong(PyTuple_GET_ITEM(allocated_by, buffer)) : -1;
+        if (allocator < 0 || allocator >= o->count) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such buffer, or nobody allocates it");
             return -1;
         }
-        long allocator = PyLong_AsLong(PyList_GET_ITEM(allocated_by, buffer));
         int is_new = allocator != follower && !holds(after, allocator);
         for (int edge = o->edges - 1; is_new && edge >= 0 && o->follower[edge] == follower; edge--)
             is_new = o->first_follower[allocator] != edge; /* one that has just been added is the first of its chain */
-        if (is_new && add_edge(o, (int)allocator, follower, 1)) return -1;
+        if (is_new && add_edge(o, allocator, follower, 1)) return -1;
     }
     return 0;
 }
@@ -112,6 +116,7 @@ static int add_behind(Order *o, PyObject *after, PyObject *frees, PyObject *allo
 /* Let instructions of one layer on one unit follow each other: transfers begin, others end one before the other. */
 static int add_chains(Order *o) {
     int *last_of_unit = malloc((size_t)(o->units ? o->units : 1) * sizeof(int)), failed = !last_of_unit;
+    if (failed) PyErr_NoMemory();
     for (int n = 0; !failed && n < o->units; n++) last_of_unit[n] = -1;
     /* layers come one after the other: what is last on a unit is of this layer or of an earlier one */
     for (int n = 0; !failed && n < o->count; n++) {
@@ -130,7 +135,10 @@ static int add_chains(Order *o) {
 
 static int64_t added(int64_t one, int64_t other) {
     int64_t sum;
-    if (__builtin_add_overflow(one, other, &sum)) { PyErr_SetString(PyExc_OverflowError, "too late"); return 0; }
+    if (__builtin_add_overflow(one, other, &sum) || sum == INT64_MAX) { /* that is: never */
+        PyErr_SetString(PyExc_OverflowError, "too late");
+        return 0;
+    }
     return sum;
 }
 
@@ -139,7 +147,7 @@ static int find_rest_ps(Order *o) {
         int64_t behind_ps = 0, beside_ps = 0;
         for (int edge = o->first_follower[n]; edge >= 0; edge = o->next_edge[edge]) {
             int follower = o->follower[edge];
-            if (follower <= n) { PyErr_SetString(PyExc_ValueError, "waits for what comes later"); return -1; }
+            if (follower <= n) { PyErr_SetString(PyExc_OverflowError, "waits for what comes later"); return -1; }
             int64_t *longest_ps = o->is_of_begin[edge] ? &beside_ps : &behind_ps;
             if (o->rest_ps[follower] > *longest_ps) *longest_ps = o->rest_ps[follower];
         }
@@ -199,21 +207,31 @@ static int run_order(Order *o) {
 
 /* Give units numbers in the order in which they come first. */
 static int number_units(Order *o, PyObject *work_of, PyObject *unit_of_work) {
-    int works = (int)PyList_GET_SIZE(unit_of_work), named = 0;
-    int *number_of = malloc((size_t)(works ? works : 1) * sizeof(int)), failed = !number_of;
-    for (int n = 0; !failed && n < works; n++) number_of[n] = -1;
+    Py_ssize_t works = PyTuple_GET_SIZE(unit_of_work);
+    int *number_of = malloc((size_t)(works ? works : 1) * sizeof(int)), named = 0, failed = !number_of;
+    if (failed) PyErr_NoMemory();
+    for (Py_ssize_t n = 0; !failed && n < works; n++) number_of[n] = -1;
     for (int n = 0; !failed && n < o->count; n++) {
-        long work = PyLong_AsLong(PyList_GET_ITEM(work_of, n));
+        long work = PyLong_AsLong(PyTuple_GET_ITEM(work_of, n));
         if (work < 0 || work >= works) { failed = 1; break; }
-        long name = PyLong_AsLong(PyList_GET_ITEM(unit_of_work, work));
-        if (name < 0 || name >= works) { failed = 1; break; }
+        long name = PyLong_AsLong(PyTuple_GET_ITEM(unit_of_work, work));
+        if (name < 0 || name >= works) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_OverflowError, "units have other numbers");
+            failed = 1;
+            break;
+        }
         if (number_of[name] < 0) number_of[name] = named++;
         o->unit[n] = number_of[name];
     }
     free(number_of);
     o->units = named;
-    if (failed && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such work or unit");
+    if (failed && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such work");
     return failed ? -1 : 0;
+}
+
+static int read_number(PyObject *from, int64_t *number) {
+    *number = PyLong_AsLongLong(from);
+    return *number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
 static int read_order(Order *o, PyObject *columns[9]) {
@@ -230,21 +248,31 @@ static int read_order(Order *o, PyObject *columns[9]) {
         || !o->rest_ps || !o->earliest_ps || !o->first_follower || !o->entries) { PyErr_NoMemory(); return -1; }
     for (int place = 0; place < o->count; place++) {
         o->first_follower[place] = -1;
-        o->layer[place] = (int)PyLong_AsLong(PyList_GET_ITEM(layers, place));
-        o->duration_ps[place] = PyLong_AsLongLong(PyList_GET_ITEM(durations, place));
-        int64_t end_ps = PyLong_AsLongLong(PyList_GET_ITEM(ends, place));
-        o->whole_ps[place] = end_ps > o->duration_ps[place] ? end_ps : o->duration_ps[place];
-        o->is_transfer[place] = (char)PyObject_IsTrue(PyList_GET_ITEM(is_transfer, place));
-        if (PyErr_Occurred()) return -1;
+        int64_t layer, duration_ps, end_ps;
+        if (read_number(PyTuple_GET_ITEM(layers, place), &layer)
+            || read_number(PyTuple_GET_ITEM(durations, place), &duration_ps)
+            || read_number(PyTuple_GET_ITEM(ends, place), &end_ps)) return -1;
+        int moves = PyObject_IsTrue(PyTuple_GET_ITEM(is_transfer, place));
+        if (moves < 0) return -1;
+        if (layer < INT_MIN || layer > INT_MAX || duration_ps < 0) {
+            PyErr_SetString(PyExc_OverflowError, "a layer or a time is out of range");
+            return -1;
+        }
+        o->is_transfer[place] = (char)moves;
+        o->layer[place] = (int)layer;
+        o->duration_ps[place] = duration_ps;
+        o->whole_ps[place] = end_ps > duration_ps ? end_ps : duration_ps;
     }
     if (number_units(o, work_of, unit_of_work)) return -1;
     if (!(o->queues = calloc((size_t)(o->units ? o->units : 1), sizeof(Queue)))) { PyErr_NoMemory(); return -1; }
     for (int place = 0; place < o->count; place++) {
         o->queues[o->unit[place]].count++;
-        if (add_edges(o, PyList_GET_ITEM(after, place), place, 0)) return -1;
+        if (add_edges(o, PyTuple_GET_ITEM(after, place), place, 0)) return -1;
     }
-    for (int place = 0; place < o->count; place++)
-        if (add_behind(o, PyList_GET_ITEM(after, place), PyList_GET_ITEM(frees, place), allocated_by, place)) return -1;
+    for (int place = 0; place < o->count; place++) {
+        PyObject *waits = PyTuple_GET_ITEM(after, place), *freed = PyTuple_GET_ITEM(frees, place);
+        if (add_behind(o, waits, freed, allocated_by, place)) return -1;
+    }
     return add_chains(o);
 }
 
@@ -253,22 +281,35 @@ PyDoc_STRVAR(begin_order_doc,
     "Return positions in the order in which they begin: `scheduler.list_scheduling.begin_order`.");
 
 static PyObject *columns_begin_order(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *columns[9], *found = NULL;
+    PyObject *columns[9] = {NULL}, *found = NULL;
     if (PyTuple_GET_SIZE(args) != 9) { PyErr_SetString(PyExc_TypeError, "needs nine columns"); return NULL; }
-    for (int n = 0; n < 9; n++) {
-        columns[n] = PyTuple_GET_ITEM(args, n);
-        if (!PyList_Check(columns[n])) { PyErr_SetString(PyExc_TypeError, "not a list"); return NULL; }
+    Order o = {0};
+    int failed = 0;
+    for (int n = 0; !failed && n < 9; n++) {
+        PyObject *column = PyTuple_GET_ITEM(args, n);
+        if (!PyList_Check(column)) PyErr_SetString(PyExc_TypeError, "not a list");
+        else columns[n] = PyList_AsTuple(column);
+        failed = !columns[n];
     }
-    Order o = {.count = (int)PyList_GET_SIZE(columns[0])};
-    for (int n = 2; n < 8; n++) if (PyList_GET_SIZE(columns[n]) != o.count) {
-        PyErr_SetString(PyExc_ValueError, "columns differ in length");
-        return NULL;
+    for (int n = 0; !failed && n < 8; n++) {
+        failed = n != 1 && PyTuple_GET_SIZE(columns[n]) != PyTuple_GET_SIZE(columns[0]);
+        if (failed) PyErr_SetString(PyExc_ValueError, "columns differ in length");
     }
-    if (!read_order(&o, columns) && !find_rest_ps(&o) && !run_order(&o) && (found = PyList_New(o.count)))
-        for (int n = 0; n < o.count; n++) PyList_SET_ITEM(found, n, PyLong_FromLong(o.order[n]));
+    if (!failed && PyTuple_GET_SIZE(columns[0]) > INT_MAX / 4) {
+        PyErr_SetString(PyExc_OverflowError, "too many instructions");
+        failed = 1;
+    }
+    if (!failed) o.count = (int)PyTuple_GET_SIZE(columns[0]);
+    if (!failed && !read_order(&o, columns) && !find_rest_ps(&o) && !run_order(&o)) found = PyList_New(o.count);
+    for (int n = 0; found && n < o.count; n++) {
+        PyObject *position = PyLong_FromLong(o.order[n]);
+        if (!position) Py_CLEAR(found);
+        else PyList_SET_ITEM(found, n, position);
+    }
     void *all[] = {o.unit, o.layer, o.waiting, o.order, o.is_transfer, o.duration_ps, o.whole_ps, o.rest_ps,
                    o.earliest_ps, o.first_follower, o.next_edge, o.follower, o.is_of_begin, o.queues, o.entries};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
+    for (int n = 0; n < 9; n++) Py_XDECREF(columns[n]);
     return found;
 }
 
@@ -341,7 +382,11 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
         int failed = !PyTuple_Check(row);
         for (Py_ssize_t n = 0; !failed && n < PyTuple_GET_SIZE(row); n++) {
             long number = PyLong_AsLong(PyTuple_GET_ITEM(row, n));
-            failed = number < 0 ? PyErr_Occurred() || add_outside(&own, outside, number) : add(&own, first + number);
+            if (number < 0) failed = PyErr_Occurred() || add_outside(&own, outside, number);
+            else if (first > LONG_MAX - number) {
+                PyErr_SetString(PyExc_OverflowError, "too large a number");
+                failed = 1;
+            } else failed = add(&own, first + number);
         }
         PyObject *waits = failed ? NULL : own.count ? row_of(own.numbers, own.count) : Py_NewRef(entry);
         if (!waits) {
@@ -358,19 +403,22 @@ PyDoc_STRVAR(reordered_doc,
     "Return rows of positions for instructions that come in another ``order``: `scheduler.waits.reordered`.");
 
 static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *rows, *order;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &rows, &PyList_Type, &order)) return NULL;
-    Py_ssize_t count = PyList_GET_SIZE(rows);
-    long *place = malloc((size_t)(count ? count : 1) * sizeof(long));
+    PyObject *given_rows, *given_order, *rows = NULL, *order = NULL, *found = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &given_rows, &PyList_Type, &given_order)) return NULL;
+    if ((rows = PyList_AsTuple(given_rows))) order = PyList_AsTuple(given_order);
+    Py_ssize_t count = order ? PyTuple_GET_SIZE(order) : 0;
+    size_t room = (size_t)(count ? count : 1);
+    long *place = calloc(room, sizeof(long)), *from = calloc(room, sizeof(long));
     Row own = {0};
-    PyObject *found = place && PyList_GET_SIZE(order) == count ? PyTuple_New(count) : NULL;
+    if (!place || !from) PyErr_NoMemory();
+    else if (order && PyTuple_GET_SIZE(rows) == count) found = PyTuple_New(count);
     for (Py_ssize_t n = 0; found && n < count; n++) {
-        long position = PyLong_AsLong(PyList_GET_ITEM(order, n));
-        if (position < 0 || position >= count) { Py_CLEAR(found); break; }
-        place[position] = (long)n;
+        from[n] = PyLong_AsLong(PyTuple_GET_ITEM(order, n));
+        if (from[n] < 0 || from[n] >= count) Py_CLEAR(found);
+        else place[from[n]] = (long)n;
     }
     for (Py_ssize_t n = 0; found && n < count; n++) {
-        PyObject *row = PyList_GET_ITEM(rows, PyLong_AsLong(PyList_GET_ITEM(order, n)));
+        PyObject *row = PyTuple_GET_ITEM(rows, from[n]);
         own.count = 0;
         int failed = !PyTuple_Check(row);
         for (Py_ssize_t at = 0; !failed && at < PyTuple_GET_SIZE(row); at++) {
@@ -381,9 +429,12 @@ static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
         if (!waits) Py_CLEAR(found);
         else PyTuple_SET_ITEM(found, n, waits);
     }
-    free(place);
-    free(own.numbers);
     if (!found && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "not an order of these rows");
+    free(place);
+    free(from);
+    free(own.numbers);
+    Py_XDECREF(rows);
+    Py_XDECREF(order);
     return found;
 }
 

@@ -1,0 +1,83 @@
+/* Instants and the turns that they hold: what hw_models/clock.py does, but for the order of instants, which SimPy
+ * keeps. An instant that is to come is in the bucket of its time; one that is over is kept to be used again.
+ */
+
+static int bucket_of(const Handler *h, int64_t time_ps) {
+    uint64_t mixed = (uint64_t)time_ps * 0x9E3779B97F4A7C15u;
+    return (int)(mixed >> 40) & (h->n_buckets - 1);
+}
+
+static void add_turn(Handler *h, int number, int actor, int turn) {
+    Instant *at = &h->instants[number];
+    Turn *turns = grown(h, at->turns, at->count, &at->room, sizeof(Turn));
+    if (!turns) return;
+    at->turns = turns;
+    turns[at->count++] = (Turn){actor, turn};
+}
+
+static int new_instant(Handler *h, int64_t time_ps) {
+    int number = h->free_instant;
+    if (number >= 0) h->free_instant = h->instants[number].next;
+    else {
+        Instant *more = grown(h, h->instants, h->n_instants, &h->instants_room, sizeof(Instant));
+        if (!more) return -1;
+        h->instants = more;
+        number = h->n_instants++;
+        h->instants[number] = (Instant){0};
+    }
+    h->instants[number].time_ps = time_ps;
+    h->instants[number].count = 0;
+    return number;
+}
+
+static void after(Handler *h, int64_t delay_ps, int actor, int turn) {
+    if (!delay_ps) { add_turn(h, h->now, actor, turn); return; }
+    int64_t time_ps;
+    if (__builtin_add_overflow(h->now_ps, delay_ps, &time_ps)) { fail(h, "too late"); return; }
+    int bucket = bucket_of(h, time_ps), number = h->buckets[bucket];
+    while (number >= 0 && h->instants[number].time_ps != time_ps) number = h->instants[number].next;
+    if (number < 0) {
+        int64_t *new_ps = grown(h, h->new_ps, h->n_new, &h->new_room, sizeof(int64_t));
+        if (!new_ps) return;
+        h->new_ps = new_ps;
+        if ((number = new_instant(h, time_ps)) < 0) return;
+        h->instants[number].next = h->buckets[bucket];
+        h->buckets[bucket] = number;
+        new_ps[h->n_new++] = delay_ps;
+    }
+    add_turn(h, number, actor, turn);
+}
+
+/* Return the instant at a time, which is to come no longer; -1 if there is none. */
+static int pop_instant(Handler *h, int64_t time_ps) {
+    int *link = &h->buckets[bucket_of(h, time_ps)];
+    while (*link >= 0 && h->instants[*link].time_ps != time_ps) link = &h->instants[*link].next;
+    int number = *link;
+    if (number >= 0) *link = h->instants[number].next;
+    return number;
+}
+
+static int64_t whole_ps(Handler *h, double wait_ps) {
+    if (!(wait_ps >= 0 && wait_ps < LATEST_PS)) { fail(h, "too late"); return 1; }
+    int64_t whole = (int64_t)wait_ps;
+    double rest = wait_ps - (double)whole;
+    return rest <= DUST || rest <= wait_ps * 1e-14 ? whole : whole + 1;
+}
+
+static void take_turn(Handler *h, Turn turn); /* of workers.h */
+static void grant(Handler *h); /* of memories.h */
+
+/* Do all that the instant holds; what a grant at its end sets off goes before the next one. */
+static void happen(Handler *h) {
+    int taken = 0;
+    for (;;) {
+        while (taken < h->instants[h->now].count && !h->failure) take_turn(h, h->instants[h->now].turns[taken++]);
+        if (!h->is_settled_later || h->failure) break;
+        grant(h);
+        h->events++;
+    }
+    h->events += h->instants[h->now].count;
+    h->instants[h->now].next = h->free_instant;
+    h->free_instant = h->now;
+    h->now = -1;
+}
