@@ -13,15 +13,13 @@ from hw_models.in_c import may_use_compiled
 from hw_models.instructions import ProgramError, base_name
 from hw_models.machine import Machine, SimulationError
 from hw_models.program import Program
+from hw_models.running import SPACE
 from hw_models.trace import Trace
 
 try:
     from hw_models.in_c import handler as in_c
 except ImportError:  # not built: a C compiler was missing
     in_c = None  # type: ignore[assignment]
-
-SPACE = "space"
-"""What a unit waits for that waits for space in a memory."""
 
 
 def is_compiled() -> bool:
