@@ -4,10 +4,10 @@ A buffer lies at one address for all its live range, so that what is free may be
 real memory. All live ranges are known before anything runs, and so the addresses are chosen for all buffers together.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from operator import attrgetter
+from typing import NamedTuple
 
 from scheduler.dsa.occupied_addresses import OccupiedAddresses
 
@@ -23,26 +23,24 @@ class LiveBuffer:
     """By step: bytes of another buffer that is there for that step only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Bytes from ``address`` on."""
 
     address: int
     size_bytes: int
 
 
-def gaps(blocks: Iterable[Block], capacity_bytes: int) -> Iterator[Block]:
-    """Yield what ``blocks`` leave free, from the lowest address on."""
-    free = 0
-    for block in sorted(blocks, key=_address):
-        if block.address > free:
-            yield Block(free, block.address - free)
-        free = max(free, block.address + block.size_bytes)
+def gaps(blocks: Iterable[Block], capacity_bytes: int) -> list[Block]:
+    """Return what ``blocks`` leave free, from the lowest address on."""
+    found, free = [], 0
+    for address, size_bytes in sorted(blocks):
+        if address > free:
+            found.append(Block(free, address - free))
+        end = address + size_bytes
+        free = end if end > free else free
     if free < capacity_bytes:
-        yield Block(free, capacity_bytes - free)
-
-
-_address = attrgetter("address")
+        found.append(Block(free, capacity_bytes - free))
+    return found
 
 
 def put(sizes: Sequence[int], free: Iterable[Block]) -> list[Block] | None:
@@ -50,17 +48,19 @@ def put(sizes: Sequence[int], free: Iterable[Block]) -> list[Block] | None:
 
     The largest takes the smallest gap that holds it, and so on; where that fails a cleverer packing might not.
     """
-    free_gaps = list(free)
-    found = {}
-    for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], n)):
-        place = min((n for n, r in enumerate(free_gaps) if r.size_bytes >= sizes[number]), default=-1,
-                    key=lambda n: free_gaps[n].size_bytes)  # fmt: skip
+    left = [(gap.address, gap.size_bytes) for gap in free]
+    found: list[Block | None] = [None] * len(sizes)
+    for number in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
+        wanted, place, least = sizes[number], -1, 0
+        for gap, (_, size_bytes) in enumerate(left):
+            if size_bytes >= wanted and (place < 0 or size_bytes < least):
+                place, least = gap, size_bytes
         if place < 0:
             return None
-        gap = free_gaps[place]
-        found[number] = Block(gap.address, sizes[number])
-        free_gaps[place] = Block(gap.address + sizes[number], gap.size_bytes - sizes[number])
-    return [found[number] for number in range(len(sizes))]
+        address = left[place][0]
+        found[number] = Block(address, wanted)
+        left[place] = address + wanted, least - wanted
+    return [block for block in found if block is not None]
 
 
 def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
