@@ -10,6 +10,7 @@ level, 3 unless given: with 0 it builds in half the time, for tests.
 """
 
 import os
+import runpy
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -32,17 +33,20 @@ COMPILED = {
 """Modules by folder."""
 
 
-def _headers(path: str) -> list[str]:
-    """Return the headers beside a file, which belong to it."""
-    return sorted(str(header) for header in Path(path).parent.glob("*.h"))
+IN_C_FOLDER = runpy.run_path(str(Path("hw_models", "in_c", "__init__.py")))
+
+
+def in_c(name: str, path: str) -> Extension:
+    """Return a module written in C, which knows of which files it is built; it may fail to build."""
+    sources = IN_C_FOLDER["sources_of"](Path(path).parent)
+    macros = [("SOURCES", f'"{IN_C_FOLDER["digest"](sources)}"')]
+    depends = [str(source) for source in sources]
+    return Extension(name, [path], depends=depends, define_macros=macros, extra_compile_args=EXACT, optional=True)
 
 
 def extensions() -> list[Extension]:
     """Return the extension modules: those in C, which may fail to build, and those translated to C if asked for."""
-    found = [
-        Extension(name, [path], depends=_headers(path), extra_compile_args=EXACT, optional=True)
-        for name, path in IN_C.items()
-    ]
+    found = [in_c(name, path) for name, path in IN_C.items()]
     if not os.environ.get("DSASCAPE_COMPILED"):
         return found
     mypyc = import_module("mypyc.build")  # comes with mypy, which only this build needs

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hw_models.clock import run_instants
 from hw_models.demands import Demand, Demands
 from hw_models.finished import FinishedRun
-from hw_models.in_c import may_use_compiled
+from hw_models.in_c import may_use
 from hw_models.instructions import ProgramError, base_name
 from hw_models.machine import Machine, SimulationError
 from hw_models.program import Program
@@ -24,7 +24,7 @@ except ImportError:  # not built: a C compiler was missing
 
 def is_compiled() -> bool:
     """Return whether runs are handled by compiled code."""
-    return in_c is not None and may_use_compiled()
+    return may_use(in_c)
 
 
 def compiled_run(program: Program, machine: Machine, demands: Demands) -> FinishedRun | None:

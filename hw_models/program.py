@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hw_models.in_c import may_use_compiled
+from hw_models.in_c import may_use
 from hw_models.instructions import Buffer, Instruction, InstructionTable, ProgramError, Work
 
 try:
@@ -53,9 +53,8 @@ class Program:
         table = self.instructions
         problems = [self._problem(work) for work in table.works]
         is_any_wrong = any(problems)
-        may_ask = handler is not None and may_use_compiled()
         columns = table.after, table.allocates, table.frees
-        if may_ask and not is_any_wrong and handler.is_sound(*columns, len(self.buffers)):
+        if not is_any_wrong and may_use(handler) and handler.is_sound(*columns, len(self.buffers)):
             return None
         allocated: set[int] = set()
         for position, (after, takes, frees) in enumerate(zip(table.after, table.allocates, table.frees, strict=True)):

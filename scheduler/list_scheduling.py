@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hw_models.in_c import may_use_compiled
+from hw_models.in_c import may_use
 
 try:
     from scheduler.in_c import columns
@@ -93,7 +93,7 @@ class _Queue:
 
 def begin_order(steps: Steps) -> list[int]:
     """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
-    if columns is not None and may_use_compiled():
+    if may_use(columns):
         try:
             return columns.begin_order(
                 steps.work_of, steps.unit_of_work, steps.layers, steps.durations_ps, steps.ends_ps, steps.is_transfer,

@@ -1,6 +1,6 @@
 """Rows of numbers, one row for each instruction, when instructions or what they name get other positions."""
 
-from hw_models.in_c import may_use_compiled
+from hw_models.in_c import may_use
 
 try:
     from scheduler.in_c import columns
@@ -16,7 +16,7 @@ def relocated(
     In ``rows`` numbers from zero on are positions in the fragment; -2, -3 and so on stand for what is ``outside``, in
     this order. An instruction that waits for nothing waits for ``entry``. So are buffers numbered anew.
     """
-    if columns is not None and may_use_compiled():
+    if may_use(columns):
         return columns.relocated(rows, first, outside, entry)
     found = []
     for row in rows:
@@ -32,7 +32,7 @@ def relocated(
 
 def reordered(rows: list[tuple[int, ...]], order: list[int]) -> tuple[tuple[int, ...], ...]:
     """Return ``rows`` for instructions that come in another ``order``, with the positions that they have then."""
-    if columns is not None and may_use_compiled():
+    if may_use(columns):
         return columns.reordered(rows, order)
     place = [0] * len(order)
     for new, position in enumerate(order):

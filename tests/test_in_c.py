@@ -1,6 +1,8 @@
 """What is written in C refuses what it cannot do: with an exception where it is wrong, else it leaves it to Python."""
 
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw_models import Program, ProgramError, dsa_machine, unrolled, with_values
+from hw_models.in_c import digest, may_use, sources_of
 from scheduler import list_scheduling, waits
 from scheduler.list_scheduling import Steps
 from tests.hw_models.story import SPEC, add, program, simulated
@@ -223,3 +226,12 @@ def test_python_runs_on_more_memories_than_c_holds() -> None:
     made: Program = dsa_machine(spec).program((add("a", 3), add("b", 3)), (), cluster=9, core=8)
 
     assert simulated(unrolled(made), spec).makespan_ps == 6
+
+
+def test_a_module_built_of_other_sources_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "one.c").write_text("int one;")
+    built = ModuleType("built")
+    vars(built).update(__file__=str(tmp_path / "one.so"), sources=digest(sources_of(tmp_path)))
+    (tmp_path / "one.c").write_text("int two;")
+
+    assert not may_use(built)

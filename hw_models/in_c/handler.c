@@ -220,6 +220,10 @@ static PyMethodDef functions[] = {
     {"is_sound", handler_is_sound, METH_VARARGS, is_sound_doc},
     {NULL, NULL, 0, NULL}};
 
+#ifndef SOURCES
+#define SOURCES "" /* what tells the files that this is built of from others: hw_models/in_c/__init__.py */
+#endif
+
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, .m_name = "hw_models.in_c.handler", .m_doc = "What happens in each instant, compiled.",
     .m_size = -1, .m_methods = functions,
@@ -229,5 +233,6 @@ PyMODINIT_FUNC PyInit_handler(void) {
     if (PyType_Ready(&handler_type) < 0) return NULL;
     PyObject *found = PyModule_Create(&module);
     if (found && PyModule_AddObjectRef(found, "Handler", (PyObject *)&handler_type) < 0) Py_CLEAR(found);
+    if (found && PyModule_AddStringConstant(found, "sources", SOURCES) < 0) Py_CLEAR(found);
     return found;
 }

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Self
 
+sources: str
+
 def is_sound(
     after: tuple[tuple[int, ...], ...],
     allocates: tuple[tuple[int, ...], ...],

@@ -143,9 +143,17 @@ static PyMethodDef functions[] = {
     {"reordered", columns_reordered, METH_VARARGS, reordered_doc},
     {NULL, NULL, 0, NULL}};
 
+#ifndef SOURCES
+#define SOURCES "" /* what tells the files that this is built of from others: hw_models/in_c/__init__.py */
+#endif
+
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, .m_name = "scheduler.in_c.columns", .m_doc = "Columns of programs being written, compiled.",
     .m_size = -1, .m_methods = functions,
 };
 
-PyMODINIT_FUNC PyInit_columns(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit_columns(void) {
+    PyObject *found = PyModule_Create(&module);
+    if (found && PyModule_AddStringConstant(found, "sources", SOURCES) < 0) Py_CLEAR(found);
+    return found;
+}

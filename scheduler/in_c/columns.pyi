@@ -1,5 +1,7 @@
 """Columns of programs being written, compiled: see ``columns.c``."""
 
+sources: str
+
 def begin_order(
     work_of: list[int],
     unit_of_work: list[int],
