@@ -91,7 +91,13 @@ class TileCandidates:
         self._request = request
         self._view = view
         self._cuts = Cuts.of(request)
-        self._unit_ps_known = request.layer.analysis.table(unit_ps)
+        computing = (
+            request.layer.signature, request.units, request.dtype, view.arithmetic,
+            view.spec.local_buffer.bandwidth_bytes_per_s,
+        )  # fmt: skip
+        times = request.layer.analysis.table(_known_times, _MOST_TABLES)
+        self._unit_ps_known: Table[Sequence[int]] = times.get(computing, _known_times)
+        """By tile and depth."""
         alike = self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None, view.rates
         self._known: _Known = request.layer.analysis.table(_Known, _MOST_TABLES).get(alike, _Known)
         self.depth_extent = self._cuts.depth_extent
@@ -206,10 +212,9 @@ class TileCandidates:
         return _Placed(tuple(buffers), sum(buffers), near, ahead, sum(passing), tile_bytes, paced)
 
     def _unit_ps(self, cut: Cut) -> Sequence[int]:
-        request, view = self._request, self._view
-        bandwidth = view.spec.local_buffer.bandwidth_bytes_per_s
-        key = request.layer.signature, cut.tile, cut.depth, request.units, request.dtype, view.arithmetic, bandwidth
-        return self._unit_ps_known.get(key, partial(unit_ps, cut.work, request.units, view, request.dtype))
+        request = self._request
+        make = partial(unit_ps, cut.work, request.units, self._view, request.dtype)
+        return self._unit_ps_known.get((cut.tile, cut.depth), make)
 
     def _prefetchable(self, cut: Cut) -> Mapping[str, tuple[int, int]]:
         """Return the weights that every core gets once, version by version: those can be fetched ahead."""
@@ -265,3 +270,8 @@ class TileCandidates:
             return 0
         tile = output_bytes * self._request.cores
         return 2 * (self._burst // tile * tile + tile) if tile < self._burst else 2 * tile
+
+
+def _known_times() -> Table[Sequence[int]]:
+    """Return a table of what computing tiles of a layer takes."""
+    return Table(_MOST_PLACED)

@@ -5,7 +5,6 @@ the last store stand alone. Only the search for tiles uses this; every reported 
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.dsa.tiling.cuts import Cut
@@ -50,77 +49,76 @@ class Pace(NamedTuple):
         return self.paced_ps + (first_ps + on_chip_ps + dma_ps) + self.one_ps
 
 
-@dataclass(slots=True)
-class _Loads:
+class _Loads(NamedTuple):
     """Time of the loading stages, and of the first tile's loads alone."""
 
-    ddr_bytes: float = 0.0
-    ddr_starts: float = 0.0
-    path_ps: float = 0.0
-    path_starts: int = 0
+    ddr_bytes: float
+    ddr_starts: float
+    path_ps: float
+    path_starts: int
     """What changes with a tile is moved together: as often as the operand that changes most often."""
-    broadcast_ps: float = 0.0
-    broadcast_starts: int = 0
-    first: list[tuple[float, int]] = field(default_factory=list)
+    broadcast_ps: float
+    broadcast_starts: int
+    first: tuple[tuple[float, int], ...]
 
 
 def pace(request: TileRequest, choice: Choice, view: DsaView) -> Pace:
     """Return the layer's estimate, which `Pace.estimate_ps` completes; no sizes of buffers are read for it."""
     cut = choice.cut
-    passes = max(cut.passes, 1)
-    loads = _loads(request, choice, view)
-    load_ps = view.dma_ps(loads.ddr_bytes, max(loads.ddr_starts - 1, 0))
-    store_bytes = float(cut.work.output_bytes * request.cores)
-    path_ps, store_ps, last_ps, stored_bytes = loads.path_ps, 0.0, 0.0, 0.0
+    tiles, passes = cut.tiles, max(cut.passes, 1)
+    ddr_bytes, ddr_starts, path_ps, path_starts, broadcast_ps, broadcast_starts, first = _loads(request, choice, view)
+    load_ps = view.dma_ps(ddr_bytes, max(ddr_starts - 1, 0))
+    store_ps = last_ps = stored_bytes = 0.0
     if request.output_memory != "local_buffer":
+        store_bytes = float(cut.work.output_bytes * request.cores)
         once = store_bytes / view.path_bytes_per_ps + view.path_startup_ps
-        path_ps += once * cut.tiles
+        path_ps += once * tiles
         last_ps = once
-    if request.output_memory == "ddr":
-        stored_bytes = store_bytes * cut.tiles
-        bursts = max(min(cut.tiles, stored_bytes / view.burst_bytes), 1.0)
-        store_ps = view.dma_ps(stored_bytes, bursts - 1)
-        last_ps += stored_bytes / bursts / view.ddr_bytes_per_ps + view.dma_startup_ps
-    ddr_ps = (loads.ddr_bytes + stored_bytes) / view.ddr_bytes_per_ps
+        if request.output_memory == "ddr":
+            stored_bytes = store_bytes * tiles
+            bursts = max(min(tiles, stored_bytes / view.burst_bytes), 1.0)
+            store_ps = view.dma_ps(stored_bytes, bursts - 1)
+            last_ps += stored_bytes / bursts / view.ddr_bytes_per_ps + view.dma_startup_ps
     tile_ps = sum(choice.unit_ps)
     one_after_the_other = cut.work.between_bytes > 0  # what nests hand to each other has one buffer for all tiles
     computing = [tile_ps] if one_after_the_other else choice.unit_ps
-    stages = [load_ps, store_ps, path_ps, loads.broadcast_ps, *[once * passes for once in computing]]
-    slowest = max(*stages, ddr_ps)
+    stages = [load_ps, store_ps, path_ps, broadcast_ps, *[once * passes for once in computing]]
+    slowest = max(*stages, (ddr_bytes + stored_bytes) / view.ddr_bytes_per_ps)
     paced_ps = slowest * (1 - 1 / passes) + view.tuning.hidden_cost * (sum(stages) - slowest)
-    on_chip_starts = (loads.path_starts > 0) + (loads.broadcast_starts > 0)
-    starts_ps = on_chip_starts * view.path_startup_ps, view.dma_startup_ps * bool(loads.ddr_starts)
-    return Pace(paced_ps, tuple(loads.first), starts_ps, tile_ps + last_ps)
+    on_chip_starts = (path_starts > 0) + (broadcast_starts > 0)
+    starts_ps = on_chip_starts * view.path_startup_ps, view.dma_startup_ps * bool(ddr_starts)
+    return Pace(paced_ps, first, starts_ps, tile_ps + last_ps)
 
 
 def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
-    total = _Loads()
+    staged, prefetched, has_prefetch = choice.staged, choice.prefetched, request.prefetch is not None
     ddr_bytes_per_ps, path_bytes_per_ps, burst_bytes = view.ddr_bytes_per_ps, view.path_bytes_per_ps, view.burst_bytes
-    for operand in choice.cut.operands:
-        name, times = operand.name, operand.times
-        goes_around = request.prefetch is not None and name not in choice.prefetched
-        held_bytes = operand.tile_bytes if request.prefetch is not None and not goes_around else 0
-        if operand.is_broadcast:
-            once = operand.moved_bytes / view.broadcast_bytes_per_ps
-            total.broadcast_ps += times * once
-            total.broadcast_starts = max(total.broadcast_starts, times)
+    ddr_bytes = ddr_starts = path_ps = broadcast_ps = 0.0
+    path_starts = broadcast_starts = 0
+    first: list[tuple[float, int]] = []
+    for name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, _ in choice.cut.operands:
+        goes_around = has_prefetch and name not in prefetched
+        held_bytes = tile_bytes if has_prefetch and not goes_around else 0
+        if is_broadcast:
+            once = moved_bytes / view.broadcast_bytes_per_ps
+            broadcast_ps += times * once
+            broadcast_starts = times if times > broadcast_starts else broadcast_starts
         else:
-            once = operand.moved_bytes / path_bytes_per_ps
-            total.path_ps += times * once
-            total.path_starts = max(total.path_starts, times)
-        total.first.append((once, held_bytes))
-        if goes_around and operand.from_ddr:
-            total.first.append((choice.distinct[name] / ddr_bytes_per_ps, 0))  # nothing of it comes ahead
-        if name in choice.staged:
-            whole = choice.staged[name]
-            total.ddr_bytes += whole
-            total.ddr_starts += max(whole / burst_bytes, 1.0)
-            total.first.append((min(max(operand.needed_bytes, burst_bytes), whole) / ddr_bytes_per_ps, 0))
-        elif operand.from_ddr:
-            total.ddr_bytes += operand.needed_bytes * times * operand.from_ddr
-            total.ddr_starts = max(total.ddr_starts, times)
-            total.first.append((operand.needed_bytes * operand.from_ddr / ddr_bytes_per_ps, held_bytes))
-    startup_ps = view.path_startup_ps
-    total.path_ps += total.path_starts * startup_ps
-    total.broadcast_ps += total.broadcast_starts * startup_ps
-    return total
+            once = moved_bytes / path_bytes_per_ps
+            path_ps += times * once
+            path_starts = times if times > path_starts else path_starts
+        first.append((once, held_bytes))
+        if goes_around and from_ddr:
+            first.append((choice.distinct[name] / ddr_bytes_per_ps, 0))  # nothing of it comes ahead
+        if name in staged:
+            whole = staged[name]
+            ddr_bytes += whole
+            ddr_starts += max(whole / burst_bytes, 1.0)
+            first.append((min(max(needed_bytes, burst_bytes), whole) / ddr_bytes_per_ps, 0))
+        elif from_ddr:
+            ddr_bytes += needed_bytes * times * from_ddr
+            ddr_starts = max(ddr_starts, times)
+            first.append((needed_bytes * from_ddr / ddr_bytes_per_ps, held_bytes))
+    path_ps += path_starts * view.path_startup_ps
+    broadcast_ps += broadcast_starts * view.path_startup_ps
+    return _Loads(ddr_bytes, ddr_starts, path_ps, path_starts, broadcast_ps, broadcast_starts, tuple(first))
