@@ -7,6 +7,7 @@ program simulated again, nothing planned or lowered. The last line is wall time 
 ``setup.py`` translates to C.
 """
 
+import gc
 import itertools
 import statistics
 import tempfile
@@ -97,6 +98,7 @@ def main() -> None:
     for case in CASES:
         network.cache_clear()
         own_batch.cache_clear()
+        gc.collect()  # what the case before has left behind is no part of this one's times
         swept = points(case)
         load(swept[0])
         taken = []
