@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 from experiments.failures import Failure, failure_of
 from experiments.limits import Limits
-from experiments.points import DesignPoint, Figure
+from experiments.points import DesignPoint, Figure, Workload
+from experiments.waiting import WaitingPoints
 from experiments.worker import Compute, Worker, computed_apart, forked, needs_another_try
 
 Row = dict[str, Figure]
@@ -41,16 +42,22 @@ class Processes:
     def __init__(self, workers: int, limits: Limits) -> None:
         self._limits = limits
         self._workers = [forked() for _ in range(workers)]
+        self._at_hand: dict[int, Workload] = {}
+        """By worker: the workload of its last point."""
 
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
-        waiting = iter(points)
+        waiting = WaitingPoints(points)
         idle = list(range(len(self._workers)))
         running: dict[int, DesignPoint] = {}
         try:
             while True:
-                for place, point in zip(idle, islice(waiting, len(idle)), strict=False):
+                for place in idle:
+                    elsewhere = [workload for other, workload in self._at_hand.items() if other != place]
+                    point = waiting.take(self._at_hand.get(place), elsewhere)
+                    if point is None:
+                        break
                     self._begin(place, compute, point)
-                    running[place] = point
+                    running[place], self._at_hand[place] = point, point.workload
                 if not running:
                     return
                 idle = [place for place in range(len(self._workers)) if place not in running]
