@@ -234,9 +234,9 @@ class InstructionTable(Sequence[Instruction]):
         numbers: dict[Work, int] = {}
         work_of = tuple([numbers.setdefault(one.work, len(numbers)) for one in listed])
         return cls(
-            tuple(numbers), work_of, tuple([one.after for one in listed]), tuple([one.allocates for one in listed]),
-            tuple([one.frees for one in listed]), tuple([one.label for one in listed]),
-            tuple([one.layer_run for one in listed]),
+            tuple(numbers), work_of, tuple([tuple(one.after) for one in listed]),
+            tuple([tuple(one.allocates) for one in listed]), tuple([tuple(one.frees) for one in listed]),
+            tuple([one.label for one in listed]), tuple([one.layer_run for one in listed]),
         )  # fmt: skip
 
     def work(self, position: int) -> Work:
