@@ -107,7 +107,7 @@ def run_instants(happen: Callable[[int], Iterable[int]]) -> None:
 
     def come(event: simpy.Event) -> None:
         over.append(event)
-        for delay_ps in happen(env.now):  # type: ignore[arg-type]  # whole picoseconds: only such are scheduled
+        for delay_ps in happen(int(env.now)):
             if over:
                 event = over.pop()
                 schedule(event, delay=delay_ps)

@@ -9,22 +9,20 @@ from collections.abc import Mapping, Sequence
 from hw_models.clock import run_instants
 from hw_models.demands import Demand, Demands
 from hw_models.finished import FinishedRun
-from hw_models.in_c import may_use
+from hw_models.in_c import is_built, may_use
 from hw_models.instructions import ProgramError, base_name
 from hw_models.machine import Machine, SimulationError
 from hw_models.program import Program
 from hw_models.running import SPACE
 from hw_models.trace import Trace
 
-try:
-    from hw_models.in_c import handler as in_c
-except ImportError:  # not built: a C compiler was missing
-    in_c = None  # type: ignore[assignment]
+if is_built("hw_models.in_c.handler"):
+    from hw_models.in_c.handler import Handler
 
 
 def is_compiled() -> bool:
     """Return whether runs are handled by compiled code."""
-    return may_use(in_c)
+    return may_use("hw_models.in_c.handler")
 
 
 def compiled_run(program: Program, machine: Machine, demands: Demands) -> FinishedRun | None:
@@ -60,7 +58,7 @@ class _Handed:
         spaces, space_of = self._spaces()
         limits = {name: number for number, name in enumerate(self._limits)}
         ports = zip(demands.bytes_per_ps, demands.capacities_bytes, demands.names, strict=True)
-        handler = in_c.Handler(
+        handler = Handler(
             work_of=table.work_of, after=table.after, allocates=table.allocates, frees=table.frees, works=works,
             demands=tuple([_numbers(part, limits) for part in parts]), queues=self._queues(machine),
             ports=tuple([(rate, capacity, limits[name]) for rate, capacity, name in ports]), spaces=spaces,
@@ -103,7 +101,7 @@ class _Handed:
                 space_of[buffer] = number
         return tuple(spaces), tuple(space_of)
 
-    def _finished(self, handler: "in_c.Handler") -> FinishedRun:
+    def _finished(self, handler: "Handler") -> FinishedRun:
         """Return what the handler has noted, with names in the place of numbers."""
         program, names = self._program, self._limits
         issued_ps, start_ps, end_ps, startup_ps, released_by, limits = handler.columns()

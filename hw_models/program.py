@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hw_models.in_c import may_use
+from hw_models.in_c import is_built, may_use
 from hw_models.instructions import Buffer, Instruction, InstructionTable, ProgramError, Work
 
-try:
-    from hw_models.in_c import handler
-except ImportError:  # not built: a C compiler was missing
-    handler = None  # type: ignore[assignment]
+if is_built("hw_models.in_c.handler"):
+    from hw_models.in_c.handler import is_sound
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Program:
         problems = [self._problem(work) for work in table.works]
         is_any_wrong = any(problems)
         columns = table.after, table.allocates, table.frees
-        if not is_any_wrong and may_use(handler) and handler.is_sound(*columns, len(self.buffers)):
+        if not is_any_wrong and may_use("hw_models.in_c.handler") and is_sound(*columns, len(self.buffers)):
             return None
         allocated: set[int] = set()
         for position, (after, takes, frees) in enumerate(zip(table.after, table.allocates, table.frees, strict=True)):

@@ -11,12 +11,10 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hw_models.in_c import may_use
+from hw_models.in_c import is_built, may_use
 
-try:
+if is_built("scheduler.in_c.columns"):
     from scheduler.in_c import columns
-except ImportError:  # not built: a C compiler was missing
-    columns = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
@@ -93,7 +91,7 @@ class _Queue:
 
 def begin_order(steps: Steps) -> list[int]:
     """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
-    if may_use(columns):
+    if may_use("scheduler.in_c.columns"):
         try:
             return columns.begin_order(
                 steps.work_of, steps.unit_of_work, steps.layers, steps.durations_ps, steps.ends_ps, steps.is_transfer,

@@ -1,11 +1,9 @@
 """Rows of numbers, one row for each instruction, when instructions or what they name get other positions."""
 
-from hw_models.in_c import may_use
+from hw_models.in_c import is_built, may_use
 
-try:
+if is_built("scheduler.in_c.columns"):
     from scheduler.in_c import columns
-except ImportError:  # not built: a C compiler was missing
-    columns = None  # type: ignore[assignment]
 
 
 def relocated(
@@ -16,7 +14,7 @@ def relocated(
     In ``rows`` numbers from zero on are positions in the fragment; -2, -3 and so on stand for what is ``outside``, in
     this order. An instruction that waits for nothing waits for ``entry``. So are buffers numbered anew.
     """
-    if may_use(columns):
+    if may_use("scheduler.in_c.columns"):
         return columns.relocated(rows, first, outside, entry)
     found = []
     for row in rows:
@@ -32,7 +30,7 @@ def relocated(
 
 def reordered(rows: list[tuple[int, ...]], order: list[int]) -> tuple[tuple[int, ...], ...]:
     """Return ``rows`` for instructions that come in another ``order``, with the positions that they have then."""
-    if may_use(columns):
+    if may_use("scheduler.in_c.columns"):
         return columns.reordered(rows, order)
     place = [0] * len(order)
     for new, position in enumerate(order):

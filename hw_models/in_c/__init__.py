@@ -7,18 +7,25 @@ This file imports nothing of ours: ``setup.py`` runs it.
 import hashlib
 import os
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 
-def may_use(module: ModuleType | None) -> bool:
+def may_use(name: str) -> bool:
     """Return whether a compiled module is to be used: it is there, of the sources that are there, not switched off."""
-    return module is not None and os.environ.get("DSASCAPE_PURE", "0") in ("", "0") and _is_current(module)
+    return os.environ.get("DSASCAPE_PURE", "0") in ("", "0") and is_built(name)
 
 
 @cache
-def _is_current(module: ModuleType) -> bool:
-    """Return whether a module was built of the sources beside it, if there are any."""
+def is_built(name: str) -> bool:
+    """Return whether a compiled module is there, of the sources that are there."""
+    return find_spec(name) is not None and is_current(import_module(name))
+
+
+def is_current(module: ModuleType) -> bool:
+    """Return whether a compiled module was built of the sources beside it, if there are any."""
     found = sources_of(Path(module.__file__ or "").parent)
     return not found or getattr(module, "sources", "") == digest(found)
 
