@@ -68,7 +68,7 @@ class Trace:
 
     @cached_property
     def critical_steps(self) -> Sequence[Step]:
-        """Return the critical path in stretches with one pace each; together they last the makespan."""
+        """The critical path in stretches with one pace each; together they last the makespan."""
         path, works = self.critical_path(), self.instructions.works
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in works]}}
         starts_kernel = [isinstance(work.payload, Launch) for work in works]
