@@ -9,6 +9,7 @@ from hw_models.quantities import PS_PER_S
 from scheduler.dsa.tuning import DsaTuning
 
 LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
+_CAPACITY = {"capacity_bytes": True}
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,20 @@ class DsaView:
     @cached_property
     def rates(self) -> str:
         """All of it that a run's time depends on, but for how much a local buffer holds."""
-        spec = self.spec.model_dump_json(exclude={"name", "energy", "area", "local_buffer"})
-        buffer = self.spec.local_buffer.model_dump_json(exclude={"capacity_bytes"})
-        return f"{spec} {buffer} {self.clusters} {self.tuning}"
+        spec = self.spec.model_dump_json(
+            exclude={"name": True, "energy": True, "area": True, "local_buffer": _CAPACITY}
+        )
+        return f"{spec} {self.clusters} {self.tuning}"
+
+    @cached_property
+    def on_chip_rates(self) -> Hashable:
+        """All of it that the time of what happens on the chip depends on, but for how much the buffers hold."""
+        return self.spec.model_dump_json(
+            exclude={
+                "name": True, "energy": True, "area": True, "ddr": True, "dma": True, "local_buffer": _CAPACITY,
+                "global_buffer": _CAPACITY,
+            }
+        )  # fmt: skip
 
     @property
     def cores_per_cluster(self) -> int:

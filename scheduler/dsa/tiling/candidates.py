@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.cuts import Cut, Cuts
-from scheduler.dsa.tiling.estimate import Choice, Pace, pace
+from scheduler.dsa.tiling.estimate import Choice, Stages, stages_of
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.unit_choice import unit_ps
 from scheduler.dsa.view import DDR, LOCAL, DsaView
@@ -31,23 +31,8 @@ def burst_room_bytes(prefetch_bytes: int, operands: int) -> int:
     return max(prefetch_bytes // (2 * operands), 1)
 
 
-class Candidate(NamedTuple):
-    """A cut with the place that its operands have, the buffers that it takes, and its price: see `Tiling`."""
-
-    cut: Cut
-    prefetched: Mapping[str, tuple[int, int]]
-    staged: Mapping[str, int]
-    local_buffers: tuple[int, ...]
-    local_bytes: int
-    """Of all of these."""
-    global_buffers: tuple[int, ...]
-    prefetch_bytes: tuple[int, int]
-    tile_bytes: int
-    estimate_ps: float
-
-
-class _Placed(NamedTuple):
-    """What follows for a cut from the places of its operands, whatever there is room for: see `Candidate`."""
+class Placed(NamedTuple):
+    """What follows for a cut from the places of its operands, whatever there is room for and however fast DDR is."""
 
     local_buffers: tuple[int, ...]
     local_bytes: int
@@ -59,29 +44,43 @@ class _Placed(NamedTuple):
     passing_bytes: int
     """The same of all operands that are neither prefetched nor staged."""
     tile_bytes: int
-    pace: Pace
+    stages: Stages
+
+
+class Candidate(NamedTuple):
+    """A cut, the places that its operands have, and its price."""
+
+    cut: Cut
+    prefetched: Mapping[str, tuple[int, int]]
+    staged: Mapping[str, int]
+    placed: Placed
+    estimate_ps: float
+
+    @property
+    def tile_bytes(self) -> int:
+        return self.placed.tile_bytes
 
 
 class Shape(NamedTuple):
-    """A cut with all that follows from it, whatever there is room for."""
+    """A cut, and what there is to be decided about the places of its operands."""
 
     cut: Cut
     prefetched: Mapping[str, tuple[int, int]]
     """All weights that can be."""
-    reloaded: tuple[tuple[int, str], ...]
-    """The others that may be staged, the smallest first: bytes for all cores, and operand."""
-    placed: _Placed | None
-    """What follows where nothing is staged; None where that may be."""
+    reloaded: tuple[tuple[int, str, int], ...]
+    """The others that may be staged, the smallest first: bytes for all cores, operand, bytes of a tile on its way."""
+    passing_bytes: int
+    """Of a tile of all that is not prefetched: what comes from DDR, for all cores together."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What has been tried for requests that differ in room alone, on machines with equal rates."""
+    """What has been tried for requests that differ in room alone, on machines that compute and move alike on chip."""
 
-    placed: Table[_Placed] = field(default_factory=lambda: Table(_MOST_PLACED))
-    """By tile, depth, order and the places of the operands."""
+    placed: Table[Placed] = field(default_factory=lambda: Table(_MOST_PLACED))
+    """By how often each dimension is halved, the depth last, and what is staged."""
     shapes: Table[Shape] = field(default_factory=lambda: Table(_MOST_PLACED))
-    """By how often each dimension is halved, the depth last."""
+    """By the first of these."""
 
 
 class TileCandidates:
@@ -98,7 +97,10 @@ class TileCandidates:
         times = request.layer.analysis.table(_known_times, _MOST_TABLES)
         self._unit_ps_known: Table[Sequence[int]] = times.get(computing, _known_times)
         """By tile and depth."""
-        alike = self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None, view.rates
+        alike = (
+            self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None,
+            view.on_chip_rates,
+        )  # fmt: skip
         self._known: _Known = request.layer.analysis.table(_Known, _MOST_TABLES).get(alike, _Known)
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the anchor's depth loop."""
@@ -110,32 +112,31 @@ class TileCandidates:
 
         All weights that can be are prefetched, and as many operands staged as the global buffer has room for.
         """
-        return self._of_shape(self._shape(tile, depth))
+        shape = self._shape(tile, depth)
+        staged = self._staged(shape)
+        return self._priced(shape, staged, self._placed(shape, staged))
 
     def halved(self, halvings: tuple[int, ...]) -> Candidate:
         """Return the same for a core's part with each dimension halved so many times; the last number is the depth's.
 
         The depth is as it is, in one piece, where that is not halved at all.
         """
-        shape = self._known.shapes.known(halvings)
+        known = self._known
+        shape = known.shapes.known(halvings)
         if shape is None:
             extents = (*self._request.part, self.depth_extent)
             *tile, depth = [-(-size >> times) for size, times in zip(extents, halvings, strict=True)]
-            make = partial(self._shape, tuple(tile), depth if halvings[-1] else None)
-            shape = self._known.shapes.get(halvings, make)
-        return self._of_shape(shape)
+            made = self._shape(tuple(tile), depth if halvings[-1] else None)
+            shape = known.shapes.get(halvings, lambda: made)
+        staged = self._staged(shape)
+        placed = known.placed.get((halvings, *staged), partial(self._placed, shape, staged))
+        return self._priced(shape, staged, placed)
 
     def _shape(self, tile: Extents, depth: int | None) -> Shape:
         cut = self._cuts.least_loaded(tile, depth)
-        prefetched = self._prefetchable(cut)
-        again = [(size, name) for size, name in cut.reloaded if name not in prefetched]
-        return Shape(cut, prefetched, tuple(again), None if again else self._placed(cut, prefetched, {}))
-
-    def _of_shape(self, shape: Shape) -> Candidate:
-        """Return a shape's candidate, with as many operands staged as there is room for."""
-        if shape.placed is None:
-            return self._priced(shape.cut, shape.prefetched, self._staged(shape))
-        return self._in_place(shape.cut, shape.prefetched, {}, shape.placed)
+        prefetched, passing = self._prefetchable(cut), cut.passing_bytes
+        again = tuple([(size, name, passing[name]) for size, name in cut.reloaded if name not in prefetched])
+        return Shape(cut, prefetched, again, sum([passing[name] for name in cut.loads if name not in prefetched]))
 
     def decided(
         self, tile: Extents, depth: int | None, order: tuple[int, ...], prefetched: Sequence[str],
@@ -152,47 +153,31 @@ class TileCandidates:
                 raise ScheduleError(f"{name!r} cannot be staged: it is prefetched, or does not come from DDR")
         self._burst = store_burst_bytes
         kept = {name: self._cuts.distinct[name] for name in staged}
-        return self.tiling(self._priced(cut, {name: can[name] for name in prefetched}, kept))
+        shape = Shape(cut, {name: can[name] for name in prefetched}, (), 0)
+        return self.tiling(self._priced(shape, kept, self._placed(shape, kept)))
 
     def tiling(self, candidate: Candidate) -> Tiling:
         """Return a candidate with all figures that follow from it."""
-        cut, chosen = candidate.cut, candidate
+        cut, placed = candidate.cut, candidate.placed
         return Tiling(
             part=self._request.part, tile=cut.tile, order=cut.order, depth=cut.depth, depth_extent=self.depth_extent,
-            loads=cut.loads, prefetched=chosen.prefetched, staged=chosen.staged, local_buffers=chosen.local_buffers,
-            global_buffers=chosen.global_buffers, prefetch_bytes=chosen.prefetch_bytes,
-            store_burst_bytes=self._burst, tile_bytes=chosen.tile_bytes, estimate_ps=chosen.estimate_ps,
+            loads=cut.loads, prefetched=candidate.prefetched, staged=candidate.staged,
+            local_buffers=placed.local_buffers, global_buffers=self._global_buffers(candidate),
+            prefetch_bytes=(placed.near_bytes, self._far_bytes(candidate)), store_burst_bytes=self._burst,
+            tile_bytes=placed.tile_bytes, estimate_ps=candidate.estimate_ps,
         )  # fmt: skip
 
-    def _priced(
-        self, cut: Cut, prefetched: Mapping[str, tuple[int, int]], staged: Mapping[str, int]
-    ) -> Candidate:
-        """Return the candidate of a cut whose operands have their places."""
-        key = cut.tile, cut.depth, cut.order, tuple(prefetched), tuple(staged)
-        placed = self._known.placed.get(key, partial(self._placed, cut, prefetched, staged))
-        return self._in_place(cut, prefetched, staged, placed)
+    def _priced(self, shape: Shape, staged: Mapping[str, int], placed: Placed) -> Candidate:
+        """Return the candidate of a shape whose operands have their places."""
+        prefetch = self._request.prefetch
+        near_bytes = 0 if prefetch is None else prefetch[0]
+        estimate_ps = placed.stages.estimate_ps(self._view, near_bytes)
+        return Candidate(shape.cut, shape.prefetched, staged, placed, estimate_ps)
 
-    def _in_place(
-        self, cut: Cut, prefetched: Mapping[str, tuple[int, int]], staged: Mapping[str, int], placed: _Placed
-    ) -> Candidate:
-        """Return the candidate that ``placed`` follows from, with what depends on the room there is."""
-        near_bytes = far = 0
-        """Of the local prefetch buffer there is, and what is taken of the global one."""
-        if self._request.prefetch is not None:
-            near_bytes, far_bytes = self._request.prefetch
-            burst_room = burst_room_bytes(far_bytes, max(len(prefetched), 1))
-            far = sum([2 * (size if size < burst_room else burst_room) for size in placed.ahead_bytes])
-        return Candidate(
-            cut, prefetched, staged, placed.local_buffers, placed.local_bytes,
-            self._global_buffers(cut, placed.passing_bytes, staged), (placed.near_bytes, far), placed.tile_bytes,
-            placed.pace.estimate_ps(near_bytes),
-        )  # fmt: skip
-
-    def _placed(
-        self, cut: Cut, prefetched: Mapping[str, tuple[int, int]], staged: Mapping[str, int]
-    ) -> _Placed:
+    def _placed(self, shape: Shape, staged: Mapping[str, int]) -> Placed:
         """Return what follows for a cut from the places of its operands."""
-        request, work = self._request, cut.work
+        request, cut, prefetched = self._request, shape.cut, shape.prefetched
+        work = cut.work
         output = work.output_bytes if request.output_memory != LOCAL else 0
         buffers: list[int] = []
         tile_bytes = work.between_bytes + output
@@ -208,8 +193,8 @@ class TileCandidates:
         ahead = tuple([cut.passing_bytes[operand.name] for operand in cut.operands if operand.name in prefetched])
         passing = [size for name, size in cut.passing_bytes.items() if name not in prefetched and name not in staged]
         choice = Choice(cut, self._unit_ps(cut), staged, prefetched, self._cuts.distinct)
-        paced = pace(request, choice, self._view)
-        return _Placed(tuple(buffers), sum(buffers), near, ahead, sum(passing), tile_bytes, paced)
+        stages = stages_of(request, choice, self._view)
+        return Placed(tuple(buffers), sum(buffers), near, ahead, sum(passing), tile_bytes, stages)
 
     def _unit_ps(self, cut: Cut) -> Sequence[int]:
         request = self._request
@@ -223,46 +208,51 @@ class TileCandidates:
     def _staged(self, shape: Shape) -> dict[str, int]:
         """Return the operands from DDR that the global buffer holds as a whole, smallest first, and their bytes."""
         staged: dict[str, int] = {}
-        cut = shape.cut
-        if not self._view.global_buffer_bytes or shape.reloaded[0][0] > self._global_room:
+        if not shape.reloaded or not self._view.global_buffer_bytes or shape.reloaded[0][0] > self._global_room:
             return staged
-        left = [name for name in cut.loads if name not in shape.prefetched]
-        output = cut.work.output_bytes if self._request.output_memory != LOCAL else 0
-        storing = self._storing(output) // 2
-        for size, name in shape.reloaded:
-            passing = sum([cut.passing_bytes[other] for other in left if other != name and other not in staged])
-            if fit((*staged.values(), size, passing, passing, storing, storing), self._request.global_gaps):
-                staged[name] = size
+        passing, storing = shape.passing_bytes, self._storing(shape.cut.work.output_bytes) // 2
+        for size, name, own in shape.reloaded:
+            left = passing - own
+            if fit((*staged.values(), size, left, left, storing, storing), self._request.global_gaps):
+                staged[name], passing = size, left
         return staged
 
     def fits(self, candidate: Candidate) -> bool:
         """Whether all buffers of a candidate find their gaps, and its weights the prefetch buffers."""
-        request = self._request
-        if candidate.local_bytes > request.local_gaps[0] and not fit(candidate.local_buffers, request.local_gaps):
+        request, placed = self._request, candidate.placed
+        if request.prefetch is not None:
+            near_bytes, far_bytes = request.prefetch
+            if placed.near_bytes > near_bytes or self._far_bytes(candidate) > far_bytes:
+                return False
+        if placed.local_bytes > request.local_gaps[0] and not fit(placed.local_buffers, request.local_gaps):
             return False
-        if not fit(candidate.global_buffers, request.global_gaps):
-            return False
-        near, far = candidate.prefetch_bytes
-        return request.prefetch is None or (near <= request.prefetch[0] and far <= request.prefetch[1])
+        return fit(self._global_buffers(candidate), request.global_gaps)
+
+    def _far_bytes(self, candidate: Candidate) -> int:
+        """Return what weights in flight take of the global prefetch buffer: two bursts of each, or two tiles."""
+        if self._request.prefetch is None:
+            return 0
+        burst_room = burst_room_bytes(self._request.prefetch[1], max(len(candidate.prefetched), 1))
+        return sum([2 * (size if size < burst_room else burst_room) for size in candidate.placed.ahead_bytes])
 
     def shortage(self, candidate: Candidate) -> str:
         """Return what is missing for a candidate, and what to raise."""
         request = self._request
         return (
-            f"layer {request.layer.sink.name!r}: its smallest tile needs {sum(candidate.local_buffers)} bytes of local"
-            f" buffer and {sum(candidate.global_buffers)} of global buffer; {sum(request.local_gaps)} and"
+            f"layer {request.layer.sink.name!r}: its smallest tile needs {candidate.placed.local_bytes} bytes of local"
+            f" buffer and {sum(self._global_buffers(candidate))} of global buffer; {sum(request.local_gaps)} and"
             f" {self._global_room} are free: raise local_buffer.capacity or global_buffer.capacity"
         )
 
-    def _global_buffers(self, cut: Cut, passing: int, staged: Mapping[str, int]) -> tuple[int, ...]:
+    def _global_buffers(self, candidate: Candidate) -> tuple[int, ...]:
         """Return the layer's buffers in the global buffer: staged operands, two tiles of what has no place elsewhere.
 
         What is loaded together lies together; so do the output tiles of a burst.
         """
         if not self._view.global_buffer_bytes:
             return ()
-        storing = self._storing(cut.work.output_bytes) // 2
-        return (*staged.values(), passing, passing, storing, storing)
+        passing, storing = candidate.placed.passing_bytes, self._storing(candidate.cut.work.output_bytes) // 2
+        return (*candidate.staged.values(), passing, passing, storing, storing)
 
     def _storing(self, output_bytes: int) -> int:
         """Return the global buffer that output tiles on their way to DDR take: one burst collects, one leaves."""

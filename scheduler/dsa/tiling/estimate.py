@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scheduler.dsa.tiling.cuts import Cut
 from scheduler.dsa.tiling.tiling import TileRequest
-from scheduler.dsa.view import DsaView
+from scheduler.dsa.view import DDR, LOCAL, DsaView
 
 
 class Choice(NamedTuple):
@@ -24,101 +24,122 @@ class Choice(NamedTuple):
     """Bytes of each operand that come from DDR at least once, for all cores."""
 
 
-class Pace(NamedTuple):
-    """The parts of an estimate, as far as they do not depend on how much the prefetch buffers hold."""
+class _First(NamedTuple):
+    """A load of the first tile."""
 
-    paced_ps: float
-    """What the slowest stage takes for all tiles but one."""
-    first_loads: tuple[tuple[float, int], ...]
-    """Of the first tile: the time of each load alone; where it comes ahead through a prefetch buffer, the bytes that it
-    takes there, else 0."""
-    starts_ps: tuple[int, int]
-    """Of these: the start-ups of the on-chip units, and of the DMA."""
-    one_ps: float
-    """The computation of a tile and the last store."""
+    amount: float
+    """What it takes alone, in picoseconds; from DDR, its bytes."""
+    is_from_ddr: bool
+    held_bytes: int = 0
+    """Where it comes ahead through a prefetch buffer: what it takes there."""
+    whole_bytes: int = 0
+    """Of a staged operand: of these a burst comes first, if that is more."""
 
-    def estimate_ps(self, prefetch_bytes: int) -> float:
+
+class Stages(NamedTuple):
+    """What the tiles of a layer ask of each stage of the pipeline, before it is known how fast DDR is."""
+
+    passes: int
+    ddr_bytes: float
+    """Loaded in all."""
+    ddr_loads: tuple[tuple[int, int], ...]
+    """DMA transfers: of a staged operand its bytes, of others how often they are loaded, with what is loaded along."""
+    stored_tiles: int
+    """Tiles that go to DDR."""
+    stored_bytes: float
+    path_ps: float
+    broadcast_ps: float
+    computing_ps: tuple[int, ...]
+    """Of each unit that is at work beside others."""
+    first: tuple[_First, ...]
+    on_chip_starts_ps: int
+    """Start-ups of the first tile's loads."""
+    tile_ps: int
+    """The computation of one tile."""
+    last_ps: float
+    """The on-chip store of the last."""
+
+    def estimate_ps(self, view: DsaView, prefetch_bytes: int) -> float:
         """Return the layer's estimated time if the local prefetch buffer holds ``prefetch_bytes``."""
+        (
+            passes, ddr_bytes, ddr_loads, stored_tiles, stored_bytes, path_ps, broadcast_ps, computing_ps, first,
+            on_chip_starts_ps, tile_ps, last_ps,
+        ) = self  # fmt: skip
+        bytes_per_ps, burst_bytes, dma_startup_ps = view.ddr_bytes_per_ps, view.burst_bytes, view.dma_startup_ps
+        starts = 0.0
+        for whole_bytes, times in ddr_loads:
+            if whole_bytes:
+                starts += max(whole_bytes / burst_bytes, 1.0)
+            elif times > starts:
+                starts = times
+        load_ps = view.dma_ps(ddr_bytes, max(starts - 1, 0))
+        store_ps = 0.0
+        if stored_tiles:
+            bursts = max(min(stored_tiles, stored_bytes / burst_bytes), 1.0)
+            store_ps = view.dma_ps(stored_bytes, bursts - 1)
+            last_ps += stored_bytes / bursts / bytes_per_ps + dma_startup_ps
+        stages = [load_ps, store_ps, path_ps, broadcast_ps, *computing_ps]
+        slowest_ps = max(*stages, (ddr_bytes + stored_bytes) / bytes_per_ps)
+        paced_ps = slowest_ps * (1 - 1 / passes) + view.tuning.hidden_cost * (sum(stages) - slowest_ps)
         first_ps = 0.0
-        for alone_ps, held_bytes in self.first_loads:
+        for amount, is_from_ddr, held_bytes, whole_bytes in first:
+            if whole_bytes:
+                alone_ps = min(max(amount, burst_bytes), whole_bytes) / bytes_per_ps
+            else:
+                alone_ps = amount / bytes_per_ps if is_from_ddr else amount
             if held_bytes and 2 * held_bytes < prefetch_bytes:
                 first_ps += alone_ps * (2 * held_bytes / prefetch_bytes)
             else:  # what takes half of the prefetch buffer or more keeps others from coming in time
                 first_ps += alone_ps
-        on_chip_ps, dma_ps = self.starts_ps
-        return self.paced_ps + (first_ps + on_chip_ps + dma_ps) + self.one_ps
+        return paced_ps + (first_ps + on_chip_starts_ps + dma_startup_ps * bool(starts)) + (tile_ps + last_ps)
 
 
-class _Loads(NamedTuple):
-    """Time of the loading stages, and of the first tile's loads alone."""
-
-    ddr_bytes: float
-    ddr_starts: float
-    path_ps: float
-    path_starts: int
-    """What changes with a tile is moved together: as often as the operand that changes most often."""
-    broadcast_ps: float
-    broadcast_starts: int
-    first: tuple[tuple[float, int], ...]
-
-
-def pace(request: TileRequest, choice: Choice, view: DsaView) -> Pace:
-    """Return the layer's estimate, which `Pace.estimate_ps` completes; no sizes of buffers are read for it."""
-    cut = choice.cut
-    tiles, passes = cut.tiles, max(cut.passes, 1)
-    ddr_bytes, ddr_starts, path_ps, path_starts, broadcast_ps, broadcast_starts, first = _loads(request, choice, view)
-    load_ps = view.dma_ps(ddr_bytes, max(ddr_starts - 1, 0))
-    store_ps = last_ps = stored_bytes = 0.0
-    if request.output_memory != "local_buffer":
-        store_bytes = float(cut.work.output_bytes * request.cores)
-        once = store_bytes / view.path_bytes_per_ps + view.path_startup_ps
-        path_ps += once * tiles
-        last_ps = once
-        if request.output_memory == "ddr":
-            stored_bytes = store_bytes * tiles
-            bursts = max(min(tiles, stored_bytes / view.burst_bytes), 1.0)
-            store_ps = view.dma_ps(stored_bytes, bursts - 1)
-            last_ps += stored_bytes / bursts / view.ddr_bytes_per_ps + view.dma_startup_ps
-    tile_ps = sum(choice.unit_ps)
-    one_after_the_other = cut.work.between_bytes > 0  # what nests hand to each other has one buffer for all tiles
-    computing = [tile_ps] if one_after_the_other else choice.unit_ps
-    stages = [load_ps, store_ps, path_ps, broadcast_ps, *[once * passes for once in computing]]
-    slowest = max(*stages, (ddr_bytes + stored_bytes) / view.ddr_bytes_per_ps)
-    paced_ps = slowest * (1 - 1 / passes) + view.tuning.hidden_cost * (sum(stages) - slowest)
-    on_chip_starts = (path_starts > 0) + (broadcast_starts > 0)
-    starts_ps = on_chip_starts * view.path_startup_ps, view.dma_startup_ps * bool(ddr_starts)
-    return Pace(paced_ps, first, starts_ps, tile_ps + last_ps)
-
-
-def _loads(request: TileRequest, choice: Choice, view: DsaView) -> _Loads:
-    staged, prefetched, has_prefetch = choice.staged, choice.prefetched, request.prefetch is not None
-    ddr_bytes_per_ps, path_bytes_per_ps, burst_bytes = view.ddr_bytes_per_ps, view.path_bytes_per_ps, view.burst_bytes
-    ddr_bytes = ddr_starts = path_ps = broadcast_ps = 0.0
+def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
+    """Return what a layer's tiles ask of each stage; neither sizes of buffers nor DDR are read for it."""
+    cut, staged, prefetched, has_prefetch = choice.cut, choice.staged, choice.prefetched, request.prefetch is not None
+    path_bytes_per_ps, broadcast_bytes_per_ps = view.path_bytes_per_ps, view.broadcast_bytes_per_ps
+    ddr_bytes = path_ps = broadcast_ps = 0.0
     path_starts = broadcast_starts = 0
-    first: list[tuple[float, int]] = []
-    for name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, _ in choice.cut.operands:
+    """What changes with a tile is moved together: as often as the operand that changes most often."""
+    first: list[_First] = []
+    ddr_loads: list[tuple[int, int]] = []
+    for name, times, from_ddr, is_broadcast, tile_bytes, _, needed_bytes, moved_bytes, _ in cut.operands:
         goes_around = has_prefetch and name not in prefetched
         held_bytes = tile_bytes if has_prefetch and not goes_around else 0
         if is_broadcast:
-            once = moved_bytes / view.broadcast_bytes_per_ps
-            broadcast_ps += times * once
+            once_ps = moved_bytes / broadcast_bytes_per_ps
+            broadcast_ps += times * once_ps
             broadcast_starts = times if times > broadcast_starts else broadcast_starts
         else:
-            once = moved_bytes / path_bytes_per_ps
-            path_ps += times * once
+            once_ps = moved_bytes / path_bytes_per_ps
+            path_ps += times * once_ps
             path_starts = times if times > path_starts else path_starts
-        first.append((once, held_bytes))
+        first.append(_First(once_ps, is_from_ddr=False, held_bytes=held_bytes))
         if goes_around and from_ddr:
-            first.append((choice.distinct[name] / ddr_bytes_per_ps, 0))  # nothing of it comes ahead
+            first.append(_First(choice.distinct[name], is_from_ddr=True))  # nothing of it comes ahead
         if name in staged:
-            whole = staged[name]
-            ddr_bytes += whole
-            ddr_starts += max(whole / burst_bytes, 1.0)
-            first.append((min(max(needed_bytes, burst_bytes), whole) / ddr_bytes_per_ps, 0))
+            ddr_bytes += staged[name]
+            ddr_loads.append((staged[name], 0))
+            first.append(_First(needed_bytes, is_from_ddr=True, whole_bytes=staged[name]))
         elif from_ddr:
             ddr_bytes += needed_bytes * times * from_ddr
-            ddr_starts = max(ddr_starts, times)
-            first.append((needed_bytes * from_ddr / ddr_bytes_per_ps, held_bytes))
+            ddr_loads.append((0, times))
+            first.append(_First(needed_bytes * from_ddr, is_from_ddr=True, held_bytes=held_bytes))
     path_ps += path_starts * view.path_startup_ps
     broadcast_ps += broadcast_starts * view.path_startup_ps
-    return _Loads(ddr_bytes, ddr_starts, path_ps, path_starts, broadcast_ps, broadcast_starts, tuple(first))
+    stored_tiles, last_ps, stored_bytes = 0, 0.0, 0.0
+    if request.output_memory != LOCAL:
+        store_bytes = float(cut.work.output_bytes * request.cores)
+        last_ps = store_bytes / path_bytes_per_ps + view.path_startup_ps
+        path_ps += last_ps * cut.tiles
+        if request.output_memory == DDR:
+            stored_tiles, stored_bytes = cut.tiles, store_bytes * cut.tiles
+    tile_ps, passes = sum(choice.unit_ps), max(cut.passes, 1)
+    one_after_the_other = cut.work.between_bytes > 0  # what nests hand to each other has one buffer for all tiles
+    computing = [tile_ps] if one_after_the_other else choice.unit_ps
+    on_chip_starts = (path_starts > 0) + (broadcast_starts > 0)
+    return Stages(
+        passes, ddr_bytes, tuple(ddr_loads), stored_tiles, stored_bytes, path_ps, broadcast_ps,
+        tuple([once_ps * passes for once_ps in computing]), tuple(first), on_chip_starts * view.path_startup_ps,
+        tile_ps, last_ps,
+    )  # fmt: skip

@@ -11,8 +11,9 @@ On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from scheduler.dsa.tiling.candidates import Candidate, TileCandidates
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
@@ -72,6 +73,7 @@ def paper_tiling(request: TileRequest, view: DsaView) -> Tiling | None:
 
 _Halvings = tuple[int, ...]
 """How often each sink dimension is halved; the last entry is the depth."""
+_MOST_NEIGHBOURS = 4_000
 
 
 class _Search:
@@ -83,6 +85,8 @@ class _Search:
         self._limits = tuple(max(size - 1, 0).bit_length() for size in self._extents)
         self._found: dict[_Halvings, Candidate] = {}
         self._fitting: dict[_Halvings, bool] = {}
+        self._made: dict[_Halvings, tuple[int, int]] = {}
+        """Tiles and passes."""
         self._pieces: list[list[int]] = [
             [-(-size // -(-size >> times)) for times in range(limit + 1)]
             for size, limit in zip(self._extents, self._limits, strict=True)
@@ -106,7 +110,7 @@ class _Search:
         """Return what is found from ``current`` on: halved until it fits, then changed as long as that helps."""
         best = self._candidate(current)
         while not self._fits(current):
-            options = [h for h in self._halved(current) if self._candidate(h).tile_bytes < best.tile_bytes]
+            options = [h for h in _halved(current, self._limits) if self._candidate(h).tile_bytes < best.tile_bytes]
             if not options:
                 raise TilingError(self._candidates.shortage(best))
             before = best
@@ -116,13 +120,14 @@ class _Search:
         for _ in range(self._tuning.most_climbs):
             most_tiles = max(self._tuning.most_tiles, best.cut.tiles)
             most_passes = max(self._tuning.most_passes, best.cut.passes)
-            near = [
-                (self._candidate(h).estimate_ps, h) for h in self._neighbours(current, trades=tight)
-                if h not in seen and self._is_allowed(h, most_tiles, most_passes) and self._fits(h)
-            ]  # fmt: skip
-            if not near:
+            near = sorted(
+                (self._candidate(h).estimate_ps, h) for h in _neighbours(current, self._limits, trades=tight)
+                if h not in seen and self._is_allowed(h, most_tiles, most_passes)
+            )  # fmt: skip
+            fastest = next((h for _, h in near if self._fits(h)), None)
+            if fastest is None:
                 break
-            current = min(near)[1]
+            current = fastest
             here = self._candidate(current)
             seen.add(current)
             if here.estimate_ps < best.estimate_ps * self._tuning.worthwhile:
@@ -154,30 +159,15 @@ class _Search:
         """Return time lost per byte saved: the price of fitting."""
         return (option.estimate_ps - before.estimate_ps) / (before.tile_bytes - option.tile_bytes)
 
-    def _halved(self, halvings: _Halvings) -> list[_Halvings]:
-        return [
-            (*halvings[:place], halvings[place] + 1, *halvings[place + 1 :])
-            for place, limit in enumerate(self._limits)
-            if halvings[place] < limit
-        ]
-
-    def _doubled(self, halvings: _Halvings) -> Iterator[_Halvings]:
-        for place, times in enumerate(halvings):
-            for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: an operand may stay from there on only
-                yield (*halvings[:place], fewer, *halvings[place + 1 :])
-
-    def _neighbours(self, halvings: _Halvings, *, trades: bool) -> list[_Halvings]:
-        found = self._halved(halvings)
-        for doubled in self._doubled(halvings) if trades else ():
-            found.append(doubled)
-            found += [trade for trade in self._halved(doubled) if trade != halvings]
-        return found
-
     def _is_allowed(self, halvings: _Halvings, most_tiles: int, most_passes: int) -> bool:
         """Return whether they make so few tiles, and with the steps along the depth so few passes."""
-        *along, steps = map(operator.getitem, self._pieces, halvings)
-        tiles = math.prod(along)
-        return tiles <= most_tiles and tiles * steps <= most_passes
+        found = self._made.get(halvings)
+        if found is None:
+            *along, steps = map(operator.getitem, self._pieces, halvings)
+            tiles = math.prod(along)
+            found = self._made[halvings] = tiles, tiles * steps
+        tiles, passes = found
+        return tiles <= most_tiles and passes <= most_passes
 
     def _fits(self, halvings: _Halvings) -> bool:
         found = self._fitting.get(halvings)
@@ -190,6 +180,30 @@ class _Search:
         if found is None:
             found = self._found[halvings] = self._candidates.halved(halvings)
         return found
+
+
+@lru_cache(_MOST_NEIGHBOURS)
+def _neighbours(halvings: _Halvings, limits: _Halvings, *, trades: bool) -> Sequence[_Halvings]:
+    """Return what one dimension halved makes of ``halvings``; and one doubled, or one traded for another."""
+    found = _halved(halvings, limits)
+    for doubled in _doubled(halvings) if trades else ():
+        found.append(doubled)
+        found += [trade for trade in _halved(doubled, limits) if trade != halvings]
+    return found
+
+
+def _halved(halvings: _Halvings, limits: _Halvings) -> list[_Halvings]:
+    return [
+        (*halvings[:place], halvings[place] + 1, *halvings[place + 1 :])
+        for place, limit in enumerate(limits)
+        if halvings[place] < limit
+    ]
+
+
+def _doubled(halvings: _Halvings) -> Iterator[_Halvings]:
+    for place, times in enumerate(halvings):
+        for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: an operand may stay from there on only
+            yield (*halvings[:place], fewer, *halvings[place + 1 :])
 
 
 _estimate_ps = operator.attrgetter("estimate_ps")
