@@ -143,10 +143,15 @@ class _Run:
     launches: int
     seconds: float
 
-    def is_like(self, local_buffer_bytes: int, promised_s: float, launches: int, alike: float) -> bool:
-        """Return whether a layout for smaller buffers promises as long a time or a little longer, no fewer launches."""
-        is_smaller = local_buffer_bytes < self.local_buffer_bytes and launches >= self.launches
-        return is_smaller and self.promised_s <= promised_s <= self.promised_s * (1 + alike)
+    def is_like(self, local_buffer_bytes: int, promised_s: float, launches: int, tuning: DsaTuning) -> bool:
+        """Return whether a layout promises as long a time or a little longer, at no fewer launches.
+
+        One for smaller buffers may promise more than one for the same, and is like this one all the same.
+        """
+        if launches < self.launches or local_buffer_bytes > self.local_buffer_bytes:
+            return False
+        longer = tuning.alike if local_buffer_bytes < self.local_buffer_bytes else tuning.nearly_equal
+        return self.promised_s <= promised_s <= self.promised_s * (1 + longer)
 
 
 class Judge:
@@ -190,7 +195,7 @@ class Judge:
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
-        if key in self._seen or any(run.is_like(size_bytes, promised_s, launches, tuning.alike) for run in runs):
+        if key in self._seen or any(run.is_like(size_bytes, promised_s, launches, tuning) for run in runs):
             return True
         self._seen.add(key)
         made: list[Judged] = []

@@ -95,6 +95,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "smaller_buffers": ("graphturbo", residual, lambda: narrow("64 KiB", 0.4), 0),
     "unlikely": ("graphturbo", residual, cramped, 1.0),
     "alike": ("graphturbo", stages, lambda: narrow("16 KiB"), 0.0),
+    "nearly_equal": ("graphturbo", stages, narrow, 0.1),
     "promising": ("graphturbo", stages, narrow, 100.0),
     "near_least": ("graphturbo", stages, narrow, 100.0),
     "most_padding": ("fixed-pattern", prime, machine, 0.0),
