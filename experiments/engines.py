@@ -52,8 +52,7 @@ class Processes:
         try:
             while True:
                 for place in idle:
-                    elsewhere = [workload for other, workload in self._at_hand.items() if other != place]
-                    point = waiting.take(self._at_hand.get(place), elsewhere)
+                    point = waiting.take(place, self._at_hand)
                     if point is None:
                         break
                     self._begin(place, compute, point)

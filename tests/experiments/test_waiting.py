@@ -1,4 +1,4 @@
-"""Each worker goes on with the workload that it has at hand, as long as there are points of it."""
+"""Each worker goes through a stretch of one workload's points; who comes to it later takes half of what is left."""
 
 from collections import Counter
 
@@ -13,33 +13,52 @@ from scheduler import make_policy
 MACHINE, POLICY = load_hardware("stcp920"), make_policy("unfused")
 
 
-def point(model: str, batch: int) -> DesignPoint:
-    return DesignPoint(Workload(model, batch), MACHINE, POLICY)
+def point(model: str, number: str = "") -> DesignPoint:
+    return DesignPoint(Workload(model, 4), MACHINE, POLICY, {"number": number})
+
+
+def taken(waiting: WaitingPoints, turns: list[int]) -> list[str]:
+    """Return what the workers whose turn it is are given one after the other."""
+    found, at_hand = [], dict[int, Workload]()
+    for worker in turns:
+        given_to = waiting.take(worker, at_hand)
+        assert given_to is not None
+        at_hand[worker] = given_to.workload
+        found.append(f"{given_to.workload.model}{given_to.swept['number']}")
+    return found
 
 
 def test_a_worker_goes_on_with_its_workload_and_begins_one_that_nobody_has() -> None:
-    a, b = [Workload(model, 4) for model in ("resnet18", "squeezenet")]
-    waiting = WaitingPoints([point(model, 4) for model in ("resnet18", "resnet18", "squeezenet", "squeezenet")])
+    waiting = WaitingPoints([point(model, number) for model in ("a", "b") for number in ("1", "2")])
 
-    taken = [waiting.take(None, []), waiting.take(None, [a]), waiting.take(a, [b]), waiting.take(a, [b])]
-
-    assert [each.workload.model for each in taken if each] == ["resnet18", "squeezenet", "resnet18", "squeezenet"]
-    assert waiting.take(b, [b]) is None
+    assert taken(waiting, [0, 1, 0, 1]) == ["a1", "b1", "a2", "b2"]
+    assert waiting.take(0, {}) is None
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 1000)), max_size=30), st.integers(1, 4))
-def test_every_point_is_taken_once(drawn: list[tuple[str, int]], workers: int) -> None:
-    points = [point(model, batch) for model, batch in drawn]
-    waiting, at_hand = WaitingPoints(iter(points)), dict[int, Workload]()
-    found: list[DesignPoint] = []
+def test_a_second_worker_at_a_workload_takes_the_second_half_of_what_is_left() -> None:
+    waiting = WaitingPoints([point("a", str(number)) for number in range(9)])
 
-    for turn in range(len(points)):
-        worker = turn % workers
-        others = [workload for other, workload in at_hand.items() if other != worker]
-        taken = waiting.take(at_hand.get(worker), others)
-        assert taken is not None
-        at_hand[worker] = taken.workload
-        found.append(taken)
+    assert taken(waiting, [0, 1, 0, 1, 0, 1]) == ["a0", "a5", "a1", "a6", "a2", "a7"]
 
-    assert waiting.take(None, []) is None
-    assert Counter(one.workload for one in found) == Counter(one.workload for one in points)
+
+def test_who_is_through_first_takes_half_of_the_longest_stretch() -> None:
+    waiting = WaitingPoints([point("a", str(number)) for number in range(9)])
+
+    assert taken(waiting, [0, 1, 1, 1, 1, 1, 1, 0, 0]) == ["a0", "a5", "a6", "a7", "a8", "a3", "a4", "a1", "a2"]
+
+
+def test_points_of_one_workload_follow_each_other_where_workloads_alternate() -> None:
+    waiting = WaitingPoints([point(model, number) for number in ("1", "2", "3") for model in ("a", "b")])
+
+    assert taken(waiting, [0, 0, 0, 0, 0, 0]) == ["a1", "a2", "a3", "b1", "b2", "b3"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 1000)), max_size=30), st.lists(st.integers(0, 3)))
+def test_every_point_is_taken_once(drawn: list[tuple[str, int]], workers: list[int]) -> None:
+    points = [point(model, str(number)) for model, number in drawn]
+    waiting = WaitingPoints(iter(points))
+
+    found = taken(waiting, [workers[turn % len(workers)] if workers else 0 for turn in range(len(points))])
+
+    assert Counter(found) == Counter(f"{model}{number}" for model, number in drawn)
+    assert waiting.take(0, {}) is None
