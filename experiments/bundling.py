@@ -15,9 +15,8 @@ from experiments.measured_point import prepared
 from experiments.measured_store import keep
 from experiments.measuring import check_folder, machine_asked_for, point_asked_for, show_measurement
 from experiments.points import DesignPoint
-from experiments.report.words import count
 from hw_models import Gpu
-from hw_models.quantities import format_bytes
+from hw_models.quantities import count, format_bytes
 from scheduler import policy_label
 from tuner.bundle import (
     START,

@@ -12,11 +12,10 @@ from experiments.answers import Answer, table
 from experiments.files import check_place, write_whole
 from experiments.points import TUNING, named_dims
 from experiments.report.kinds import kinds_picture
-from experiments.report.words import count
 from hw_models import HardwareError, known_paths, load_hardware, preset_names
 from hw_models.loading import hardware_kinds
 from hw_models.machine_file import machine_file
-from hw_models.quantities import format_bytes, readable
+from hw_models.quantities import count, format_bytes, readable
 from hw_models.reference import markdown, sections
 from scheduler import kind_of, policy_types
 from scheduler.machine_kinds import KINDS

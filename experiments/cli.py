@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
     simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
 
-    fuse = add("fuse", _command("commands", "fuse"), "a policy's plan and its figures")
+    fuse = add("fuse", _command("fusing", "fuse"), "a policy's plan and its figures")
     _network_options(fuse)
     fuse.add_argument("--policy", required=True, metavar="P")
     fuse.add_argument("--option", action="append", default=[], metavar="K=V")

@@ -1,4 +1,4 @@
-"""The commands that look at one network under one policy: simulate it, or only plan it."""
+"""The command that simulates one network under one policy, and how commands are told network, machine and policy."""
 
 import argparse
 from collections.abc import Sequence
@@ -6,19 +6,15 @@ from dataclasses import asdict
 
 from experiments.answers import Answer, Console, shown_text, table
 from experiments.decompose import leaves_batches_open
-from experiments.evaluate import Outcome, evaluate, job_of
-from experiments.files import check_place, replacing, write_whole
+from experiments.evaluate import Outcome, evaluate
+from experiments.files import check_place, replacing
 from experiments.layers import LayerFigures, layers_of
-from experiments.pipeline import plan_of
 from experiments.points import DesignPoint, Workload, named_dims, policy_of, split_tuning
 from experiments.replay import run_schedule_file, write_schedule
-from experiments.report.plan_picture import plan_picture
-from experiments.report.words import count
-from fusion import FusionPlan, unfused_intermediate_bytes
+from fusion import FusionPlan
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
-from hw_models.quantities import PS_PER_S, format_bytes, format_ps
-from scheduler import Policy, ScheduleError, network_of, policy_label
-from scheduler.graphturbo.instances import operations_of, split_into_instances
+from hw_models.quantities import PS_PER_S, count, format_bytes, format_ps
+from scheduler import Policy, ScheduleError
 
 _WORDS = {"true": True, "false": False, "null": None}
 _MOST_LAYERS = 10
@@ -102,7 +98,7 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
         f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
-    _show_origin(console, outcome.schedule.plan)
+    show_origin(console, outcome.schedule.plan)
     idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
     padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
     if idle or padded:
@@ -147,55 +143,7 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
     table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
 
 
-def _show_origin(console: Console, plan: FusionPlan) -> None:
+def show_origin(console: Console, plan: FusionPlan) -> None:
     """Print what a policy says of where its plan comes from, if it does."""
     if plan.origin:
         console.print(f"  the plan is {shown_text(plan.origin)}")
-
-
-def fuse(arguments: argparse.Namespace) -> Answer:
-    """Show the plan of one part of the machine, as ``simulate`` makes it for the same options; draw it on request."""
-    check_place(arguments.picture, "--picture")
-    policy = policy_asked_for(arguments)
-    analysis, job = job_of(workload_asked_for(arguments), load_hardware(arguments.hardware), {})
-    graph = analysis.graph
-    plan = plan_of(analysis, policy, job.placing)
-    after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
-    planned = plan.graph.ops
-    groups = [[planned[position].name for position in group.ops] for group in plan.groups]
-    before = unfused_intermediate_bytes(graph)
-    data = {
-        "model": graph.name, "policy": policy_label(policy), "operators": len(graph.ops),
-        "kernels": plan.kernels, "intermediate_bytes_before": before,
-        "intermediate_bytes_after": plan.intermediate_bytes,
-        "flops_before": graph.operations.flops, "flops_after": after.flops, "groups": groups,
-    }  # fmt: skip
-
-    if arguments.picture is not None:
-        kernels = f"{count(len(planned), 'operator')} in {count(plan.kernels, 'kernel')}"
-        write_whole(arguments.picture, plan_picture(f"{graph.name} under {policy_label(policy)}: {kernels}", plan))
-
-    def show() -> None:
-        console = Console()
-        console.print(
-            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}:"
-            f" {count(len(graph.ops), 'operator')} in {count(plan.kernels, 'kernel')}; between kernels"
-            f" {format_bytes(before)}"
-            f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
-            f" {after.flops / 1e9:.4g} GFLOP; batch {graph.batch} of {job.batch}, {job.placing.dtype}"
-        )
-        _show_origin(console, plan)
-        rows = [
-            (
-                number,
-                len(group.ops),
-                planned[group.ops[0]].name,
-                planned[group.ops[-1]].name,
-                group.boundary_reason,
-            )
-            for number, group in enumerate(plan.groups)
-            if plan.is_kernel(number)
-        ]
-        table("Kernels", ("kernel", "operators", "first", "last", "why it ends"), rows)()
-
-    return Answer(data, show)

@@ -11,7 +11,7 @@ from hw_models.messages import shown
 from hw_models.spec_types import DType
 from hw_models.yaml_file import YamlError, explain, read_yaml
 
-STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 MOST_POINTS = 1_000_000
 """That one run computes."""
 LARGEST_COUNT = 2**20

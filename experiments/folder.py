@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from experiments.config import STRICT, Experiment, ExperimentError
 from experiments.files import write_whole
-from experiments.report import Timeline
+from experiments.report.study import Timeline
 
 T = TypeVar("T")
 EXPERIMENT_COPY = "experiment.json"

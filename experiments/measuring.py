@@ -16,11 +16,10 @@ from experiments.measured_gpu import compiled_point, gpu_asked_for
 from experiments.measured_point import prepared, processor_of
 from experiments.measured_store import keep
 from experiments.points import DesignPoint, MeasuredOn
-from experiments.report.words import count
 from experiments.run import computed_of, measured
 from experiments.runs import run
 from hw_models import Cpu, HardwareError, load_hardware
-from hw_models.quantities import PS_PER_S, format_bytes, format_ps
+from hw_models.quantities import PS_PER_S, count, format_bytes, format_ps
 from scheduler import policy_label
 from tuner.calibrate import host_spec, local_facts
 from tuner.measure import (

@@ -28,8 +28,9 @@ from experiments.folder import (
 from experiments.grid import Grid
 from experiments.part_table import read_parts, swept_columns, write_parts_csv
 from experiments.points import DesignPoint
-from experiments.report import Span, Study, Timeline, render_report
 from experiments.report.frames import axes_of, best_points, prepared
+from experiments.report.page import render_report
+from experiments.report.study import Span, Study, Timeline
 from experiments.report.words import setting
 from experiments.results import read_results, read_sound, write_csv
 from experiments.store import KERNELS

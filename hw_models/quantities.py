@@ -168,3 +168,9 @@ def readable(text: str) -> str:
         if parse_quantity(f"{written} {unit}", units) == value:
             found.append((written.startswith("0"), len(written), f"{written} {unit}"))
     return min(found, key=lambda each: each[:2])[2] if found else text
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things: ``1 point``, ``2 points``."""
+    plural = noun[:-1] + "ies" if noun.endswith(("cy", "ty")) else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"

@@ -1,11 +1,17 @@
 """The reference of all that can be set: a table for each section, made of the schemas of the specs."""
 
+import ast
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any, get_args
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DataclassSchema, ModelSchema
 
 from hw_models.quantities import BY_SIZE, readable, units_of
 from hw_models.schema import Schema, entry, kinds, may_be_null, resolved
@@ -41,9 +47,41 @@ class Section:
     parameters: tuple[Parameter, ...]
 
 
+class _WithMeanings(GenerateJsonSchema):
+    """Describes each value by the text below it in the source, which is read for this alone."""
+
+    def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
+        found, fields = super().model_schema(schema), schema["cls"].model_fields
+        for name, text in _meanings(schema["cls"]).items():
+            found["properties"][fields[name].alias or name]["description"] = text
+        return found
+
+    def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
+        found = super().dataclass_schema(schema)
+        for name, text in _meanings(schema["cls"]).items():
+            found["properties"][name]["description"] = text
+        return found
+
+
+def _meanings(record: type[Any]) -> dict[str, str]:
+    """Return the texts below the values of a record, those that it inherits included."""
+    found: dict[str, str] = {}
+    for each in reversed(record.__mro__):
+        if each.__module__.partition(".")[0] in ("builtins", "pydantic"):
+            continue
+        (declared,) = ast.parse(dedent(getsource(each))).body
+        assert isinstance(declared, ast.ClassDef)
+        for value, text in pairwise(declared.body):
+            if not (isinstance(value, ast.AnnAssign) and isinstance(value.target, ast.Name)):
+                continue
+            if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[value.target.id] = cleandoc(str(text.value.value))
+    return found
+
+
 def sections(record: type[Any], path: str = "") -> Iterator[Section]:
     """Yield the sections of a pydantic record, each before those inside it; ``path`` is where it stands in a file."""
-    whole = TypeAdapter(record).json_schema(by_alias=True)
+    whole = TypeAdapter(record).json_schema(by_alias=True, schema_generator=_WithMeanings)
     yield from _sections(whole, whole, path)
 
 

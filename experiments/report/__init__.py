@@ -1,6 +1,1 @@
-"""The self-contained HTML report of an experiment."""
-
-from experiments.report.page import render_report
-from experiments.report.study import Span, Study, Timeline
-
-__all__ = ["Span", "Study", "Timeline", "render_report"]
+"""The self-contained HTML report of an experiment; nothing is imported here, as words are wanted without pictures."""

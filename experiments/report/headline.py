@@ -14,7 +14,6 @@ import pandas as pd
 from experiments.report.frames import Axes, names_in, numbers, pareto_front, usable
 from experiments.report.words import (
     NOTEWORTHY,
-    count,
     enumeration,
     meaning,
     percent,
@@ -23,7 +22,7 @@ from experiments.report.words import (
     setting,
     significant,
 )
-from hw_models.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, parse_quantity
+from hw_models.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, count, parse_quantity
 
 _POLAR = re.compile(r"^\W*(does|do|did|is|are|was|were|can|could|will|would|should|has|have)\b")
 _FASTER = re.compile(

@@ -25,7 +25,8 @@ from experiments.report.canvas import (
 from experiments.report.frames import names_in, usable
 from experiments.report.layout import Evaluation, Figure
 from experiments.report.tables import Format, Table, table_of
-from experiments.report.words import count, percent, significant
+from experiments.report.words import percent, significant
+from hw_models.quantities import count
 
 _COLUMNS = 3
 _MOST_WORST = 25

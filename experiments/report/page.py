@@ -20,8 +20,9 @@ from experiments.report.run_sections import timelines_drawn
 from experiments.report.sample import MOST_POINTS, listed, told_apart
 from experiments.report.sections import GRID, sections_of
 from experiments.report.study import Study
-from experiments.report.words import answer, count, setting
+from experiments.report.words import answer, setting
 from experiments.results import CSV, csv_text
+from hw_models.quantities import count
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 SCRIPTS = ("points.js", "timeline.js")

@@ -15,7 +15,8 @@ from experiments.report.frames import (
     policies_in,
     usable,
 )
-from experiments.report.words import count, enumeration
+from experiments.report.words import enumeration
+from hw_models.quantities import count
 
 MOST_POINTS = 2000
 """That a page has one by one."""

@@ -39,7 +39,8 @@ from experiments.report.tables import (
     table_of,
     winner_heats,
 )
-from experiments.report.words import TIMES, count, enumeration, meaning, times
+from experiments.report.words import TIMES, enumeration, meaning, times
+from hw_models.quantities import count
 
 EVERYWHERE = "all networks"
 GRID = "grid"

@@ -18,6 +18,7 @@ from experiments.report.frames import (
     trend,
     usable,
 )
+from hw_models.quantities import count
 
 MISSING = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -97,12 +98,6 @@ def setting(row: pd.Series, axes: Iterable[str]) -> str:
 def enumeration(parts: Sequence[str]) -> str:
     """Join parts as in a sentence."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def count(number: int, noun: str) -> str:
-    """Write a number of things: ``1 point``, ``2 points``."""
-    plural = noun[:-1] + "ies" if noun.endswith(("cy", "ty")) else noun + "s"
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def answer(points: pd.DataFrame, axes: Axes) -> list[str]:

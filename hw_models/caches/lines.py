@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,10 @@ def found_again(times: float) -> float:
     """
     place = times * _STEPS
     below = int(place)
-    if below >= len(_FOUND) - 1:
+    found = _found_by_step()
+    if below >= len(found) - 1:
         return 0.0
-    return _FOUND[below] + (place - below) * (_FOUND[below + 1] - _FOUND[below])
+    return found[below] + (place - below) * (found[below + 1] - found[below])
 
 
 _WAYS = 16
@@ -121,7 +123,9 @@ def _found(times: float) -> float:
     return round(share, 3)
 
 
-_FOUND = tuple([_found(step / _STEPS) for step in range(MOST_TIMES * _STEPS)] + [0.0])
+@cache
+def _found_by_step() -> Sequence[float]:
+    return tuple([_found(step / _STEPS) for step in range(MOST_TIMES * _STEPS)] + [0.0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ Headrooms = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True, config={"extra": "forbid", "use_attribute_docstrings": True})
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class DsaTuning:
     """Numbers that planning, tiling and placement on a clustered DSA use. Shares are fractions of one."""
 

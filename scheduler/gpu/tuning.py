@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 Few = Annotated[int, Field(ge=1, le=1024)]
 
 
-@dataclass(frozen=True, kw_only=True, config={"extra": "forbid", "use_attribute_docstrings": True})
+@dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
 class GpuTuning:
     """Numbers that tiling and lowering on a GPU use."""
 

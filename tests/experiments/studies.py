@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.report import Span, Study, Timeline
+from experiments.report.study import Span, Study, Timeline
 
 BUFFERS = {"local_buffer.capacity": ("64 KiB", "1 MiB")}
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.report import Span, Timeline, render_report
+from experiments.report.page import render_report
+from experiments.report.study import Span, Timeline
 from tests.experiments.studies import BUFFERS, Reader, failure, grid, point, study, two_by_two
 
 FIVE = {

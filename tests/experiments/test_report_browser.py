@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.report import Span, Study, Timeline, render_report
+from experiments.report.page import render_report
+from experiments.report.study import Span, Study, Timeline
 from tests.experiments.browser import PROGRAM, Page, browser
 from tests.experiments.studies import BUFFERS, comb, drawn_study, failure, point, study, two_by_two
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.report import Span, Study, Timeline, render_report
-from experiments.report.page import SCRIPTS, TEMPLATES
+from experiments.report.page import SCRIPTS, TEMPLATES, render_report
+from experiments.report.study import Span, Study, Timeline
 from tests.experiments.studies import BUFFERS, Reader, drawn_study, failure, grid, point, study, two_by_two
 
 HOSTILE = (
@@ -167,7 +167,7 @@ class TestPage:
 
     def test_the_same_study_gives_the_same_page_in_another_process(self) -> None:
         program = (
-            "from experiments.report import render_report; from tests.experiments.studies import drawn_study;"
+            "from experiments.report.page import render_report; from tests.experiments.studies import drawn_study;"
             " print(render_report(drawn_study()), end='')"
         )
 

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from experiments.report import Span, Timeline, render_report
 from experiments.report.gantt import CRITICAL, DETAILS, READABLE, RECTANGLES, drawn
+from experiments.report.page import render_report
+from experiments.report.study import Span, Timeline
 from tests.experiments.studies import Reader, comb, study, two_by_two
 
 
