@@ -32,7 +32,8 @@ class TilingError(ScheduleError):
 def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
     """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
 
-    Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster.
+    Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster; what the
+    layer computes in one piece and loads once says whether it can be.
     """
     if request.paper_tiles:
         for asked in (request, replace(request, prefetch=None)):
@@ -45,13 +46,14 @@ def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
         through = _Search(request, view).run()
     except TilingError:
         return _Search(replace(request, prefetch=None), view).run()
-    if through.passes <= view.tuning.most_tiles:
+    fast_enough_ps = view.tuning.around_prefetch * through.estimate_ps
+    if through.passes <= view.tuning.most_tiles or TileCandidates(request, view).least_ps() >= fast_enough_ps:
         return through
     try:
         around = _Search(replace(request, prefetch=None), view).run()
     except TilingError:
         return through
-    return around if around.estimate_ps < view.tuning.around_prefetch * through.estimate_ps else through
+    return around if around.estimate_ps < fast_enough_ps else through
 
 
 def paper_tiling(request: TileRequest, view: DsaView) -> Tiling | None:
