@@ -61,9 +61,10 @@ def decide(
         needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
     executions = _Decider(layout, costs, how).run(needs)
     check_instructions(layout.runs, executions, costs.view, layout.graph.name)
+    overlaps = prefetch is not None or any(one.begins_after < number - 1 for number, one in enumerate(executions))
     return Schedule(
         layout.plan, layout.instances, layout.slices, costs.dtype, costs.view.clusters, executions, prefetch,
-        costs.view.burst_bytes, "list scheduling" if overlaps_layers else "by layer", policy,
+        costs.view.burst_bytes, "list scheduling" if overlaps else "by layer", policy,
     )  # fmt: skip
 
 

@@ -102,6 +102,8 @@ class Timed:
     seconds: float = 0.0
     instructions: int = 0
     """Of its program."""
+    overlaps: bool = False
+    """Whether any of its layers does, or fetches weights ahead."""
     refusal: str = ""
     """Why it cannot be scheduled; empty if it can."""
 
@@ -208,7 +210,7 @@ class Judge:
         runs.append(_Run(size_bytes, promised_s, launches, timed.seconds))
         if self._best is None or timed.seconds < self._best.seconds:
             self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
-        if overlaps_layers and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
+        if timed.overlaps and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
             self.consider(shown, at)
         return True
 
@@ -248,7 +250,7 @@ def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judge
     except ScheduleError as error:
         return Timed(refusal=str(error))
     made.append(found)
-    return Timed(found.seconds, len(found.program.instructions))
+    return Timed(found.seconds, len(found.program.instructions), found.schedule.queue_order == "list scheduling")
 
 
 def judged(schedule: Schedule, costs: DsaCosts) -> Judged:
