@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import simpy
@@ -97,23 +97,19 @@ class Clock:
         self.events += len(now)
 
 
-def run_instants(happen: Callable[[int], Iterable[int]]) -> None:
-    """Call ``happen`` at every instant from 0 on; it returns in how many picoseconds the new ones come that it found.
+def run_instants(happen: Callable[[], int]) -> None:
+    """Call ``happen`` at every instant from 0 on; it returns in how many picoseconds the next one comes, -1 for none.
 
-    SimPy has one event for each of them, as `Clock` does.
+    SimPy has one event, which comes again at each of them.
     """
     env = simpy.Environment()
-    schedule, over = env.schedule, list[simpy.Event]()
+    schedule = env.schedule
 
     def come(event: simpy.Event) -> None:
-        over.append(event)
-        for delay_ps in happen(int(env.now)):
-            if over:
-                event = over.pop()
-                schedule(event, delay=delay_ps)
-            else:
-                event = env.timeout(delay_ps)
+        delay_ps = happen()
+        if delay_ps >= 0:
             event.callbacks = on_time
+            schedule(event, delay=delay_ps)
 
     on_time: list[Callable[[Any], None]] = [come]
     env.timeout(0).callbacks.append(come)

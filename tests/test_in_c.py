@@ -35,8 +35,8 @@ ORDER: tuple[list[Any], ...] = ([0, 0], [0], [0, 0], [1, 1], [0, 0], [False] * 2
 def test_a_run_of_one_instruction_is_as_long_as_it_takes() -> None:
     run = handler.Handler(**RUN)
 
-    assert list(run.happen(0)) == [5]
-    assert list(run.happen(5)) == []
+    assert run.happen() == 5
+    assert run.happen() == -1
     assert run.unfinished == 0
     assert run.columns()[:3] == ([0], [0], [5])
 
@@ -76,14 +76,14 @@ def test_a_run_of_malformed_columns_is_refused(wrong: dict[str, Any]) -> None:
         handler.Handler(**{**RUN, **wrong})
 
 
-def test_nothing_happens_at_a_time_that_nobody_has_asked_for() -> None:
+def test_nothing_happens_once_all_has_happened() -> None:
     with pytest.raises(TypeError):
         handler.Handler.__new__(handler.Handler)
-    for time_ps in (3, -1):
-        with pytest.raises(RuntimeError):
-            handler.Handler(**RUN).happen(time_ps)
-    with pytest.raises(OverflowError):
-        handler.Handler(**RUN).happen(BEYOND)
+    run = handler.Handler(**RUN)
+    while run.happen() >= 0:
+        pass
+    with pytest.raises(RuntimeError, match="nothing is to come"):
+        run.happen()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 /* What happens in each instant of a simulation, compiled: bound work on servers and pipelined servers, space, shared
- * bandwidth. SimPy keeps the instants and says which of them comes next (hw_models/clock.py).
+ * bandwidth. SimPy's clock goes from each instant to the next one (hw_models/clock.py).
  *
  * This does what hw_models/{running,units,pipelining,space,bandwidth}.py do, turn by turn and rounding by rounding, on
  * plain numbers that hw_models/compiled_run.py makes of a program and a machine: it knows no kind of instruction and no
@@ -30,25 +30,16 @@ static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return (PyObject *)h;
 }
 
-PyDoc_STRVAR(happen_doc, "happen(now_ps)\n--\n\nDo all that happens at ``now_ps``; return the delays of new instants.");
+PyDoc_STRVAR(happen_doc,
+    "happen()\n--\n\nDo all that happens in the next instant, the first at 0 ps; return what passes until the one after it,\n"
+    "or -1 if nothing is to come.");
 
-static PyObject *handler_happen(Handler *h, PyObject *argument) {
-    int64_t now_ps = PyLong_AsLongLong(argument);
-    if (now_ps == -1 && PyErr_Occurred()) return NULL;
-    h->now_ps = now_ps;
-    if (now_ps) h->now = pop_instant(h, now_ps);
-    if (h->now < 0) { PyErr_SetString(PyExc_RuntimeError, "nothing happens then"); return NULL; }
+static PyObject *handler_happen(Handler *h, PyObject *Py_UNUSED(none)) {
+    if (h->now < 0 && h->n_coming) h->now = pop_instant(h, h->now_ps = first_coming(h));
+    if (h->now < 0) { PyErr_SetString(PyExc_RuntimeError, "nothing is to come"); return NULL; }
     happen(h);
     if (h->failure) { PyErr_SetString(PyExc_ArithmeticError, h->failure); return NULL; }
-    int count = h->n_new;
-    PyObject *delays = PyList_New(count);
-    for (int n = 0; delays && n < count; n++) {
-        PyObject *delay_ps = PyLong_FromLongLong(h->new_ps[n]);
-        if (!delay_ps) Py_CLEAR(delays);
-        else PyList_SET_ITEM(delays, n, delay_ps);
-    }
-    h->n_new = 0;
-    return delays;
+    return PyLong_FromLongLong(h->n_coming ? h->coming_ps[0] - h->now_ps : -1);
 }
 
 static void handler_dealloc(Handler *h) {
@@ -69,7 +60,7 @@ static void handler_dealloc(Handler *h) {
                    h->spaces.first, h->spaces.items, h->space_bytes, h->holders, h->allocators, h->first_flow,
                    h->issued_ps, h->start_ps, h->end_ps, h->startup_ps, h->released_by, h->limits, h->blocked_head,
                    h->blocked_next, h->blocked_place, h->blocked_worker, h->parts_left, h->flows, h->running,
-                   h->changed, h->waited_ps, h->waited_order, h->instants, h->buckets, h->new_ps};
+                   h->changed, h->waited_ps, h->waited_order, h->instants, h->buckets, h->coming_ps};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
     Py_TYPE(h)->tp_free((PyObject *)h);
 }
@@ -157,7 +148,7 @@ static PyObject *handler_events(Handler *h, void *Py_UNUSED(none)) { return PyLo
 static PyObject *handler_unfinished(Handler *h, void *Py_UNUSED(none)) { return PyLong_FromLong(h->unfinished); }
 
 static PyMethodDef handler_methods[] = {
-    {"happen", (PyCFunction)handler_happen, METH_O, happen_doc},
+    {"happen", (PyCFunction)handler_happen, METH_NOARGS, happen_doc},
     {"columns", (PyCFunction)handler_columns, METH_NOARGS, columns_doc},
     {"memories", (PyCFunction)handler_memories, METH_NOARGS, memories_doc},
     {"units", (PyCFunction)handler_units, METH_NOARGS, units_doc},

@@ -1,5 +1,5 @@
-/* Instants and the turns that they hold: what hw_models/clock.py does, but for the order of instants, which SimPy
- * keeps. An instant that is to come is in the bucket of its time; one that is over is kept to be used again.
+/* Instants and the turns that they hold: what hw_models/clock.py does, but for the clock itself, which is SimPy's. An
+ * instant that is to come is in the bucket of its time; one that is over is kept to be used again.
  */
 
 static int bucket_of(const Handler *h, int64_t time_ps) {
@@ -30,6 +30,30 @@ static int new_instant(Handler *h, int64_t time_ps) {
     return number;
 }
 
+/* Add a time to those that are to come, for which there is room. */
+static void note_coming(Handler *h, int64_t time_ps) {
+    int place = h->n_coming++;
+    while (place && h->coming_ps[(place - 1) / 2] > time_ps) {
+        h->coming_ps[place] = h->coming_ps[(place - 1) / 2];
+        place = (place - 1) / 2;
+    }
+    h->coming_ps[place] = time_ps;
+}
+
+/* Take away the first of the times that are to come; there is one. */
+static int64_t first_coming(Handler *h) {
+    int64_t first_ps = h->coming_ps[0], last_ps = h->coming_ps[--h->n_coming];
+    int place = 0, below;
+    while ((below = 2 * place + 1) < h->n_coming) {
+        if (below + 1 < h->n_coming && h->coming_ps[below + 1] < h->coming_ps[below]) below++;
+        if (h->coming_ps[below] >= last_ps) break;
+        h->coming_ps[place] = h->coming_ps[below];
+        place = below;
+    }
+    h->coming_ps[place] = last_ps;
+    return first_ps;
+}
+
 static void after(Handler *h, int64_t delay_ps, int actor, int turn) {
     if (!delay_ps) { add_turn(h, h->now, actor, turn); return; }
     int64_t time_ps;
@@ -37,13 +61,13 @@ static void after(Handler *h, int64_t delay_ps, int actor, int turn) {
     int bucket = bucket_of(h, time_ps), number = h->buckets[bucket];
     while (number >= 0 && h->instants[number].time_ps != time_ps) number = h->instants[number].next;
     if (number < 0) {
-        int64_t *new_ps = grown(h, h->new_ps, h->n_new, &h->new_room, sizeof(int64_t));
-        if (!new_ps) return;
-        h->new_ps = new_ps;
+        int64_t *coming_ps = grown(h, h->coming_ps, h->n_coming, &h->coming_room, sizeof(int64_t));
+        if (!coming_ps) return;
+        h->coming_ps = coming_ps;
         if ((number = new_instant(h, time_ps)) < 0) return;
         h->instants[number].next = h->buckets[bucket];
         h->buckets[bucket] = number;
-        new_ps[h->n_new++] = delay_ps;
+        note_coming(h, time_ps);
     }
     add_turn(h, number, actor, turn);
 }

@@ -88,7 +88,7 @@ typedef struct {
     Instant *instants; int n_instants, instants_room, free_instant;
     int *buckets; int n_buckets; /* a power of two */
     int now; /* instant */
-    int64_t *new_ps; int n_new, new_room;
+    int64_t *coming_ps; int n_coming, coming_room; /* a heap: the times of the instants that are to come */
 } Handler;
 
 static void fail(Handler *h, const char *why) { if (!h->failure) h->failure = why; }
