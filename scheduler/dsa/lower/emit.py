@@ -35,26 +35,31 @@ def room_for(admission: int) -> Outside:
 
 
 class Transfers:
-    """The transfers of a layer run by unit, path, size, receivers and cores that take part: equal ones are one work."""
+    """The transfers of a layer run by unit, purpose, path, size and receivers: equal ones are one work."""
 
-    def __init__(self, writer: FragmentWriter, view: DsaView) -> None:
+    def __init__(self, writer: FragmentWriter, view: DsaView, run: LayerRun) -> None:
         self._writer = writer
         self._view = view
-        self._known: dict[tuple[str, tuple[str, str], int, int, int], tuple[int, int, int]] = {}
+        self._own_name = len(run.layer.inputs)
+        """Place of the layer's name among `names_of`."""
+        self._active_cores = run.binding.cores
+        self._known: dict[tuple[str, str, tuple[str, str], int, int], tuple[int, Label, int, int]] = {}
 
     def of(
-        self, unit: str, path: tuple[str, str], size_bytes: int, fan_out: int, participants: int
-    ) -> tuple[int, int, int]:
-        """Return the number of the work, how long it keeps ``unit``, and how long it takes from its issue to its end.
+        self, unit: str, what: str, path: tuple[str, str], size_bytes: int, fan_out: int
+    ) -> tuple[int, Label, int, int]:
+        """Return the number of the work, its label, how long it keeps ``unit``, and the time from its issue to its end.
 
         ``path``: source and destination.
         """
-        key = unit, path, size_bytes, fan_out, participants
+        key = unit, what, path, size_bytes, fan_out
         known = self._known.get(key)
         if known is None:
             move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out)
+            participants = self._active_cores if unit in _OF_CORES else 0
             number = self._writer.work(Work(unit=unit, payload=move, participants=participants))
-            known = self._known[key] = number, *self._view.transfer_ps(unit, size_bytes)
+            label = self._own_name, f" {what}"
+            known = self._known[key] = number, label, *self._view.transfer_ps(unit, size_bytes)
         return known
 
 
@@ -92,9 +97,8 @@ class Emitting:
         self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
     ) -> int:
         """Add a transfer along ``path`` (source, destination); return its position."""
-        participants = self.active_cores if unit in _OF_CORES else 0
-        work, busy_ps, ends_ps = self.transfers.of(unit, path, size_bytes, fan_out, participants)
-        return self.writer.add(work, self.label(f" {what}"), after, busy_ps, is_transfer=True, ends_ps=ends_ps)
+        work, label, busy_ps, ends_ps = self.transfers.of(unit, what, path, size_bytes, fan_out)
+        return self.writer.add(work, label, after, busy_ps, is_transfer=True, ends_ps=ends_ps)
 
 
 def made_of(run: LayerRun, execution: Execution) -> Hashable:

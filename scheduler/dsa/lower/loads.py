@@ -14,7 +14,7 @@ from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperan
 from scheduler.dsa.tiling.candidates import burst_room_bytes
 from scheduler.dsa.tiling.cuts import operands_filled
 from scheduler.dsa.tiling.tiling import Route
-from scheduler.fragments import FragmentBuffer
+from scheduler.fragments import FragmentBuffer, Label
 from scheduler.kernels.layer import DEPTH, TileWork
 
 _DDR_TO_GLOBAL = ("ddr", "global_buffer")
@@ -30,6 +30,15 @@ class _Operand:
     """Of the sink: the tile's position along them chooses the version; with ``by_depth`` also the step in depth."""
     by_depth: bool
     is_weight: bool
+    from_ddr: float
+    """Bytes that come from DDR for all cores by those of one core's tile."""
+    label: Label
+    addresses: int
+    """Which addresses are those of its tiles."""
+    copies: int
+    """Local buffers that one instruction fills."""
+    held: dict[tuple[int, int], FragmentBuffer] = field(default_factory=dict)
+    """Its buffers by size and slot."""
     version: tuple[int, ...] | None = None
     """What chose the current one."""
     buffer: int = -1
@@ -56,8 +65,8 @@ class OperandLoader:
         self._at = emitting
         self._prefetch = prefetch
         run, tiling = emitting.run, emitting.execution.tiling
-        self._operands = {name: self._operand(name) for name in tiling.loads}
         self._filled = operands_filled(run.layer, run.extents, tiling.part, tiling.loads)
+        self._operands = {name: self._operand(name) for name in tiling.loads}
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         largest = run.layer.tile_work(tiling.tile, tiling.depth) if tiling.prefetched else None
         self._version_bytes = {} if largest is None else {n: self._cluster_bytes(n, largest) for n in self._prefetched}
@@ -72,11 +81,16 @@ class OperandLoader:
         self._last_transfer: dict[str, int] = {}
 
     def _operand(self, name: str) -> _Operand:
-        layer = self._at.run.layer
+        at, layer = self._at, self._at.run.layer
         depends = layer.dependencies.get(name, frozenset())
         is_weight = layer.graph.tensors[name].role == "weight"
-        route = self._at.execution.routes[name]
-        return _Operand(route, tuple(sorted(depends - {DEPTH})), DEPTH in depends, is_weight)
+        route = at.execution.routes[name]
+        from_ddr = route.from_ddr * at.active_cores / route.cores_sharing * self._filled[name]
+        of_cluster = route.broadcast or not at.view.has_global_buffer  # a unit that fills all of them
+        return _Operand(
+            route, tuple(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, from_ddr, at.operand(name),
+            at.addresses(name), at.view.cores_per_cluster if of_cluster else 1,
+        )  # fmt: skip
 
     def used_by(self, position: int) -> None:
         """Note that the instruction at ``position`` uses the current version of every operand."""
@@ -228,15 +242,12 @@ class OperandLoader:
 
     def _from_ddr(self, names: list[str], work: TileWork, waits: tuple[int, ...]) -> tuple[list[int], int]:
         """Fetch what lies in DDR: into the global buffer, or straight into the local ones where there is none."""
-        cores, routes = self._at.active_cores, self._at.execution.routes
-        size = 0
-        for name in names:
-            share = routes[name].from_ddr * cores / routes[name].cores_sharing * self._filled[name]
-            size += math.ceil(work.operand_bytes[name] * share)
+        operands = self._operands
+        size = sum([math.ceil(work.operand_bytes[name] * operands[name].from_ddr) for name in names])
         if not size:
             return [], -1
         if not self._at.view.has_global_buffer:
-            fan_out = max(routes[name].cores_sharing for name in names) if len(names) == 1 else 1
+            fan_out = operands[names[0]].route.cores_sharing if len(names) == 1 else 1
             return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
         slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
         load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
@@ -291,10 +302,12 @@ class OperandLoader:
     def _allocate_operand(self, name: str, owner: int, size_bytes: int) -> None:
         """Give the operand's new version its space in the local buffers."""
         operand = self._operands[name]
-        of_cluster = operand.route.broadcast or not self._at.view.has_global_buffer  # a unit that fills all of them
-        copies = self._at.view.cores_per_cluster if of_cluster else 1
-        here, version = self._at.addresses(name), (len(operand.users) - 1) % SLOTS
-        buffer = FragmentBuffer("local_buffer", size_bytes, self._at.operand(name), here, version, fan_out=copies)
+        key = size_bytes, (len(operand.users) - 1) % SLOTS
+        buffer = operand.held.get(key)
+        if buffer is None:
+            buffer = operand.held[key] = FragmentBuffer(
+                "local_buffer", size_bytes, operand.label, operand.addresses, key[1], fan_out=operand.copies
+            )
         operand.buffer = self._at.writer.allocate(owner, buffer)
 
     def release(self) -> None:

@@ -108,7 +108,7 @@ class _Lowering:
         def write() -> WrittenLayer:
             writer = FragmentWriter()
             emitting = Emitting(
-                writer, Transfers(writer, view), view, run, execution, shares, outermost_memory(shares),
+                writer, Transfers(writer, view, run), view, run, execution, shares, outermost_memory(shares),
                 schedule.burst_bytes, schedule.dtype, run.binding.cores,
             )  # fmt: skip
             use = None if prefetch_bytes is None else PrefetchUse(writer, prefetch_bytes)
