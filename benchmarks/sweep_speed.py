@@ -2,7 +2,10 @@
 
 Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). Swept are four local buffers and four DDR bandwidths,
 in one process, the network loaded. The first point finds nothing that an earlier one left behind. ``simulate``: its
-program simulated again, nothing planned or lowered. The last line is wall time over two processes, everything stored.
+program simulated again, nothing planned or lowered. ``known``: the mean of the points whose local buffers and whose
+bandwidth both occurred before, though not together. ``before``: planning,
+lowering and simulation of a point on the day when the aims were set. The last lines are wall time over two processes,
+everything stored.
 ``DSASCAPE_PURE=1`` leaves what is written in C to Python; ``make bench-compiled`` prints the same for the modules that
 ``setup.py`` translates to C.
 """
@@ -33,6 +36,7 @@ class Case:
 
     network: str
     images: int
+    before_ms: float | None = None
     aim_ms: float | None = None
     first_aim_ms: float | None = None
     policy: str = "graphturbo"
@@ -40,11 +44,11 @@ class Case:
 
 
 CASES = (
-    Case("resnet50", 4, 40, 60),
-    Case("resnet50", 16, 80, 150),
-    Case("bert-base-128", 4, 80),
-    Case("conformer", 3, 80),
-    Case("resnet50", 16, 500, base="stcp920_paper"),
+    Case("resnet50", 4, 182, 40, 60),
+    Case("resnet50", 16, 448, 80, 150),
+    Case("bert-base-128", 4, 470, 80),
+    Case("conformer", 3, 557, 80),
+    Case("resnet50", 16, 5054, 500, base="stcp920_paper"),
     *(Case(name, images, policy="fixed-pattern") for name, images in (("resnet50", 16), ("bert-base-128", 4))),
 )
 
@@ -79,13 +83,21 @@ def shown(measured_ms: float, aim_ms: float | None) -> str:
     return f"{measured_ms:9.0f}ms {'' if aim_ms is None else f'({aim_ms:.0f})':>7}"
 
 
-def rate(count: int) -> float:
-    """Return the points per second that two processes compute and store."""
-    tried = points(CASES[0])[:count]
+def rate(steps: int) -> float:
+    """Return the points per second that two processes compute and store, of so many local buffers and bandwidths."""
+    base, policy = load_hardware("stcp920"), make_policy("graphturbo")
+    tried = []
+    for size, bandwidth in itertools.product(_evenly(768, 2048, steps), _evenly(60, 160, steps)):
+        values = {"local_buffer.capacity": f"{size} KiB", "ddr.bandwidth": f"{bandwidth} GB/s"}
+        tried.append(DesignPoint(Workload("resnet50", 16), with_values(base, values), policy, values))
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         run_points(tried, Path(folder), 2)
         return len(tried) / (time.perf_counter() - started)
+
+
+def _evenly(least: int, most: int, steps: int) -> list[int]:
+    return [least + (most - least) * step // (steps - 1) for step in range(steps)]
 
 
 def main() -> None:
@@ -93,7 +105,7 @@ def main() -> None:
     collect_seldom()  # as the processes that compute points do
     instants, modules = "C" if is_compiled() else "Python", "Python" if running.__file__.endswith(".py") else "C"
     print(f"instants are handled in {instants}; the busiest modules run as {modules}")
-    columns = f"{'point':>11} {'aim':>7} {'first':>11} {'aim':>7} {'simulate':>9}"
+    columns = f"{'point':>11} {'aim':>7} {'before':>9} {'known':>9} {'first':>11} {'aim':>7} {'simulate':>9}"
     print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")
     for case in CASES:
         network.cache_clear()
@@ -106,12 +118,16 @@ def main() -> None:
             started = time.process_time()
             computed(point)
             taken.append(1e3 * (time.process_time() - started))
-        point_ms = statistics.mean(taken)
+        known = [ms for place, ms in enumerate(taken) if place > len(DDR) and place % len(DDR)]
+        before = "" if case.before_ms is None else f"{case.before_ms:.0f}ms"
+        known_ms = f"{statistics.mean(known):.0f}ms" if known else ""
         print(
-            f"{case.network:14} {case.images:6d} {case.policy:14} {case.base:14} {shown(point_ms, case.aim_ms)}"
+            f"{case.network:14} {case.images:6d} {case.policy:14} {case.base:14}"
+            f" {shown(statistics.mean(taken), case.aim_ms)} {before:>9} {known_ms:>9}"
             f" {shown(taken[0], case.first_aim_ms)} {resimulated_ms(swept[-1]):7.0f}ms"
         )
-    print(f"resnet50 at 4 images, graphturbo: {rate(16):.1f} points/s over two processes (aim 25)")
+    for steps in (4, 16):
+        print(f"resnet50 at 4 images, {steps * steps} points: {rate(steps):.1f} a second over two processes (aim 25)")
 
 
 def load(point: DesignPoint) -> None:
