@@ -3,9 +3,9 @@
 Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). Swept are four local buffers and four DDR bandwidths,
 in one process, the network loaded. The first point finds nothing that an earlier one left behind. ``simulate``: its
 program simulated again, nothing planned or lowered. ``known``: the mean of the points whose local buffers and whose
-bandwidth both occurred before, though not together. ``before``: planning,
-lowering and simulation of a point on the day when the aims were set. The last lines are wall time over two processes,
-everything stored.
+bandwidth both occurred before, though not together. ``before``: planning, lowering and simulation of a point on the day
+when the aims were set. The last lines are wall time over two processes, everything stored.
+
 ``DSASCAPE_PURE=1`` leaves what is written in C to Python; ``make bench-compiled`` prints the same for the modules that
 ``setup.py`` translates to C.
 """
