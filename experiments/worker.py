@@ -4,6 +4,7 @@ It is forked from an engine of this machine, or started anew under a worker of a
 to spare nor children of its own. Both ends are ours: what passes between them is pickled.
 """
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -30,6 +31,8 @@ T = TypeVar("T")
 Compute = Callable[[DesignPoint], T]
 _WORST_OOM_SCORE = "1000"
 """If memory runs out, the system ends a worker rather than the process that has the results."""
+_GROWN_BYTES = 128 * 2**20
+"""After a process has grown by so much, garbage that hangs together in circles, as a run in Python does, is looked for."""
 _END_S = 5.0
 """How long a process that no longer answers may take to end."""
 
@@ -172,7 +175,7 @@ def serve(connection: Connection) -> None:
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)  # what a policy prints is no result
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_WORST_OOM_SCORE, encoding="ascii")
-    idle_bytes = _data_bytes()
+    idle_bytes = searched_bytes = _data_bytes()
     collect_seldom()
     while True:
         try:
@@ -188,6 +191,9 @@ def serve(connection: Connection) -> None:
             _limit_memory(idle_bytes, None)
             answer = pickle.dumps(guard.failure)
         connection.send_bytes(answer)
+        if _data_bytes() > searched_bytes + _GROWN_BYTES:
+            gc.collect()
+            searched_bytes = _data_bytes()
 
 
 def _data_bytes() -> int:

@@ -76,7 +76,10 @@ class Clock:
         """Go on until nothing is left to happen."""
         self._instants[0] = self._now
         self._timeout(0).callbacks.append(self._happen)
-        self._env.run()
+        try:
+            self._env.run()
+        finally:
+            self._on_time.clear()  # which holds who holds it, and through that all of the run
 
     def _happen(self, event: simpy.Event) -> None:
         """Do all that the instant holds that SimPy has come to; what a last turn sets off goes before the next one."""
@@ -113,4 +116,7 @@ def run_instants(happen: Callable[[], int]) -> None:
 
     on_time: list[Callable[[Any], None]] = [come]
     env.timeout(0).callbacks.append(come)
-    env.run()
+    try:
+        env.run()
+    finally:
+        on_time.clear()  # which holds who holds it, and through that all of the run

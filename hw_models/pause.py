@@ -22,5 +22,5 @@ def collector_paused() -> Iterator[None]:
 
 
 def collect_seldom() -> None:
-    """Let this process, which computes one design point after another, look for garbage every few hundred points."""
+    """Let this process, which computes one design point after another, look for garbage every few thousand points."""
     gc.set_threshold(_SELDOM)

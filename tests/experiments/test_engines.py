@@ -44,6 +44,13 @@ def test_what_earlier_points_left_in_memory_fails_no_later_one() -> None:
     assert found == ["held", "held", "held"]
 
 
+def test_garbage_that_hangs_together_is_given_back_before_memory_runs_out() -> None:
+    with open_engine(1, limits=Limits(60.0, 2**29)) as engine:
+        pids = {found for _, found in engine.results(leave_circle, [tiny(n) for n in range(1, 13)])}
+
+    assert len(pids) == 1
+
+
 def test_an_engine_can_be_left_in_the_middle() -> None:
     with open_engine(2) as engine:
         first = next(iter(engine.results(pid, [tiny(n) for n in range(1, 9)])))[1]
@@ -62,6 +69,11 @@ def hold(_: DesignPoint) -> str:
     return "held"
 
 
+def leave_circle(_: DesignPoint) -> int:
+    """Leave 64 MiB that nothing but themselves refers to."""
+    circle: list[object] = [bytes(64 * 2**20)]
+    circle.append(circle)
+    return os.getpid()
 
 
 class TestLimits:
