@@ -32,7 +32,7 @@ Compute = Callable[[DesignPoint], T]
 _WORST_OOM_SCORE = "1000"
 """If memory runs out, the system ends a worker rather than the process that has the results."""
 _GROWN_BYTES = 128 * 2**20
-"""After a process has grown by so much, garbage that hangs together in circles, as a run in Python does, is looked for."""
+"""After a process has grown by so much, garbage is looked for that hangs together in circles, as runs in Python do."""
 _END_S = 5.0
 """How long a process that no longer answers may take to end."""
 
