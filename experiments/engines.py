@@ -17,11 +17,14 @@ from experiments.failures import Failure, failure_of
 from experiments.limits import Limits
 from experiments.points import DesignPoint, Figure, Workload
 from experiments.waiting import WaitingPoints
-from experiments.worker import Compute, Worker, computed_apart, forked, needs_another_try
+from experiments.worker import Compute, Worker, computed_in_turn, forked, needs_another_try
 
 Row = dict[str, Figure]
 T = TypeVar("T")
-_IN_FLIGHT_ON_CLUSTER = 2000
+_TASK_S = 0.5
+_MOST_POINTS_OF_TASK = 64
+_TASKS_OF_THREAD = 3
+"""Of a dask worker that are under way: it need not wait for the next one."""
 _CONNECT_S = 10
 
 
@@ -93,41 +96,67 @@ class Processes:
 
 
 class DaskCluster:
-    """The workers of a dask cluster; each has dsascape installed, and policy files at the same paths."""
+    """The workers of a dask cluster; each has dsascape installed, and policy files at the same paths.
+
+    A task is as many points that follow each other as take about half a second: handing one out takes milliseconds.
+    """
 
     def __init__(self, distributed: ModuleType, client: Any, limits: Limits) -> None:
         self._distributed = distributed
         self._client = client
         self._limits = limits
+        self._point_s = _TASK_S
+        """How long a point of the last task took."""
 
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
         waiting = iter(points)
-        running = dict(self._submitted(compute, islice(waiting, _IN_FLIGHT_ON_CLUSTER)))
-        done = self._distributed.as_completed(list(running), loop=self._client.loop)
-        for future in done:
-            yield running.pop(future), self._result(future)
-            for another, point in self._submitted(compute, islice(waiting, 1)):
-                running[another] = point
-                done.add(another)
+        running: dict[Any, list[DesignPoint]] = {}
+        done = self._distributed.as_completed([], loop=self._client.loop)
 
-    def _result(self, future: Any) -> Any:
-        """Return what a task came to; raise ``EngineError`` if the cluster is at fault."""
+        def submit(task: list[DesignPoint]) -> None:
+            key = f"dsascape-{len(task)}-{task[0].key}"
+            future = self._client.submit(computed_in_turn, compute, task, self._limits, key=key, pure=False)
+            running[future] = task
+            done.add(future)
+
+        def submit_further() -> None:
+            most = _TASKS_OF_THREAD * max(sum(self._client.nthreads().values()), 1)
+            while len(running) < most and (task := list(islice(waiting, self._points_of_task()))):
+                submit(task)
+
+        submit_further()
+        for future in done:
+            task = running.pop(future)
+            found = self._found(future, task)
+            if found is None:
+                for point in task:
+                    submit([point])
+            else:
+                yield from zip(task, found, strict=True)
+            submit_further()
+
+    def _points_of_task(self) -> int:
+        return min(max(round(_TASK_S / self._point_s), 1), _MOST_POINTS_OF_TASK)
+
+    def _found(self, future: Any, task: list[DesignPoint]) -> list[Any] | None:
+        """Return what the points of a task came to; None if which of them ended its workers is not known.
+
+        Raise ``EngineError`` if the cluster is at fault.
+        """
         try:
             error = future.exception()
         except (OSError, self._distributed.CancelledError) as lost:
             error = lost
         if error is None:
-            return future.result()
+            found, taken_s = future.result()
+            self._point_s = max(taken_s / len(task), _TASK_S / _MOST_POINTS_OF_TASK)
+            return list(found)
         if isinstance(error, self._distributed.KilledWorker):
-            return Failure(f"the workers of the dask cluster that tried it died ({error})")
+            died = Failure(f"the workers of the dask cluster that tried it died ({error})")
+            return [died] if len(task) == 1 else None
         if isinstance(error, OSError | ImportError | self._distributed.CancelledError):
             raise EngineError(f"the dask cluster lost a point: {type(error).__name__}: {error}") from error
-        return failure_of(error)
-
-    def _submitted(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[Any, DesignPoint]]:
-        for point in points:
-            key = f"dsascape-{point.key}"
-            yield self._client.submit(computed_apart, compute, point, self._limits, key=key, pure=False), point
+        return [failure_of(error)] * len(task)
 
 
 def open_engine(

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -145,6 +145,15 @@ def computed_apart(compute: Compute[T], point: DesignPoint, limits: Limits) -> T
         found = worker.result()
         if not needs_another_try(worker, found):
             return found
+
+
+def computed_in_turn(
+    compute: Compute[T], points: Sequence[DesignPoint], limits: Limits
+) -> tuple[list[T | Failure], float]:
+    """Return what comes of each point in a worker process that this thread keeps, and the seconds that all took."""
+    started_s = time.monotonic()
+    found = [computed_apart(compute, point, limits) for point in points]
+    return found, time.monotonic() - started_s
 
 
 def needs_another_try(worker: Worker[T], found: T | Failure) -> bool:
