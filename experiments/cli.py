@@ -1,6 +1,7 @@
 """The command line: parse, load records, call the library, print. Mistakes of the user end with code 2."""
 
 import argparse
+import gc
 import importlib
 import json
 import logging
@@ -45,7 +46,11 @@ def _command(module: str, name: str) -> Command:
     """Return a command that is imported when it runs."""
 
     def run(arguments: argparse.Namespace) -> "Answer":
-        command: Command = getattr(importlib.import_module(f"experiments.{module}"), name)
+        gc.disable()  # what is imported stays: there is no garbage to look for
+        try:
+            command: Command = getattr(importlib.import_module(f"experiments.{module}"), name)
+        finally:
+            gc.enable()
         return command(arguments)
 
     return run
@@ -282,4 +287,8 @@ def entry_point() -> None:
         # Whoever read has gone; what is still buffered must not be written at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
+    if "tvm" not in sys.modules:  # which has to put things in order; all else would only be taken apart piece by piece
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
