@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.folder import DamagedError, read_note
 from experiments.results import read_results
 from experiments.store import StoreError
 from hw_models import ClusteredDsa, load_hardware
@@ -53,6 +54,14 @@ def relative(ours: float | None, paper: float | None) -> str:
     return f"{(ours / paper - 1) * 100:+.0f} %"
 
 
+def _keys(folder: Path) -> Sequence[str] | None:
+    """Return the points of a folder as its experiment lists them; None if it tells of none."""
+    try:
+        return read_note(folder).keys
+    except DamagedError:
+        return None
+
+
 @dataclass(frozen=True)
 class Results:
     """The stored rows of one or several experiments on one machine; empty where nothing was run."""
@@ -65,7 +74,7 @@ class Results:
         frames = []
         for name in names:
             try:
-                frames.append(read_results(folder / name))
+                frames.append(read_results(folder / name, _keys(folder / name)))
             except StoreError:
                 continue
         frame = pd.concat(frames) if frames else pd.DataFrame(columns=["model", "hardware", "policy", "batch"])
