@@ -39,6 +39,10 @@ class TensorSlice:
     address: int | None = None
     """Where it begins in its memory, the same in every core's; None in DDR, which is large."""
 
+    def at(self, memory: BufferScope, address: int | None) -> "TensorSlice":
+        """Return the slice in another place."""
+        return TensorSlice(self.tensor, self.box, memory, self.binding, self.size_bytes, address)
+
     @property
     def extents(self) -> tuple[int, ...]:
         """Elements per dimension of the box."""

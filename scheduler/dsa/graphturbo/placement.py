@@ -12,7 +12,7 @@ does with mismatches. On a machine without one, whose cores reach each other dir
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
 from scheduler.dsa.allocation import LiveBuffer, addresses, without_spilled
@@ -109,10 +109,10 @@ class Placement:
 
 def _placed(each: TensorSlice, local: int | None, further: int | None) -> TensorSlice:
     if local is not None:
-        return replace(each, memory="local_buffer", address=local)
+        return each.at("local_buffer", local)
     if further is not None:
-        return replace(each, memory="global_buffer", address=further)
-    return each if each.memory == "ddr" else replace(each, memory="ddr", address=None)
+        return each.at("global_buffer", further)
+    return each if each.memory == "ddr" else each.at("ddr", None)
 
 
 def _exchanged(

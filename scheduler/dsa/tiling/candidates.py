@@ -119,7 +119,8 @@ class TileCandidates:
     def least_ps(self) -> float:
         """Return what the busiest unit takes for a core's part in one piece, or DDR for all that it holds, once."""
         whole = self._cuts.least_loaded(self._request.part, None)
-        return max(*self._unit_ps(whole), sum(self._cuts.distinct.values()) / self._view.ddr_bytes_per_ps)
+        loading_ps = sum(self._cuts.distinct.values()) / self._view.ddr_bytes_per_ps
+        return max([*self._unit_ps(whole), loading_ps])
 
     def halved(self, halvings: tuple[int, ...]) -> Candidate:
         """Return the same for a core's part with each dimension halved so many times; the last number is the depth's.

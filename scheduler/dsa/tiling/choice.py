@@ -35,21 +35,25 @@ class TileChooser:
     def choose(self, request: TileRequest) -> Tiling:
         """Return the tiling for ``request``; raise ``ScheduleError`` if not even the smallest tile fits."""
         try:
-            alone = self._found(replace(request, local_gaps=(self.local_bytes,), global_gaps=(self.global_bytes,)))
+            alone = self._found(request, (self.local_bytes,), (self.global_bytes,))
             fits = fit(alone.local_buffers, request.local_gaps) and fit(alone.global_buffers, request.global_gaps)
-            tiling = alone if fits else self._found(request)
+            tiling = alone if fits else self._found(request, request.local_gaps, request.global_gaps)
         except TilingError as error:
             raise ScheduleError(f"{request.layer.graph.name}: {error}") from error
         names = tuple(request.routes)  # of this layer: the tiling may have been found for an equal one
         return tiling if tuple(tiling.loads) == names else tiling.with_names(names)
 
-    def _found(self, request: TileRequest) -> Tiling:
+    def _found(self, request: TileRequest, local_gaps: tuple[int, ...], global_gaps: tuple[int, ...]) -> Tiling:
+        """Return the tiling for ``request`` in other gaps than its own."""
         layer, routes = request.layer, request.routes
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
         rest = (
-            request.box, request.part, request.cores, request.units, request.output_memory, request.local_gaps,
-            request.global_gaps, request.prefetch, request.overlaps, request.paper_tiles, request.dtype,
-            self.view.ddr_bytes_per_ps,
+            request.box, request.part, request.cores, request.units, request.output_memory, local_gaps, global_gaps,
+            request.prefetch, request.overlaps, request.paper_tiles, request.dtype, self.view.ddr_bytes_per_ps,
         )  # fmt: skip
         key = (layer.signature, ways, rest)
-        return self.known.tilings.get(key, lambda: choose_tiling(request, self.view))
+
+        def choose() -> Tiling:
+            return choose_tiling(replace(request, local_gaps=local_gaps, global_gaps=global_gaps), self.view)
+
+        return self.known.tilings.get(key, choose)

@@ -179,6 +179,30 @@ def test_the_chosen_tiles_are_nearly_as_fast_as_the_best(case: Case) -> None:
     assert tiling.estimate_ps <= WITHIN * fastest_ps(case, most_tiles)
 
 
+@settings(max_examples=60)
+@given(case=cases(), further=machines(), prefetch=st.sampled_from([None, (128, 4096), (2048, 2**16)]))
+def test_what_other_machines_have_tried_changes_no_tiling(
+    case: Case, further: ClusteredDsa, prefetch: tuple[int, int] | None
+) -> None:
+    """Cuts and what they ask of the chip are kept with the network, for machines that differ in DDR and in room."""
+    spec, request = case.view.spec, replace(case.request, prefetch=prefetch)
+    other = spec.model_copy(update={"ddr": further.ddr, "dma": further.dma, "local_buffer": further.local_buffer})
+    layer = request.layer
+    anew = replace(request, layer=Layer(layer.graph, layer.ops, Analysis(layer.graph)))
+
+    for view in (case.view, DsaView(other, other.clusters)):
+        assert outcome(request, view) == outcome(anew if view is not case.view else request, view)
+
+
+def outcome(request: TileRequest, view: DsaView) -> tuple[Tiling | None, float]:
+    """Return the chosen tiles and their estimate; nothing where not even the smallest fit."""
+    try:
+        found = choose_tiling(request, view)
+    except TilingError:
+        return None, 0.0
+    return found, found.estimate_ps
+
+
 class TestByHand:
     def test_a_part_that_fits_is_one_tile_or_a_few(self) -> None:
         assert 1 <= chosen(by_hand(16, 2**20)).passes <= MOST_TILES
