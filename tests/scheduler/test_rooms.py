@@ -23,6 +23,7 @@ OF_ONE_KIND = re.compile(r"local_?buffer|global_?buffer|(?<![a-z])ddr(?![a-z])",
 """Memories of a scratchpad machine; an address has nothing to do with them."""
 GENERIC_SCHEDULER = ("policy", "stages", "program_builder", "list_scheduling", "errors")
 OTHERS = {
+    "experiments.cli uses os._exit": "documented, in spite of its name",
     "experiments.worker uses os._exit": "documented, in spite of its name",
     "workloads.export.packages uses config._attn_implementation": "the only switch that transformers has for it",
     "workloads.export.torchvision_shim asks for _has_ops": "torchvision without its compiled operators",

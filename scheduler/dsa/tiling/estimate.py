@@ -71,7 +71,7 @@ class Stages(NamedTuple):
             if whole_bytes:
                 starts += max(whole_bytes / burst_bytes, 1.0)
             elif times > starts:
-                starts = times
+                starts = float(times)
         load_ps = view.dma_ps(ddr_bytes, max(starts - 1, 0))
         store_ps = 0.0
         if stored_tiles:
