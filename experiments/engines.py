@@ -22,6 +22,7 @@ from experiments.worker import Compute, Worker, computed_in_turn, forked, needs_
 Row = dict[str, Figure]
 T = TypeVar("T")
 _TASK_S = 0.5
+"""A task of a dask cluster begins no further point after so long."""
 _MOST_POINTS_OF_TASK = 64
 _TASKS_OF_THREAD = 3
 """Of a dask worker that are under way: it need not wait for the next one."""
@@ -98,7 +99,8 @@ class Processes:
 class DaskCluster:
     """The workers of a dask cluster; each has dsascape installed, and policy files at the same paths.
 
-    A task is as many points that follow each other as take about half a second: handing one out takes milliseconds.
+    A task is as many points that follow each other as take about half a second, because handing one out takes
+    milliseconds. What it has not begun by then is handed out again; a run that is stopped loses the tasks under way.
     """
 
     def __init__(self, distributed: ModuleType, client: Any, limits: Limits) -> None:
@@ -109,19 +111,25 @@ class DaskCluster:
         """How long a point of the last task took."""
 
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
-        waiting = iter(points)
+        waiting, handed_back = iter(points), list[DesignPoint]()
         running: dict[Any, list[DesignPoint]] = {}
         done = self._distributed.as_completed([], loop=self._client.loop)
 
         def submit(task: list[DesignPoint]) -> None:
             key = f"dsascape-{len(task)}-{task[0].key}"
-            future = self._client.submit(computed_in_turn, compute, task, self._limits, key=key, pure=False)
+            future = self._client.submit(computed_in_turn, compute, task, self._limits, _TASK_S, key=key, pure=False)
             running[future] = task
             done.add(future)
 
         def submit_further() -> None:
             most = _TASKS_OF_THREAD * max(sum(self._client.nthreads().values()), 1)
-            while len(running) < most and (task := list(islice(waiting, self._points_of_task()))):
+            while len(running) < most:
+                wanted = self._points_of_task()
+                task = handed_back[:wanted]
+                del handed_back[:wanted]
+                task += islice(waiting, wanted - len(task))
+                if not task:
+                    return
                 submit(task)
 
         submit_further()
@@ -132,16 +140,18 @@ class DaskCluster:
                 for point in task:
                     submit([point])
             else:
-                yield from zip(task, found, strict=True)
+                handed_back += task[len(found) :]
+                yield from zip(task, found, strict=False)
             submit_further()
 
     def _points_of_task(self) -> int:
         return min(max(round(_TASK_S / self._point_s), 1), _MOST_POINTS_OF_TASK)
 
     def _found(self, future: Any, task: list[DesignPoint]) -> list[Any] | None:
-        """Return what the points of a task came to; None if which of them ended its workers is not known.
+        """Return what the first points of a task came to, all that were begun.
 
-        Raise ``EngineError`` if the cluster is at fault.
+        None if one of them ended its workers, and it is not known which. Raise ``EngineError`` if the cluster is at
+        fault.
         """
         try:
             error = future.exception()
@@ -149,7 +159,7 @@ class DaskCluster:
             error = lost
         if error is None:
             found, taken_s = future.result()
-            self._point_s = max(taken_s / len(task), _TASK_S / _MOST_POINTS_OF_TASK)
+            self._point_s = max(taken_s / len(found), _TASK_S / _MOST_POINTS_OF_TASK)
             return list(found)
         if isinstance(error, self._distributed.KilledWorker):
             died = Failure(f"the workers of the dask cluster that tried it died ({error})")

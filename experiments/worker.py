@@ -148,12 +148,21 @@ def computed_apart(compute: Compute[T], point: DesignPoint, limits: Limits) -> T
 
 
 def computed_in_turn(
-    compute: Compute[T], points: Sequence[DesignPoint], limits: Limits
+    compute: Compute[T], points: Sequence[DesignPoint], limits: Limits, seconds: float
 ) -> tuple[list[T | Failure], float]:
-    """Return what comes of each point in a worker process that this thread keeps, and the seconds that all took."""
+    """Return what comes of the points, in a worker process that this thread keeps, and the seconds that these took.
+
+    Of the first ones only, one at least, where more than ``seconds`` have passed before all are begun.
+    """
     started_s = time.monotonic()
-    found = [computed_apart(compute, point, limits) for point in points]
-    return found, time.monotonic() - started_s
+    found: list[T | Failure] = []
+    taken_s = 0.0
+    for point in points:
+        found.append(computed_apart(compute, point, limits))
+        taken_s = time.monotonic() - started_s
+        if taken_s > seconds:
+            break
+    return found, taken_s
 
 
 def needs_another_try(worker: Worker[T], found: T | Failure) -> bool:

@@ -8,6 +8,7 @@ from experiments.engines import open_engine
 from experiments.failures import Failure
 from experiments.limits import LimitError, Limits, read_limits
 from experiments.points import DesignPoint
+from experiments.worker import computed_in_turn
 from tests.experiments.dangers import EVERY_DANGER, check_every_danger, dangerous, tiny
 
 KEPT: list[bytes] = []
@@ -49,6 +50,18 @@ def test_garbage_that_hangs_together_is_given_back_before_memory_runs_out() -> N
         pids = {found for _, found in engine.results(leave_circle, [tiny(n) for n in range(1, 13)])}
 
     assert len(pids) == 1
+
+
+def test_points_of_one_task_are_begun_until_its_time_is_over_one_at_least() -> None:
+    points = [tiny(1), tiny(2), tiny(3)]
+
+    all_of_them, _ = computed_in_turn(pid, points, Limits(), 600.0)
+    first, taken_s = computed_in_turn(pid, points, Limits(), 0.0)
+
+    assert len(all_of_them) == 3
+    assert len(set(all_of_them)) == 1
+    assert first == all_of_them[:1]
+    assert taken_s > 0.0
 
 
 def test_an_engine_can_be_left_in_the_middle() -> None:
