@@ -15,6 +15,7 @@ import itertools
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,13 +54,15 @@ CASES = (
 )
 
 
-def points(case: Case) -> list[DesignPoint]:
+def points(
+    case: Case, local: Sequence[str | None] = LOCAL_BUFFERS, bandwidths: Sequence[str] = DDR
+) -> list[DesignPoint]:
     """Return the points of a case's sweep; the paper's machine is swept over DDR alone."""
     base, policy = load_hardware(case.base), make_policy(case.policy)
     workload = Workload(case.network, case.images * 4)
-    local = LOCAL_BUFFERS if case.base == "stcp920" else (None,)
+    local = local if case.base == "stcp920" else (None,)
     found = []
-    for size, bandwidth in itertools.product(local, DDR):
+    for size, bandwidth in itertools.product(local, bandwidths):
         values = {"ddr.bandwidth": bandwidth} | ({"local_buffer.capacity": size} if size else {})
         found.append(DesignPoint(workload, with_values(base, values), policy, values))
     return found
@@ -85,11 +88,8 @@ def shown(measured_ms: float, aim_ms: float | None) -> str:
 
 def rate(steps: int) -> float:
     """Return the points per second that two processes compute and store, of so many local buffers and bandwidths."""
-    base, policy = load_hardware("stcp920"), make_policy("graphturbo")
-    tried = []
-    for size, bandwidth in itertools.product(_evenly(768, 2048, steps), _evenly(60, 160, steps)):
-        values = {"local_buffer.capacity": f"{size} KiB", "ddr.bandwidth": f"{bandwidth} GB/s"}
-        tried.append(DesignPoint(Workload("resnet50", 16), with_values(base, values), policy, values))
+    sizes, bandwidths = _evenly(768, 2048, steps), _evenly(60, 160, steps)
+    tried = points(CASES[0], [f"{size} KiB" for size in sizes], [f"{bandwidth} GB/s" for bandwidth in bandwidths])
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         run_points(tried, Path(folder), 2)
