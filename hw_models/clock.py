@@ -79,7 +79,7 @@ class Clock:
         try:
             self._env.run()
         finally:
-            self._on_time.clear()  # which holds who holds it, and through that all of the run
+            self._on_time.clear()  # a circle, through which all of the run would stay in memory
 
     def _happen(self, event: simpy.Event) -> None:
         """Do all that the instant holds that SimPy has come to; what a last turn sets off goes before the next one."""
@@ -119,4 +119,4 @@ def run_instants(happen: Callable[[], int]) -> None:
     try:
         env.run()
     finally:
-        on_time.clear()  # which holds who holds it, and through that all of the run
+        on_time.clear()  # a circle, through which all of the run would stay in memory

@@ -125,6 +125,7 @@ def _found(times: float) -> float:
 
 @cache
 def _found_by_step() -> Sequence[float]:
+    """Return `_found` of 0, 1, 2 and so on of ``_STEPS``, up to where nothing is found again."""
     return tuple([_found(step / _STEPS) for step in range(MOST_TIMES * _STEPS)] + [0.0])
 
 

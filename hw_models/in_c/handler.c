@@ -35,7 +35,10 @@ PyDoc_STRVAR(happen_doc,
     "or -1 if nothing is to come.");
 
 static PyObject *handler_happen(Handler *h, PyObject *Py_UNUSED(none)) {
-    if (h->now < 0 && h->n_coming) h->now = pop_instant(h, h->now_ps = first_coming(h));
+    if (h->now < 0 && h->n_coming) {
+        h->now_ps = first_coming(h);
+        h->now = pop_instant(h, h->now_ps);
+    }
     if (h->now < 0) { PyErr_SetString(PyExc_RuntimeError, "nothing is to come"); return NULL; }
     happen(h);
     if (h->failure) { PyErr_SetString(PyExc_ArithmeticError, h->failure); return NULL; }

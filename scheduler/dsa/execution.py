@@ -50,9 +50,9 @@ def decide(
     """Return the schedule of ``layout`` with every run's execution decided; ``needs`` of its runs, if they are known.
 
     ``overlaps_layers``: weights of later layers of a kernel are fetched, and their tiles computed, while earlier ones
-    compute. ``paper_tiles``: tiles are those of GraphTurbo's text (section 4.1), where these fit. Raises
-    ``ScheduleError`` when a layer's smallest tile does not fit, DDR cannot hold the network, a slice on the chip has no
-    address, or lowering would take more instructions than are allowed.
+    compute; queues are list-scheduled where any do so. ``paper_tiles``: tiles are those of GraphTurbo's text (section
+    4.1), where these fit. Raises ``ScheduleError`` when a layer's smallest tile does not fit, DDR cannot hold the
+    network, a slice on the chip has no address, or lowering would take more instructions than are allowed.
     """
     check_ddr(layout, costs.view)
     prefetch = prefetch_buffers(costs.view) if overlaps_layers else None

@@ -250,7 +250,7 @@ def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judge
     except ScheduleError as error:
         return Timed(refusal=str(error))
     made.append(found)
-    return Timed(found.seconds, len(found.program.instructions), found.schedule.queue_order == "list scheduling")
+    return Timed(found.seconds, len(found.program.instructions), found.schedule.is_interleaved)
 
 
 def judged(schedule: Schedule, costs: DsaCosts) -> Judged:

@@ -230,6 +230,11 @@ class Schedule(Layout):
     """In which order units get their instructions: layer by layer, or what is ready and most urgent first."""
     policy: str = ""
 
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether units get instructions of several layers as these become ready, not layer by layer."""
+        return self.queue_order == "list scheduling"
+
     def __str__(self) -> str:
         lines = [f"schedule {self.policy} of {self.graph.name}: {self.kernels} kernels"]
         for instance in self.instances:

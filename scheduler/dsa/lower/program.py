@@ -76,8 +76,8 @@ class _Lowering:
                 self._emit(layer_run, number)
                 self._release(layer_run, number)
                 number += 1
-        interleaved = self._schedule.queue_order == "list scheduling"
-        return builder.build(dsa_machine(self._view.spec), interleaved=interleaved, cluster=self._view.clusters)
+        machine, interleaved = dsa_machine(self._view.spec), self._schedule.is_interleaved
+        return builder.build(machine, interleaved=interleaved, cluster=self._view.clusters)
 
     def _emit(self, run: LayerRun, number: int) -> None:
         execution = self._schedule.executions[number]

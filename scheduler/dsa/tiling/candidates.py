@@ -117,7 +117,10 @@ class TileCandidates:
         return self._priced(shape, staged, self._placed(shape, staged))
 
     def least_ps(self) -> float:
-        """Return what the busiest unit takes for a core's part in one piece, or DDR for all that it holds, once."""
+        """Return the time of the busiest unit for a core's part in one piece, or of DDR for all its bytes once.
+
+        The longer of the two. Hardly any tiles do better: those of strided reads, which leave out what lies between.
+        """
         whole = self._cuts.least_loaded(self._request.part, None)
         loading_ps = sum(self._cuts.distinct.values()) / self._view.ddr_bytes_per_ps
         return max([*self._unit_ps(whole), loading_ps])

@@ -44,7 +44,7 @@ class TileChooser:
         return tiling if tuple(tiling.loads) == names else tiling.with_names(names)
 
     def _found(self, request: TileRequest, local_gaps: tuple[int, ...], global_gaps: tuple[int, ...]) -> Tiling:
-        """Return the tiling for ``request`` in other gaps than its own."""
+        """Return the tiling for ``request`` in these gaps, whatever its own are."""
         layer, routes = request.layer, request.routes
         ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
         rest = (

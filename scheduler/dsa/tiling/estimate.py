@@ -25,15 +25,15 @@ class Choice(NamedTuple):
 
 
 class _First(NamedTuple):
-    """A load of the first tile."""
+    """A load of the first tile, on the chip or from DDR."""
 
-    amount: float
-    """What it takes alone, in picoseconds; from DDR, its bytes."""
-    is_from_ddr: bool
+    on_chip_ps: float
+    """What it takes alone; zero if it comes from DDR."""
+    ddr_bytes: float = 0.0
     held_bytes: int = 0
-    """Where it comes ahead through a prefetch buffer: what it takes there."""
-    whole_bytes: int = 0
-    """Of a staged operand: of these a burst comes first, if that is more."""
+    """What it takes of the prefetch buffer through which it comes ahead, if it does."""
+    staged_bytes: int = 0
+    """All of its operand, where that is staged: the first load is a burst of it at least."""
 
 
 class Stages(NamedTuple):
@@ -43,7 +43,8 @@ class Stages(NamedTuple):
     ddr_bytes: float
     """Loaded in all."""
     ddr_loads: tuple[tuple[int, int], ...]
-    """DMA transfers: of a staged operand its bytes, of others how often they are loaded, with what is loaded along."""
+    """Of each operand from DDR two numbers, one of them zero: all of its bytes if it is staged, in bursts; else how
+    often it is loaded, one transfer for all that change together."""
     stored_tiles: int
     """Tiles that go to DDR."""
     stored_bytes: float
@@ -67,9 +68,9 @@ class Stages(NamedTuple):
         ) = self  # fmt: skip
         bytes_per_ps, burst_bytes, dma_startup_ps = view.ddr_bytes_per_ps, view.burst_bytes, view.dma_startup_ps
         starts = 0.0
-        for whole_bytes, times in ddr_loads:
-            if whole_bytes:
-                starts += max(whole_bytes / burst_bytes, 1.0)
+        for staged_bytes, times in ddr_loads:
+            if staged_bytes:
+                starts += max(staged_bytes / burst_bytes, 1.0)
             elif times > starts:
                 starts = float(times)
         load_ps = view.dma_ps(ddr_bytes, max(starts - 1, 0))
@@ -82,11 +83,9 @@ class Stages(NamedTuple):
         slowest_ps = max(*stages, (ddr_bytes + stored_bytes) / bytes_per_ps)
         paced_ps = slowest_ps * (1 - 1 / passes) + view.tuning.hidden_cost * (sum(stages) - slowest_ps)
         first_ps = 0.0
-        for amount, is_from_ddr, held_bytes, whole_bytes in first:
-            if whole_bytes:
-                alone_ps = min(max(amount, burst_bytes), whole_bytes) / bytes_per_ps
-            else:
-                alone_ps = amount / bytes_per_ps if is_from_ddr else amount
+        for on_chip_ps, first_bytes, held_bytes, staged_bytes in first:
+            loaded_bytes = min(max(first_bytes, burst_bytes), staged_bytes) if staged_bytes else first_bytes
+            alone_ps = loaded_bytes / bytes_per_ps if loaded_bytes else on_chip_ps
             if held_bytes and 2 * held_bytes < prefetch_bytes:
                 first_ps += alone_ps * (2 * held_bytes / prefetch_bytes)
             else:  # what takes half of the prefetch buffer or more keeps others from coming in time
@@ -114,17 +113,17 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
             once_ps = moved_bytes / path_bytes_per_ps
             path_ps += times * once_ps
             path_starts = times if times > path_starts else path_starts
-        first.append(_First(once_ps, is_from_ddr=False, held_bytes=held_bytes))
+        first.append(_First(once_ps, held_bytes=held_bytes))
         if goes_around and from_ddr:
-            first.append(_First(choice.distinct[name], is_from_ddr=True))  # nothing of it comes ahead
+            first.append(_First(0.0, choice.distinct[name]))  # nothing of it comes ahead
         if name in staged:
             ddr_bytes += staged[name]
             ddr_loads.append((staged[name], 0))
-            first.append(_First(needed_bytes, is_from_ddr=True, whole_bytes=staged[name]))
+            first.append(_First(0.0, needed_bytes, staged_bytes=staged[name]))
         elif from_ddr:
             ddr_bytes += needed_bytes * times * from_ddr
             ddr_loads.append((0, times))
-            first.append(_First(needed_bytes * from_ddr, is_from_ddr=True, held_bytes=held_bytes))
+            first.append(_First(0.0, needed_bytes * from_ddr, held_bytes))
     path_ps += path_starts * view.path_startup_ps
     broadcast_ps += broadcast_starts * view.path_startup_ps
     stored_tiles, last_ps, stored_bytes = 0, 0.0, 0.0

@@ -32,8 +32,8 @@ class TilingError(ScheduleError):
 def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
     """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
 
-    Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster; what the
-    layer computes in one piece and loads once says whether it can be.
+    Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster. That is not
+    tried where computing in one piece, or loading everything once, would not be faster either.
     """
     if request.paper_tiles:
         for asked in (request, replace(request, prefetch=None)):
