@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from fusion.costs import KernelCosts, OnChipMemory
@@ -11,7 +11,7 @@ from hw_models.quantities import PS_PER_S
 from scheduler.dsa.binding import plain_binding
 from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
 from scheduler.dsa.tiling.tiling import Route, TileRequest
-from scheduler.dsa.unit_choice import Units, units_of
+from scheduler.dsa.unit_choice import Units, unit_ps, units_of
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from scheduler.errors import ScheduleError
 from scheduler.kernels.cut import layer_of
@@ -93,6 +93,11 @@ class DsaCosts:
         """Return which unit does each nest of ``layer`` for a core's ``part`` of it; equal layers get the same."""
         return units_of(layer, part, self.view, self.dtype)
 
+    def computing_ps(self, layer: Layer, part: Extents) -> int:
+        """Return how long the busiest unit of a core takes for ``part`` of ``layer`` as one tile."""
+        key = layer.signature, part, self.dtype, self.view.on_chip_rates
+        return self.analysis.table(_computing_ps).get(key, partial(_computing_ps, self, layer, part))
+
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators would get as one layer, with all buffers to itself."""
         layer = layer_of(self.analysis, ops)
@@ -128,6 +133,10 @@ class DsaCosts:
         units = self.units_of(layer, part)
         request = TileRequest(layer, extents, part, binding.cores, units, routes, DDR, *room, self.dtype)
         return TileChooser(view, room[0][0], room[1][0], self.known).choose(request).estimate_ps
+
+
+def _computing_ps(costs: DsaCosts, layer: Layer, part: Extents) -> int:
+    return max(unit_ps(layer.tile_work(part), costs.units_of(layer, part), costs.view, costs.dtype), default=0)
 
 
 def dsa_costs(costs: KernelCosts, policy: str) -> DsaCosts:

@@ -21,7 +21,7 @@ from hw_models.energy import energy_pj
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.execution import decide
-from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, least_bytes, moved_bytes, reads_of
+from scheduler.dsa.graphturbo.plan_cost import Reads, apart_s, cost_s, least_bytes, moved_bytes, reads_of
 from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.needs import RunNeeds, needs_of
@@ -190,7 +190,7 @@ class Judge:
         """Simulate the schedule of a candidate, made ``at`` the buffers that it is for, unless it cannot win.
 
         Return whether its traffic leaves it a chance. Where overlapping layers gets far less out of it than its traffic
-        promises, it is also tried without.
+        promises, it is also tried without, if that may be faster.
         """
         tuning, promised_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
         if self._best is not None and not self._has_chance(promised_s, tuning, overlaps_layers=overlaps_layers):
@@ -210,7 +210,8 @@ class Judge:
         runs.append(_Run(size_bytes, promised_s, launches, timed.seconds))
         if self._best is None or timed.seconds < self._best.seconds:
             self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
-        if timed.overlaps and timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s):
+        hides_little = timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s)
+        if timed.overlaps and hides_little and tuning.apart * apart_s(at, shown.layout) < self._best.seconds:
             self.consider(shown, at)
         return True
 

@@ -1,9 +1,10 @@
 """Cost of a layout before its tiles are known: its traffic off the chip and between the buffers, its launches."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusion.plan import FusionPlan
+from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.needs import whole_needs
 from scheduler.dsa.schedule import LayerRun, Layout, TensorSlice
@@ -12,6 +13,9 @@ from scheduler.kernels.cut import layers_by_pattern
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
 from workloads.loopnest import box_volume, intersect
+
+_OF_NETWORK = -1
+"""In the place of a slice: weights and inputs of the network, which lie in DDR."""
 
 
 def cost_s(costs: DsaCosts, moved_bytes: Mapping[str, int], launches: int) -> float:
@@ -36,20 +40,54 @@ def reads_of(runs: Sequence[LayerRun], slices: Sequence[TensorSlice]) -> Reads:
     Every run is taken to read once what it needs, as a box: with what strides jump over, which small tiles do not bring
     (1 x 1 convolutions of stride 2: half of the rows).
     """
-    ddr_bytes, slice_bytes = 0, list[tuple[int, int]]()
-    for run in runs:
-        tensors, needs = run.layer.graph.tensors, whole_needs(run)
-        ddr_bytes += _weights_read(run.layer, run.extents)
-        for name in run.layer.inputs:
-            if name not in needs or tensors[name].role == "weight":
-                continue
-            if name not in run.reads:
-                ddr_bytes += box_volume(needs[name]) * tensors[name].element_bytes
-            for number in run.reads.get(name, ()):
-                met = intersect(needs[name], slices[number].box)
-                if met is not None:
-                    slice_bytes.append((number, box_volume(met) * tensors[name].element_bytes))
-    return Reads(ddr_bytes, tuple(slice_bytes))
+    each = [read for run in runs for read in _read_by(run, slices)]
+    ddr_bytes = sum([size_bytes for number, size_bytes in each if number == _OF_NETWORK])
+    return Reads(ddr_bytes, tuple([read for read in each if read[0] != _OF_NETWORK]))
+
+
+def _read_by(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[tuple[int, int]]:
+    """Yield the slices that ``run`` reads, each with the bytes read of it, and all its weights and inputs as one."""
+    tensors, needs = run.layer.graph.tensors, whole_needs(run)
+    ddr_bytes = _weights_read(run.layer, run.extents)
+    for name in run.layer.inputs:
+        if name not in needs or tensors[name].role == "weight":
+            continue
+        if name not in run.reads:
+            ddr_bytes += box_volume(needs[name]) * tensors[name].element_bytes
+        for number in run.reads.get(name, ()):
+            met = intersect(needs[name], slices[number].box)
+            if met is not None:
+                yield number, box_volume(met) * tensors[name].element_bytes
+    if ddr_bytes:
+        yield _OF_NETWORK, ddr_bytes
+
+
+def apart_s(costs: DsaCosts, layout: Layout) -> float:
+    """Return about the least seconds that the layers of ``layout`` take one after the other.
+
+    Each takes as long as its traffic off the chip, which begins when the first load has started up, or as its
+    arithmetic between its first load and its last store, whichever is more.
+    """
+    view, slices, total_ps = costs.view, layout.slices, float(layout.kernels * costs.view.spec.launch_ps)
+    bytes_per_ps = costs.most_off_chip_bytes_per_s / PS_PER_S
+    on_chip_ps = view.path_startup_ps if view.has_global_buffer else 0
+    load_ps, store_ps = view.dma_startup_ps + on_chip_ps, view.spec.dma.store.startup_ps + on_chip_ps
+    loading = {DDR: load_ps, GLOBAL: on_chip_ps, LOCAL: 0}
+    storing = {DDR: store_ps, GLOBAL: on_chip_ps, LOCAL: 0}
+    for run in layout.runs:
+        read = [(_memory(number, slices), size_bytes) for number, size_bytes in _read_by(run, slices)]
+        written = [(_memory(number, slices), slices[number].size_bytes) for number in run.writes]
+        ddr_bytes = sum([size_bytes for memory, size_bytes in (*read, *written) if memory == DDR])
+        computing_ps = costs.computing_ps(run.layer, run.binding.part_extents(run.extents))
+        computing_ps += max([loading[memory] for memory, _ in read], default=0)
+        computing_ps += max([storing[memory] for memory, _ in written], default=0)
+        moving_ps = ddr_bytes / bytes_per_ps + (view.dma_startup_ps if DDR in dict(read) else 0)
+        total_ps += max(moving_ps, computing_ps)
+    return total_ps / PS_PER_S
+
+
+def _memory(number: int, slices: Sequence[TensorSlice]) -> str:
+    return DDR if number == _OF_NETWORK else slices[number].memory
 
 
 def moved_bytes(layout: Layout, reads: Reads | None = None) -> dict[str, int]:

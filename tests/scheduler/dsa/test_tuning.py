@@ -97,6 +97,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "alike": ("graphturbo", stages, lambda: narrow("16 KiB"), 0.0),
     "nearly_equal": ("graphturbo", stages, narrow, 0.1),
     "promising": ("graphturbo", stages, narrow, 100.0),
+    "apart": ("graphturbo", stages, narrow, 100.0),
     "near_least": ("graphturbo", stages, narrow, 100.0),
     "most_padding": ("fixed-pattern", prime, machine, 0.0),
     "outputs_share_of_global_buffer": ("graphturbo", residual, machine, 0.01),

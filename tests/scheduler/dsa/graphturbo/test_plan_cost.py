@@ -1,0 +1,43 @@
+"""What a layout costs before its tiles are known: worked out by hand, and beside the simulation of random networks."""
+
+import pytest
+from hypothesis import given, settings
+
+from hw_models import ClusteredDsa
+from scheduler import ScheduleError
+from scheduler.dsa.execution import decide
+from scheduler.dsa.graphturbo.plan_cost import apart_s
+from scheduler.dsa.judging import judged
+from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.policies.fixed_pattern import FixedPattern
+from tests.graphs import Net, machine, machines, networks
+from tests.scheduler.runs import costs_on
+from workloads import Graph
+
+
+def test_layers_apart_take_their_traffic_or_their_arithmetic_with_start_ups_and_launches() -> None:
+    """Of 1024 elements, 4096 bytes at 16 GB/s take 256 ns, and 100 ns until they begin; a launch takes 1 us.
+
+    A core has 256 elements, eight a cycle: 32 ns. With 128 elements in all the traffic takes 132 ns, computing 4 ns;
+    loads and stores start up for 110 ns each.
+    """
+    for elements, layer_ns in ((1024, 100 + 256), (128, 4 + 110 + 110)):
+        net = Net("one layer")
+        costs = costs_on(machine(), net.graph(net.relu(net.input(1, elements))))
+        layout = through_ddr(FixedPattern().plan(costs.analysis.graph, costs), costs)
+
+        assert apart_s(costs, layout) == pytest.approx(1e-9 * (1000 + layer_ns))
+
+
+@settings(max_examples=100, deadline=None)
+@given(graph=networks(), spec=machines())
+def test_layers_one_after_the_other_take_no_less_but_for_a_fifth(graph: Graph, spec: ClusteredDsa) -> None:
+    """Small tiles do not bring what strides jump over, and some fill a matrix unit better than the whole part does."""
+    costs = costs_on(spec, graph)
+    try:
+        layout = through_ddr(FixedPattern().plan(graph, costs), costs)
+        found = judged(decide(layout, costs, "test"), costs)
+    except ScheduleError:
+        return
+
+    assert found.seconds >= apart_s(costs, layout) * 0.8
