@@ -49,6 +49,8 @@ class Fragment:
     """Instructions by column, and what they allocate and free. Two are equal only if they are one object."""
 
     works: tuple[Work, ...]
+    keeps_ps: tuple[int, ...]
+    """By work: how long that keeps its unit if nobody is in its way; 0 of transfers, whose times the place knows."""
     labels: tuple[Label, ...]
     """All that occur."""
     work_of: tuple[int, ...]
@@ -56,11 +58,6 @@ class Fragment:
     label_of: tuple[int, ...]
     after: tuple[tuple[int, ...], ...]
     """Instructions of the fragment, and what lies outside."""
-    durations_ps: tuple[int, ...]
-    """How long it keeps its unit if nobody is in its way."""
-    ends_ps: tuple[int, ...]
-    """From its begin to its end, where that is more."""
-    is_transfer: tuple[bool, ...]
     exits: tuple[int, ...]
     """Instructions for which none of the others waits."""
     buffers: tuple[FragmentBuffer, ...]
@@ -81,10 +78,10 @@ class FragmentWriter:
     """Collects the instructions of a fragment."""
 
     def __init__(self) -> None:
-        self._works: dict[Work, int] = {}
+        self._works: dict[tuple[Work, int], int] = {}
         self._outside: dict[Outside, int] = {}
-        self._steps: list[tuple[int, Label, int, bool, int]] = []
-        """Of each instruction: its work, its label, how long it keeps its unit, whether it moves data, and its end."""
+        self._work_of: list[int] = []
+        self._label_of: list[Label] = []
         self._after: list[dict[int, None]] = []
         self._buffers: dict[FragmentBuffer, int] = {}
         self._buffer_of: list[int] = []
@@ -96,23 +93,21 @@ class FragmentWriter:
         """Return the number that stands for ``what``, which lies outside."""
         return self._outside.setdefault(what, -2 - len(self._outside))
 
-    def work(self, work: Work) -> int:
-        """Return the number of ``work``, by which instructions are added."""
-        return self._works.setdefault(work, len(self._works))
+    def work(self, work: Work, keeps_ps: int = 0) -> int:
+        """Return the number of ``work``, by which instructions are added.
 
-    def add(
-        self, work: int, label: Label, after: Iterable[int] = (), duration_ps: int = 0, *, is_transfer: bool = False,
-        ends_ps: int = 0,
-    ) -> int:  # fmt: skip
-        """Append an instruction that keeps its unit for ``duration_ps`` if nobody is in its way; return its position.
-
-        ``ends_ps``: what passes until its end, if that is more.
+        ``keeps_ps``: how long that keeps its unit if nobody is in its way; of transfers it is known at their place.
         """
-        self._steps.append((work, label, duration_ps, is_transfer, ends_ps))
+        return self._works.setdefault((work, keeps_ps), len(self._works))
+
+    def add(self, work: int, label: Label, after: Iterable[int] = ()) -> int:
+        """Append an instruction; return its position."""
+        self._work_of.append(work)
+        self._label_of.append(label)
         self._after.append(dict.fromkeys(after))
         self._allocates.append(())
         self._frees.append(())
-        return len(self._steps) - 1
+        return len(self._work_of) - 1
 
     def wait(self, position: int, after: Iterable[int]) -> None:
         """Let the instruction at ``position`` also wait for ``after``."""
@@ -133,18 +128,16 @@ class FragmentWriter:
     def written(self) -> Fragment:
         """Return what has been written."""
         after = tuple([tuple(waits) for waits in self._after])
-        works, labels, durations_ps, is_transfer, ends_ps = zip(*self._steps, strict=True) if self._steps else [()] * 5
-        numbers = {label: number for number, label in enumerate(dict.fromkeys((*labels, *self._held_labels())))}
+        labels = dict.fromkeys((*self._label_of, *self._held_labels()))
+        numbers = {label: number for number, label in enumerate(labels)}
         followed = set[int]().union(*after)
         return Fragment(
-            works=tuple(self._works),
+            works=tuple([work for work, _ in self._works]),
+            keeps_ps=tuple([keeps_ps for _, keeps_ps in self._works]),
             labels=tuple(numbers),
-            work_of=works,
-            label_of=tuple([numbers[label] for label in labels]),
+            work_of=tuple(self._work_of),
+            label_of=tuple([numbers[label] for label in self._label_of]),
             after=after,
-            durations_ps=durations_ps,
-            ends_ps=ends_ps,
-            is_transfer=is_transfer,
             exits=tuple([position for position in range(len(after)) if position not in followed]),
             buffers=tuple(self._buffers),
             buffer_of=tuple(self._buffer_of),

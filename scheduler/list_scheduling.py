@@ -10,6 +10,7 @@ duration is that of the instruction alone. Instructions of one layer on one unit
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hw_models.in_c import is_built, may_use
 
@@ -17,21 +18,32 @@ if is_built("scheduler.in_c.columns"):
     from scheduler.in_c import columns
 
 
+class WorkTime(NamedTuple):
+    """A kind of work: which unit does it, and how long that takes if nobody is in its way."""
+
+    unit: int
+    keeps_ps: int
+    """How long it keeps the unit."""
+    ends_ps: int = 0
+    """From its begin to its end, where that is longer than it keeps the unit: start-ups of transfers in flight overlap.
+    """
+    is_transfer: bool = False
+
+    @property
+    def whole_ps(self) -> int:
+        """From its begin to its end."""
+        return max(self.keeps_ps, self.ends_ps)
+
+
 @dataclass(slots=True)
 class Steps:
     """Instructions by column: what there is to know of each for the order in which they begin."""
 
-    unit_of_work: list[int] = field(default_factory=list)
-    """By kind of work: which unit does it."""
+    works: list[WorkTime] = field(default_factory=list)
+    """All that differ."""
     work_of: list[int] = field(default_factory=list)
-    """By instruction, as all that follow: which kind of work it does."""
+    """By instruction, as all that follow: which of ``works`` it does."""
     layers: list[int] = field(default_factory=list)
-    durations_ps: list[int] = field(default_factory=list)
-    """How long it keeps the unit."""
-    ends_ps: list[int] = field(default_factory=list)
-    """From its begin to its end, where that is longer than it keeps the unit: start-ups of transfers in flight overlap.
-    """
-    is_transfer: list[bool] = field(default_factory=list)
     after: list[tuple[int, ...]] = field(default_factory=list)
     """The instructions before it that it waits for."""
     frees: list[tuple[int, ...]] = field(default_factory=list)
@@ -94,9 +106,8 @@ def begin_order(steps: Steps) -> list[int]:
     if may_use("scheduler.in_c.columns"):
         try:
             return columns.begin_order(
-                steps.work_of, steps.unit_of_work, steps.layers, steps.durations_ps, steps.ends_ps, steps.is_transfer,
-                steps.after, steps.frees, steps.allocated_by,
-            )  # fmt: skip
+                steps.works, steps.work_of, steps.layers, steps.after, steps.frees, steps.allocated_by
+            )
         except OverflowError:  # more picoseconds than 64 bits hold, or layers in another order
             pass
     return begin_order_in_python(steps)
@@ -105,13 +116,14 @@ def begin_order(steps: Steps) -> list[int]:
 def begin_order_in_python(steps: Steps) -> list[int]:
     """Do the same in Python."""
     numbers: dict[int, int] = {}
-    unit_of = [numbers.setdefault(steps.unit_of_work[work], len(numbers)) for work in steps.work_of]
+    works = [steps.works[number] for number in steps.work_of]
+    unit_of = [numbers.setdefault(work.unit, len(numbers)) for work in works]
     followers = _Followers(steps, unit_of)
     waiting, of_end, of_begin = followers.waits, followers.of_end, followers.of_begin
-    whole_ps = list(map(max, steps.durations_ps, steps.ends_ps))
+    whole_ps = [work.whole_ps for work in works]
     rest_ps = followers.rest_ps(whole_ps)
-    each = zip(steps.layers, steps.is_transfer, rest_ps, strict=True)
-    urgency = [layer if is_transfer else -rest for layer, is_transfer, rest in each]
+    each = zip(steps.layers, works, rest_ps, strict=True)
+    urgency = [layer if work.is_transfer else -rest for layer, work, rest in each]
     starts_ps = [_NEVER] * len(numbers)
     queues = [_Queue(number, starts_ps) for number in range(len(numbers))]
     queue_of = [queues[number] for number in unit_of]
@@ -125,7 +137,7 @@ def begin_order_in_python(steps: Steps) -> list[int]:
         queue = queues[starts_ps.index(start_ps)]  # the first of those that begin then
         position = queue.pop(start_ps, urgency)
         order.append(position)
-        queue.busy_until(start_ps + steps.durations_ps[position])
+        queue.busy_until(start_ps + works[position].keeps_ps)
         for time_ps, those in ((start_ps + whole_ps[position], of_end[position]), (start_ps, of_begin[position])):
             for follower in those:
                 so_far_ps = earliest_ps[follower]
@@ -147,8 +159,8 @@ class _Followers:
         of_end, of_begin, waits = self.of_end, self.of_begin, self.waits
         last: dict[tuple[int, int], int] = {}
         allocated_by = steps.allocated_by
-        each = zip(unit_of, steps.layers, steps.is_transfer, steps.after, steps.frees, strict=True)
-        for position, (unit, layer, is_transfer, after, frees) in enumerate(each):
+        each = zip(unit_of, steps.layers, steps.work_of, steps.after, steps.frees, strict=True)
+        for position, (unit, layer, work, after, frees) in enumerate(each):
             behind = {allocated_by[buffer] for buffer in frees}.difference(after, (position,))
             for before in after:
                 of_end[before].append(position)
@@ -157,7 +169,7 @@ class _Followers:
             chain = unit, layer
             before = last.get(chain, -1)
             if before >= 0:
-                (of_begin if is_transfer else of_end)[before].append(position)
+                (of_begin if steps.works[work].is_transfer else of_end)[before].append(position)
             last[chain] = position
             waits.append(len(after) + len(behind) + (before >= 0))
 

@@ -1,18 +1,23 @@
 """A program being written: instructions are added, one by one or fragment by fragment, and take buffers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from hw_models import Buffer, InstructionTable, Machine, Program, Work
+from hw_models import Buffer, InstructionTable, Machine, Program, Transfer, Work
 from scheduler.fragments import Addresses, Fragment
-from scheduler.list_scheduling import Steps, begin_order
+from scheduler.list_scheduling import Steps, WorkTime, begin_order
 from scheduler.waits import relocated, reordered
+
+TransferPs = Callable[[str, int], tuple[int, int]]
+"""Of a unit and the bytes of a transfer: how long it keeps the unit, and how long from its issue to its end."""
 
 
 class ProgramBuilder:
     """Collects instructions, by column, and buffers in order; `build` freezes them."""
 
-    def __init__(self) -> None:
-        self._works: dict[Work, int] = {}
+    def __init__(self, transfer_ps: TransferPs) -> None:
+        self._transfer_ps = transfer_ps
+        self._works: dict[tuple[Work, int], int] = {}
+        """With how long they keep their units."""
         self._units: dict[str, int] = {}
         self._steps = Steps()
         self._labels: list[str] = []
@@ -32,31 +37,33 @@ class ProgramBuilder:
         self._layer += 1
         self._layer_run = layer_run
 
-    def work(self, work: Work) -> int:
-        """Return the number of ``work``, by which instructions are added."""
-        number = self._works.setdefault(work, len(self._works))
-        if number == len(self._steps.unit_of_work):
-            self._steps.unit_of_work.append(self._units.setdefault(work.unit, len(self._units)))
+    def work(self, work: Work, keeps_ps: int = 0) -> int:
+        """Return the number of ``work``, by which instructions are added.
+
+        ``keeps_ps``: how long that keeps its unit if nobody is in its way; nothing of transfers, whose times are known.
+        """
+        number = self._works.setdefault((work, keeps_ps), len(self._works))
+        if number == len(self._steps.works):
+            unit, payload = self._units.setdefault(work.unit, len(self._units)), work.payload
+            if isinstance(payload, Transfer):
+                timed = WorkTime(unit, *self._transfer_ps(work.unit, payload.size_bytes), is_transfer=True)
+            else:
+                timed = WorkTime(unit, keeps_ps)
+            self._steps.works.append(timed)
         return number
 
-    def add(self, work: int, label: str, after: Iterable[int] = (), duration_ps: int = 0) -> int:
-        """Append an instruction that keeps its unit for ``duration_ps`` when alone; return its position."""
-        self._append((work,), (duration_ps,), (0,), (False,), [tuple(dict.fromkeys(after))])
+    def add(self, work: int, label: str, after: Iterable[int] = ()) -> int:
+        """Append an instruction; return its position."""
+        self._append((work,), [tuple(dict.fromkeys(after))])
         self._allocates.append(())
         self._steps.frees.append(())
         self._labels.append(label)
         return len(self) - 1
 
-    def _append(
-        self, works: Sequence[int], durations_ps: Sequence[int], ends_ps: Sequence[int], is_transfer: Sequence[bool],
-        after: list[tuple[int, ...]],
-    ) -> None:  # fmt: skip
+    def _append(self, works: Sequence[int], after: list[tuple[int, ...]]) -> None:
         """Append instructions of this layer, but for their labels."""
         steps = self._steps
         steps.work_of += works
-        steps.durations_ps += durations_ps
-        steps.ends_ps += ends_ps
-        steps.is_transfer += is_transfer
         steps.after += after
         steps.layers += [self._layer] * len(after)
         self._layer_runs += [self._layer_run] * len(after)
@@ -72,10 +79,10 @@ class ProgramBuilder:
         first, first_buffer = len(self), len(self._buffers)
         works = self._works_of.get(fragment)
         if works is None:
-            works = self._works_of[fragment] = [self.work(work) for work in fragment.works]
+            works = self._works_of[fragment] = list(map(self.work, fragment.works, fragment.keeps_ps))
         own_works = [works[number] for number in fragment.work_of]
         after = relocated(fragment.after, first, outside, entry)
-        self._append(own_works, fragment.durations_ps, fragment.ends_ps, fragment.is_transfer, after)
+        self._append(own_works, after)
         labels = [names[place] + behind for place, behind in fragment.labels]
         self._labels += [labels[number] for number in fragment.label_of]
         label_of = dict(zip(fragment.labels, labels, strict=True))
@@ -106,7 +113,7 @@ class ProgramBuilder:
         order = begin_order(self._steps) if interleaved else list(range(len(self)))
         steps = self._steps
         table = InstructionTable(
-            works=tuple(self._works),
+            works=tuple([work for work, _ in self._works]),
             work_of=tuple([steps.work_of[p] for p in order]),
             after=reordered(steps.after, order),
             allocates=tuple([self._allocates[p] for p in order]),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hw_models import Program, ProgramError, dsa_machine, unrolled, with_values
 from hw_models.in_c import digest, is_current, sources_of
 from scheduler import list_scheduling, waits
-from scheduler.list_scheduling import Steps
+from scheduler.list_scheduling import Steps, WorkTime
 from tests.hw_models.story import SPEC, add, program, simulated
 
 handler = pytest.importorskip("hw_models.in_c.handler")
@@ -28,7 +28,7 @@ RUN = {
     "kinds": 1, "limits": 1,
 }  # fmt: skip
 """One instruction that takes 5 ps."""
-ORDER: tuple[list[Any], ...] = ([0, 0], [0], [0, 0], [1, 1], [0, 0], [False] * 2, [(), ()], [(), (0, 1)], [0, 0])
+ORDER: tuple[list[Any], ...] = ([(0, 1, 0, False)], [0, 0], [0, 0], [(), ()], [(), (0, 1)], [0, 0])
 """Two instructions on one unit; the second frees two buffers of the first."""
 
 
@@ -112,21 +112,29 @@ def test_a_program_says_what_is_wrong_with_a_number_beyond_64_bits() -> None:
 @pytest.mark.parametrize(
     ("column", "wrong"),
     [
-        (0, [0, 1]),
-        (0, [0, BEYOND]),
-        (1, []),
+        (0, ((0, 1, 0, False),)),
+        (0, [[0, 1, 0, False]]),
+        (0, [(0, 1, 0)]),
+        (0, [(0, "", 0, False)]),
+        (0, [(0, 1, 1.5, False)]),
+        (0, [(1, 1, 0, False)]),
+        (0, [(-1, 1, 0, False)]),
+        (0, [(0, -1, 0, False)]),
+        (0, [(0, BEYOND, 0, False)]),
+        (0, []),
+        (1, [0, 1]),
+        (1, [0, BEYOND]),
         (2, [0]),
-        (3, ["", 1]),
-        (4, [0, 1.5]),
-        (5, (False, False)),
-        (6, [(), (2**32,)]),
-        (6, [(), (-1,)]),
-        (6, [(), [0]]),
-        (7, [(), (2,)]),
-        (7, [(), (BEYOND,)]),
-        (8, [0, 10**9]),
-        (8, [0, "buffer"]),
-        (8, [0, -5]),
+        (2, [0, 2**40]),
+        (2, ["", 0]),
+        (3, [(), (2**32,)]),
+        (3, [(), (-1,)]),
+        (3, [(), [0]]),
+        (4, [(), (2,)]),
+        (4, [(), (BEYOND,)]),
+        (5, [0, 10**9]),
+        (5, [0, "buffer"]),
+        (5, [0, -5]),
     ],
 )
 def test_an_order_of_malformed_columns_is_refused(column: int, wrong: object) -> None:
@@ -200,7 +208,8 @@ def test_rows_are_reordered_as_python_does_it(drawn: tuple[list[tuple[int, ...]]
 def test_python_finds_the_order_for_times_beyond_64_bits_and_waits_for_what_comes_later(
     durations_ps: list[int], after: list[tuple[int, ...]]
 ) -> None:
-    steps = Steps([0, 1], [0, 1], [0, 0], durations_ps, [0, 0], [False] * 2, after, [(), ()], [])
+    works = [WorkTime(unit, keeps_ps) for unit, keeps_ps in enumerate(durations_ps)]
+    steps = Steps(works, [0, 1], [0, 0], after, [(), ()], [])
 
     with pytest.raises(OverflowError):
         columns.begin_order(*_columns(steps))
@@ -208,10 +217,7 @@ def test_python_finds_the_order_for_times_beyond_64_bits_and_waits_for_what_come
 
 
 def _columns(steps: Steps) -> list[list[Any]]:
-    return [
-        steps.work_of, steps.unit_of_work, steps.layers, steps.durations_ps, steps.ends_ps, steps.is_transfer,
-        steps.after, steps.frees, steps.allocated_by,
-    ]  # fmt: skip
+    return [steps.works, steps.work_of, steps.layers, steps.after, steps.frees, steps.allocated_by]
 
 
 def test_python_runs_what_is_busy_for_longer_than_64_bits_count() -> None:

@@ -1,14 +1,13 @@
 """Columns of programs being written, compiled: see ``columns.c``."""
 
+from collections.abc import Sequence
+
 sources: str
 
 def begin_order(
+    works: Sequence[tuple[int, int, int, bool]],
     work_of: list[int],
-    unit_of_work: list[int],
     layers: list[int],
-    durations_ps: list[int],
-    ends_ps: list[int],
-    is_transfer: list[bool],
     after: list[tuple[int, ...]],
     frees: list[tuple[int, ...]],
     allocated_by: list[int],

@@ -193,39 +193,55 @@ static int run_order(Order *o) {
     return 0;
 }
 
-/* Give units numbers in the order in which they come first. */
-static int number_units(Order *o, PyObject *work_of, PyObject *unit_of_work) {
-    Py_ssize_t works = PyTuple_GET_SIZE(unit_of_work);
-    int *number_of = malloc((size_t)(works ? works : 1) * sizeof(int)), named = 0, failed = !number_of;
-    if (failed) PyErr_NoMemory();
-    for (Py_ssize_t n = 0; !failed && n < works; n++) number_of[n] = -1;
+typedef struct { int unit; int64_t keeps_ps, whole_ps; int is_transfer; } WorkTime;
+
+/* Read the works that differ: unit, how long that is kept, time to the end, whether data is moved. */
+static WorkTime *read_works(PyObject *rows) {
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    WorkTime *works = calloc((size_t)(count ? count : 1), sizeof(WorkTime));
+    if (!works) PyErr_NoMemory();
+    for (Py_ssize_t n = 0; works && n < count; n++) {
+        PyObject *row = PyTuple_GET_ITEM(rows, n);
+        long long keeps_ps = 0, ends_ps = 0;
+        if (!PyTuple_Check(row)) PyErr_SetString(PyExc_TypeError, "a work is not a tuple");
+        else if (PyArg_ParseTuple(row, "iLLp", &works[n].unit, &keeps_ps, &ends_ps, &works[n].is_transfer)
+                 && (works[n].unit < 0 || works[n].unit >= count || keeps_ps < 0))
+            PyErr_SetString(PyExc_OverflowError, "units have other numbers, or a time is out of range");
+        works[n].keeps_ps = keeps_ps;
+        works[n].whole_ps = ends_ps > keeps_ps ? ends_ps : keeps_ps;
+        if (PyErr_Occurred()) { free(works); works = NULL; }
+    }
+    return works;
+}
+
+/* Read which work each instruction does; give units numbers in the order in which they come first. */
+static int read_times(Order *o, PyObject *rows, PyObject *work_of) {
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    WorkTime *works = read_works(rows);
+    int *number_of = works ? malloc((size_t)(count ? count : 1) * sizeof(int)) : NULL, failed = !number_of;
+    if (works && !number_of) PyErr_NoMemory();
+    for (Py_ssize_t n = 0; !failed && n < count; n++) number_of[n] = -1;
     for (int n = 0; !failed && n < o->count; n++) {
-        long work = PyLong_AsLong(PyTuple_GET_ITEM(work_of, n));
-        if (work < 0 || work >= works) { failed = 1; break; }
-        long name = PyLong_AsLong(PyTuple_GET_ITEM(unit_of_work, work));
-        if (name < 0 || name >= works) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_OverflowError, "units have other numbers");
+        long number = PyLong_AsLong(PyTuple_GET_ITEM(work_of, n));
+        if (number < 0 || number >= count) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such work");
             failed = 1;
             break;
         }
-        if (number_of[name] < 0) number_of[name] = named++;
-        o->unit[n] = number_of[name];
+        WorkTime work = works[number];
+        if (number_of[work.unit] < 0) number_of[work.unit] = o->units++;
+        o->unit[n] = number_of[work.unit];
+        o->duration_ps[n] = work.keeps_ps;
+        o->whole_ps[n] = work.whole_ps;
+        o->is_transfer[n] = (char)work.is_transfer;
     }
     free(number_of);
-    o->units = named;
-    if (failed && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such work");
+    free(works);
     return failed ? -1 : 0;
 }
 
-static int read_number(PyObject *from, int64_t *number) {
-    *number = PyLong_AsLongLong(from);
-    return *number == -1 && PyErr_Occurred() ? -1 : 0;
-}
-
-static int read_order(Order *o, PyObject *columns[9]) {
-    PyObject *work_of = columns[0], *unit_of_work = columns[1], *layers = columns[2], *durations = columns[3];
-    PyObject *ends = columns[4], *is_transfer = columns[5], *after = columns[6], *frees = columns[7];
-    PyObject *allocated_by = columns[8];
+static int read_order(Order *o, PyObject *columns[6]) {
+    PyObject *layers = columns[2], *after = columns[3], *frees = columns[4], *allocated_by = columns[5];
     size_t n = (size_t)(o->count ? o->count : 1);
     o->unit = malloc(n * sizeof(int)); o->layer = malloc(n * sizeof(int)); o->waiting = calloc(n, sizeof(int));
     o->order = malloc(n * sizeof(int)); o->is_transfer = malloc(n); o->duration_ps = malloc(n * sizeof(int64_t));
@@ -236,22 +252,15 @@ static int read_order(Order *o, PyObject *columns[9]) {
         || !o->rest_ps || !o->earliest_ps || !o->first_follower || !o->entries) { PyErr_NoMemory(); return -1; }
     for (int place = 0; place < o->count; place++) {
         o->first_follower[place] = -1;
-        int64_t layer, duration_ps, end_ps;
-        if (read_number(PyTuple_GET_ITEM(layers, place), &layer)
-            || read_number(PyTuple_GET_ITEM(durations, place), &duration_ps)
-            || read_number(PyTuple_GET_ITEM(ends, place), &end_ps)) return -1;
-        int moves = PyObject_IsTrue(PyTuple_GET_ITEM(is_transfer, place));
-        if (moves < 0) return -1;
-        if (layer < INT_MIN || layer > INT_MAX || duration_ps < 0) {
-            PyErr_SetString(PyExc_OverflowError, "a layer or a time is out of range");
+        long layer = PyLong_AsLong(PyTuple_GET_ITEM(layers, place));
+        if (layer == -1 && PyErr_Occurred()) return -1;
+        if (layer < INT_MIN || layer > INT_MAX) {
+            PyErr_SetString(PyExc_OverflowError, "a layer is out of range");
             return -1;
         }
-        o->is_transfer[place] = (char)moves;
         o->layer[place] = (int)layer;
-        o->duration_ps[place] = duration_ps;
-        o->whole_ps[place] = end_ps > duration_ps ? end_ps : duration_ps;
     }
-    if (number_units(o, work_of, unit_of_work)) return -1;
+    if (read_times(o, columns[0], columns[1])) return -1;
     if (!(o->queues = calloc((size_t)(o->units ? o->units : 1), sizeof(Queue)))) { PyErr_NoMemory(); return -1; }
     for (int place = 0; place < o->count; place++) {
         o->queues[o->unit[place]].count++;
@@ -265,29 +274,29 @@ static int read_order(Order *o, PyObject *columns[9]) {
 }
 
 PyDoc_STRVAR(begin_order_doc,
-    "begin_order(work_of, unit_of_work, layers, durations_ps, ends_ps, is_transfer, after, frees, allocated_by)\n--\n\n"
+    "begin_order(works, work_of, layers, after, frees, allocated_by)\n--\n\n"
     "Return positions in the order in which they begin: `scheduler.list_scheduling.begin_order`.");
 
 static PyObject *columns_begin_order(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *columns[9] = {NULL}, *found = NULL;
-    if (PyTuple_GET_SIZE(args) != 9) { PyErr_SetString(PyExc_TypeError, "needs nine columns"); return NULL; }
+    PyObject *columns[6] = {NULL}, *found = NULL;
+    if (PyTuple_GET_SIZE(args) != 6) { PyErr_SetString(PyExc_TypeError, "needs six columns"); return NULL; }
     Order o = {0};
     int failed = 0;
-    for (int n = 0; !failed && n < 9; n++) {
+    for (int n = 0; !failed && n < 6; n++) {
         PyObject *column = PyTuple_GET_ITEM(args, n);
         if (!PyList_Check(column)) PyErr_SetString(PyExc_TypeError, "not a list");
         else columns[n] = PyList_AsTuple(column);
         failed = !columns[n];
     }
-    for (int n = 0; !failed && n < 8; n++) {
-        failed = n != 1 && PyTuple_GET_SIZE(columns[n]) != PyTuple_GET_SIZE(columns[0]);
+    for (int n = 2; !failed && n < 5; n++) { /* one entry for each instruction */
+        failed = PyTuple_GET_SIZE(columns[n]) != PyTuple_GET_SIZE(columns[1]);
         if (failed) PyErr_SetString(PyExc_ValueError, "columns differ in length");
     }
-    if (!failed && PyTuple_GET_SIZE(columns[0]) > INT_MAX / 4) {
+    if (!failed && PyTuple_GET_SIZE(columns[1]) > INT_MAX / 4) {
         PyErr_SetString(PyExc_OverflowError, "too many instructions");
         failed = 1;
     }
-    if (!failed) o.count = (int)PyTuple_GET_SIZE(columns[0]);
+    if (!failed) o.count = (int)PyTuple_GET_SIZE(columns[1]);
     if (!failed && !read_order(&o, columns) && !find_rest_ps(&o) && !run_order(&o)) found = PyList_New(o.count);
     for (int n = 0; found && n < o.count; n++) {
         PyObject *position = PyLong_FromLong(o.order[n]);
@@ -297,6 +306,6 @@ static PyObject *columns_begin_order(PyObject *Py_UNUSED(self), PyObject *args) 
     void *all[] = {o.unit, o.layer, o.waiting, o.order, o.is_transfer, o.duration_ps, o.whole_ps, o.rest_ps,
                    o.earliest_ps, o.first_follower, o.next_edge, o.follower, o.is_of_begin, o.queues, o.entries};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
-    for (int n = 0; n < 9; n++) Py_XDECREF(columns[n]);
+    for (int n = 0; n < 6; n++) Py_XDECREF(columns[n]);
     return found;
 }

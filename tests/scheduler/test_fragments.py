@@ -1,11 +1,14 @@
 """A fragment is written once: wherever it is placed, its instructions wait for each other as they do in it."""
 
-from hw_models import Launch, Machine, Program, Transfer, Work, dsa_machine, load_hardware
+from dataclasses import replace
+
+from hw_models import Compute, Launch, Machine, Program, Transfer, Work, dsa_machine, load_hardware
 from scheduler.fragments import Fragment, FragmentBuffer, FragmentWriter, Outside
 from scheduler.program_builder import ProgramBuilder
 
 DONE = Outside("done")
-LOAD = Work(unit="dma_load", payload=Transfer(source="ddr", destination="global_buffer", size_bytes=64))
+MOVE = Transfer(source="ddr", destination="global_buffer", size_bytes=64)
+LOAD = Work(unit="dma_load", payload=MOVE)
 PASS = Work(unit="path_load", payload=Transfer(source="global_buffer", destination="local_buffer", size_bytes=16))
 
 
@@ -15,18 +18,24 @@ def machine() -> Machine:
     return dsa_machine(spec)
 
 
+def by_size(unit: str, size_bytes: int) -> tuple[int, int]:
+    """Return a picosecond a byte, and a nanosecond more until the end."""
+    del unit
+    return size_bytes, size_bytes + 1000
+
+
 def loaded_and_passed_on() -> Fragment:
     """Return a load that waits for nothing, and what passes that on when something outside is done as well."""
     writer = FragmentWriter()
-    load = writer.add(writer.work(LOAD), (0, " load"), is_transfer=True)
+    load = writer.add(writer.work(LOAD), (0, " load"))
     held = writer.allocate(load, FragmentBuffer("global_buffer", 64, (1, ""), addresses=0, version=3, offset_bytes=8))
-    passed = writer.add(writer.work(PASS), (0, " pass"), (load, writer.outside(DONE)), is_transfer=True)
+    passed = writer.add(writer.work(PASS), (0, " pass"), (load, writer.outside(DONE)))
     writer.free(passed, held)
     return writer.written()
 
 
 def placed_twice() -> Program:
-    builder, fragment = ProgramBuilder(), loaded_and_passed_on()
+    builder, fragment = ProgramBuilder(by_size), loaded_and_passed_on()
     builder.add(builder.work(Work(unit="launch", payload=Launch())), "launch")
     builder.place(fragment, ("a", "x"), [(100, 200)], [()], (0,))
     builder.place(fragment, ("b", "y"), [()], [(1, 2)], (0, 2))
@@ -41,7 +50,7 @@ def test_instructions_wait_for_their_own_fragment_and_for_what_lies_outside_of_i
 
 
 def test_what_waits_for_nothing_waits_for_the_entry() -> None:
-    builder, writer = ProgramBuilder(), FragmentWriter()
+    builder, writer = ProgramBuilder(by_size), FragmentWriter()
     writer.add(writer.work(LOAD), (0, ""), (writer.outside(DONE),))
     builder.add(builder.work(Work(unit="launch", payload=Launch())), "launch")
     builder.place(writer.written(), ("a",), (), [()], (0,))
@@ -65,3 +74,20 @@ def test_buffers_are_those_of_the_place() -> None:
 
 def test_equal_instructions_of_a_program_are_one_work() -> None:
     assert len(placed_twice().instructions.works) == 3
+
+
+def test_the_place_knows_how_long_transfers_take_and_the_fragment_how_long_computing_does() -> None:
+    """The vector unit is busy for 500 ps; a load of 64 bytes takes 64 ps here, and one of 32 bytes 32 ps."""
+    writer = FragmentWriter()
+    for size_bytes in (64, 32):
+        load = Work(unit="dma_load", payload=replace(MOVE, size_bytes=size_bytes))
+        writer.add(writer.work(load), (0, " load"))
+    add = Work(unit="vector", payload=Compute(dtype="fp16", simple=8))
+    for keeps_ps in (500, 400):
+        writer.add(writer.work(add, keeps_ps), (0, " add"))
+    builder = ProgramBuilder(by_size)
+    builder.place(writer.written(), ("a",), (), [], ())
+    program = builder.build(machine(), interleaved=True)
+
+    assert program.instructions.labels == ("a load", "a add", "a load", "a add")
+    assert len(program.instructions.works) == 4

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler import list_scheduling
-from scheduler.list_scheduling import Steps
+from scheduler.list_scheduling import Steps, WorkTime
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,9 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
     units = list(dict.fromkeys([step.unit for step in steps]))
     allocators = [before for step in steps for before in step.behind]
     columns = Steps(
-        unit_of_work=list(range(len(units))),
-        work_of=[units.index(step.unit) for step in steps],
+        works=[WorkTime(units.index(step.unit), step.duration_ps, step.ends_ps, step.is_transfer) for step in steps],
+        work_of=list(range(len(steps))),
         layers=[step.layer for step in steps],
-        durations_ps=[step.duration_ps for step in steps],
-        ends_ps=[step.ends_ps for step in steps],
-        is_transfer=[step.is_transfer for step in steps],
         after=[tuple(step.after) for step in steps],
         frees=[tuple([allocators.index(before) for before in step.behind]) for step in steps],
         allocated_by=allocators,

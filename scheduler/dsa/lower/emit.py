@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hw_models import Transfer, Work
+from scheduler.dsa.lower.bursts import Bursts
 from scheduler.dsa.schedule import Execution, LayerRun
 from scheduler.dsa.view import DsaView
 from scheduler.fragments import Addresses, FragmentWriter, Label, Outside
@@ -29,37 +30,30 @@ def tile_of(writer: int, tile: int) -> Outside:
     return Outside(TILE, writer, tile)
 
 
-def room_for(admission: int) -> Outside:
+def room_for(buffer: int, admission: int) -> Outside:
     """Return the ends of what leaves room for what comes into a prefetch buffer (`PrefetchUse`)."""
-    return Outside(ROOM, admission)
+    return Outside(ROOM, admission, buffer)
 
 
 class Transfers:
     """The transfers of a layer run by unit, purpose, path, size and receivers: equal ones are one work."""
 
-    def __init__(self, writer: FragmentWriter, view: DsaView, run: LayerRun) -> None:
+    def __init__(self, writer: FragmentWriter, run: LayerRun) -> None:
         self._writer = writer
-        self._view = view
         self._own_name = len(run.layer.inputs)
         """Place of the layer's name among `names_of`."""
         self._active_cores = run.binding.cores
-        self._known: dict[tuple[str, str, tuple[str, str], int, int], tuple[int, Label, int, int]] = {}
+        self._known: dict[tuple[str, str, tuple[str, str], int, int], tuple[int, Label]] = {}
 
-    def of(
-        self, unit: str, what: str, path: tuple[str, str], size_bytes: int, fan_out: int
-    ) -> tuple[int, Label, int, int]:
-        """Return the number of the work, its label, how long it keeps ``unit``, and the time from its issue to its end.
-
-        ``path``: source and destination.
-        """
+    def of(self, unit: str, what: str, path: tuple[str, str], size_bytes: int, fan_out: int) -> tuple[int, Label]:
+        """Return the number of the work, and its label. ``path``: source and destination."""
         key = unit, what, path, size_bytes, fan_out
         known = self._known.get(key)
         if known is None:
             move = Transfer(source=path[0], destination=path[1], size_bytes=size_bytes, fan_out=fan_out)
             participants = self._active_cores if unit in _OF_CORES else 0
             number = self._writer.work(Work(unit=unit, payload=move, participants=participants))
-            label = self._own_name, f" {what}"
-            known = self._known[key] = number, label, *self._view.transfer_ps(unit, size_bytes)
+            known = self._known[key] = number, (self._own_name, f" {what}")
         return known
 
 
@@ -76,7 +70,7 @@ class Emitting:
     """Which share of the output goes to each memory."""
     output_memory: str
     """Memory that the output goes to; where outputs go to several, the outermost."""
-    burst_bytes: int
+    bursts: Bursts
     dtype: str
     active_cores: int
     """Cores that have a part of the layer."""
@@ -97,18 +91,18 @@ class Emitting:
         self, unit: str, what: str, path: tuple[str, str], size_bytes: int, after: Iterable[int] = (), fan_out: int = 1
     ) -> int:
         """Add a transfer along ``path`` (source, destination); return its position."""
-        work, label, busy_ps, ends_ps = self.transfers.of(unit, what, path, size_bytes, fan_out)
-        return self.writer.add(work, label, after, busy_ps, is_transfer=True, ends_ps=ends_ps)
+        work, label = self.transfers.of(unit, what, path, size_bytes, fan_out)
+        return self.writer.add(work, label, after)
 
 
 def made_of(run: LayerRun, execution: Execution) -> Hashable:
-    """Return all of a run that its instructions depend on: but for names, addresses and what lies outside of it."""
+    """Return all of a run that its instructions depend on: but for names, addresses, bursts and what lies outside."""
     layer, tiling, exchange = run.layer, execution.tiling, execution.exchange
     place = {name: number for number, name in enumerate(layer.inputs)}
     operands = tuple([(place[name], route) for name, route in execution.routes.items()])
     prefetched = tuple([(place[name], parts) for name, parts in tiling.prefetched.items()])
     staged = tuple([(place[name], size_bytes) for name, size_bytes in tiling.staged.items()])
-    room = tiling.global_buffers[-1:], tiling.store_burst_bytes
+    room = tiling.global_buffers[-1:]
     tiles = tiling.part, tiling.tile, tiling.order, tiling.depth, tuple([place[name] for name in tiling.loads])
     held_bytes = sent_at_most_bytes(run) if exchange.core_bytes else 0
     return (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hw_models import Compute, Work
 from scheduler.dsa.lower.emit import BETWEEN, ENTRY, HALO, OUTPUT, SENT, SLOTS, Emitting, sent_at_most_bytes, tile_of
 from scheduler.dsa.lower.loads import OperandLoader
-from scheduler.dsa.lower.prefetch import PrefetchStep, PrefetchUse
+from scheduler.dsa.lower.prefetch import Filling, PrefetchUse
 from scheduler.dsa.lower.stores import OutputStorer
 from scheduler.dsa.lower.tile_waits import Waits
 from scheduler.dsa.unit_choice import Assignment, assign
@@ -21,20 +21,12 @@ from workloads.loopnest import Extents, LoopNest
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A part of a tile's computation: which work it is, how long it takes."""
-
-    work: int
-    duration_ps: int
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenLayer:
     """One layer run's instructions; positions are those in the fragment, -1 where there is none."""
 
     fragment: Fragment
-    prefetch: tuple[PrefetchStep, ...]
-    """What it does with the prefetch buffers, in order."""
+    prefetch: tuple[tuple[Filling, ...], ...]
+    """What it lets into the prefetch buffers, by buffer; nothing where there are none."""
     done: tuple[int, ...]
     """By tile: the instruction that completes it."""
     first_compute: int
@@ -70,7 +62,7 @@ class _LayerEmitter:
         tiles = tiling.passes // tiling.depth_steps
         halo: list[int] | None = None
         last = -1
-        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[Job], Mapping[str, int]]] = {}
+        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[int], Mapping[str, int]]] = {}
         for position, extents, depth_step, depth in tiling.steps():
             key = extents, depth, depth_step == last_depth
             if key not in known:
@@ -92,18 +84,21 @@ class _LayerEmitter:
         if self._halo is not None:
             self._at.writer.free(last, self._halo)
         firsts = self._first_compute, self._storer.first_path_store, self._storer.first_dma_store
-        steps = () if self._prefetch is None else tuple(self._prefetch.steps)
-        return WrittenLayer(self._at.writer.written(), steps, tuple(self._done), *firsts)
+        prefetch = () if self._prefetch is None else self._prefetch.fillings()
+        return WrittenLayer(self._at.writer.written(), prefetch, tuple(self._done), *firsts)
 
-    def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[Job]]:
-        """Return a tile's work and its jobs; what follows the products waits for the last pass over the depth."""
+    def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[int]]:
+        """Return a tile's work and its jobs, the numbers of what units do for it one after the other.
+
+        What follows the products waits for the last pass over the depth.
+        """
         at, layer, units = self._at, self._at.run.layer, self._at.execution.units
         work = layer.tile_work(extents, depth)
         assigned = assign(work, units, at.view, at.dtype)
         if not last:
             assigned = _up_to(layer.contraction, assigned, layer.graph.storage)
         return work, [
-            Job(at.writer.work(Work(unit=unit, payload=payload, participants=at.active_cores)), spent_ps)
+            at.writer.work(Work(unit=unit, payload=payload, participants=at.active_cores), spent_ps)
             for unit, payload, spent_ps in merged(assigned, work, layer.graph.storage)
         ]
 
@@ -134,7 +129,7 @@ class _LayerEmitter:
         return fetched[-1:]
 
     def _compute(
-        self, jobs: Sequence[Job], work: TileWork, inputs: list[int], *, first: bool, between_bytes: int
+        self, jobs: Sequence[int], work: TileWork, inputs: list[int], *, first: bool, between_bytes: int
     ) -> int:
         """Add the tile's computation, one nest after the other; return its last instruction.
 
@@ -152,7 +147,7 @@ class _LayerEmitter:
             after.append(self._done[-1])
         done = between = -1
         for number, job in enumerate(jobs):
-            done = at.writer.add(job.work, at.label(), after, job.duration_ps)
+            done = at.writer.add(job, at.label(), after)
             after = [done]
             if self._first_compute < 0:
                 self._first_compute = done

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
 from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
-from scheduler.dsa.tiling.candidates import burst_room_bytes
 from scheduler.dsa.tiling.cuts import operands_filled
 from scheduler.dsa.tiling.tiling import Route
 from scheduler.fragments import FragmentBuffer, Label
@@ -68,12 +67,7 @@ class OperandLoader:
         self._filled = operands_filled(run.layer, run.extents, tiling.part, tiling.loads)
         self._operands = {name: self._operand(name) for name in tiling.loads}
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
-        largest = run.layer.tile_work(tiling.tile, tiling.depth) if tiling.prefetched else None
-        self._version_bytes = {} if largest is None else {n: self._cluster_bytes(n, largest) for n in self._prefetched}
-        """Of the operands that are fetched ahead: bytes for all cores of a version that no edge cuts short."""
-        global_bytes = prefetch.global_bytes if prefetch is not None else 0
-        self._burst_room = burst_room_bytes(global_bytes, max(len(self._prefetched), 1))
-        """Bytes of the global prefetch buffer that one operand has for one burst, while another leaves."""
+        self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
         self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
         self._passed: list[tuple[int, ...]] = []
         """On-chip transfers of each tile that came through the global buffer."""
@@ -151,11 +145,11 @@ class OperandLoader:
             if operand.buffer >= 0:
                 self._at.writer.free(operand.users[-1], operand.buffer)
             if weights.entry >= 0:
-                self._prefetch.used_by(weights.entry, operand.users[-1])
+                self._prefetch.used_by(LOCAL, weights.entry, operand.users[-1])
             weights.entry, room = self._prefetch.admit(LOCAL, work.operand_bytes[name])
             waits[room] = None
             operand.users.append(-1)
-        large = [name for name in names if self._version_bytes[name] > self._burst_room]
+        large = [name for name in names if not self._ahead[name].versions]
         transfers = [transfer for name in large for transfer in self._in_chunks(name, work, streamed_bytes, waits)]
         names = [name for name in names if name not in large]
         bursts = self._bursts(names)
@@ -170,7 +164,7 @@ class OperandLoader:
                 bursts[name].left -= 1
                 if not bursts[name].left:
                     self._at.writer.free(transfers[-1], bursts[name].buffer)
-                    self._prefetch.used_by(bursts[name].entry, transfers[-1])
+                    self._prefetch.used_by(FURTHER, bursts[name].entry, transfers[-1])
         self._prefetch.filled_by(LOCAL, transfers)
         return transfers
 
@@ -188,7 +182,7 @@ class OperandLoader:
         left = self._prefetched[name].take(self._cluster_bytes(name, work), 1)
         broadcast = self._operands[name].route.broadcast
         transfers: list[int] = []
-        chunks = -(-left // self._burst_room)
+        chunks = -(-left // self._ahead[name].room_bytes)
         for chunk in range(chunks):
             size = left // (chunks - chunk)
             left -= size
@@ -198,7 +192,7 @@ class OperandLoader:
             buffer = self._at.writer.allocate(load, FragmentBuffer("global_buffer", size, self._at.operand(name)))
             transfers.append(self._to_cores([name], streamed_bytes, broadcast, (*waits, load), (chunk, chunks)))
             self._at.writer.free(transfers[-1], buffer)
-            self._prefetch.used_by(entry, transfers[-1])
+            self._prefetch.used_by(FURTHER, entry, transfers[-1])
         self._allocate_operand(name, transfers[0], streamed_bytes[name])
         return transfers
 
@@ -211,10 +205,9 @@ class OperandLoader:
             weights = self._prefetched[name]
             if weights.burst is not None and weights.burst.left:
                 continue
-            size = self._version_bytes[name]
-            burst = min(self._at.burst_bytes, self._burst_room)
-            versions = min(max(burst // max(size, 1), 1), weights.versions_left)
-            size = weights.take(size * versions, versions)
+            ahead = self._ahead[name]
+            versions = min(ahead.versions, weights.versions_left)
+            size = weights.take(ahead.version_bytes * versions, versions)
             entry, room = self._prefetch.admit(FURTHER, size)
             after.append(room)
             wanted[name] = size, versions, entry
@@ -265,7 +258,7 @@ class OperandLoader:
             return staged.versions[version]
         size = math.ceil(self._cluster_bytes(name, work) * self._at.execution.routes[name].from_ddr)
         if staged.ahead_bytes < size and staged.left_bytes:
-            fetched = min(max(self._at.burst_bytes, size - staged.ahead_bytes), staged.left_bytes)
+            fetched = min(max(self._at.bursts.staged_bytes, size - staged.ahead_bytes), staged.left_bytes)
             load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)
             if staged.buffer < 0:
                 whole = self._at.execution.tiling.staged[name]
@@ -318,7 +311,7 @@ class OperandLoader:
         for name, weights in self._prefetched.items():
             if weights.entry >= 0:
                 assert self._prefetch is not None
-                self._prefetch.used_by(weights.entry, self._operands[name].users[-1])
+                self._prefetch.used_by(LOCAL, weights.entry, self._operands[name].users[-1])
         for name, staged in self._staged.items():
             if staged.buffer >= 0:
                 self._at.writer.free(self._last_transfer[name], staged.buffer)

@@ -6,7 +6,7 @@ buffers". Such a buffer is used in turn: what comes in next waits for as much of
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.dsa.lower.emit import room_for
@@ -14,12 +14,26 @@ from scheduler.errors import ScheduleError
 from scheduler.fragments import FragmentWriter
 
 
-@dataclass(slots=True)
-class Entry:
-    """Bytes in a prefetch buffer; ``user`` is the last instruction that needs them, -1 while that is not known yet."""
+class Admission(NamedTuple):
+    """What a layer run lets into a prefetch buffer."""
 
     size_bytes: int
-    user: int = -1
+    user: int
+    """The last instruction that needs it."""
+    stated_before: int
+    """Which of the run's admissions to this buffer is the first that may take its place, once it has been used."""
+
+
+class Filling(NamedTuple):
+    """What comes in together, and the transfers that bring it."""
+
+    admissions: tuple[Admission, ...]
+    transfers: tuple[int, ...]
+
+
+_NONE: list[int] = []
+_NOT_STATED = 1 << 60
+"""More admissions than any program has."""
 
 
 class PrefetchBuffer:
@@ -30,92 +44,137 @@ class PrefetchBuffer:
     """
 
     def __init__(self, name: str, capacity_bytes: int, in_flight: int = 1) -> None:
-        self.capacity_bytes = capacity_bytes
+        self._capacity_bytes = capacity_bytes
         self._name = name
-        self._entries: deque[Entry] = deque()
+        self._in_flight = in_flight
+        self._entries: deque[tuple[int, int, int]] = deque()
+        """What is in it, the oldest first: see `Admission`, but for the numbers, which are the program's."""
         self._used_bytes = 0
-        self._filled: deque[tuple[tuple[int, ...], tuple[int, ...]]] = deque(maxlen=in_flight)
+        self._admitted = 0
+        self._filled: deque[tuple[list[int], list[int]]] = deque(maxlen=in_flight)
         """Transfers that filled the buffer last, once it has been full, and the users of what made room for them."""
-        self._evicted: list[int] = []
-        """Users of what made room since then."""
         self._was_full = False
 
-    def filled_by(self, transfers: Iterable[int]) -> None:
-        """Note the transfers that bring what was let in last."""
-        self._filled.append((tuple(transfers) if self._was_full else (), tuple(self._evicted)))
-        self._evicted = []
+    def pass_through(self, fillings: Iterable[Filling], first: int) -> list[list[int]]:
+        """Let in what a run does, whose first instruction is at ``first``.
 
-    def admit(self, size_bytes: int) -> tuple[Entry, list[int]]:
-        """Return the entry of ``size_bytes`` that come in now, and the instructions that have to end before.
-
-        Raises ``ScheduleError`` if what is in use leaves no room: the tiles were chosen too large.
+        Return for each of its admissions the instructions that have to end before. Raises ``ScheduleError`` if what is
+        in use leaves no room: the tiles were chosen too large.
         """
-        entry = Entry(size_bytes)
-        total = self._used_bytes + size_bytes
-        waits: list[int] = []
-        in_use: list[Entry] = []
-        while total > self.capacity_bytes and self._entries:
-            old = self._entries.popleft()
-            if old.user < 0:
+        entries, capacity_bytes, used_bytes = self._entries, self._capacity_bytes, self._used_bytes
+        begun = admitted = self._admitted
+        found: list[list[int]] = []
+        for admissions, transfers in fillings:
+            behind = self._behind()
+            evicted: list[int] = []
+            for size_bytes, user, stated_before in admissions:
+                used_bytes += size_bytes
+                waits = behind
+                if used_bytes > capacity_bytes:
+                    made_room, used_bytes = self._make_room(used_bytes, admitted)
+                    evicted += made_room
+                    waits = made_room + behind
+                found.append(waits)
+                admitted += 1
+                entries.append((size_bytes, first + user, begun + stated_before))
+            if evicted:
+                self._was_full = True
+            brought_by = [first + transfer for transfer in transfers] if self._was_full else _NONE
+            self._filled.append((brought_by, evicted))
+        self._used_bytes, self._admitted = used_bytes, admitted
+        return found
+
+    def _behind(self) -> list[int]:
+        """Return what waits for room already, or what has to: nothing passes that."""
+        if not self._was_full:
+            return _NONE
+        if self._in_flight == 1:
+            return self._filled[0][0]
+        found: list[int] = []
+        is_oldest = len(self._filled) == self._in_flight
+        for transfers, evicted in self._filled:
+            found += transfers if is_oldest else evicted
+            is_oldest = False
+        return found
+
+    def _make_room(self, used_bytes: int, admitted: int) -> tuple[list[int], int]:
+        """Take away the oldest that nobody needs any more until all has room.
+
+        ``used_bytes``: with what is to come in, ``admitted`` others have come in before it. Return who needed what was
+        taken away last, and what is used now.
+        """
+        entries, capacity_bytes = self._entries, self._capacity_bytes
+        found: list[int] = []
+        in_use: list[tuple[int, int, int]] = []
+        while used_bytes > capacity_bytes and entries:
+            old = entries.popleft()
+            size_bytes, user, stated_before = old
+            if stated_before > admitted:
                 in_use.append(old)
             else:
-                total -= old.size_bytes
-                waits.append(old.user)
-                self._was_full = True
+                used_bytes -= size_bytes
+                found.append(user)
         if in_use:
-            self._entries.extendleft(reversed(in_use))
-        if total > self.capacity_bytes:
-            raise ScheduleError(f"{self._name} holds {self.capacity_bytes} bytes; {total} are needed at once")
-        self._entries.append(entry)
-        self._used_bytes = total
-        self._evicted.extend(waits)
-        is_oldest = len(self._filled) == self._filled.maxlen
-        for transfers, evicted in self._filled:
-            waits.extend(transfers if is_oldest else evicted)
-            is_oldest = False
-        return entry, waits
+            entries.extendleft(reversed(in_use))
+        if used_bytes > capacity_bytes:
+            raise ScheduleError(f"{self._name} holds {capacity_bytes} bytes; {used_bytes} are needed at once")
+        return found, used_bytes
 
 
-LOCAL, FURTHER = True, False
+LOCAL, FURTHER = 1, 0
 """Which of the prefetch buffers."""
 
 
-class PrefetchStep(NamedTuple):
-    """What a layer run does with a prefetch buffer: it lets something in, states who uses that, or who brings it."""
+@dataclass(slots=True)
+class _Passing:
+    """What one layer run lets into one of the buffers."""
 
-    is_local: bool
-    entry: int = -1
-    """Whose user is stated."""
-    size_bytes: int = -1
-    """Of what is let in."""
-    positions: tuple[int, ...] = ()
-    """The user, or the transfers that bring what was let in last."""
+    sizes: list[int] = field(default_factory=list)
+    """By admission, as the next two."""
+    users: list[int] = field(default_factory=list)
+    stated_before: list[int] = field(default_factory=list)
+    filled: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    """By filling: how many admissions there were until then, and the transfers."""
+
+    def fillings(self) -> tuple[Filling, ...]:
+        """Return it for whoever knows what is in the buffer when the run begins."""
+        admissions = list(map(Admission, self.sizes, self.users, self.stated_before))
+        begins = [0, *[end for end, _ in self.filled]]
+        each = zip(begins, self.filled, strict=False)
+        return tuple([Filling(tuple(admissions[begin:end]), transfers) for begin, (end, transfers) in each])
 
 
 class PrefetchUse:
     """Notes what one layer run does with the prefetch buffers; what is in them then, is known where it is placed."""
 
-    def __init__(self, writer: FragmentWriter, global_bytes: int) -> None:
-        self.global_bytes = global_bytes
-        """Of the global prefetch buffer."""
-        self.steps: list[PrefetchStep] = []
+    def __init__(self, writer: FragmentWriter) -> None:
         self._writer = writer
-        self._admitted: list[bool] = []
+        self._passing = _Passing(), _Passing()
+        """By buffer."""
 
-    def admit(self, is_local: bool, size_bytes: int) -> tuple[int, int]:
+    def admit(self, buffer: int, size_bytes: int) -> tuple[int, int]:
         """Return the number of what comes in now, and what stands for the instructions that have to end before."""
-        entry = len(self._admitted)
-        self._admitted.append(is_local)
-        self.steps.append(PrefetchStep(is_local, size_bytes=size_bytes))
-        return entry, self._writer.outside(room_for(entry))
+        passing = self._passing[buffer]
+        entry = len(passing.sizes)
+        passing.sizes.append(size_bytes)
+        passing.users.append(-1)
+        passing.stated_before.append(_NOT_STATED)
+        return entry, self._writer.outside(room_for(buffer, entry))
 
-    def used_by(self, entry: int, position: int) -> None:
+    def used_by(self, buffer: int, entry: int, position: int) -> None:
         """Note the last instruction that needs what came in."""
-        self.steps.append(PrefetchStep(self._admitted[entry], entry, positions=(position,)))
+        passing = self._passing[buffer]
+        passing.users[entry] = position
+        passing.stated_before[entry] = len(passing.sizes)
 
-    def filled_by(self, is_local: bool, transfers: Iterable[int]) -> None:
+    def filled_by(self, buffer: int, transfers: Iterable[int]) -> None:
         """Note the transfers that bring what was let in last."""
-        self.steps.append(PrefetchStep(is_local, positions=tuple(transfers)))
+        passing = self._passing[buffer]
+        passing.filled.append((len(passing.sizes), tuple(transfers)))
+
+    def fillings(self) -> tuple[tuple[Filling, ...], ...]:
+        """Return what has been noted, by buffer."""
+        return tuple([passing.fillings() for passing in self._passing])
 
 
 @dataclass(slots=True)
@@ -127,24 +186,10 @@ class Prefetch:
     """In the global buffer."""
     launch: int = -1
 
-    def go_through(self, steps: Sequence[PrefetchStep], first: int) -> list[list[int]]:
-        """Do what a run does with the buffers, whose first instruction is at ``first``.
-
-        Return for each of its admissions what has to end before. Raises what `PrefetchBuffer.admit` does.
-        """
-        entries: list[Entry] = []
-        rooms: list[list[int]] = []
-        for is_local, entry, size_bytes, positions in steps:
-            buffer = self.local if is_local else self.further
-            if size_bytes >= 0:
-                admitted, room = buffer.admit(size_bytes)
-                entries.append(admitted)
-                rooms.append(room)
-            elif entry >= 0:
-                entries[entry].user = first + positions[0]
-            else:
-                buffer.filled_by([first + position for position in positions])
-        return rooms
+    def pass_through(self, fillings: Sequence[Sequence[Filling]], first: int) -> Sequence[Sequence[Sequence[int]]]:
+        """Let a run pass through the buffers: see `PrefetchBuffer.pass_through`. Return what that does, by buffer."""
+        rooms = self.local.pass_through(fillings[LOCAL], first)
+        return self.further.pass_through(fillings[FURTHER], first), rooms
 
 
 @dataclass(slots=True)

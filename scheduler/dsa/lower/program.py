@@ -6,11 +6,13 @@ of the runs that the schedule lets be at work beside it, and weights are fetched
 reach, though not before the kernel's launch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from hw_models import Buffer, Launch, Program, Work, dsa_machine
 from hw_models.pause import collector_paused
 from scheduler.dsa.limits import network_bytes
+from scheduler.dsa.lower.bursts import Bursts, bursts_of
 from scheduler.dsa.lower.emit import ENTRY, LAUNCH, ROOM, TILE, Emitting, Transfers, addresses_of, made_of, names_of
 from scheduler.dsa.lower.layer import WrittenLayer, written_layer
 from scheduler.dsa.lower.prefetch import Prefetch, PrefetchBuffer, PrefetchUse
@@ -39,7 +41,7 @@ class _Lowering:
         self._schedule = schedule
         self._slices = schedule.slices
         self._view = view
-        self._builder = ProgramBuilder()
+        self._builder = ProgramBuilder(view.transfer_ps)
         self._prefetch = self._prefetch_buffers()
         self._buffers: dict[int, int] = {}
         """Of the slices that are stored at the moment."""
@@ -64,8 +66,8 @@ class _Lowering:
             if not instance.runs:
                 continue
             builder.begin_layer()
-            work = builder.work(Work(unit="launch", payload=Launch()))
-            launch = builder.add(work, instance.name, _exits(self._at_work), self._view.spec.launch_ps)
+            work = builder.work(Work(unit="launch", payload=Launch()), self._view.spec.launch_ps)
+            launch = builder.add(work, instance.name, _exits(self._at_work))
             if not number:
                 size = network_bytes(self._schedule.graph, self._view)
                 builder.allocate(launch, Buffer(DDR, size, label="weights and inputs"))
@@ -97,38 +99,42 @@ class _Lowering:
 
     def _written(self, run: LayerRun, execution: Execution, waits: Waits) -> WrittenLayer:
         """Return the instructions of a run: those of an equal one, where one has been written for such a machine."""
-        schedule, view, prefetch = self._schedule, self._view, self._prefetch
+        schedule, view = self._schedule, self._view
+        prefetch_bytes = schedule.prefetch.global_bytes if schedule.prefetch is not None else 0
         shares = output_shares(run, self._slices)
-        prefetch_bytes = None if prefetch is None else prefetch.further.capacity_bytes
         key = (
-            made_of(run, execution), waits, tuple(shares.items()), schedule.burst_bytes, schedule.dtype,
-            prefetch_bytes, view.rates,
+            made_of(run, execution), waits, tuple(shares.items()), schedule.dtype, self._prefetch is None,
+            view.on_chip_rates,
         )  # fmt: skip
+        sizes = schedule.burst_bytes, execution.tiling.store_burst_bytes, prefetch_bytes
 
-        def write() -> WrittenLayer:
+        def of_bursts() -> WrittenLayer:
+            bursts = bursts_of(run, execution, schedule.burst_bytes, prefetch_bytes, stores=DDR in shares)
+            return run.layer.analysis.table(written_layer, _MOST_LAYERS).get((key, bursts), partial(write, bursts))
+
+        def write(bursts: Bursts) -> WrittenLayer:
             writer = FragmentWriter()
             emitting = Emitting(
-                writer, Transfers(writer, view, run), view, run, execution, shares, outermost_memory(shares),
-                schedule.burst_bytes, schedule.dtype, run.binding.cores,
+                writer, Transfers(writer, run), view, run, execution, shares, outermost_memory(shares), bursts,
+                schedule.dtype, run.binding.cores,
             )  # fmt: skip
-            use = None if prefetch_bytes is None else PrefetchUse(writer, prefetch_bytes)
-            return written_layer(emitting, use, waits)
+            return written_layer(emitting, PrefetchUse(writer) if self._prefetch is not None else None, waits)
 
-        return run.layer.analysis.table(written_layer, _MOST_LAYERS).get(key, write)
+        return run.layer.analysis.table(_Lowering._written, _MOST_LAYERS).get((key, sizes), of_bursts)
 
     def _outside(
         self, layer: WrittenLayer, opened: WrittenRun, waits: TileWaits, first: int
     ) -> list[tuple[int, ...]]:
         """Return the instructions behind all that a run waits for outside of it, if its first one is at ``first``."""
-        rooms: list[list[int]] = []
+        rooms: Sequence[Sequence[Sequence[int]]] = ()
         ends: dict[Outside, tuple[int, ...]] = {ENTRY: opened.entry}
         if self._prefetch is not None:
-            rooms = self._prefetch.go_through(layer.prefetch, first)
+            rooms = self._prefetch.pass_through(layer.prefetch, first)
             ends[LAUNCH] = (self._prefetch.launch,)
         found: list[tuple[int, ...]] = []
         for what in layer.fragment.outside:
             if what.kind == ROOM:
-                found.append(tuple(rooms[what.number]))
+                found.append(tuple(rooms[what.part][what.number]))
             elif what.kind == TILE:
                 found.append((waits.position(what.number, what.part),))
             else:

@@ -60,8 +60,7 @@ class OutputStorer:
             buffer = at.writer.allocate(moved, held)
             self._gathered.append((moved, buffer, size * cores))
             gathered += size * cores
-            burst_bytes = at.execution.tiling.store_burst_bytes
-            if final or gathered >= burst_bytes or gathered + self._tile_bytes > self._burst_room:
+            if final or gathered >= at.bursts.stored_bytes or gathered + self._tile_bytes > self._burst_room:
                 self._send()
 
     def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:

@@ -1,0 +1,55 @@
+"""How much one DMA transfer of a layer run brings or takes: all that its instructions have of how fast DDR is.
+
+Layer runs that only differ in the rates of the machine mostly have the same instructions: the bytes of a burst matter
+only as far as they decide how many versions of an operand it brings.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scheduler.dsa.schedule import Execution, LayerRun
+from scheduler.dsa.tiling.candidates import burst_room_bytes
+from scheduler.dsa.tiling.cuts import operands_filled
+
+
+class Ahead(NamedTuple):
+    """The bursts of an operand that is fetched ahead."""
+
+    version_bytes: int
+    """For all cores, of a version that no edge cuts short."""
+    versions: int
+    """That one burst brings; 0 where one version takes several bursts."""
+    room_bytes: int
+    """Of the global prefetch buffer that one operand has for one burst, while another leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """What the DMA transfers of a layer run are made of; zero or nothing where it has none of a kind."""
+
+    ahead: tuple[Ahead, ...]
+    """Of the operands that are fetched ahead, in the order of the tiling."""
+    staged_bytes: int
+    """That bring operands which stay in the global buffer."""
+    stored_bytes: int
+    """With which a burst of outputs leaves."""
+
+
+def bursts_of(run: LayerRun, execution: Execution, burst_bytes: int, prefetch_bytes: int, *, stores: bool) -> Bursts:
+    """Return the bursts of a run where they are of ``burst_bytes``; ``stores``: whether outputs of it go to DDR.
+
+    ``prefetch_bytes``: of the global prefetch buffer.
+    """
+    layer, tiling = run.layer, execution.tiling
+    filled = operands_filled(layer, run.extents, tiling.part, tiling.prefetched)
+    room_bytes = burst_room_bytes(prefetch_bytes, max(len(tiling.prefetched), 1))
+    ahead = []
+    for name in tiling.prefetched:
+        tile_bytes = layer.tile_work(tiling.tile, tiling.depth).operand_bytes[name]
+        sharing = execution.routes[name].cores_sharing
+        version_bytes = math.ceil(tile_bytes * run.binding.cores / sharing * filled[name])
+        versions = max(min(burst_bytes, room_bytes) // max(version_bytes, 1), 1) if version_bytes <= room_bytes else 0
+        ahead.append(Ahead(version_bytes, versions, room_bytes))
+    staged_bytes = burst_bytes if tiling.staged else 0
+    return Bursts(tuple(ahead), staged_bytes, tiling.store_burst_bytes if stores else 0)
