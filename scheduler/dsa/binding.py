@@ -1,15 +1,15 @@
 """Binding a tile of a tensor to cores: into how many parts each dimension is cut, one part per core."""
 
 import math
+import operator
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scheduler.parts import cuts_well, divisors
 from workloads.loopnest import Box, box_volume, intersect
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """``factors[d]`` cores along dimension d; cores are numbered with the first dimension of ``order`` slowest."""
 
     factors: tuple[int, ...]
@@ -41,11 +41,11 @@ class Binding:
 
     def divides(self, extents: Sequence[int]) -> bool:
         """Return whether all cores get as much."""
-        return all(size % factor == 0 for size, factor in zip(extents, self.factors, strict=True))
+        return not any(map(operator.mod, extents, self.factors))
 
     def part_extents(self, extents: Sequence[int]) -> tuple[int, ...]:
         """Return the elements per dimension of one core's part, the largest where parts are uneven."""
-        return tuple(-(-size // factor) for size, factor in zip(extents, self.factors, strict=True))
+        return tuple([-(-size // factor) for size, factor in zip(extents, self.factors, strict=True)])
 
 
 def plain_binding(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fusion.plan import FusionPlan
 from scheduler.dsa.binding import Binding
@@ -46,7 +46,7 @@ class TensorSlice:
     @property
     def extents(self) -> tuple[int, ...]:
         """Elements per dimension of the box."""
-        return tuple(hi - lo for lo, hi in self.box)
+        return tuple([hi - lo for lo, hi in self.box])
 
     @property
     def is_even(self) -> bool:
@@ -82,7 +82,7 @@ class LayerRun:
     @property
     def extents(self) -> tuple[int, ...]:
         """Elements per dimension of the box."""
-        return tuple(hi - lo for lo, hi in self.box)
+        return tuple([hi - lo for lo, hi in self.box])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,7 @@ class Instance:
     runs: tuple[LayerRun, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HaloExchange:
+class HaloExchange(NamedTuple):
     """Inputs that lie in other cores' local buffers: bytes that a core fetches, through the global buffer."""
 
     core_bytes: int

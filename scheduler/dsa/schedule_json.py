@@ -99,7 +99,7 @@ def _run_record(schedule: Schedule, run: LayerRun, number: int) -> RunRecord:
         order=run.binding.order, reads=dict(run.reads), writes=run.writes, tile=tiling.tile, tile_order=tiling.order,
         depth=tiling.depth, prefetched=tuple(tiling.prefetched), staged=tuple(tiling.staged),
         store_burst_bytes=tiling.store_burst_bytes, units=execution.units,
-        routes={name: RouteRecord.model_validate(_fields(route)) for name, route in execution.routes.items()},
+        routes={name: RouteRecord.model_validate(route._asdict()) for name, route in execution.routes.items()},
         halo=HaloRecord(core_bytes=halo.core_bytes, rounds=halo.rounds), begins_after=execution.begins_after,
         addresses=AddressesRecord.model_validate(_fields(execution.addresses)),
     )  # fmt: skip

@@ -5,14 +5,14 @@ import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from scheduler.dsa.unit_choice import Units
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Extents
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """How an operand reaches the local buffers: which share of it comes from where; the rest is there already."""
 
     from_ddr: float
