@@ -1,8 +1,10 @@
 """A run layer by layer: what each took of the critical path, what it moved, what it was limited by."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import compress
 
 from experiments.job import Outcome
 from hw_models.instructions import Compute, InstructionTable, base_name
@@ -30,10 +32,10 @@ class LayerFigures:
 @dataclass(slots=True)
 class _Sums:
     runs: int = 0
-    critical_ps: Counter[str] = field(default_factory=Counter)
-    under_way_ps: Counter[str] = field(default_factory=Counter)
+    critical_ps: dict[str, int] = field(default_factory=partial(defaultdict, int))
+    under_way_ps: dict[str, int] = field(default_factory=partial(defaultdict, int))
     """Filled only where nothing is critical."""
-    works: Counter[int] = field(default_factory=Counter)
+    works: dict[int, int] = field(default_factory=partial(defaultdict, int))
     """How many instructions do each work of the program."""
 
 
@@ -50,10 +52,9 @@ def layers_of(outcome: Outcome) -> list[LayerFigures]:
     for step in trace.critical_steps:
         sums[names[table.layer_runs[step.position]]].critical_ps[step.paced_by] += step.end_ps - step.start_ps
     never_critical = {layer_run for layer_run in counts if not sums[names[layer_run]].critical_ps}
-    for position, layer_run in enumerate(table.layer_runs):
-        if layer_run in never_critical:
-            under_way_ps = trace.end_ps[position] - trace.start_ps[position]
-            sums[names[layer_run]].under_way_ps[base_name(trace.limits[position])] += under_way_ps
+    for position in compress(range(len(table)), map(never_critical.__contains__, table.layer_runs)):
+        under_way_ps = trace.end_ps[position] - trace.start_ps[position]
+        sums[names[table.layer_runs[position]]].under_way_ps[base_name(trace.limits[position])] += under_way_ps
     moved_bytes = outcome.result.moved_bytes
     return [_figures(name, found, moved_bytes, outcome.record.iterations) for name, found in sums.items()]
 
@@ -61,16 +62,16 @@ def layers_of(outcome: Outcome) -> list[LayerFigures]:
 def _by_begin(table: InstructionTable, start_ps: Sequence[int], names: Mapping[int, str]) -> list[str]:
     """Return the layers in the order in which they first begin, of those of one moment the first in the program."""
     begun = sorted(range(len(table)), key=start_ps.__getitem__)  # stable: the program's order is kept
-    return list(dict.fromkeys([names[table.layer_runs[position]] for position in begun]))
+    runs = dict.fromkeys(map(table.layer_runs.__getitem__, begun))
+    return list(dict.fromkeys([names[layer_run] for layer_run in runs]))
 
 
 def _names(table: InstructionTable) -> dict[int, str]:
     """Return the layer of every run, by the label of the first thing that it computes."""
     computes = [isinstance(work.payload, Compute) for work in table.works]
-    last_first = list(zip(table.layer_runs, table.labels, table.work_of, strict=True))[::-1]
-    first = {layer_run: label for layer_run, label, _ in last_first}
-    first |= {layer_run: label for layer_run, label, number in last_first if computes[number]}
-    return first | {-1: BETWEEN_LAYERS}
+    labelled = list(zip(reversed(table.layer_runs), reversed(table.labels), strict=True))  # the first comes last
+    computing = compress(labelled, map(computes.__getitem__, reversed(table.work_of)))
+    return {**dict(labelled), **dict(computing), -1: BETWEEN_LAYERS}
 
 
 def _figures(
@@ -84,7 +85,7 @@ def _figures(
     return LayerFigures(
         layer=name,
         runs=sums.runs * iterations,
-        critical_s=sums.critical_ps.total() / PS_PER_S * iterations,
+        critical_s=sum(sums.critical_ps.values()) / PS_PER_S * iterations,
         limited_by=max(times, key=lambda paced_by: (times[paced_by], paced_by)),
         traffic_bytes={memory: round(size) * iterations for memory, size in sorted(moved.items())},
     )

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hw_models.clock import whole_ps
@@ -21,8 +20,7 @@ class PortBuffer(NamedTuple):
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """What alike members need of their unit, and of each memory while they do one payload each (or some blocks)."""
 
     members: int
@@ -48,8 +46,7 @@ class Demand:
     """Demands of one run with the same number are equal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """What bound work asks for, one entry per kind of member that takes part."""
 
     parts: tuple[Demand, ...]
@@ -202,7 +199,7 @@ class Demands:
             tuple([(port, load) for port, load in each if not self._is_own(port, depth)])
             for each in (alone.loads, alone.port_bytes_per_ps)
         ]
-        return replace(alone, loads=shared, port_bytes_per_ps=crossing, limit=base_name(alone.limit))
+        return alone._replace(loads=shared, port_bytes_per_ps=crossing, limit=base_name(alone.limit))
 
     def moved_bytes(self, number: int) -> dict[str, float]:
         """Return by memory what all that take part in an instruction with that work move together, in all its blocks.

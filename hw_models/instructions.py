@@ -9,7 +9,7 @@ instructions in an `InstructionTable`, by column.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import NamedTuple, overload
 
 CHIP = "chip"
 """The outermost level: of its units and memories there is one."""
@@ -19,8 +19,7 @@ class ProgramError(ValueError):
     """A program that no machine can run: unknown unit or memory, a dependency on a later instruction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(NamedTuple):
     """Space in a memory: ``fan_out`` copies of ``size_bytes`` for every member that allocates it."""
 
     memory: str

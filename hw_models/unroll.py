@@ -101,7 +101,7 @@ class _Unroller:
         for buffer in instruction.allocates:
             original = self._program.buffers[buffer]
             self._buffer_copies.setdefault(buffer, {})[place] = len(self._buffers)
-            self._buffers.append(replace(original, memory=self._memory(original.memory, place)))
+            self._buffers.append(original._replace(memory=self._memory(original.memory, place)))
             yield len(self._buffers) - 1
 
     def _freed(self, instruction: Instruction, place: Place) -> Iterator[int]:

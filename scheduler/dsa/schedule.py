@@ -25,8 +25,7 @@ Addresses = tuple[int, ...]
 """Where the versions of a buffer lie in turn; empty where it has no fixed place."""
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSlice:
+class TensorSlice(NamedTuple):
     """A stored part of an activation, as one layer run writes it."""
 
     tensor: str

@@ -9,6 +9,7 @@ the same tiles, by number.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from scheduler.dsa.binding import Binding
 from scheduler.dsa.schedule import LayerRun, TensorSlice
@@ -33,8 +34,7 @@ class WrittenRun:
     """By tile, in the order in which they are computed: the instruction that completes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tiles:
+class _Tiles(NamedTuple):
     """How a layer's output is cut: ``box`` of it among cores, each core's part into tiles."""
 
     box: Box
@@ -57,8 +57,7 @@ class _Tiles:
         return number
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(NamedTuple):
     """A slice that a run reads while it may still be written."""
 
     operand: int

@@ -1,6 +1,5 @@
 """A schedule counts its launches and says how much of each memory every tensor slice takes."""
 
-from dataclasses import replace
 
 from scheduler import Schedule, make_policy
 from tests.graphs import Net, machine
@@ -26,14 +25,14 @@ def test_a_core_holds_its_part_of_a_slice_rounded_up() -> None:
 
     assert one.size_bytes == 4 * 4 * 8 * 8 * 2
     assert one.core_bytes == 4 * 8 * 8 * 2
-    assert replace(one, size_bytes=one.size_bytes + 1).core_bytes == one.core_bytes + 1
+    assert one._replace(size_bytes=one.size_bytes + 1).core_bytes == one.core_bytes + 1
 
 
 def test_a_slice_takes_one_core_s_part_of_a_local_buffer_and_all_of_it_elsewhere() -> None:
     one = two_kernels().slices[0]
 
-    assert replace(one, memory="local_buffer").held_bytes == one.core_bytes
-    assert replace(one, memory="global_buffer").held_bytes == one.size_bytes
+    assert one._replace(memory="local_buffer").held_bytes == one.core_bytes
+    assert one._replace(memory="global_buffer").held_bytes == one.size_bytes
 
 
 def test_a_slice_lives_from_the_run_that_writes_it_to_the_last_that_reads_it() -> None:

@@ -40,7 +40,7 @@ class TestLayouts:
     def test_an_output_that_is_computed_in_part_is_found(self) -> None:
         schedule = two_kernels()
         first, second = schedule.slices
-        half = replace(second, box=((0, 2), *second.box[1:]))
+        half = second._replace(box=((0, 2), *second.box[1:]))
 
         assert layout_violations(replace(schedule, slices=(first, half))) == [
             "of 'conv2' only 512 of 1024 elements are computed"
@@ -55,7 +55,7 @@ class TestLayouts:
     def test_parts_that_overlap_do_not_stand_for_parts_that_are_missing(self) -> None:
         schedule = two_kernels()
         first, second = schedule.slices
-        half = replace(second, box=((0, 2), *second.box[1:]))
+        half = second._replace(box=((0, 2), *second.box[1:]))
         kernel = schedule.instances[1]
         twin = Instance("twin", kernel.group, (replace(kernel.runs[0], writes=(2,)),))
         broken = replace(schedule, instances=(*schedule.instances, twin), slices=(first, half, half))

@@ -1,7 +1,6 @@
 """A program spends time, traffic and energy on what the schedule says, and on nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -137,7 +136,7 @@ def test_a_core_fetches_what_lies_in_another_instances_piece() -> None:
     read = sorted({number for held in pool.reads.values() for number in held})
     slices = list(schedule.slices)
     for place, number in enumerate(read):
-        slices[number] = replace(slices[number], memory="local_buffer", address=4096 * (place + 1))
+        slices[number] = slices[number]._replace(memory="local_buffer", address=4096 * (place + 1))
     large = machine(cores_per_cluster=8, local_buffer={**local, "capacity": "64 KiB"})
     moved = decide(Layout(schedule.plan, schedule.instances, tuple(slices)), costs_on(large, graph), "by hand")
 
