@@ -14,6 +14,8 @@ from workloads.graph import Graph
 MOST_ENTRIES = 50_000
 """Of one table."""
 
+_MISSING = object()
+
 _Args = TypeVarTuple("_Args")
 _T = TypeVar("_T")
 
@@ -25,13 +27,14 @@ class Table(Generic[_T]):
 
     def __init__(self, most: int = MOST_ENTRIES) -> None:
         self._most = most
-        self._values: dict[Hashable, _T] = {}
+        self._values: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return the value of ``key``, made if it is not there."""
         values = self._values
-        if key in values:
-            return values[key]
+        found: _T = values.get(key, _MISSING)  # keys are long: they are hashed once
+        if found is not _MISSING:
+            return found
         value = make()
         if len(values) >= self._most:
             del values[next(iter(values))]
