@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from hw_models import ClusteredDsa
 from hw_models.quantities import PS_PER_S
@@ -10,6 +11,23 @@ from scheduler.dsa.tuning import DsaTuning
 
 LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
 _CAPACITY = {"capacity_bytes": True}
+
+
+class ToDdr(NamedTuple):
+    """A cluster's DMA: how fast, in which bursts, after which start-up, how many transfers at once."""
+
+    bytes_per_ps: float
+    burst_bytes: int
+    startup_ps: int
+    at_once: int
+    """Two at most: that is what two buffers allow, if the engine has as many in flight."""
+
+    def moving_ps(self, size_bytes: float, transfers: float) -> float:
+        """Return the time of so many transfers, ``size_bytes`` together."""
+        bytes_per_ps, _, startup_ps, at_once = self
+        alone_ps = size_bytes / bytes_per_ps
+        shared_ps = (alone_ps + transfers * startup_ps) / at_once
+        return alone_ps if alone_ps > shared_ps else shared_ps
 
 
 @dataclass(frozen=True)
@@ -117,13 +135,11 @@ class DsaView:
         exposed_ps = self.dma_startup_ps / self.spec.dma.load.in_flight
         return max(int(self.tuning.burst_startups * exposed_ps * self.ddr_bytes_per_ps), 1)
 
-    def dma_ps(self, size_bytes: float, transfers: float) -> float:
-        """Return the time of so many transfers of a cluster's DMA, ``size_bytes`` together, two at a time at most.
-
-        That is what two buffers allow, if the engine has as many in flight.
-        """
-        moving_ps = size_bytes / self.ddr_bytes_per_ps
-        return max(moving_ps, (moving_ps + transfers * self.dma_startup_ps) / min(self.spec.dma.load.in_flight, 2))
+    @cached_property
+    def to_ddr(self) -> "ToDdr":
+        """What a cluster's transfers to and from DDR take time for."""
+        at_once = min(self.spec.dma.load.in_flight, 2)
+        return ToDdr(self.ddr_bytes_per_ps, self.burst_bytes, self.dma_startup_ps, at_once)
 
     @cached_property
     def _channels(self) -> Mapping[str, tuple[int, int, float]]:

@@ -105,6 +105,8 @@ class TileCandidates:
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the anchor's depth loop."""
         self._global_room = sum(request.global_gaps)
+        near_bytes = 0 if request.prefetch is None else request.prefetch[0]
+        self._paced_by = view.to_ddr, near_bytes, view.tuning.hidden_cost
         self._burst = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
 
     def candidate(self, tile: Extents, depth: int | None) -> Candidate:
@@ -178,9 +180,7 @@ class TileCandidates:
 
     def _priced(self, shape: Shape, staged: Mapping[str, int], placed: Placed) -> Candidate:
         """Return the candidate of a shape whose operands have their places."""
-        prefetch = self._request.prefetch
-        near_bytes = 0 if prefetch is None else prefetch[0]
-        estimate_ps = placed.stages.estimate_ps(self._view, near_bytes)
+        estimate_ps = placed.stages.estimate_ps(*self._paced_by)
         return Candidate(shape.cut, shape.prefetched, staged, placed, estimate_ps)
 
     def _placed(self, shape: Shape, staged: Mapping[str, int]) -> Placed:
