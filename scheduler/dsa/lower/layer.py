@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from hw_models import Compute, Work
 from scheduler.dsa.lower.emit import BETWEEN, ENTRY, HALO, OUTPUT, SENT, SLOTS, Emitting, sent_at_most_bytes, tile_of
-from scheduler.dsa.lower.loads import OperandLoader
+from scheduler.dsa.lower.loads import OperandLoader, TileBytes
 from scheduler.dsa.lower.prefetch import Filling, PrefetchUse
 from scheduler.dsa.lower.stores import OutputStorer
 from scheduler.dsa.lower.tile_waits import Waits
@@ -62,14 +62,14 @@ class _LayerEmitter:
         tiles = tiling.passes // tiling.depth_steps
         halo: list[int] | None = None
         last = -1
-        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[int], Mapping[str, int]]] = {}
+        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[int], TileBytes]] = {}
         for position, extents, depth_step, depth in tiling.steps():
             key = extents, depth, depth_step == last_depth
             if key not in known:
                 work, jobs = self._jobs(extents, depth, last=depth_step == last_depth)
-                known[key] = work, jobs, self._loader.streamed_bytes(work)
-            work, jobs, streamed_bytes = known[key]
-            inputs = self._loader.load(position, depth_step, work, streamed_bytes)
+                known[key] = work, jobs, self._loader.bytes_of(work)
+            work, jobs, needed = known[key]
+            inputs = self._loader.load(position, depth_step, work, needed)
             if halo is None:  # behind the first loads, which need not wait for the layer before
                 halo = self._exchange_halos()
             written = self._written(len(self._done)) if depth_step == 0 else []

@@ -6,8 +6,10 @@ layer are fetched once, in bursts.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
 
 from scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
 from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
@@ -25,8 +27,8 @@ class _Operand:
     """One streamed operand: what chooses its version, and the versions so far."""
 
     route: Route
-    dims: tuple[int, ...]
-    """Of the sink: the tile's position along them chooses the version; with ``by_depth`` also the step in depth."""
+    place: Callable[[tuple[int, ...]], object]
+    """Of a tile's position: what chooses the version, with ``by_depth`` also the step in depth."""
     by_depth: bool
     is_weight: bool
     from_ddr: float
@@ -38,7 +40,7 @@ class _Operand:
     """Local buffers that one instruction fills."""
     held: dict[tuple[int, int], FragmentBuffer] = field(default_factory=dict)
     """Its buffers by size and slot."""
-    version: tuple[int, ...] | None = None
+    version: object = None
     """What chose the current one."""
     buffer: int = -1
     users: list[int] = field(default_factory=list)
@@ -51,10 +53,38 @@ class _Staged:
 
     left_bytes: int
     buffer: int = -1
-    versions: dict[tuple[int, ...], int] = field(default_factory=dict)
+    versions: dict[object, int] = field(default_factory=dict)
     """The DMA transfer that brought each version."""
     ahead_bytes: int = 0
     """Fetched beyond the versions used so far."""
+
+
+class TileBytes(NamedTuple):
+    """What a tile needs of each operand that is brought to it."""
+
+    streamed: Mapping[str, int]
+    """Brought to one core."""
+    from_ddr: Mapping[str, int]
+    """For all cores; nothing of what is staged."""
+
+
+class _Moved(NamedTuple):
+    """Operands that are moved to the cores together."""
+
+    names: tuple[str, ...]
+    one_for_all: bool
+    """One read of the global buffer for all cores that share them; else each core gets its own part."""
+    what: str
+    cores_sharing: int
+
+
+class _Changing(NamedTuple):
+    """Operands that change together, apart from those that are fetched ahead."""
+
+    moved: tuple[_Moved, ...]
+    staged: tuple[str, ...]
+    passing: tuple[str, ...]
+    """What is not staged."""
 
 
 class OperandLoader:
@@ -69,6 +99,8 @@ class OperandLoader:
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
         self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
+        self._together: dict[tuple[str, ...], _Changing] = {}
+        """By the operands that change with a tile."""
         self._passed: list[tuple[int, ...]] = []
         """On-chip transfers of each tile that came through the global buffer."""
         self._last_burst: dict[str, int] = {}
@@ -82,7 +114,7 @@ class OperandLoader:
         from_ddr = route.from_ddr * at.active_cores / route.cores_sharing * self._filled[name]
         of_cluster = route.broadcast or not at.view.has_global_buffer  # a unit that fills all of them
         return _Operand(
-            route, tuple(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, from_ddr, at.operand(name),
+            route, _place(sorted(depends - {DEPTH})), DEPTH in depends, is_weight, from_ddr, at.operand(name),
             at.addresses(name), at.view.cores_per_cluster if of_cluster else 1,
         )  # fmt: skip
 
@@ -92,49 +124,63 @@ class OperandLoader:
             if operand.users:
                 operand.users[-1] = position
 
-    def streamed_bytes(self, work: TileWork) -> dict[str, int]:
-        """Return what one core gets of each operand's tile."""
-        operands = self._operands.items()
-        return {name: math.ceil(work.operand_bytes[name] * operand.route.streamed) for name, operand in operands}
+    def bytes_of(self, work: TileWork) -> TileBytes:
+        """Return what a tile needs of each operand that is brought to it."""
+        operands, whole = self._operands.items(), work.operand_bytes
+        return TileBytes(
+            {name: math.ceil(whole[name] * operand.route.streamed) for name, operand in operands},
+            {name: math.ceil(whole[name] * operand.from_ddr) for name, operand in operands if name not in self._staged},
+        )
 
-    def load(
-        self, position: tuple[int, ...], depth_step: int, work: TileWork, streamed_bytes: Mapping[str, int]
-    ) -> list[int]:
+    def load(self, position: tuple[int, ...], depth_step: int, work: TileWork, needed: TileBytes) -> list[int]:
         """Bring the operands that change with this tile; return the transfers that the computation waits for."""
         ahead: list[str] = []
         changing: list[str] = []
         for name, operand in self._operands.items():
-            version = tuple([position[dim] for dim in operand.dims])
-            if operand.by_depth:
-                version = (*version, depth_step)
+            place = operand.place(position)
+            version = (place, depth_step) if operand.by_depth else place
             if version != operand.version:
                 operand.version = version
                 (ahead if name in self._prefetched else changing).append(name)
-        transfers = self._load_prefetched(ahead, work, streamed_bytes) if ahead else []
+        transfers = self._load_prefetched(ahead, work, needed.streamed) if ahead else []
         if not changing:
             return transfers
+        together = self._changing(tuple(changing))
         waits = self._free_slots(changing)
-        exclusive = [name for name in changing if not self._operands[name].route.broadcast]
-        broadcast = [name for name in changing if self._operands[name].route.broadcast]
-        kept = [load for name in changing if (load := self._from_global(name, work)) >= 0]
-        passing = [name for name in changing if name not in self._staged]
-        fetched, buffer = self._from_ddr(passing, work, waits)
-        moved = []
+        kept = [self._from_global(name, work) for name in together.staged]
+        fetched, buffer = self._from_ddr(together.passing, needed.from_ddr, waits)
+        moved = fetched
         if self._at.view.has_global_buffer:
-            for names, one_for_all in ((exclusive, False), (broadcast, True)):
-                if names:
-                    moved.append(self._to_cores(names, streamed_bytes, one_for_all, (*waits, *fetched, *kept)))
+            after = (*waits, *fetched, *kept)
+            moved = [self._to_cores(each, needed.streamed, after) for each in together.moved]
             if fetched:
                 for transfer in moved:
                     self._at.writer.free(transfer, buffer)
                 self._passed.append(tuple(moved))
-        else:
-            moved = fetched
         for name in changing:
-            owner = moved[-1] if name in broadcast else moved[0]
+            owner = moved[-1] if self._operands[name].route.broadcast else moved[0]
             self._last_transfer[name] = owner
-            self._allocate_operand(name, owner, streamed_bytes[name])
+            self._allocate_operand(name, owner, needed.streamed[name])
         return [*transfers, *moved]
+
+    def _changing(self, names: tuple[str, ...]) -> _Changing:
+        """Return how operands that change together are brought, those broadcast last."""
+        found = self._together.get(names)
+        if found is None:
+            moved = [self._moved([name for name in names if self._operands[name].route.broadcast is one_for_all])
+                     for one_for_all in (False, True)]  # fmt: skip
+            found = self._together[names] = _Changing(
+                tuple([each for each in moved if each.names]), tuple([name for name in names if name in self._staged]),
+                tuple([name for name in names if name not in self._staged]),
+            )  # fmt: skip
+        return found
+
+    def _moved(self, names: Sequence[str]) -> _Moved:
+        """Return operands, all of them broadcast or none, that are moved to the cores together."""
+        operands = [self._operands[name] for name in names]
+        what = "weights" if all(operand.is_weight for operand in operands) else "tile"
+        sharing = min([operand.route.cores_sharing for operand in operands], default=1)
+        return _Moved(tuple(names), any(operand.route.broadcast for operand in operands), what, sharing)
 
     def _load_prefetched(self, names: list[str], work: TileWork, streamed_bytes: Mapping[str, int]) -> list[int]:
         """Bring the next versions of weights through the prefetch buffers: which wait for room and the launch."""
@@ -154,11 +200,11 @@ class OperandLoader:
         names = [name for name in names if name not in large]
         bursts = self._bursts(names)
         for broadcast in (False, True):
-            alike = [name for name in names if self._operands[name].route.broadcast is broadcast]
+            alike = tuple([name for name in names if self._operands[name].route.broadcast is broadcast])
             if alike:
                 loads = (bursts[name].load for name in alike)
                 after = tuple(dict.fromkeys((*waits, *loads)))
-                transfers.append(self._to_cores(alike, streamed_bytes, broadcast, after))
+                transfers.append(self._to_cores(self._changing(alike).moved[0], streamed_bytes, after))
             for name in alike:
                 self._allocate_operand(name, transfers[-1], streamed_bytes[name])
                 bursts[name].left -= 1
@@ -180,7 +226,7 @@ class OperandLoader:
         assert self._prefetch is not None
         launch = self._at.writer.outside(LAUNCH)
         left = self._prefetched[name].take(self._cluster_bytes(name, work), 1)
-        broadcast = self._operands[name].route.broadcast
+        moved = self._moved([name])
         transfers: list[int] = []
         chunks = -(-left // self._ahead[name].room_bytes)
         for chunk in range(chunks):
@@ -190,7 +236,7 @@ class OperandLoader:
             load = self._at.transfer("dma_load", "weights", _DDR_TO_GLOBAL, size, (launch, room))
             self._prefetch.filled_by(FURTHER, (load,))
             buffer = self._at.writer.allocate(load, FragmentBuffer("global_buffer", size, self._at.operand(name)))
-            transfers.append(self._to_cores([name], streamed_bytes, broadcast, (*waits, load), (chunk, chunks)))
+            transfers.append(self._to_cores(moved, streamed_bytes, (*waits, load), (chunk, chunks)))
             self._at.writer.free(transfers[-1], buffer)
             self._prefetch.used_by(FURTHER, entry, transfers[-1])
         self._allocate_operand(name, transfers[0], streamed_bytes[name])
@@ -233,14 +279,15 @@ class OperandLoader:
             operand.users.append(-1)
         return tuple(waits)
 
-    def _from_ddr(self, names: list[str], work: TileWork, waits: tuple[int, ...]) -> tuple[list[int], int]:
+    def _from_ddr(
+        self, names: tuple[str, ...], needed_bytes: Mapping[str, int], waits: tuple[int, ...]
+    ) -> tuple[list[int], int]:
         """Fetch what lies in DDR: into the global buffer, or straight into the local ones where there is none."""
-        operands = self._operands
-        size = sum([math.ceil(work.operand_bytes[name] * operands[name].from_ddr) for name in names])
+        size = sum([needed_bytes[name] for name in names])
         if not size:
             return [], -1
         if not self._at.view.has_global_buffer:
-            fan_out = operands[names[0]].route.cores_sharing if len(names) == 1 else 1
+            fan_out = self._operands[names[0]].route.cores_sharing if len(names) == 1 else 1
             return [self._at.transfer("dma_load", "load", ("ddr", "local_buffer"), size, waits, fan_out)], -1
         slot = self._passed[-SLOTS] if len(self._passed) >= SLOTS else ()
         load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, size, slot)
@@ -248,12 +295,8 @@ class OperandLoader:
         return [load], self._at.writer.allocate(load, buffer)
 
     def _from_global(self, name: str, work: TileWork) -> int:
-        """Return the DMA burst that brings a staged operand's current version, a new one if need be; else -1."""
-        staged = self._staged.get(name)
-        if staged is None:
-            return -1
-        version = self._operands[name].version
-        assert version is not None
+        """Return the DMA burst that brings a staged operand's current version, a new one if need be."""
+        staged, version = self._staged[name], self._operands[name].version
         if version in staged.versions:
             return staged.versions[version]
         size = math.ceil(self._cluster_bytes(name, work) * self._at.execution.routes[name].from_ddr)
@@ -273,23 +316,16 @@ class OperandLoader:
         return staged.versions[version]
 
     def _to_cores(
-        self, names: list[str], streamed_bytes: Mapping[str, int], one_for_all: bool, after: tuple[int, ...],
-        part: tuple[int, int] = (0, 1),
-    ) -> int:  # fmt: skip
-        """Move operands from the global buffer to the cores: each its own part, or one read for all that share it.
-
-        ``part``: which chunk of how many.
-        """
+        self, moved: _Moved, streamed_bytes: Mapping[str, int], after: tuple[int, ...], part: tuple[int, int] = (0, 1)
+    ) -> int:
+        """Move operands from the global buffer to the cores. ``part``: which chunk of how many."""
+        names, one_for_all, what, sharing = moved
         chunk, chunks = part
-        operands = [self._operands[name] for name in names]
         whole = sum([streamed_bytes[name] for name in names])
         streamed = whole * (chunk + 1) // chunks - whole * chunk // chunks
-        what = "weights" if all(operand.is_weight for operand in operands) else "tile"
         if not one_for_all:
             return self._at.transfer("path_load", what, _GLOBAL_TO_LOCAL, streamed, after)
-        cores = self._at.active_cores
-        sharing = min([operand.route.cores_sharing for operand in operands])
-        distinct = -(-streamed * cores // sharing)
+        distinct = -(-streamed * self._at.active_cores // sharing)
         return self._at.transfer("broadcast", what, _GLOBAL_TO_LOCAL, distinct, after, sharing)
 
     def _allocate_operand(self, name: str, owner: int, size_bytes: int) -> None:
@@ -315,3 +351,13 @@ class OperandLoader:
         for name, staged in self._staged.items():
             if staged.buffer >= 0:
                 self._at.writer.free(self._last_transfer[name], staged.buffer)
+
+
+def _place(dims: Sequence[int]) -> Callable[[tuple[int, ...]], object]:
+    """Return what picks of a tile's position what lies along ``dims``."""
+    return itemgetter(*dims) if dims else _nowhere
+
+
+def _nowhere(position: tuple[int, ...]) -> object:
+    del position
+    return 0
