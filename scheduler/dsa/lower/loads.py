@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
 from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
@@ -27,7 +27,7 @@ class _Operand:
     """One streamed operand: what chooses its version, and the versions so far."""
 
     route: Route
-    place: Callable[[tuple[int, ...]], object]
+    place: Callable[[tuple[int, ...]], Any]
     """Of a tile's position: what chooses the version, with ``by_depth`` also the step in depth."""
     by_depth: bool
     is_weight: bool
@@ -40,7 +40,7 @@ class _Operand:
     """Local buffers that one instruction fills."""
     held: dict[tuple[int, int], FragmentBuffer] = field(default_factory=dict)
     """Its buffers by size and slot."""
-    version: object = None
+    version: Any = None
     """What chose the current one."""
     buffer: int = -1
     users: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class _Staged:
 
     left_bytes: int
     buffer: int = -1
-    versions: dict[object, int] = field(default_factory=dict)
+    versions: dict[Any, int] = field(default_factory=dict)
     """The DMA transfer that brought each version."""
     ahead_bytes: int = 0
     """Fetched beyond the versions used so far."""
@@ -353,11 +353,11 @@ class OperandLoader:
                 self._at.writer.free(self._last_transfer[name], staged.buffer)
 
 
-def _place(dims: Sequence[int]) -> Callable[[tuple[int, ...]], object]:
+def _place(dims: Sequence[int]) -> Callable[[tuple[int, ...]], Any]:
     """Return what picks of a tile's position what lies along ``dims``."""
     return itemgetter(*dims) if dims else _nowhere
 
 
-def _nowhere(position: tuple[int, ...]) -> object:
+def _nowhere(position: tuple[int, ...]) -> Any:
     del position
     return 0
