@@ -29,6 +29,8 @@ OTHERS = {
     "workloads.export.torchvision_shim asks for _has_ops": "torchvision without its compiled operators",
 }
 """Private names of other people's modules that are used all the same, and why; none of SimPy's."""
+OF_NAMED_TUPLES = {"_asdict", "_replace"}
+"""Methods that every NamedTuple has, named so as not to meet its fields."""
 KINDS = ("dsa", "cpu", "gpu")
 """Folders of machine kinds."""
 GENERIC_FOLDERS = ("scheduler.kernels", "scheduler.graphturbo")
@@ -128,7 +130,7 @@ def generic_scheduler() -> list[Module]:
 
 
 def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name not in OF_NAMED_TUPLES
 
 
 def private_uses(module: Module) -> list[str]:
