@@ -33,15 +33,28 @@ def run_on_pocl(
     source: str, launches: Sequence[OpenClLaunch], arrays: Sequence[NDArray[np.generic]], folder: Path
 ) -> list[NDArray[np.generic]]:
     """Return the arrays as they are after ``launches``, one after the other; ``folder`` is empty."""
+    done = _run(source, launches, arrays, folder)
+    assert done.returncode == 0, done.stderr
+    with np.load(folder / "left.npz") as left:
+        return [left[f"arr_{number}"] for number in range(len(arrays))]
+
+
+def knows_processor(folder: Path) -> bool:
+    """Return whether PoCL compiles for this processor: LLVM refuses those that came after it. ``folder`` is empty."""
+    source = "__kernel void idle(__global float* numbers) { numbers[get_global_id(0)] += 1; }"
+    done = _run(source, [OpenClLaunch("idle", 1, 1, (0,))], [np.zeros(1, np.float32)], folder)
+    return "unknown target CPU" not in done.stderr
+
+
+def _run(
+    source: str, launches: Sequence[OpenClLaunch], arrays: Sequence[NDArray[np.generic]], folder: Path
+) -> "subprocess.CompletedProcess[str]":
     (folder / "kernels.cl").write_text(source)
     (folder / "launches.json").write_text(json.dumps([asdict(launch) for launch in launches]))
     np.savez(folder / "arrays.npz", *arrays)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "POCL_CACHE_DIR": str(folder), "PYOPENCL_NO_CACHE": "1"}
     command = [sys.executable, "-m", "tests.tuner.gpu.pocl", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
-    with np.load(folder / "left.npz") as left:
-        return [left[f"arr_{number}"] for number in range(len(arrays))]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def main(folder: Path) -> None:

@@ -15,7 +15,7 @@ import tvm
 
 from scheduler.gpu.schedule import GpuSchedule
 from tests.graphs import Net
-from tests.tuner.gpu.pocl import OpenClLaunch, run_on_pocl
+from tests.tuner.gpu.pocl import OpenClLaunch, knows_processor, run_on_pocl
 from tests.tuner.gpu.test_gpu_codegen import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.runs import varied
 from tuner.codegen.gpu.kernels import CodedKernel, generate_gpu
@@ -33,6 +33,13 @@ pytestmark = [
 ]
 
 WARP = 32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_processor(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skip the tests on a processor that is newer than PoCL's compiler."""
+    if not knows_processor(tmp_path_factory.mktemp("pocl")):
+        pytest.skip("PoCL's compiler does not know this processor")
 
 
 def differences(schedule: GpuSchedule, network: Executable, folder: Path) -> dict[str, float]:
