@@ -49,14 +49,6 @@ class DsaView:
         return self.spec.model_dump_json(include={"clock_hz", "units"})
 
     @cached_property
-    def rates(self) -> str:
-        """All of it that a run's time depends on, but for how much a local buffer holds."""
-        spec = self.spec.model_dump_json(
-            exclude={"name": True, "energy": True, "area": True, "local_buffer": _CAPACITY}
-        )
-        return f"{spec} {self.clusters} {self.tuning}"
-
-    @cached_property
     def on_chip_rates(self) -> Hashable:
         """All of it that the time of what happens on the chip depends on, but for how much the buffers hold."""
         return self.spec.model_dump_json(
