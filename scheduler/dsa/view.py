@@ -13,7 +13,7 @@ LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
 _CAPACITY = {"capacity_bytes": True}
 
 
-class ToDdr(NamedTuple):
+class DmaTiming(NamedTuple):
     """A cluster's DMA: how fast, in which bursts, after which start-up, how many transfers at once."""
 
     bytes_per_ps: float
@@ -128,10 +128,10 @@ class DsaView:
         return max(int(self.tuning.burst_startups * exposed_ps * self.ddr_bytes_per_ps), 1)
 
     @cached_property
-    def to_ddr(self) -> "ToDdr":
+    def dma_timing(self) -> DmaTiming:
         """What a cluster's transfers to and from DDR take time for."""
         at_once = min(self.spec.dma.load.in_flight, 2)
-        return ToDdr(self.ddr_bytes_per_ps, self.burst_bytes, self.dma_startup_ps, at_once)
+        return DmaTiming(self.ddr_bytes_per_ps, self.burst_bytes, self.dma_startup_ps, at_once)
 
     @cached_property
     def _channels(self) -> Mapping[str, tuple[int, int, float]]:

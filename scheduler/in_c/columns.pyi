@@ -1,11 +1,11 @@
 """Columns of programs being written, compiled: see ``columns.c``."""
 
-from collections.abc import Sequence
+from scheduler.list_scheduling import WorkTime
 
 sources: str
 
 def begin_order(
-    works: Sequence[tuple[int, int, int, bool]],
+    works: list[WorkTime],
     work_of: list[int],
     layers: list[int],
     after: list[tuple[int, ...]],

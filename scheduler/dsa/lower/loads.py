@@ -75,11 +75,13 @@ class _Moved(NamedTuple):
     one_for_all: bool
     """One read of the global buffer for all cores that share them; else each core gets its own part."""
     what: str
+    """What labels call them."""
     cores_sharing: int
+    """The least of how many cores share one of them."""
 
 
 class _Changing(NamedTuple):
-    """Operands that change together, apart from those that are fetched ahead."""
+    """How operands that change together are brought."""
 
     moved: tuple[_Moved, ...]
     staged: tuple[str, ...]

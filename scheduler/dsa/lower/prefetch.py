@@ -138,6 +138,7 @@ class _Passing:
 
     def fillings(self) -> tuple[Filling, ...]:
         """Return it for whoever knows what is in the buffer when the run begins."""
+        assert not self.sizes or self.filled[-1][0] == len(self.sizes), "something comes in that nobody brings"
         admissions = list(map(Admission, self.sizes, self.users, self.stated_before))
         begins = [0, *[end for end, _ in self.filled]]
         each = zip(begins, self.filled, strict=False)

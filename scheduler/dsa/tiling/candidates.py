@@ -106,7 +106,7 @@ class TileCandidates:
         """Iterations of the anchor's depth loop."""
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
-        self._paced_by = view.to_ddr, near_bytes, view.tuning.hidden_cost
+        self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
         self._burst = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
 
     def candidate(self, tile: Extents, depth: int | None) -> Candidate:

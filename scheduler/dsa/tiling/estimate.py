@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scheduler.dsa.tiling.cuts import Cut
 from scheduler.dsa.tiling.tiling import TileRequest
-from scheduler.dsa.view import DDR, LOCAL, DsaView, ToDdr
+from scheduler.dsa.view import DDR, LOCAL, DmaTiming, DsaView
 
 
 class Choice(NamedTuple):
@@ -60,7 +60,7 @@ class Stages(NamedTuple):
     last_ps: float
     """The on-chip store of the last."""
 
-    def estimate_ps(self, ddr: ToDdr, prefetch_bytes: int, hidden_cost: float) -> float:
+    def estimate_ps(self, dma: DmaTiming, prefetch_bytes: int, hidden_cost: float) -> float:
         """Return the layer's estimated time if the local prefetch buffer holds ``prefetch_bytes``.
 
         ``hidden_cost``: the share of faster stages' time that counts beside the slowest one's.
@@ -69,18 +69,18 @@ class Stages(NamedTuple):
             passes, ddr_bytes, ddr_loads, stored_tiles, stored_bytes, path_ps, broadcast_ps, computing_ps, first,
             on_chip_starts_ps, tile_ps, last_ps,
         ) = self  # fmt: skip
-        bytes_per_ps, burst_bytes, dma_startup_ps, _ = ddr
+        bytes_per_ps, burst_bytes, dma_startup_ps, _ = dma
         starts = 0.0
         for staged_bytes, times in ddr_loads:
             if staged_bytes:
                 starts += max(staged_bytes / burst_bytes, 1.0)
             elif times > starts:
                 starts = float(times)
-        load_ps = ddr.moving_ps(ddr_bytes, max(starts - 1, 0))
+        load_ps = dma.moving_ps(ddr_bytes, max(starts - 1, 0))
         store_ps = 0.0
         if stored_tiles:
             bursts = max(min(stored_tiles, stored_bytes / burst_bytes), 1.0)
-            store_ps = ddr.moving_ps(stored_bytes, bursts - 1)
+            store_ps = dma.moving_ps(stored_bytes, bursts - 1)
             last_ps += stored_bytes / bursts / bytes_per_ps + dma_startup_ps
         stages = [load_ps, store_ps, path_ps, broadcast_ps, *computing_ps]
         slowest_ps = max(*stages, (ddr_bytes + stored_bytes) / bytes_per_ps)

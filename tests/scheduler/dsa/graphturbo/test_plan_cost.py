@@ -32,7 +32,7 @@ def test_layers_apart_take_their_traffic_or_their_arithmetic_with_start_ups_and_
 @settings(max_examples=100, deadline=None)
 @given(graph=networks(), spec=machines())
 def test_layers_one_after_the_other_take_no_less_but_for_a_fifth(graph: Graph, spec: ClusteredDsa) -> None:
-    """Small tiles do not bring what strides jump over, and some fill a matrix unit better than the whole part does."""
+    """It is an estimate: small tiles, for one, do not bring what strides jump over."""
     costs = costs_on(spec, graph)
     try:
         layout = through_ddr(FixedPattern().plan(graph, costs), costs)
