@@ -46,7 +46,6 @@ class PrefetchBuffer:
     def __init__(self, name: str, capacity_bytes: int, in_flight: int = 1) -> None:
         self._capacity_bytes = capacity_bytes
         self._name = name
-        self._in_flight = in_flight
         self._entries: deque[tuple[int, int, int]] = deque()
         """What is in it, the oldest first: see `Admission`, but for the numbers, which are the program's."""
         self._used_bytes = 0
@@ -88,10 +87,10 @@ class PrefetchBuffer:
         """Return what waits for room already, or what has to: nothing passes that."""
         if not self._was_full:
             return _NONE
-        if self._in_flight == 1:
+        if self._filled.maxlen == 1:
             return self._filled[0][0]
         found: list[int] = []
-        is_oldest = len(self._filled) == self._in_flight
+        is_oldest = len(self._filled) == self._filled.maxlen
         for transfers, evicted in self._filled:
             found += transfers if is_oldest else evicted
             is_oldest = False
