@@ -17,12 +17,15 @@ from fusion.plan import FusionPlan, Group
 from scheduler.graphturbo.layer_piece import WalkedPiece
 from scheduler.graphturbo.merging import merged
 from scheduler.graphturbo.pieces import Piece, operators
+from scheduler.graphturbo.room import Room
 from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
 from scheduler.kernels.cut import layers_by_pattern
-from workloads.analysis import Analysis
+from workloads.analysis import Analysis, Table
 
 _MOST_WALKED = 2048
 """Operators of a sub-graph that outputs of one operator join: growing it walks over all of them each time."""
+_MOST_GROUPINGS = 512
+"""Kept of one network: each may have hundreds of sub-graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,21 @@ class Grouped:
         return Group(self.sub.ops, self.reason, self.split.split if uses_split and self.split is not None else None)
 
 
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The sub-graphs of a network, in the topological order of their last operators."""
+
+    subgraphs: tuple[Grouped, ...]
+    fitted_bytes: int
+    """They are the same for all local buffers that hold so much,"""
+    refused_bytes: int | None
+    """but less than this; None: however much they hold."""
+
+    def is_for(self, local_bytes: int) -> bool:
+        """Return whether these are the sub-graphs for ``local_bytes`` of local buffers."""
+        return self.fitted_bytes <= local_bytes and (self.refused_bytes is None or local_bytes < self.refused_bytes)
+
+
 @dataclass(slots=True)
 class _Node:
     piece: Piece
@@ -56,7 +74,7 @@ class Grouper:
     def __init__(self, analysis: Analysis, local_bytes: int, most_recompute: float) -> None:
         graph = self._graph = analysis.graph
         self._analysis = analysis
-        self._local_bytes = local_bytes
+        self._room = Room(local_bytes)
         self._most_recompute = most_recompute
         self._refused: set[int] = set()
         """Layers, as sets of bits, that are not to become one sub-graph."""
@@ -83,10 +101,10 @@ class Grouper:
         def allowed(split: SplitChoice) -> bool:
             return _pays(piece, split) and repeats_little(piece, split, self._most_recompute)
 
-        return best_split(fitting_splits(piece, self._local_bytes), allowed)
+        return best_split(fitting_splits(piece, self._room), allowed)
 
-    def run(self) -> list[Grouped]:
-        """Return the sub-graphs in topological order of their last operators."""
+    def run(self) -> Grouping:
+        """Merge what merges; return what has come of it."""
         while True:  # l. 5-15
             before = len(self._nodes)
             self._straight()
@@ -95,10 +113,11 @@ class Grouper:
             if len(self._nodes) == before:
                 break
         nodes = sorted(self._nodes.values(), key=lambda node: node.piece.last)
-        return [
+        found = [
             Grouped(self._analysis.of(_splittable, operators(node.piece), self._fused), node.split, node.reason)
             for node in nodes
         ]
+        return Grouping(tuple(found), self._room.fitted_bytes, self._room.refused_bytes)
 
     def _straight(self) -> None:
         """Fig. 4a: a unique producer and its unique consumer."""
@@ -239,6 +258,20 @@ def _splittable(analysis: Analysis, ops: tuple[int, ...], fused: frozenset[str])
     return Splittable(analysis.graph, ops, analysis, fused)
 
 
-def group_subgraphs(analysis: Analysis, local_bytes: int, most_recompute: float) -> list[Grouped]:
-    """Return GraphTurbo's sub-graphs of a network for ``local_bytes`` of local buffers in a cluster."""
-    return Grouper(analysis, local_bytes, most_recompute).run()
+def group_subgraphs(analysis: Analysis, local_bytes: int, most_recompute: float) -> Grouping:
+    """Return GraphTurbo's sub-graphs of a network for ``local_bytes`` of local buffers in a cluster.
+
+    Local buffers that hold the same of what was asked for are grouped for once.
+    """
+    known = analysis.of(_known_groupings, most_recompute)
+    found = next((each for each in known.values() if each.is_for(local_bytes)), None)
+    if found is None:
+        found = Grouper(analysis, local_bytes, most_recompute).run()
+        known.get(found.fitted_bytes, lambda: found)
+    return found
+
+
+def _known_groupings(analysis: Analysis, most_recompute: float) -> Table[Grouping]:
+    """Return a table of the groupings of a network, by the bytes that have to fit."""
+    del analysis, most_recompute  # whose table it is
+    return Table(_MOST_GROUPINGS)

@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 from fusion.plan import Split
+from scheduler.graphturbo.room import Room
 from scheduler.parts import divisors
 from workloads.analysis import Analysis
 from workloads.graph import Tensor
@@ -240,33 +241,33 @@ def split_factors(extent: int) -> list[int]:
 _known_factors = lru_cache(maxsize=1024)(split_factors)
 
 
-def fitting_splits(sub: Divisible, local_bytes: int) -> list[SplitChoice]:
-    """Return SplitInfo of a sub-graph for ``local_bytes`` of local buffers (Algorithm 1), whatever it repeats."""
+def fitting_splits(sub: Divisible, room: Room) -> list[SplitChoice]:
+    """Return SplitInfo of a sub-graph for the ``room`` in the local buffers (Algorithm 1), whatever it repeats."""
     output = sub.sink
-    if sub.alive_bytes() <= local_bytes:  # l. 4-6 with v = 1
+    if room.holds(sub.alive_bytes()):  # l. 4-6 with v = 1
         return [SplitChoice(sub.size, 1, output.order[0] if output.order else 0, 0)]
     found = []
     for depth, dim in enumerate(output.order):  # l. 2: from the outermost dimension inwards
         if output.shape[dim] == 1 or (depth > 0 and not sub.has_single_output):
             continue
         factors = _known_factors(output.shape[dim])
-        if sub.alive_bytes(dim, factors[-1]) > local_bytes:
+        if not room.holds(sub.alive_bytes(dim, factors[-1])):
             continue
-        factor = _least_that_fits(sub, dim, factors, local_bytes)  # l. 4-6
+        factor = _least_that_fits(sub, dim, factors, room)  # l. 4-6
         ops = sub.operators_split(dim, factor)  # l. 7-11
         if ops:
             found.append(SplitChoice(ops, factor, dim, depth))
     return found
 
 
-def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], local_bytes: int) -> int:
+def _least_that_fits(sub: Divisible, dim: int, factors: Sequence[int], room: Room) -> int:
     """Return the first of ``factors`` that fits, of which the last one does: more instances never hold more each.
 
     It is mostly a small one, and looked for among twice as many each time.
     """
 
     def fits(factor: int) -> bool:
-        return sub.alive_bytes(dim, factor) <= local_bytes
+        return room.holds(sub.alive_bytes(dim, factor))
 
     last = len(factors) - 1
     tried = 1

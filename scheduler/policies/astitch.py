@@ -59,7 +59,8 @@ class AStitch:
             return stitched(costs, partial(_is_memory_intensive, costs.analysis))
         with collector_paused():
             found = group_subgraphs(costs.analysis, _UNBOUNDED, 0.0)
-        return plan_from_groups(graph, (Group(grouped.sub.ops, "no pattern joins it to another") for grouped in found))
+        ops = [grouped.sub.ops for grouped in found.subgraphs]
+        return plan_from_groups(graph, [Group(each, "no pattern joins it to another") for each in ops])
 
     def schedule(self, plan: FusionPlan, costs: DsaCosts | GpuCosts) -> Schedule | GpuSchedule:
         """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none.

@@ -35,7 +35,7 @@ from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
 from scheduler.gpu.stitching import fastest, stitched
 from scheduler.graphturbo.exact_order import exact_order
-from scheduler.graphturbo.grouping import group_subgraphs
+from scheduler.graphturbo.grouping import Grouping, group_subgraphs
 from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
 from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
 from workloads.analysis import Analysis
@@ -195,11 +195,13 @@ class GraphTurbo:
 
         The first for the machine's own buffers, with instances, is the paper's.
         """
+        analysis = costs.analysis
         for headroom in costs.view.tuning.grouping_headrooms:
             local_bytes = int(costs.cores * self._capacity(costs).local_bytes * (1 - headroom))
+            grouping = group_subgraphs(analysis, local_bytes, self.most_recompute)
             for cut in (True, False) if self.instances else (False,):
-                key = local_bytes, self.most_recompute, cut
-                yield costs.analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, costs.analysis, *key))
+                key = grouping.fitted_bytes, self.most_recompute, cut
+                yield analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, analysis, grouping, cut=cut))
 
     def _ordered(self, parts: InstanceGraph) -> Sequence[int]:
         """Return the order of the instances; for ``exact`` the one that the solver begins with."""
@@ -230,7 +232,6 @@ class GraphTurbo:
         )  # fmt: skip
 
 
-def _plan(analysis: Analysis, local_bytes: int, most_recompute: float, cut: bool) -> FusionPlan:
-    """Return the plan for local buffers of ``local_bytes`` together, its groups ``cut`` into instances or whole."""
-    found = analysis.of(group_subgraphs, local_bytes, most_recompute)
-    return plan_from_groups(analysis.graph, [grouped.group(cut=cut) for grouped in found])
+def _plan(analysis: Analysis, grouping: Grouping, *, cut: bool) -> FusionPlan:
+    """Return the plan that a grouping makes, its groups ``cut`` into instances or whole."""
+    return plan_from_groups(analysis.graph, [grouped.group(cut=cut) for grouped in grouping.subgraphs])

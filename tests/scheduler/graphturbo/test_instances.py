@@ -86,7 +86,7 @@ class TestBands:
 def test_a_sub_graph_of_one_layer_is_not_split() -> None:
     net = Net()
     graph = net.graph(net.relu(net.conv(net.input(8, 4, 8, 8), 4)))
-    (found,) = group_subgraphs(Analysis(graph), 1024, 0.0)
+    (found,) = group_subgraphs(Analysis(graph), 1024, 0.0).subgraphs
     assert found.split is not None
     assert found.split.factor == 4
 
@@ -102,7 +102,7 @@ def test_a_sub_graph_without_a_split_is_one_instance() -> None:
 
 def drawn_instances(graph: Graph, local_bytes: int, most_recompute: float = 1.0) -> tuple[FusionPlan, InstanceGraph]:
     analysis = Analysis(graph)
-    groups = group_subgraphs(analysis, local_bytes, most_recompute)
+    groups = group_subgraphs(analysis, local_bytes, most_recompute).subgraphs
     plan = plan_from_groups(graph, (group.group(cut=True) for group in groups))
     return plan, split_into_instances(analysis, plan)
 
