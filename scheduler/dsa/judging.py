@@ -193,7 +193,7 @@ class Judge:
         promises, it is also tried without, if that may be faster.
         """
         tuning, promised_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
-        if self._best is not None and not self._has_chance(promised_s, tuning, overlaps_layers=overlaps_layers):
+        if not self.has_chance(promised_s, tuning, overlaps_layers=overlaps_layers):
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
@@ -215,9 +215,10 @@ class Judge:
             self.consider(shown, at)
         return True
 
-    def _has_chance(self, promised_s: float, tuning: DsaTuning, *, overlaps_layers: bool) -> bool:
-        """Return whether something that promises to take so long may be the fastest."""
-        assert self._best is not None
+    def has_chance(self, promised_s: float, tuning: DsaTuning, *, overlaps_layers: bool = False) -> bool:
+        """Return whether something that promises to take so long may be the fastest; what promises more has less."""
+        if self._best is None:
+            return True
         late_s = [run.seconds - run.promised_s for run in self._runs[overlaps_layers]]
         expected_s = promised_s + min(late_s, default=-promised_s)
         least_s = max(promised_s * tuning.hopeless, expected_s * tuning.unlikely)

@@ -123,6 +123,11 @@ def _instance(
     return SubGraphInstance(group, index, tuple(parts), writes)
 
 
+def needs_of_first(analysis: Analysis, plan: FusionPlan, group: int) -> Mapping[str, Box]:
+    """Return the boxes of all tensors, weights among them, that the first instance of a group needs or makes."""
+    return placed_regions(analysis, plan.groups[group].ops, _wanted(plan.subgraphs[group], plan.groups[group].split, 0))
+
+
 def _last_outputs(layer: Layer, regions: Mapping[str, Box]) -> dict[str, Box]:
     """Return what an instance makes of the outputs of a layer's last operator: the same part of all of them.
 

@@ -13,6 +13,7 @@ generator does; here the machine model decides how many layers join, and the sim
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from heapq import heapify, heappop, heappush
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt
@@ -26,10 +27,11 @@ from scheduler.dsa.costs import DsaCosts, dsa_costs
 from scheduler.dsa.graphturbo.core_binding import unbound_dims
 from scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity
-from scheduler.dsa.graphturbo.plan_cost import Reads, least_bytes
+from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, least_bytes
 from scheduler.dsa.judging import Candidate, Judge, Judged, candidate, through_ddr_candidate, with_smaller_buffers
 from scheduler.dsa.limits import check_can_be_scheduled, has_too_many_instances
 from scheduler.dsa.schedule import Layout, Schedule
+from scheduler.dsa.view import DDR
 from scheduler.errors import ScheduleError
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
@@ -142,26 +144,38 @@ class GraphTurbo:
         return judge.chosen()
 
     def _consider_plans(self, judge: Judge, at: DsaCosts) -> bool:
-        """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance."""
-        candidates = sorted(self._candidates(judge, at), key=lambda one: one.cost_s(at))
-        chances = [self._consider(judge, one, at) for one in candidates[: at.view.tuning.contenders]]
+        """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance.
+
+        A plan is laid out when what it costs at least is the least that is left, as long as that has a chance.
+        """
+        tuning, chances = at.view.tuning, list[bool]()
+        left: list[tuple[float, int, FusionPlan | Candidate]] = list(self._contenders(judge, at))
+        heapify(left)
+        while left and len(chances) < tuning.contenders:
+            cost_s, number, one = heappop(left)
+            if isinstance(one, Candidate):
+                chances.append(self._consider(judge, one, at))
+            elif judge.has_chance(cost_s, tuning, overlaps_layers=self.instruction_scheduling):
+                laid_out = self._candidate(one, at)
+                heappush(left, (laid_out.cost_s(at), number, laid_out))
+            else:
+                break
         return any(chances)
 
     def _consider(self, judge: Judge, one: Candidate, at: DsaCosts) -> bool:
         return judge.consider(one, at, overlaps_layers=self.instruction_scheduling)
 
-    def _candidates(self, judge: Judge, at: DsaCosts) -> Iterator[Candidate]:
-        """Yield the layouts of all plans that differ, but for those that cannot win."""
+    def _contenders(self, judge: Judge, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
+        """Yield the plans that differ and may win: what each costs at least, its number, the plan."""
         seen: set[tuple[object, ...]] = set()
-        for plan in self._plans(at):
-            counts = [group.instances for group in plan.groups]
+        for number, plan in enumerate(self._plans(at)):
             key = tuple((group.ops, group.split) for group in plan.groups)
             if key in seen or has_too_many_instances(plan, at):
                 continue
-            if not judge.may_win(least_bytes(at.analysis, plan, counts), sum(counts)):
-                continue
-            seen.add(key)
-            yield self._candidate(plan, at)
+            least, launches = least_bytes(at.analysis, plan), sum([group.instances for group in plan.groups])
+            if judge.may_win(least, launches):
+                seen.add(key)
+                yield cost_s(at, {DDR: least}, launches), number, plan
 
     def _candidate(self, plan: FusionPlan, at: DsaCosts, order: Sequence[int] = ()) -> Candidate:
         """Return the layout of a plan at the buffers of ``at``, its instances in ``order`` if that is given."""
