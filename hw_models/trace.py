@@ -47,8 +47,9 @@ class Trace:
     occupancy_bytes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Per memory: by the times at which that changes, the bytes that one copy holds from then on."""
 
-    @property
+    @cached_property
     def makespan_ps(self) -> int:
+        """When the last instruction ends."""
         return max(self.end_ps, default=0)
 
     def critical_path(self) -> list[int]:
@@ -58,8 +59,7 @@ class Trace:
         """
         if not self.end_ps:
             return []
-        last_first = self.end_ps[::-1]
-        position = len(last_first) - 1 - last_first.index(max(last_first))
+        position = len(self.end_ps) - 1 - self.end_ps[::-1].index(self.makespan_ps)
         path = []
         while position != STARTED_BY_NOBODY:
             path.append(position)

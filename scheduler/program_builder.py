@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hw_models import Buffer, InstructionTable, Machine, Program, Transfer, Work
 from scheduler.fragments import Addresses, Fragment
 from scheduler.list_scheduling import Steps, WorkTime, begin_order
-from scheduler.waits import relocated, reordered
+from scheduler.waits import relocation, reordered
 
 TransferPs = Callable[[str, int], tuple[int, int]]
 """Of a unit and the bytes of a transfer: how long it keeps the unit, and how long from its issue to its end."""
@@ -16,6 +16,7 @@ class ProgramBuilder:
 
     def __init__(self, transfer_ps: TransferPs) -> None:
         self._transfer_ps = transfer_ps
+        self._relocated = relocation()
         self._works: dict[tuple[Work, int], int] = {}
         """With how long they keep their units."""
         self._units: dict[str, int] = {}
@@ -81,7 +82,7 @@ class ProgramBuilder:
         if works is None:
             works = self._works_of[fragment] = list(map(self.work, fragment.works, fragment.keeps_ps))
         own_works = [works[number] for number in fragment.work_of]
-        after = relocated(fragment.after, first, outside, entry)
+        after = self._relocated(fragment.after, first, outside, entry)
         self._append(own_works, after)
         labels = [names[place] + behind for place, behind in fragment.labels]
         self._labels += [labels[number] for number in fragment.label_of]
@@ -91,8 +92,8 @@ class ProgramBuilder:
             for each in fragment.buffers
         ]
         self._buffers += [buffers[number] for number in fragment.buffer_of]
-        self._allocates += relocated(fragment.allocates, first_buffer, [], ())
-        self._steps.frees += relocated(fragment.frees, first_buffer, [], ())
+        self._allocates += self._relocated(fragment.allocates, first_buffer, [], ())
+        self._steps.frees += self._relocated(fragment.frees, first_buffer, [], ())
         self._steps.allocated_by += [first + position for position in fragment.allocated_by]
         return first
 

@@ -1,9 +1,21 @@
 """Rows of numbers, one row for each instruction, when instructions or what they name get other positions."""
 
+from collections.abc import Callable
+
 from hw_models.in_c import is_built, may_use
 
 if is_built("scheduler.in_c.columns"):
     from scheduler.in_c import columns
+
+
+Relocate = Callable[
+    [tuple[tuple[int, ...], ...], int, list[tuple[int, ...]], tuple[int, ...]], list[tuple[int, ...]]
+]
+
+
+def relocation() -> Relocate:
+    """Return what relocates rows: compiled code, where that may be used."""
+    return columns.relocated if may_use("scheduler.in_c.columns") else relocated
 
 
 def relocated(
@@ -14,8 +26,6 @@ def relocated(
     In ``rows`` numbers from zero on are positions in the fragment; -2, -3 and so on stand for what is ``outside``, in
     this order. An instruction that waits for nothing waits for ``entry``. So are buffers numbered anew.
     """
-    if may_use("scheduler.in_c.columns"):
-        return columns.relocated(rows, first, outside, entry)
     found = []
     for row in rows:
         waits: list[int] = []

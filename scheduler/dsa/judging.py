@@ -21,7 +21,8 @@ from hw_models.energy import energy_pj
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.execution import decide
-from scheduler.dsa.graphturbo.plan_cost import Reads, apart_s, cost_s, least_bytes, moved_bytes, reads_of
+from scheduler.dsa.graphturbo.plan_bound import least_bytes
+from scheduler.dsa.graphturbo.plan_cost import Reads, apart_s, cost_s, moved_bytes, reads_of
 from scheduler.dsa.kernel_by_kernel import through_ddr
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.needs import RunNeeds, needs_of

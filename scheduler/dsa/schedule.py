@@ -8,7 +8,7 @@ and which layers may still be at work when it begins. Lowering only emits what s
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from fusion.plan import FusionPlan
@@ -17,7 +17,7 @@ from scheduler.dsa.tiling.tiling import Route, Tiling
 from scheduler.dsa.unit_choice import Units
 from scheduler.kernels.layer import Layer
 from workloads.graph import Graph
-from workloads.loopnest import Box, box_volume
+from workloads.loopnest import Box
 
 BufferScope = Literal["local_buffer", "global_buffer", "ddr"]
 QueueOrder = Literal["by layer", "list scheduling"]
@@ -55,15 +55,19 @@ class TensorSlice(NamedTuple):
     @property
     def core_bytes(self) -> int:
         """Of one core's part, the largest where they are uneven."""
-        if self.is_even:
-            return -(-self.size_bytes // self.binding.cores)
-        part = math.prod(self.binding.part_extents(self.extents))
-        return -(-self.size_bytes * part // box_volume(self.box))
+        return _core_bytes(self.extents, self.binding, self.size_bytes)
 
     @property
     def held_bytes(self) -> int:
         """What it takes of one copy of its memory, from its address on."""
         return self.core_bytes if self.memory == "local_buffer" else self.size_bytes
+
+
+@lru_cache(maxsize=4096)
+def _core_bytes(extents: tuple[int, ...], binding: Binding, size_bytes: int) -> int:
+    if binding.divides(extents):
+        return -(-size_bytes // binding.cores)
+    return -(-size_bytes * math.prod(binding.part_extents(extents)) // math.prod(extents))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from scheduler.dsa.costs import DsaCosts, dsa_costs
 from scheduler.dsa.graphturbo.core_binding import unbound_dims
 from scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity
-from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s, least_bytes
+from scheduler.dsa.graphturbo.plan_bound import least_bytes
+from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s
 from scheduler.dsa.judging import Candidate, Judge, Judged, candidate, through_ddr_candidate, with_smaller_buffers
 from scheduler.dsa.limits import check_can_be_scheduled, has_too_many_instances
 from scheduler.dsa.schedule import Layout, Schedule
@@ -168,11 +169,14 @@ class GraphTurbo:
     def _contenders(self, judge: Judge, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
         """Yield the plans that differ and may win: what each costs at least, its number, the plan."""
         seen: set[tuple[object, ...]] = set()
+        capacity = self._capacity(at)
+        room_bytes = max(at.cores * capacity.local_bytes * capacity.uses_local, capacity.global_bytes)
         for number, plan in enumerate(self._plans(at)):
             key = tuple((group.ops, group.split) for group in plan.groups)
             if key in seen or has_too_many_instances(plan, at):
                 continue
-            least, launches = least_bytes(at.analysis, plan), sum([group.instances for group in plan.groups])
+            least = least_bytes(at.analysis, plan, room_bytes)
+            launches = sum([group.instances for group in plan.groups])
             if judge.may_win(least, launches):
                 seen.add(key)
                 yield cost_s(at, {DDR: least}, launches), number, plan

@@ -1,21 +1,15 @@
 """Cost of a layout before its tiles are known: its traffic off the chip and between the buffers, its launches."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from fusion.plan import FusionPlan
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.needs import whole_needs
 from scheduler.dsa.schedule import LayerRun, Layout, TensorSlice
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL
-from scheduler.graphturbo.instances import needs_of_first
-from scheduler.graphturbo.splitting import tensor_matches
-from scheduler.kernels.cut import layers_by_pattern
-from scheduler.kernels.layer import Layer, layer_needs
-from workloads.analysis import Analysis
-from workloads.loopnest import box_volume, full_box, intersect
+from scheduler.kernels.layer import Layer
+from workloads.loopnest import box_volume, intersect
 
 _OF_NETWORK = -1
 """In the place of a slice: weights and inputs of the network, which lie in DDR."""
@@ -51,7 +45,7 @@ def reads_of(runs: Sequence[LayerRun], slices: Sequence[TensorSlice]) -> Reads:
 def _read_by(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[tuple[int, int]]:
     """Yield the slices that ``run`` reads, each with the bytes read of it, and all its weights and inputs as one."""
     tensors, needs = run.layer.graph.tensors, whole_needs(run)
-    ddr_bytes = _weights_read(run.layer, run.extents)
+    ddr_bytes = weights_read(run.layer, run.extents)
     for name in run.layer.inputs:
         if name not in needs or tensors[name].role == "weight":
             continue
@@ -109,55 +103,7 @@ def moved_bytes(layout: Layout, reads: Reads | None = None) -> dict[str, int]:
     return {memory: total[memory] for memory in (DDR, GLOBAL)}
 
 
-def least_bytes(analysis: Analysis, plan: FusionPlan | None = None) -> int:
-    """Return what has to go to or from DDR with the instances of a plan; with any plan, without one.
-
-    Results go once, and of inputs what is read. Weights are loaded once by a group; by each of its instances where the
-    cut moves nothing of them and the first instance needs them whole.
-    """
-    least = analysis.of(_ends_bytes)
-    if plan is None:
-        return least + _weights_of(analysis, tuple(range(len(analysis.graph.ops))))
-    known = analysis.table(_weights_of_group)
-    for number, group in enumerate(plan.groups):
-        least += known.get((group.ops, group.split), partial(_weights_of_group, analysis, plan, number))
-    return least
-
-
-def _weights_of_group(analysis: Analysis, plan: FusionPlan, number: int) -> int:
-    group = plan.groups[number]
-    if group.split is None:
-        return _weights_of(analysis, group.ops)
-    needs, matches = needs_of_first(analysis, plan, number), tensor_matches(analysis, group.ops, group.split.dim)
-    weights = [tensor for name, tensor in analysis.graph.tensors.items() if tensor.role == "weight" and name in needs]
-    whole = {each.name for each in weights if needs[each.name] == full_box(each.shape)}
-    still = {name for name in whole if matches.get(name, (0, False))[0] is None}
-    return _weights_of(analysis, group.ops, group.split.factor, still)
-
-
-def _ends_bytes(analysis: Analysis) -> int:
-    """Return the bytes of the network's results, and of its inputs what at least one layer reads."""
-    graph, read = analysis.graph, dict[str, int]()
-    for layer in layers_by_pattern(analysis, tuple(range(len(graph.ops)))):
-        needs = layer_needs(layer, full_box(layer.sink.shape))
-        for name in set(graph.inputs).intersection(needs, layer.inputs):
-            read[name] = max(read.get(name, 0), box_volume(needs[name]) * graph.tensors[name].element_bytes)
-    return sum(read.values()) + sum([graph.tensors[name].size_bytes for name in graph.outputs])
-
-
-def _weights_of(analysis: Analysis, ops: tuple[int, ...], times: int = 1, again: Container[str] = ()) -> int:
-    """Return the bytes of weights that the layers of ``ops`` read; those ``again`` are read so many ``times``."""
-    total = 0
-    for layer in layers_by_pattern(analysis, ops):
-        tensors = layer.graph.tensors
-        for name, size_bytes in layer.tile_work(layer.sink.shape).operand_bytes.items():
-            if tensors[name].role == "weight":
-                is_table = size_bytes < tensors[name].size_bytes  # of which other instances read other rows
-                total += size_bytes * (times if name in again and not is_table else 1)
-    return total
-
-
-def _weights_read(layer: Layer, extents: Sequence[int]) -> int:
+def weights_read(layer: Layer, extents: Sequence[int]) -> int:
     """Return the bytes of weights that ``layer`` reads for so much of its output: of a table, the rows looked up."""
     work, tensors = layer.tile_work(tuple(extents)), layer.graph.tensors
     return sum(size for name, size in work.operand_bytes.items() if tensors[name].role == "weight")

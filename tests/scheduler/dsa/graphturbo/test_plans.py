@@ -5,11 +5,11 @@ from hypothesis import example, given, settings
 
 from hw_models import ClusteredDsa, load_hardware, with_values
 from scheduler import Schedule
+from scheduler.dsa.graphturbo.plan_bound import share_read
 from scheduler.dsa.graphturbo.plan_cost import moved_bytes
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.needs import whole_needs
 from scheduler.dsa.view import DDR, DsaView
-from scheduler.kernels.layer import Layer
 from scheduler.policies.graphturbo import GraphTurbo
 from tests.graphs import Net, networks
 from tests.scheduler.runs import schedule_of, simulated
@@ -60,20 +60,6 @@ def test_what_is_said_to_leave_the_chip_is_what_the_simulation_moves(model: str,
     schedule = schedule_of(GraphTurbo(), network(model, images), SPEC)
 
     assert ddr_bytes(schedule) == pytest.approx(moved_bytes(schedule)["ddr"], rel=0.01)
-
-
-def share_read(layer: Layer) -> float:
-    """Return the share of its operands' boxes that a layer reads at least: a stride of 3 over 2 elements reads 2/3."""
-    share = 1.0
-    for nest in (compiled.nest for compiled in layer.nests):
-        for index in (index for read in nest.reads for index in read.indices):
-            reach = index.window
-            for stride, extent in sorted((abs(stride), nest.loops[loop].extent) for loop, stride in index.terms):
-                if stride > reach and extent > 1:
-                    share *= reach / stride
-                    reach = stride
-                reach += stride * (extent - 1)
-    return share
 
 
 def left_out_bytes(schedule: Schedule) -> float:

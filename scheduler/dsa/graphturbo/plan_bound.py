@@ -1,0 +1,103 @@
+"""What any layout of a plan has to move to and from DDR: known before instances are bound and slices have places."""
+
+import math
+from collections.abc import Container, Mapping
+from functools import partial
+
+from fusion.plan import FusionPlan
+from scheduler.graphturbo.instances import needs_of_first
+from scheduler.graphturbo.splitting import tensor_matches
+from scheduler.kernels.cut import layers_by_pattern
+from scheduler.kernels.layer import Layer, layer_needs
+from workloads.analysis import Analysis
+from workloads.loopnest import Box, box_volume, full_box
+from workloads.regions import required_regions
+
+
+def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, room_bytes: float = math.inf) -> int:
+    """Return what goes to or from DDR with the instances of a plan, at least; with any plan, without one.
+
+    Results go once, and of inputs what is read. Weights are loaded once by a group; by each of its instances where the
+    cut moves nothing of them and the first instance needs them whole. ``room_bytes``: of a cluster's local buffers
+    together, or of its global one, whichever has more: what an instance makes and does not fit either goes to DDR.
+    """
+    every_op = tuple(range(len(analysis.graph.ops)))
+    read, graph = analysis.of(_read_bytes), analysis.graph
+    least = sum([graph.tensors[name].size_bytes for name in graph.outputs])
+    least += sum([read.get(name, 0) for name in graph.inputs])
+    if plan is None:
+        return least + _weights_of(analysis, every_op)
+    known = analysis.table(_weights_of_group)
+    for number, group in enumerate(plan.groups):
+        least += known.get((group.ops, group.split), partial(_weights_of_group, analysis, plan, number))
+        for read_bytes in analysis.of(_read_again, group.ops):
+            if read_bytes > group.instances * room_bytes:  # all parts but one may fit
+                least += 2 * (read_bytes - int((group.instances - 1) * room_bytes))
+    return least
+
+
+def share_read(layer: Layer) -> float:
+    """Return the share of its operands' boxes that a layer reads at least: a stride of 3 over 2 elements reads 2/3."""
+    share = 1.0
+    for nest in (compiled.nest for compiled in layer.nests):
+        for index in (index for read in nest.reads for index in read.indices):
+            reach = index.window
+            for stride, extent in sorted((abs(stride), nest.loops[loop].extent) for loop, stride in index.terms):
+                if stride > reach and extent > 1:
+                    share *= reach / stride
+                    reach = stride
+                reach += stride * (extent - 1)
+    return share
+
+
+def _needed(analysis: Analysis) -> Mapping[str, Box]:
+    """Return what the results need of every tensor."""
+    graph = analysis.graph
+    results = {name: full_box(graph.tensors[name].shape) for name in graph.outputs}
+    return required_regions(graph, range(len(graph.ops)), results)
+
+
+def _read_bytes(analysis: Analysis) -> Mapping[str, int]:
+    """Return the bytes of each activation that at least one layer reads."""
+    graph, needed, found = analysis.graph, analysis.of(_needed), dict[str, int]()
+    for layer in layers_by_pattern(analysis, tuple(range(len(graph.ops)))):
+        needs = layer_needs(layer, needed[layer.sink.name]) if layer.sink.name in needed else {}
+        share = share_read(layer)
+        for name in layer.inputs:
+            if name in needs and graph.tensors[name].role != "weight":
+                read_bytes = int(box_volume(needs[name]) * graph.tensors[name].element_bytes * share)
+                found[name] = max(found.get(name, 0), read_bytes)
+    return found
+
+
+def _read_again(analysis: Analysis, ops: tuple[int, ...]) -> list[int]:
+    """Return the bytes of each output of a group's layers that is no result, as far as a layer reads them."""
+    graph, read = analysis.graph, analysis.of(_read_bytes)
+    results = {graph.storage[name] for name in graph.outputs}
+    names = [name for layer in layers_by_pattern(analysis, ops) for name in layer.outputs]
+    return [read[name] for name in names if name in read and name not in results]
+
+
+def _weights_of_group(analysis: Analysis, plan: FusionPlan, number: int) -> int:
+    group = plan.groups[number]
+    if group.split is None:
+        return _weights_of(analysis, group.ops)
+    needs, matches = needs_of_first(analysis, plan, number), tensor_matches(analysis, group.ops, group.split.dim)
+    weights = [tensor for name, tensor in analysis.graph.tensors.items() if tensor.role == "weight" and name in needs]
+    whole = {each.name for each in weights if needs[each.name] == full_box(each.shape)}
+    still = {name for name in whole if matches.get(name, (0, False))[0] is None}
+    return _weights_of(analysis, group.ops, group.split.factor, still)
+
+
+def _weights_of(analysis: Analysis, ops: tuple[int, ...], times: int = 1, again: Container[str] = ()) -> int:
+    """Return the bytes of weights that the layers of ``ops`` read; those ``again`` are read so many ``times``."""
+    total, needed = 0, analysis.of(_needed)
+    for layer in layers_by_pattern(analysis, ops):
+        box = needed.get(layer.sink.name)
+        work = None if box is None else layer.tile_work(tuple([hi - lo for lo, hi in box]))
+        for name, size_bytes in work.operand_bytes.items() if work is not None else ():
+            tensor = layer.graph.tensors[name]
+            if tensor.role == "weight":
+                is_table = size_bytes < tensor.size_bytes  # of which other instances read other rows
+                total += size_bytes * (times if name in again and not is_table else 1)
+    return total
