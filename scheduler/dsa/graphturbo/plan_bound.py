@@ -83,10 +83,9 @@ def _weights_of_group(analysis: Analysis, plan: FusionPlan, number: int) -> int:
     if group.split is None:
         return _weights_of(analysis, group.ops)
     needs, matches = needs_of_first(analysis, plan, number), tensor_matches(analysis, group.ops, group.split.dim)
-    weights = [tensor for name, tensor in analysis.graph.tensors.items() if tensor.role == "weight" and name in needs]
-    whole = {each.name for each in weights if needs[each.name] == full_box(each.shape)}
-    still = {name for name in whole if matches.get(name, (0, False))[0] is None}
-    return _weights_of(analysis, group.ops, group.split.factor, still)
+    tensors, stay = analysis.graph.tensors, [name for name, (dim, _) in matches.items() if dim is None]
+    again = {name for name in stay if name in tensors and needs.get(name) == full_box(tensors[name].shape)}
+    return _weights_of(analysis, group.ops, group.split.factor, again)
 
 
 def _weights_of(analysis: Analysis, ops: tuple[int, ...], times: int = 1, again: Container[str] = ()) -> int:
