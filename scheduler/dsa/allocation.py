@@ -75,11 +75,14 @@ def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longe
     """Return the buffers that are granted when what is too much at a step is spilled, for all its live range (Fig. 12).
 
     It is the longest-lived of all that are alive then (GraphTurbo, section 4.3), the latest of equals; or, if not
-    ``longest``, the one that comes last. Every buffer has an owner of its own.
+    ``longest``, the one that comes last. Not in the paper: what does not even fit alone is spilled before, so that
+    nothing that lives longer makes room for it in vain. Every buffer has an owner of its own.
     """
     coming: dict[int, list[LiveBuffer]] = {}
     beside: dict[int, dict[int, int]] = {}
     for buffer in buffers:
+        if buffer.size_bytes + max(buffer.beside.values(), default=0) > capacity_bytes:
+            continue  # for what never fits nobody makes room
         coming.setdefault(buffer.live.start, []).append(buffer)
         for step, size_bytes in buffer.beside.items():
             beside.setdefault(step, {})[buffer.owner] = size_bytes

@@ -132,11 +132,12 @@ class GraphTurbo:
         """
         check_can_be_scheduled(costs)
         judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
+        patience = left = costs.view.tuning.sizes_without_chance
         for at in with_smaller_buffers(costs):
-            has_chance = self._consider_plans(judge, at)
+            left = patience if self._consider_plans(judge, at) else left - 1
             if judge.is_content():
                 return judge.chosen()
-            if not has_chance:  # nor have those for still smaller buffers, which move more
+            if not left:  # mostly layouts for smaller buffers move more, though not always
                 break
         if self.outputs == "local":
             replace(self, outputs="global")._consider_plans(judge, costs)

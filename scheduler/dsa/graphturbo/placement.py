@@ -11,7 +11,7 @@ exchange for the most part, because its readers are bound to them differently, g
 does with mismatches. On a machine without one, whose cores reach each other directly, it is exchanged: DDR is slower.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
@@ -20,7 +20,7 @@ from scheduler.dsa.needs import lacking, looked_at
 from scheduler.dsa.schedule import LayerRun, TensorSlice, live_ranges
 from workloads.analysis import Table
 
-_MOST_WAYS = 4
+_MOST_EXCHANGED = 10_000
 """Of one placement."""
 
 
@@ -54,8 +54,8 @@ class Placement:
         self._runs = tuple(runs)
         self._slices = slices
         self._mismatched = mismatched
-        self._near: Table[list[LiveBuffer]] = Table(_MOST_WAYS)
-        """What may lie in the local buffers, by how much may be exchanged and whether mismatched slices may."""
+        self._exchanged: Table[Mapping[int, int] | None] = Table(_MOST_EXCHANGED)
+        """By slice and share that may be exchanged: see `_exchanged`."""
 
     def within(self, capacity: Capacity) -> tuple[TensorSlice, ...]:
         """Return the slices with their memories and addresses.
@@ -65,9 +65,9 @@ class Placement:
         """
         near: list[LiveBuffer] = []
         if capacity.uses_local:
-            way = capacity.most_exchanged, capacity.global_bytes > 0
-            kept = self._near.get(way, partial(self._may_be_near, *way))
-            near = without_spilled(kept, capacity.local_bytes, longest=capacity.spills_longest)
+            near = without_spilled(
+                self._may_be_near(capacity), capacity.local_bytes, longest=capacity.spills_longest
+            )
         local = addresses(near, capacity.local_bytes, capacity.apart_steps)
         far = [buffer for buffer in self._far if buffer.owner not in local]
         far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
@@ -95,16 +95,23 @@ class Placement:
         staying = [number for number in lives if number in readers and slices[number].tensor not in results]
         return [LiveBuffer(number, slices[number].size_bytes, lives[number]) for number in staying]
 
-    def _may_be_near(self, most_exchanged: float, has_global_buffer: bool) -> list[LiveBuffer]:
-        near, slices = list[LiveBuffer](), self._slices
-        by_step = cache(lambda step: looked_at(self._runs[step], slices))
+    @cached_property
+    def _looked_at(self) -> Callable[[int], tuple[int, ...]]:
+        """By step: the cores whose needs are looked at."""
+        return cache(lambda step: looked_at(self._runs[step], self._slices))
+
+    def _may_be_near(self, capacity: Capacity) -> Iterator[LiveBuffer]:
+        """Yield what may lie in the local buffers: what fits, and is not mostly exchanged."""
+        most_exchanged, has_global_buffer = capacity.most_exchanged, capacity.global_bytes > 0
         for buffer in self._far:
-            number, halos = buffer.owner, None
-            if number not in self._mismatched or not has_global_buffer:
-                halos = _exchanged(slices[number], self._readers[number], by_step, most_exchanged)
+            number, each = buffer.owner, self._slices[buffer.owner]
+            size_bytes = each.core_bytes
+            if size_bytes > capacity.local_bytes or (number in self._mismatched and has_global_buffer):
+                continue
+            work_out = partial(_exchanged, each, self._readers[number], self._looked_at, most_exchanged)
+            halos = self._exchanged.get((number, most_exchanged), work_out)
             if halos is not None:
-                near.append(LiveBuffer(number, slices[number].core_bytes, buffer.live, halos))
-        return near
+                yield LiveBuffer(number, size_bytes, buffer.live, halos)
 
 
 def _placed(each: TensorSlice, local: int | None, further: int | None) -> TensorSlice:

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,14 +81,24 @@ def test_what_is_spilled_met_a_full_buffer_and_outlived_all_who_stayed_beside_it
 ) -> None:
     kept = without_spilled(buffers, capacity)
     owners = {w.owner for w in kept}
+    fitting = [each for each in buffers if each.size_bytes + max(each.beside.values(), default=0) <= capacity]
 
-    for buffer in buffers:
+    assert owners <= {each.owner for each in fitting}
+    for buffer in fitting:
         if buffer.owner not in owners:
             assert any(
-                held_at(step, buffers) > capacity
+                held_at(step, fitting) > capacity
                 and all(len(other.live) <= len(buffer.live) for other in kept if step in other.live)
                 for step in buffer.live
             )
+
+
+@pytest.mark.parametrize(("size_bytes", "beside_bytes"), [(5, 0), (3, 2)])
+def test_nothing_makes_room_for_what_never_fits(size_bytes: int, beside_bytes: int) -> None:
+    """Of four bytes a residual has two for six steps; what takes five for one of these does not push it out."""
+    residual, large = LiveBuffer(0, 2, range(6)), LiveBuffer(1, size_bytes, range(2, 3), {2: beside_bytes})
+
+    assert without_spilled([residual, large], 4) == [residual]
 
 
 @given(buffer_lists(), st.integers(1, 20))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, load_hardware
+from hw_models import ClusteredDsa, load_hardware, with_values
 from hw_models.messages import shown
 from scheduler import DsaTuning, Placing, ScheduleError, make_plan, make_policy, make_schedule, make_tuning
 from scheduler.dsa import tuning as module
@@ -22,7 +22,7 @@ from scheduler.dsa.schedule import Schedule
 from scheduler.dsa.schedule_json import schedule_json
 from scheduler.dsa.violations import violations
 from tests.graphs import Net, machine, machines, networks
-from workloads import Graph
+from workloads import Graph, load_network
 from workloads.analysis import Analysis
 
 NAMES = [field.name for field in fields(DsaTuning)]
@@ -41,6 +41,14 @@ def narrow(size: str = "4 KiB", window: float = 0.2) -> ClusteredDsa:
 
 def stcp920() -> ClusteredDsa:
     return load_hardware("stcp920", ClusteredDsa)
+
+
+def slow_ddr() -> ClusteredDsa:
+    return with_values(stcp920(), {"ddr.bandwidth": "60 GB/s", "local_buffer.capacity": "1 MiB"})
+
+
+def tinybert() -> Graph:
+    return load_network("tinybert", batch=4).with_dtype("fp16")
 
 
 def product() -> Graph:
@@ -93,6 +101,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "grouping_headrooms": ("graphturbo", stages, machine, (0.9,)),
     "contenders": ("graphturbo", residual, cramped, 1),
     "smaller_buffers": ("graphturbo", residual, lambda: narrow("64 KiB", 0.4), 0),
+    "sizes_without_chance": ("graphturbo", tinybert, slow_ddr, 1),
     "unlikely": ("graphturbo", residual, cramped, 1.0),
     "alike": ("graphturbo", stages, lambda: narrow("16 KiB"), 0.0),
     "nearly_equal": ("graphturbo", stages, narrow, 0.1),
@@ -109,7 +118,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "most_gaps": ("astitch", attention, machine, 1),
     "most_tiles": ("fixed-pattern", residual, machine, 2),
     "most_passes": ("fixed-pattern", residual, stcp920, 1),
-    "plateau_steps": ("graphturbo", attention, machine, 0),
+    "plateau_steps": ("graphturbo", prime, narrow, 0),
     "most_climbs": ("fixed-pattern", residual, machine, 1),
     "worthwhile": ("fixed-pattern", residual, machine, 0.5),
     "around_prefetch": ("graphturbo", stages, cramped, 0.01),
