@@ -85,8 +85,11 @@ def worst_rise(times: list[int]) -> float:
 @EVERY_DIRECT_POLICY
 @pytest.mark.parametrize(
     ("network", "images"),
-    [("squeezenet", 2), ("bert-tiny", 2), ("mobilenet-v2", 1), ("resnet18", 1), ("shufflenet-v2", 1), ("mobilevit", 1)],
-)
+    [
+        ("squeezenet", 2), ("bert-tiny", 2), ("mobilenet-v2", 1), ("resnet18", 1), ("shufflenet-v2", 1),
+        ("mobilevit", 1), ("tinybert", 4),
+    ],
+)  # fmt: skip
 def test_more_local_buffer_never_costs_time(name: str, network: str, images: int) -> None:
     graph = load_network(network, batch=images).with_dtype("fp16")
     times = by_more(make_policy(name), graph, "local_buffer.capacity", [f"{size} KiB" for size in SIZES_KIB])
