@@ -23,11 +23,15 @@ def buffer_lists(draw: st.DrawFn) -> list[LiveBuffer]:
 
 
 def spilled_by_looking(buffers: Sequence[LiveBuffer], capacity: int, *, longest: bool) -> set[int]:
-    """Return whom it hits when, step by step, all that are there are summed up and the first to go is looked for."""
-    kept = {buffer.owner: buffer for buffer in buffers}
+    """Return whom it hits when, step by step, all that are there are summed up and the first to go is looked for.
+
+    What does not fit alone, at each of its steps, is never there.
+    """
+    fitting = [b for b in buffers if all(b.size_bytes + more <= capacity for more in (0, *b.beside.values()))]
+    kept = {buffer.owner: buffer for buffer in fitting}
     for step in range(STEPS):
         alive = [buffer for buffer in kept.values() if step in buffer.live]
-        comes_or_needs = [b for b in buffers if b.live.start == step or step in b.beside]
+        comes_or_needs = [b for b in fitting if b.live.start == step or step in b.beside]
         while comes_or_needs and sum(b.size_bytes + b.beside.get(step, 0) for b in alive) > capacity:
             victim = max(alive, key=lambda b: (len(b.live) if longest else 0, b.live.start, b.owner))
             alive.remove(victim)
