@@ -220,8 +220,10 @@ class Judge:
         """Return whether something that promises to take so long may be the fastest; what promises more has less."""
         if self._best is None:
             return True
-        alike = [*self._runs[True], *self._runs[False]] if overlaps_layers else self._runs[False]  # it is tried without
-        late_s = [run.seconds - run.promised_s for run in alike]
+        runs = self._runs[False]
+        if overlaps_layers:  # which may be tried without overlap too
+            runs = [*self._runs[True], *runs]
+        late_s = [run.seconds - run.promised_s for run in runs]
         expected_s = promised_s + min(late_s, default=-promised_s)
         least_s = max(promised_s * tuning.hopeless, expected_s * tuning.unlikely)
         return self._simulated <= tuning.judged_instructions and least_s < self._best.seconds

@@ -52,9 +52,9 @@ class Grouping:
 
     subgraphs: tuple[Grouped, ...]
     fitted_bytes: int
-    """They are the same for all local buffers that hold so much,"""
+    """The most bytes that were asked for and fit. No other grouping of the network has the same."""
     refused_bytes: int | None
-    """but less than this; None: however much they hold."""
+    """The least bytes that were asked for and do not fit; None where everything fits."""
 
     def is_for(self, local_bytes: int) -> bool:
         """Return whether these are the sub-graphs for ``local_bytes`` of local buffers."""

@@ -154,10 +154,10 @@ class GraphTurbo:
         left: list[tuple[float, int, FusionPlan | Candidate]] = list(self._contenders(judge, at))
         heapify(left)
         while left and len(chances) < tuning.contenders:
-            cost_s, number, one = heappop(left)
+            least_s, number, one = heappop(left)
             if isinstance(one, Candidate):
                 chances.append(self._consider(judge, one, at))
-            elif judge.has_chance(cost_s, tuning, overlaps_layers=self.instruction_scheduling):
+            elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling):
                 laid_out = self._candidate(one, at)
                 heappush(left, (laid_out.cost_s(at), number, laid_out))
             else:

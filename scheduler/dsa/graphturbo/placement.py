@@ -65,9 +65,8 @@ class Placement:
         """
         near: list[LiveBuffer] = []
         if capacity.uses_local:
-            near = without_spilled(
-                self._may_be_near(capacity), capacity.local_bytes, longest=capacity.spills_longest
-            )
+            may_be = self._may_be_near(capacity)
+            near = without_spilled(may_be, capacity.local_bytes, longest=capacity.spills_longest)
         local = addresses(near, capacity.local_bytes, capacity.apart_steps)
         far = [buffer for buffer in self._far if buffer.owner not in local]
         far = without_spilled(far, capacity.global_bytes, longest=capacity.spills_longest)
@@ -106,7 +105,8 @@ class Placement:
         for buffer in self._far:
             number, each = buffer.owner, self._slices[buffer.owner]
             size_bytes = each.core_bytes
-            if size_bytes > capacity.local_bytes or (number in self._mismatched and has_global_buffer):
+            never_fits = size_bytes > capacity.local_bytes  # and is spilled whatever cores would exchange of it
+            if never_fits or (number in self._mismatched and has_global_buffer):
                 continue
             work_out = partial(_exchanged, each, self._readers[number], self._looked_at, most_exchanged)
             halos = self._exchanged.get((number, most_exchanged), work_out)

@@ -18,8 +18,9 @@ def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, room_bytes: 
     """Return what goes to or from DDR with the instances of a plan, at least; with any plan, without one.
 
     Results go once, and of inputs what is read. Weights are loaded once by a group; by each of its instances where the
-    cut moves nothing of them and the first instance needs them whole. ``room_bytes``: of a cluster's local buffers
-    together, or of its global one, whichever has more: what an instance makes and does not fit either goes to DDR.
+    cut moves nothing of them and the first instance needs them whole, as then the others are taken to. ``room_bytes``:
+    of a cluster's local buffers together, or of its global one, whichever has more: what an instance makes and does not
+    fit either goes to DDR.
     """
     every_op = tuple(range(len(analysis.graph.ops)))
     read, graph = analysis.of(_read_bytes), analysis.graph

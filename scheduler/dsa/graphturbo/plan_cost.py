@@ -45,7 +45,7 @@ def reads_of(runs: Sequence[LayerRun], slices: Sequence[TensorSlice]) -> Reads:
 def _read_by(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[tuple[int, int]]:
     """Yield the slices that ``run`` reads, each with the bytes read of it, and all its weights and inputs as one."""
     tensors, needs = run.layer.graph.tensors, whole_needs(run)
-    ddr_bytes = weights_read(run.layer, run.extents)
+    ddr_bytes = _weights_read(run.layer, run.extents)
     for name in run.layer.inputs:
         if name not in needs or tensors[name].role == "weight":
             continue
@@ -103,7 +103,7 @@ def moved_bytes(layout: Layout, reads: Reads | None = None) -> dict[str, int]:
     return {memory: total[memory] for memory in (DDR, GLOBAL)}
 
 
-def weights_read(layer: Layer, extents: Sequence[int]) -> int:
+def _weights_read(layer: Layer, extents: Sequence[int]) -> int:
     """Return the bytes of weights that ``layer`` reads for so much of its output: of a table, the rows looked up."""
     work, tensors = layer.tile_work(tuple(extents)), layer.graph.tensors
     return sum(size for name, size in work.operand_bytes.items() if tensors[name].role == "weight")

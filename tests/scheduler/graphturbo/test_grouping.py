@@ -310,29 +310,6 @@ def test_sub_graphs_are_made_of_whole_layers(graph: Graph) -> None:
         assert sum(set(layer.ops) <= set(group.sub.ops) for group in grouped(graph, 4 * KIB)) == 1
 
 
-@settings(max_examples=60)
-@given(data=st.data(), graph=networks(most_blocks=4))
-def test_local_buffers_are_grouped_for_alike_as_far_as_a_grouping_says(data: st.DataObject, graph: Graph) -> None:
-    local_bytes = data.draw(st.sampled_from([64, 512, 4 * KIB, 32 * KIB, ROOMY]))
-
-    found = group_subgraphs(Analysis(graph), local_bytes, MOST_RECOMPUTE)
-
-    assert found.is_for(local_bytes)
-    beyond_bytes = 2 * ROOMY if found.refused_bytes is None else found.refused_bytes
-    for like_bytes in (found.fitted_bytes, data.draw(st.integers(found.fitted_bytes, beyond_bytes - 1))):
-        assert group_subgraphs(Analysis(graph), like_bytes, MOST_RECOMPUTE).subgraphs == found.subgraphs
-    assert not found.is_for(beyond_bytes) or found.refused_bytes is None
-
-
-@settings(max_examples=30)
-@given(graph=networks(most_blocks=4), tried=st.lists(st.integers(1, 32 * KIB), min_size=2, max_size=8))
-def test_groupings_known_of_other_buffers_change_none(graph: Graph, tried: list[int]) -> None:
-    analysis = Analysis(graph)
-
-    for local_bytes in tried:
-        assert list(group_subgraphs(analysis, local_bytes, MOST_RECOMPUTE).subgraphs) == grouped(graph, local_bytes)
-
-
 def best_by_definition(sub: Splittable, local_bytes: int) -> SplitChoice | None:
     """Return the best of all splits that fit, repeat little and save more traffic than they cost."""
     fitting = [s for s in fitting_splits(sub, Room(local_bytes)) if repeats_little(sub, s, MOST_RECOMPUTE)]
