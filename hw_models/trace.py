@@ -69,20 +69,19 @@ class Trace:
     @cached_property
     def critical_steps(self) -> Sequence[Step]:
         """The critical path in stretches with one pace each; together they last the makespan."""
-        path, works = self.critical_path(), self.instructions.works
-        kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in works]}}
-        starts_kernel = [isinstance(work.payload, Launch) for work in works]
-        ends = [*[self.start_ps[follower] for follower in path[1:]], self.makespan_ps]
+        path, table = self.critical_path(), self.instructions
+        kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in table.works]}}
+        startup_of = [kinds[work.unit] + "-startup" * (not isinstance(work.payload, Launch)) for work in table.works]
+        starts = [self.start_ps[position] for position in path]
+        ends = [*starts[1:], self.makespan_ps]
+        work_of, startup_ps, limits = table.work_of, self.startup_ps, self.limits
         found = []
-        for position, end in zip(path, ends, strict=False):
-            start = self.start_ps[position]
-            running = min(start + self.startup_ps[position], end)
+        for position, start, end in zip(path, starts, ends, strict=False):
+            running = min(start + startup_ps[position], end)
             if running > start:
-                number = self.instructions.work_of[position]
-                unit = kinds[works[number].unit]
-                found.append(Step(position, unit if starts_kernel[number] else f"{unit}-startup", start, running))
+                found.append(Step(position, startup_of[work_of[position]], start, running))
             if end > running:
-                found.append(Step(position, kinds[self.limits[position]], running, end))
+                found.append(Step(position, kinds[limits[position]], running, end))
         return found
 
     def critical_ps(self) -> dict[str, int]:

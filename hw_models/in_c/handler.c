@@ -3,8 +3,8 @@
  *
  * This does what hw_models/{running,units,pipelining,space,bandwidth}.py do, turn by turn and rounding by rounding, on
  * plain numbers that hw_models/compiled_run.py makes of a program and a machine: it knows no kind of instruction and no
- * kind of machine. Functions are called as the methods they stand for. Whatever goes wrong ends the run; Python then
- * does it again and says what.
+ * kind of machine. Functions are called as the methods they stand for. What comes again in a program is not run again
+ * (repeats.h), which shows in no figure. Whatever goes wrong ends the run; Python then does it again and says what.
  *
  * Here is what Python sees of it. The rest is in these files, each of which needs those before it:
  */
@@ -13,6 +13,7 @@
 #include "memories.h"
 #include "workers.h"
 #include "reading.h"
+#include "repeats.h"
 
 /* ---- a run ---- */
 
@@ -20,7 +21,7 @@
 static PyObject *handler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     Handler *h = (Handler *)type->tp_alloc(type, 0);
     if (!h) return NULL;
-    int failed = read_arguments(h, args, kwargs);
+    int failed = read_arguments(h, args, kwargs) || find_stretches(h);
     for (int w = 0; !failed && w < h->n_workers; w++) take(h, w);
     if (!failed && h->failure) {
         PyErr_SetString(PyExc_ArithmeticError, h->failure);
@@ -58,12 +59,14 @@ static void handler_dealloc(Handler *h) {
         free(h->ports[n].history);
     }
     for (int n = 0; n < h->n_instants; n++) free(h->instants[n].turns);
+    free_stretches(h);
     void *all[] = {h->work_of, h->after.first, h->after.items, h->allocates.first, h->allocates.items, h->frees.first,
                    h->frees.items, h->works, h->demands, h->loads, h->queues, h->ports, h->workers, h->space_of,
                    h->spaces.first, h->spaces.items, h->space_bytes, h->holders, h->allocators, h->first_flow,
                    h->issued_ps, h->start_ps, h->end_ps, h->startup_ps, h->released_by, h->limits, h->blocked_head,
                    h->blocked_next, h->blocked_place, h->blocked_worker, h->parts_left, h->flows, h->running,
-                   h->changed, h->waited_ps, h->waited_order, h->instants, h->buckets, h->coming_ps};
+                   h->changed, h->waited_ps, h->waited_order, h->instants, h->buckets, h->coming_ps, h->stretches,
+                   h->stretch_at, h->alike, h->key, h->named_in, h->name, h->ended};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
     Py_TYPE(h)->tp_free((PyObject *)h);
 }
@@ -149,6 +152,7 @@ static PyObject *handler_units(Handler *h, PyObject *Py_UNUSED(none)) {
 
 static PyObject *handler_events(Handler *h, void *Py_UNUSED(none)) { return PyLong_FromLongLong(h->events); }
 static PyObject *handler_unfinished(Handler *h, void *Py_UNUSED(none)) { return PyLong_FromLong(h->unfinished); }
+static PyObject *handler_repeated(Handler *h, void *Py_UNUSED(none)) { return PyLong_FromLong(h->repeated); }
 
 static PyMethodDef handler_methods[] = {
     {"happen", (PyCFunction)handler_happen, METH_NOARGS, happen_doc},
@@ -159,6 +163,7 @@ static PyMethodDef handler_methods[] = {
 
 static PyGetSetDef handler_figures[] = {
     {"events", (getter)handler_events, NULL, "Turns taken so far.", NULL},
+    {"repeated", (getter)handler_repeated, NULL, "Instructions that were not run, as others like them were.", NULL},
     {"unfinished", (getter)handler_unfinished, NULL, "Instructions that have not ended.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 

@@ -13,6 +13,7 @@ static void add_turn(Handler *h, int number, int actor, int turn) {
     if (!turns) return;
     at->turns = turns;
     turns[at->count++] = (Turn){actor, turn};
+    h->events++;
 }
 
 static int new_instant(Handler *h, int64_t time_ps) {
@@ -100,7 +101,6 @@ static void happen(Handler *h) {
         grant(h);
         h->events++;
     }
-    h->events += h->instants[h->now].count;
     h->instants[h->now].next = h->free_instant;
     h->free_instant = h->now;
     h->now = -1;

@@ -15,15 +15,16 @@ static void settle_later(Handler *h, int port) {
     }
 }
 
-static void note_used(Handler *h, Port *port) {
-    if (port->history_count && port->history[port->history_count - 1].time_ps == h->now_ps) {
-        port->history[port->history_count - 1].used_bytes = port->used_bytes;
+/* Note that a memory holds so much from a time on, at which that may have been noted already. */
+static void note_used(Handler *h, Port *port, int64_t time_ps, int64_t used_bytes) {
+    if (port->history_count && port->history[port->history_count - 1].time_ps == time_ps) {
+        port->history[port->history_count - 1].used_bytes = used_bytes;
         return;
     }
     Change *history = grown(h, port->history, port->history_count, &port->history_room, sizeof(Change));
     if (!history) return;
     port->history = history;
-    history[port->history_count++] = (Change){h->now_ps, port->used_bytes};
+    history[port->history_count++] = (Change){time_ps, used_bytes};
 }
 
 static void add_wish(Handler *h, Wishes *to, Wish wish) {
@@ -54,7 +55,7 @@ static void give_back(Handler *h, int buffer, int position) {
         port->used_bytes -= h->space_bytes[n];
         port->freed_by = position;
         if (port->waiting.count || port->new.count) settle_later(h, h->spaces.items[n]);
-        else note_used(h, port);
+        else note_used(h, port, h->now_ps, port->used_bytes);
     }
 }
 
@@ -79,8 +80,9 @@ static void grant(Handler *h) {
         new->count = 0;
         while (waiting->count) {
             Wish wish = waiting->wishes[waiting->first];
-            if (wish.size_bytes > port->capacity_bytes - port->used_bytes) { port->was_short = 1; break; }
+            if (wish.size_bytes > port->capacity_bytes - port->used_bytes) { port->was_short = h->is_short = 1; break; }
             port->used_bytes += wish.size_bytes;
+            if (port->used_bytes > port->most_bytes) port->most_bytes = port->used_bytes;
             waiting->first++;
             if (!--waiting->count) waiting->first = 0;
             if (!--h->workers[wish.worker].missing) {
@@ -89,7 +91,7 @@ static void grant(Handler *h) {
                 freed_by[n_granted++] = port->freed_by;
             }
         }
-        note_used(h, port);
+        note_used(h, port, h->now_ps, port->used_bytes);
     }
     for (int n = 0; n < n_granted; n++) space_there(h, granted[n], freed_by[n]);
 }
@@ -198,6 +200,16 @@ static void flow_starts(Handler *h, int number) {
     else { flow->turn = 1; after(h, asks->whole_ps, number, 1); }
 }
 
+/* Note what a flow has moved that has ended. */
+static void note_moved(Handler *h, int demand) {
+    Span traffic = h->demands[demand].traffic;
+    h->ended[h->n_ended++] = demand;
+    for (int l = 0; l < traffic.count; l++) {
+        Load load = h->loads[traffic.first + l];
+        h->ports[load.port].moved_bytes += load.weight;
+    }
+}
+
 static void flow_ends(Handler *h, int number) {
     Flow *flow = &h->flows[number];
     const Demand *asks = &h->demands[flow->demand];
@@ -208,10 +220,7 @@ static void flow_ends(Handler *h, int number) {
         Load load = h->loads[asks->crossing.first + l];
         h->ports[load.port].load -= load.weight;
     }
-    for (int l = 0; l < asks->traffic.count; l++) {
-        Load load = h->loads[asks->traffic.first + l];
-        h->ports[load.port].moved_bytes += load.weight;
-    }
+    note_moved(h, flow->demand);
     if (!h->n_running) {
         for (int p = 0; p < h->n_ports; p++) h->ports[p].load = 0.0;
         h->contended = 0;

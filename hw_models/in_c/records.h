@@ -1,5 +1,5 @@
-/* What a run consists of: demands, works and queues as they are given, flows, workers and memories as they change, and
- * the instants that are to come.
+/* What a run consists of: demands, works and queues as they are given, flows, workers and memories as they change, the
+ * instants that are to come, and stretches that may come again.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -46,6 +46,7 @@ typedef struct {
     int issued, most_issued, is_full; /* of a pipelined server, as what follows */
     int *backlog; int backlog_next, backlog_count;
     int64_t *free_since_ps; int free_count;
+    int place, members; /* of Handler.waited_ps, and how many waited, for the first since a stretch began; or -1 */
 } Worker;
 
 typedef struct { int position, buffer, worker; int64_t size_bytes; } Wish;
@@ -54,7 +55,7 @@ typedef struct { int64_t time_ps, used_bytes; } Change;
 
 typedef struct {
     double capacity, full, load, moved_bytes;
-    int64_t capacity_bytes, used_bytes;
+    int64_t capacity_bytes, used_bytes, most_bytes; /* the most since the stretch that is being noted began */
     int limit, freed_by, was_short, is_changed;
     Wishes new, waiting;
     Change *history; int history_count, history_room;
@@ -62,6 +63,18 @@ typedef struct {
 
 typedef struct { int actor, turn; } Turn; /* actor: a flow, or -1 - worker */
 typedef struct { int64_t time_ps; Turn *turns; int count, room, next; } Instant;
+
+/* What a worker and a memory did in a stretch, and how long was waited in it in all; times since it began. */
+typedef struct { int taken, place, members; int64_t idle_ps, asked_ps, busy_ps, *free_since_ps; } Done;
+typedef struct { int64_t used_bytes, most_bytes, left_bytes; Span changes; } Held; /* the latter two beyond the first */
+typedef struct {
+    int first, count, is_known, ended_by, next_alike;
+    int *key, key_count; uint64_t hash;
+    int64_t begun_ps, lasted_ps, events;
+    Done *done; Held *held;
+    int64_t *waited_ps; int n_waited; /* by place in Handler.waited_order */
+    Span ended; /* of Handler.ended */
+} Stretch;
 
 typedef struct { int *first, *items; } Rows; /* row i: items[first[i]] to items[first[i + 1]] */
 
@@ -89,6 +102,12 @@ typedef struct {
     int *buckets; int n_buckets; /* a power of two */
     int now; /* instant */
     int64_t *coming_ps; int n_coming, coming_room; /* a heap: the times of the instants that are to come */
+    Stretch *stretches; int n_stretches, noted, is_short, repeated; /* noted: the one that is being noted, or -1 */
+    int *stretch_at; /* by instruction: the stretch that begins with it, or -1 */
+    int *alike, n_alike; /* by hash: the first of the stretches that may come again; a power of two */
+    int *key, key_room; /* of the stretch that begins now */
+    int *named_in, *name; /* by buffer: the last stretch that names it, and how */
+    int *ended, n_ended; /* demands of the flows that have ended, in turn */
 } Handler;
 
 static void fail(Handler *h, const char *why) { if (!h->failure) h->failure = why; }

@@ -64,18 +64,25 @@ static void new_flow(Handler *h, int w, int position, int part, int64_t *delay_p
     else flow_starts(h, number);
 }
 
-static void note_wait(Handler *h, const Worker *worker, int what) {
-    int place = worker->kind * (h->n_kinds + 1) + what, members = h->works[h->work_of[worker->position]].members;
-    int64_t *waited_ps = &h->waited_ps[place];
-    if (*waited_ps < 0) {
-        *waited_ps = 0;
-        h->waited_order[h->n_waited++] = place;
-    }
-    if (!worker->is_pipelined) add_ps(h, waited_ps, h->now_ps - worker->asked_ps, members);
+/* Return how long a worker has had nothing to do since it asked for something, all channels together. */
+static int64_t idle_ps(Handler *h, const Worker *worker) {
+    if (!worker->is_pipelined) return h->now_ps - worker->asked_ps;
+    int64_t sum_ps = 0;
     for (int n = 0; n < worker->free_count; n++) {
         int64_t since_ps = worker->free_since_ps[n];
-        add_ps(h, waited_ps, h->now_ps - (worker->asked_ps > since_ps ? worker->asked_ps : since_ps), members);
+        add_ps(h, &sum_ps, h->now_ps - (worker->asked_ps > since_ps ? worker->asked_ps : since_ps), 1);
     }
+    return sum_ps;
+}
+
+static void note_wait(Handler *h, Worker *worker, int what) {
+    int place = worker->kind * (h->n_kinds + 1) + what, members = h->works[h->work_of[worker->position]].members;
+    if (h->waited_ps[place] < 0) {
+        h->waited_ps[place] = 0;
+        h->waited_order[h->n_waited++] = place;
+    }
+    if (worker->place < 0) { worker->place = place; worker->members = members; }
+    add_ps(h, &h->waited_ps[place], idle_ps(h, worker), members);
 }
 
 /* Note that alike members have done their part of a server's instruction, which ends with the last of them. */
@@ -183,12 +190,15 @@ static void moved(Handler *h, int number, int limit) {
     }
 }
 
+static int begins_stretch(Handler *h, int w, int ended); /* both of repeats.h */
+static int comes_again(Handler *h, int w);
+
 static void take_turn(Handler *h, Turn turn) {
     if (turn.actor < 0) { /* a worker, for which all inputs are there since the instruction `turn` has ended */
-        int w = -1 - turn.actor;
+        int w = -1 - turn.actor, begins = begins_stretch(h, w, turn.turn);
         h->workers[w].cause = turn.turn;
         note_wait(h, &h->workers[w], h->works[h->work_of[turn.turn]].kind);
-        if (with_inputs(h, w)) take(h, w);
+        if (!(begins && comes_again(h, w)) && with_inputs(h, w)) take(h, w);
         return;
     }
     const Flow *flow = &h->flows[turn.actor];
