@@ -21,7 +21,7 @@ from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
 from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import FusionPlan, plan_from_groups
+from fusion.plan import FusionPlan, Split, plan_from_groups
 from hw_models.pause import collector_paused
 from scheduler.dsa.costs import DsaCosts, dsa_costs
 from scheduler.dsa.graphturbo.core_binding import unbound_dims
@@ -51,6 +51,14 @@ _MOST_PLANS = 512
 """Kept of one network: each may have hundreds of groups."""
 _MOST_BOUND = 32
 """The same: each may have hundreds of layer runs."""
+
+
+_Cuts = tuple[tuple[tuple[int, ...], Split | None], ...]
+"""The groups of a plan, and how they are split: all that its layouts depend on."""
+
+
+def _cuts(plan: FusionPlan) -> _Cuts:
+    return tuple([(group.ops, group.split) for group in plan.groups])
 
 
 def _listed(value: object) -> object:
@@ -132,34 +140,40 @@ class GraphTurbo:
         """
         check_can_be_scheduled(costs)
         judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
+        laid_out: dict[_Cuts, float] = {}
         patience = left = costs.view.tuning.sizes_without_chance
         for at in with_smaller_buffers(costs):
-            left = patience if self._consider_plans(judge, at) else left - 1
+            left = patience if self._consider_plans(judge, at, laid_out) else left - 1
             if judge.is_content():
                 return judge.chosen()
             if not left:  # mostly layouts for smaller buffers move more, though not always
                 break
         if self.outputs == "local":
-            replace(self, outputs="global")._consider_plans(judge, costs)
+            replace(self, outputs="global")._consider_plans(judge, costs, laid_out)
         if not self.unbound:  # which layers through DDR do not heed
             self._consider(judge, through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs), costs)
         return judge.chosen()
 
-    def _consider_plans(self, judge: Judge, at: DsaCosts) -> bool:
+    def _consider_plans(self, judge: Judge, at: DsaCosts, laid_out: dict[_Cuts, float]) -> bool:
         """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance.
 
         A plan is laid out when what it costs at least is the least that is left, as long as that has a chance.
+        ``laid_out``: what their layouts for larger buffers cost, which these cost nearly at least; kept up here.
         """
         tuning, chances = at.view.tuning, list[bool]()
-        left: list[tuple[float, int, FusionPlan | Candidate]] = list(self._contenders(judge, at))
+        left: list[tuple[float, int, FusionPlan | Candidate]] = [
+            (max(least_s, tuning.shrunk * laid_out.get(_cuts(plan), 0.0)), number, plan)
+            for least_s, number, plan in self._contenders(judge, at)
+        ]
         heapify(left)
         while left and len(chances) < tuning.contenders:
             least_s, number, one = heappop(left)
             if isinstance(one, Candidate):
                 chances.append(self._consider(judge, one, at))
             elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling):
-                laid_out = self._candidate(one, at)
-                heappush(left, (laid_out.cost_s(at), number, laid_out))
+                found = self._candidate(one, at)
+                laid_out[_cuts(one)] = found.cost_s(at)
+                heappush(left, (found.cost_s(at), number, found))
             else:
                 break
         return any(chances)
@@ -169,11 +183,11 @@ class GraphTurbo:
 
     def _contenders(self, judge: Judge, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
         """Yield the plans that differ and may win: what each costs at least, its number, the plan."""
-        seen: set[tuple[object, ...]] = set()
+        seen: set[_Cuts] = set()
         capacity = self._capacity(at)
         room_bytes = max(at.cores * capacity.local_bytes * capacity.uses_local, capacity.global_bytes)
         for number, plan in enumerate(self._plans(at)):
-            key = tuple((group.ops, group.split) for group in plan.groups)
+            key = _cuts(plan)
             if key in seen or has_too_many_instances(plan, at):
                 continue
             least = least_bytes(at.analysis, plan, room_bytes)

@@ -47,6 +47,14 @@ def slow_ddr() -> ClusteredDsa:
     return with_values(stcp920(), {"ddr.bandwidth": "60 GB/s", "local_buffer.capacity": "1 MiB"})
 
 
+def middling() -> ClusteredDsa:
+    return with_values(stcp920(), {"local_buffer.capacity": "768 KiB"})
+
+
+def vit() -> Graph:
+    return load_network("vit-b16", batch=4).with_dtype("fp16")
+
+
 def tinybert() -> Graph:
     return load_network("tinybert", batch=4).with_dtype("fp16")
 
@@ -102,6 +110,7 @@ CASES: dict[str, tuple[str, Callable[[], Graph], Callable[[], ClusteredDsa], obj
     "contenders": ("graphturbo", residual, cramped, 1),
     "smaller_buffers": ("graphturbo", residual, lambda: narrow("64 KiB", 0.4), 0),
     "sizes_without_chance": ("graphturbo", tinybert, slow_ddr, 1),
+    "shrunk": ("graphturbo", vit, middling, 1.0),
     "unlikely": ("graphturbo", residual, cramped, 1.0),
     "alike": ("graphturbo", stages, lambda: narrow("16 KiB"), 0.0),
     "nearly_equal": ("graphturbo", stages, narrow, 0.1),
