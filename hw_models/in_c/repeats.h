@@ -7,7 +7,7 @@
  * so that all figures are those of a run.
  */
 
-/* Return by instruction from where on all may rely on its end: nothing there begins before. */
+/* Return by instruction the first one that begins after its end if it begins after the ends of all between the two. */
 static int *ends_by(const Handler *h) {
     int *found = filled(h->count, INT_MAX), *last = filled(h->n_queues, -1), is_sound = 1;
     for (int position = 0; found && last && position < h->count; position++) {
@@ -17,7 +17,7 @@ static int *ends_by(const Handler *h) {
         }
         const Queue *queue = &h->queues[h->works[h->work_of[position]].queue];
         int *before = &last[queue - h->queues];
-        if (queue->servers == 1 && *before >= 0) { /* it ends later than the one before it; a server begins later too */
+        if (queue->servers == 1 && *before >= 0) { /* this ends after the one before it, and on a server begins so */
             int from = queue->in_flight == 1 ? position : position + 1;
             if (found[*before] > from) found[*before] = from;
         }
@@ -36,7 +36,7 @@ static int find_stretches(Handler *h) {
     int *ends = ends_by(h), least = h->n_workers + h->n_ports, next = h->count, found = 0;
     if (!ends || !(h->stretch_at = filled(h->count, -1)) || !(h->ended = made(h->n_flows, sizeof(int)))
         || !(h->named_in = filled(h->n_buffers, -1)) || !(h->name = made(h->n_buffers, sizeof(int)))) goto failed;
-    for (int position = 0, open = 0; position < h->count; position++) { /* open: until where something may be under way */
+    for (int position = 0, open = 0; position < h->count; position++) { /* until `open` something may be under way */
         if (position >= open) h->stretch_at[position] = 0;
         if (ends[position] > open) open = ends[position];
     }
@@ -196,7 +196,8 @@ static void note_end(Handler *h, Stretch *one, int ended_by) {
         done->busy_ps = worker->busy_ps - done->busy_ps;
         done->asked_ps = worker->asked_ps - one->begun_ps;
         if (!done->taken || !worker->is_pipelined) continue;
-        if (!(done->free_since_ps = malloc((size_t)worker->free_count * sizeof(int64_t)))) { fail(h, "memory"); return; }
+        done->free_since_ps = malloc((size_t)worker->free_count * sizeof(int64_t));
+        if (!done->free_since_ps) { fail(h, "memory"); return; }
         for (int n = 0; n < worker->free_count; n++) done->free_since_ps[n] = worker->free_since_ps[n] - one->begun_ps;
     }
     for (int p = 0; p < h->n_ports; p++) {
