@@ -40,6 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="store the texts of this run as the golden ones")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what is marked as slow, so that no process is left with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     folder = request.path.parent / "golden"
