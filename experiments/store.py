@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from typing import get_args
 
@@ -38,6 +39,8 @@ OF_MEASUREMENT = {
 }  # fmt: skip
 """Columns of points that were measured."""
 NUMERIC = ("INTEGER", "REAL")
+_MOST_INSERTIONS = 256
+"""Statements, one for each set of columns."""
 _OF_FIGURES = {
     f"{field.name}.": _TYPES[values[1]]
     for field in fields(RunRecord)
@@ -152,9 +155,7 @@ class ResultStore:
             if name not in columns:
                 columns[name] = type_of(name, _TYPES.get(type(value), "TEXT"))
                 self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)} {columns[name]}")
-        names, marks = ", ".join(map(_quoted, row)), ", ".join("?" * len(row))
-        insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
-        self._connection.execute(insert, tuple(row.values()))
+        self._connection.execute(_insertion(table, tuple(row)), tuple(row.values()))
 
     def rows(self, keys: Sequence[str]) -> list[dict[str, Figure]]:
         """Return the rows of these points, which are there."""
@@ -205,6 +206,12 @@ def _locked(folder: Path) -> int:
         os.truncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
     return handle
+
+
+@lru_cache(_MOST_INSERTIONS)
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    names, marks = ", ".join(map(_quoted, columns)), ", ".join("?" * len(columns))
+    return f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
 
 
 def _quoted(name: str) -> str:

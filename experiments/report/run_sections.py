@@ -48,13 +48,13 @@ def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
         own_looks = {kind: look for kind, look in looks.items() if seen[kind]}
         where = f" Behind the policy: {enumeration(list(evaluation.axes))}." if evaluation.axes else ""
         some = f" {len(chosen)} of {len(own)}, from the fastest to the slowest." if len(chosen) < len(own) else ""
-        table = chosen[["policy", *evaluation.axes, "latency_s"]].join(shares[list(own_looks)]).sort_values("latency_s")
+        told_shares = shares[list(own_looks)].add_prefix("pace.")  # an axis may have the name of a unit, as launch does
+        table = chosen[["policy", *evaluation.axes, "latency_s"]].join(told_shares).sort_values("latency_s")
+        formats = {f"pace.{kind}": (kind, percent) for kind in own_looks}
         yield Figure(
             f"{network}: latency by what set the pace on the critical path.{where}{some}",
             svg=critical_bars(chosen, shares, labels, own_looks, f"critical{number}"),
-            numbers=table_of(
-                table, {**figure_formats(table, ["latency_s"]), **{kind: (kind, percent) for kind in own_looks}}
-            ),
+            numbers=table_of(table, {**figure_formats(table, ["latency_s"]), **formats}),
         )
 
 

@@ -17,6 +17,7 @@ FIVE = {
     "clock": ("1 GHz", "2 GHz", "3 GHz"),
     "dma.channels": ("1", "2"),
 }
+LAUNCHES = {"launch": ("1 us", "2 us")}
 EIGHT = {"local_buffer.capacity": tuple(f"{2**power} KiB" for power in range(5, 13))}
 THREE_POLICIES = ("fixed-pattern", "astitch", "graphturbo(instruction_scheduling=false)")
 
@@ -36,6 +37,11 @@ class TestOddStudies:
             ),
             pytest.param(grid(["net"], THREE_POLICIES, FIVE), FIVE, id="five quantities"),
             pytest.param(grid(["net"], THREE_POLICIES, FIVE)[::7], FIVE, id="no full grid"),
+            pytest.param(
+                [row | {"critical.launch": 0.1} for row in grid(["net"], THREE_POLICIES, LAUNCHES)],
+                LAUNCHES,
+                id="an axis with the name of a unit",
+            ),
             pytest.param(
                 grid([f"net{i}" for i in range(12)], THREE_POLICIES, EIGHT), EIGHT, id="twelve networks"
             ),
