@@ -20,6 +20,7 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/simulator_speed.py
 	$(BIN)/python -m benchmarks.sweep_speed
+	$(BIN)/python -m benchmarks.large_sweep
 	$(BIN)/python -m benchmarks.planning_speed
 
 # The packages with their busiest modules compiled to C (see setup.py), and the same benchmark on them.

@@ -69,6 +69,8 @@ def run_for_a_while(file: Path, out: Path) -> None:
     ) as running:
         while not points_in(out) and running.poll() is None:
             time.sleep(0.05)
+        if running.poll() is not None:
+            raise SystemExit(f"the sweep has ended with {running.returncode}")
         begun_s = time.perf_counter() - started
         print(f"first point after {begun_s:.1f} s (aim {START_AIM_S})")
         for part in (1, 2):

@@ -71,7 +71,8 @@ class Trace:
         """The critical path in stretches with one pace each; together they last the makespan."""
         path, table = self.critical_path(), self.instructions
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in table.works]}}
-        startup_of = [kinds[work.unit] + "-startup" * (not isinstance(work.payload, Launch)) for work in table.works]
+        units = [(kinds[work.unit], isinstance(work.payload, Launch)) for work in table.works]
+        startup_of = [unit if is_launch else f"{unit}-startup" for unit, is_launch in units]
         starts = [self.start_ps[position] for position in path]
         ends = [*starts[1:], self.makespan_ps]
         work_of, startup_ps, limits = table.work_of, self.startup_ps, self.limits

@@ -43,8 +43,8 @@ class DsaTuning:
     sizes gives the same as 2."""
     shrunk: Share = 0.8
     """A plan's layout for smaller local buffers is taken to cost at least this share of its layout for larger ones, in
-    traffic and launches. With 1, ViT-B/16 at 4 images and 768 KiB takes 11 % longer; over the 570 points of 19 networks
-    with which it was chosen, no schedule is another one than if all plans with a chance are laid out."""
+    traffic and launches. With 1, ViT-B/16 at 4 images and 768 KiB takes 11 % longer; over 570 points of 19 networks,
+    with which it was chosen, no makespan is another one than if all plans with a chance are laid out."""
     hopeless: Factor = 0.98
     """A layout is not scheduled where this share of what its traffic and launches take, as if nothing overlapped, is
     no less than the best schedule's time."""

@@ -53,11 +53,11 @@ _MOST_BOUND = 32
 """The same: each may have hundreds of layer runs."""
 
 
-_Cuts = tuple[tuple[tuple[int, ...], Split | None], ...]
+_PlanKey = tuple[tuple[tuple[int, ...], Split | None], ...]
 """The groups of a plan, and how they are split: all that its layouts depend on."""
 
 
-def _cuts(plan: FusionPlan) -> _Cuts:
+def _plan_key(plan: FusionPlan) -> _PlanKey:
     return tuple([(group.ops, group.split) for group in plan.groups])
 
 
@@ -140,7 +140,7 @@ class GraphTurbo:
         """
         check_can_be_scheduled(costs)
         judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
-        laid_out: dict[_Cuts, float] = {}
+        laid_out: dict[_PlanKey, float] = {}
         patience = left = costs.view.tuning.sizes_without_chance
         for at in with_smaller_buffers(costs):
             left = patience if self._consider_plans(judge, at, laid_out) else left - 1
@@ -154,7 +154,7 @@ class GraphTurbo:
             self._consider(judge, through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs), costs)
         return judge.chosen()
 
-    def _consider_plans(self, judge: Judge, at: DsaCosts, laid_out: dict[_Cuts, float]) -> bool:
+    def _consider_plans(self, judge: Judge, at: DsaCosts, laid_out: dict[_PlanKey, float]) -> bool:
         """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance.
 
         A plan is laid out when what it costs at least is the least that is left, as long as that has a chance.
@@ -162,7 +162,7 @@ class GraphTurbo:
         """
         tuning, chances = at.view.tuning, list[bool]()
         left: list[tuple[float, int, FusionPlan | Candidate]] = [
-            (max(least_s, tuning.shrunk * laid_out.get(_cuts(plan), 0.0)), number, plan)
+            (max(least_s, tuning.shrunk * laid_out.get(_plan_key(plan), 0.0)), number, plan)
             for least_s, number, plan in self._contenders(judge, at)
         ]
         heapify(left)
@@ -172,7 +172,7 @@ class GraphTurbo:
                 chances.append(self._consider(judge, one, at))
             elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling):
                 found = self._candidate(one, at)
-                laid_out[_cuts(one)] = found.cost_s(at)
+                laid_out[_plan_key(one)] = found.cost_s(at)
                 heappush(left, (found.cost_s(at), number, found))
             else:
                 break
@@ -183,11 +183,11 @@ class GraphTurbo:
 
     def _contenders(self, judge: Judge, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
         """Yield the plans that differ and may win: what each costs at least, its number, the plan."""
-        seen: set[_Cuts] = set()
+        seen: set[_PlanKey] = set()
         capacity = self._capacity(at)
         room_bytes = max(at.cores * capacity.local_bytes * capacity.uses_local, capacity.global_bytes)
         for number, plan in enumerate(self._plans(at)):
-            key = _cuts(plan)
+            key = _plan_key(plan)
             if key in seen or has_too_many_instances(plan, at):
                 continue
             least = least_bytes(at.analysis, plan, room_bytes)
