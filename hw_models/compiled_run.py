@@ -7,6 +7,7 @@ compiled handler does not know goes to Python: dispatched work, programs that co
 from collections.abc import Mapping, Sequence
 
 from hw_models.clock import run_instants
+from hw_models.columns import Column, column
 from hw_models.demands import Demand, Demands
 from hw_models.finished import FinishedRun
 from hw_models.in_c import is_built, may_use
@@ -59,7 +60,8 @@ class _Handed:
         limits = {name: number for number, name in enumerate(self._limits)}
         ports = zip(demands.bytes_per_ps, demands.capacities_bytes, demands.names, strict=True)
         handler = Handler(
-            work_of=table.work_of, after=table.after, allocates=table.allocates, frees=table.frees, works=works,
+            work_of=table.work_of, after=table.after.pair, allocates=table.allocates.pair, frees=table.frees.pair,
+            works=works,
             demands=tuple([_numbers(part, limits) for part in parts]), queues=self._queues(machine),
             ports=tuple([(rate, capacity, limits[name]) for rate, capacity, name in ports]), spaces=spaces,
             space_of=space_of, kinds=len(self._kinds), limits=len(limits),
@@ -85,11 +87,11 @@ class _Handed:
         units = [(self._kinds.index(base_name(name)), machine.units[base_name(name)]) for name in self._units]
         return tuple([(kind, unit.servers, unit.in_flight) for kind, unit in units])
 
-    def _spaces(self) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
+    def _spaces(self) -> tuple[tuple[tuple[tuple[int, int], ...], ...], Column]:
         """Return the spaces that differ, in pairs of port and bytes, and which of them each buffer takes."""
         table, buffers, demands = self._program.instructions, self._program.buffers, self._demands
         numbers: dict[tuple[str, int, int, int], int] = {}
-        space_of, spaces = [-1] * len(buffers), list[tuple[tuple[int, int], ...]]()
+        space_of, spaces = column((-1,)) * len(buffers), list[tuple[tuple[int, int], ...]]()
         for position, taken in enumerate(table.allocates):
             for buffer in taken:
                 held, work = buffers[buffer], table.work_of[position]
@@ -99,7 +101,7 @@ class _Handed:
                     number = numbers[key] = len(spaces)
                     spaces.append(tuple([(port, size_bytes) for port, size_bytes in demands.space(held, work)]))
                 space_of[buffer] = number
-        return tuple(spaces), tuple(space_of)
+        return tuple(spaces), space_of
 
     def _finished(self, handler: "Handler") -> FinishedRun:
         """Return what the handler has noted, with names in the place of numbers."""

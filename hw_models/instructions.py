@@ -11,8 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, overload
 
+from hw_models.columns import Column, Rows, column
+
 CHIP = "chip"
 """The outermost level: of its units and memories there is one."""
+_MOST = 2**31 - 1
+"""Of a number in a column."""
 
 
 class ProgramError(ValueError):
@@ -218,24 +222,30 @@ class InstructionTable(Sequence[Instruction]):
 
     works: tuple[Work, ...]
     """All that differ."""
-    work_of: tuple[int, ...]
+    work_of: Column
     """By position: which of ``works`` it does."""
-    after: tuple[tuple[int, ...], ...]
-    allocates: tuple[tuple[int, ...], ...]
-    frees: tuple[tuple[int, ...], ...]
+    after: Rows
+    allocates: Rows
+    frees: Rows
     labels: tuple[str, ...]
-    layer_runs: tuple[int, ...]
+    layer_runs: Column
 
     @classmethod
     def of(cls, instructions: Iterable[Instruction]) -> "InstructionTable":
-        """Return the table of ``instructions``."""
+        """Return the table of ``instructions``; raise ``ProgramError`` for positions that no program has."""
         listed = tuple(instructions)
         numbers: dict[Work, int] = {}
-        work_of = tuple([numbers.setdefault(one.work, len(numbers)) for one in listed])
+        work_of = column([numbers.setdefault(one.work, len(numbers)) for one in listed])
+        for position, one in enumerate(listed):
+            if any(not -_MOST <= number <= _MOST for number in (*one.after, *one.allocates, *one.frees)):
+                raise ProgramError(
+                    f"instruction {position} ({one.label}) waits for {one.after}, which are not all before it, or names"
+                    f" buffers that are not there: {(*one.allocates, *one.frees)}"
+                )
         return cls(
-            tuple(numbers), work_of, tuple([tuple(one.after) for one in listed]),
-            tuple([tuple(one.allocates) for one in listed]), tuple([tuple(one.frees) for one in listed]),
-            tuple([one.label for one in listed]), tuple([one.layer_run for one in listed]),
+            tuple(numbers), work_of, Rows.of([one.after for one in listed]),
+            Rows.of([one.allocates for one in listed]), Rows.of([one.frees for one in listed]),
+            tuple([one.label for one in listed]), column([one.layer_run for one in listed]),
         )  # fmt: skip
 
     def work(self, position: int) -> Work:

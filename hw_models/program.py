@@ -51,8 +51,8 @@ class Program:
         table = self.instructions
         problems = [self._problem(work) for work in table.works]
         is_any_wrong = any(problems)
-        columns = table.after, table.allocates, table.frees
-        if not is_any_wrong and may_use("hw_models.in_c.handler") and is_sound(*columns, len(self.buffers)):
+        pairs = table.after.pair, table.allocates.pair, table.frees.pair
+        if not is_any_wrong and may_use("hw_models.in_c.handler") and is_sound(*pairs, len(self.buffers)):
             return None
         allocated: set[int] = set()
         for position, (after, takes, frees) in enumerate(zip(table.after, table.allocates, table.frees, strict=True)):

@@ -1,7 +1,6 @@
 """The state of one simulation: what has started and ended, who waits for what, the memories' space and bandwidth."""
 
 from collections import Counter
-from itertools import chain
 
 from hw_models.bandwidth import SharedBandwidth
 from hw_models.clock import Actor, Clock
@@ -32,15 +31,15 @@ class Running:
         self.bandwidth = SharedBandwidth(clock, self.demands.bytes_per_ps, names)
         self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))
         self.table = table = program.instructions
-        self._work_of, self._after, self._frees = table.work_of, table.after, table.frees
-        self.allocates, self._buffers = table.allocates, program.buffers
+        self._work_of, self._after, self._frees = table.work_of, tuple(table.after), tuple(table.frees)
+        self.allocates, self._buffers = tuple(table.allocates), program.buffers
         self.asked = self._all_asked()
         """By instruction: what it asks for; nothing where its work is dispatched."""
         self._units = [base_name(work.unit) for work in table.works]
         count = self.unfinished = len(table)
         self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
         """By instruction: those that wait for its end, which of all that they wait for it is, and who does them."""
-        holders = Counter(chain.from_iterable(table.frees))
+        holders = Counter(table.frees.items)
         self._holders = [holders[buffer] for buffer in range(len(program.buffers))]
         """By buffer: how many instructions have to end before its space returns."""
         self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hw_models import Work
+from hw_models.columns import Column, Rows, column
 
 Label = tuple[int, str]
 """Which of the names that the place gives, and what is written behind it."""
@@ -53,23 +54,22 @@ class Fragment:
     """By work: how long that keeps its unit if nobody is in its way; 0 of transfers, whose times the place knows."""
     labels: tuple[Label, ...]
     """All that occur."""
-    work_of: tuple[int, ...]
+    work_of: Column
     """By position, as all columns: which of ``works`` it does."""
-    label_of: tuple[int, ...]
-    after: tuple[tuple[int, ...], ...]
+    label_of: Column
+    after: Rows
     """Instructions of the fragment, and what lies outside."""
     exits: tuple[int, ...]
     """Instructions for which none of the others waits."""
     buffers: tuple[FragmentBuffer, ...]
     """All that differ."""
-    buffer_of: tuple[int, ...]
+    buffer_of: Column
     """By number of a buffer: which of ``buffers`` it is like."""
-    allocates: tuple[tuple[int, ...], ...]
-    """By position."""
-    allocated_by: tuple[int, ...]
+    allocated_by: Column
     """By buffer."""
-    frees: tuple[tuple[int, ...], ...]
-    """By position."""
+    freed: Column
+    """Buffers, once for each of those by which they are."""
+    freed_by: Column
     outside: tuple[Outside, ...]
     """What lies outside: -2, -3 and so on stand for these in turn."""
 
@@ -80,14 +80,12 @@ class FragmentWriter:
     def __init__(self) -> None:
         self._works: dict[tuple[Work, int], int] = {}
         self._outside: dict[Outside, int] = {}
-        self._work_of: list[int] = []
+        self._work_of = column()
         self._label_of: list[Label] = []
         self._after: list[dict[int, None]] = []
         self._buffers: dict[FragmentBuffer, int] = {}
-        self._buffer_of: list[int] = []
-        self._allocates: list[tuple[int, ...]] = []
-        self._allocated_by: list[int] = []
-        self._frees: list[tuple[int, ...]] = []
+        self._buffer_of, self._allocated_by = column(), column()
+        self._freed, self._freed_by = column(), column()
 
     def outside(self, what: Outside) -> int:
         """Return the number that stands for ``what``, which lies outside."""
@@ -105,8 +103,6 @@ class FragmentWriter:
         self._work_of.append(work)
         self._label_of.append(label)
         self._after.append(dict.fromkeys(after))
-        self._allocates.append(())
-        self._frees.append(())
         return len(self._work_of) - 1
 
     def wait(self, position: int, after: Iterable[int]) -> None:
@@ -117,33 +113,32 @@ class FragmentWriter:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
         number = len(self._buffer_of)
         self._buffer_of.append(self._buffers.setdefault(buffer, len(self._buffers)))
-        self._allocates[position] += (number,)
         self._allocated_by.append(position)
         return number
 
     def free(self, position: int, buffer: int) -> None:
         """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
-        self._frees[position] += (buffer,)
+        self._freed.append(buffer)
+        self._freed_by.append(position)
 
     def written(self) -> Fragment:
         """Return what has been written."""
-        after = tuple([tuple(waits) for waits in self._after])
         labels = dict.fromkeys((*self._label_of, *self._held_labels()))
         numbers = {label: number for number, label in enumerate(labels)}
-        followed = set[int]().union(*after)
+        followed = set[int]().union(*self._after)
         return Fragment(
             works=tuple([work for work, _ in self._works]),
             keeps_ps=tuple([keeps_ps for _, keeps_ps in self._works]),
             labels=tuple(numbers),
-            work_of=tuple(self._work_of),
-            label_of=tuple([numbers[label] for label in self._label_of]),
-            after=after,
-            exits=tuple([position for position in range(len(after)) if position not in followed]),
+            work_of=self._work_of,
+            label_of=column([numbers[label] for label in self._label_of]),
+            after=Rows.of(self._after),
+            exits=tuple([position for position in range(len(self._after)) if position not in followed]),
             buffers=tuple(self._buffers),
-            buffer_of=tuple(self._buffer_of),
-            allocates=tuple(self._allocates),
-            allocated_by=tuple(self._allocated_by),
-            frees=tuple(self._frees),
+            buffer_of=self._buffer_of,
+            allocated_by=self._allocated_by,
+            freed=self._freed,
+            freed_by=self._freed_by,
             outside=tuple(self._outside),
         )
 

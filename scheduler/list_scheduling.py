@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from hw_models.columns import Column, Rows, column
 from hw_models.in_c import is_built, may_use
 
 if is_built("scheduler.in_c.columns"):
@@ -41,14 +42,14 @@ class Steps:
 
     works: list[WorkTime] = field(default_factory=list)
     """All that differ."""
-    work_of: list[int] = field(default_factory=list)
+    work_of: Column = field(default_factory=column)
     """By instruction, as all that follow: which of ``works`` it does."""
-    layers: list[int] = field(default_factory=list)
-    after: list[tuple[int, ...]] = field(default_factory=list)
+    layers: Column = field(default_factory=column)
+    after: Rows = field(default_factory=Rows)
     """The instructions before it that it waits for."""
-    frees: list[tuple[int, ...]] = field(default_factory=list)
+    frees: Rows = field(default_factory=Rows)
     """The buffers that it frees: what allocates them only has to come before it in the program."""
-    allocated_by: list[int] = field(default_factory=list)
+    allocated_by: Column = field(default_factory=column)
     """By buffer: the instruction that allocates it."""
 
     def __len__(self) -> int:
@@ -101,19 +102,20 @@ class _Queue:
             self.starts_ps[self.number] = _NEVER
 
 
-def begin_order(steps: Steps) -> list[int]:
+def begin_order(steps: Steps) -> Column:
     """Return the positions of ``steps`` in the order in which they begin; all that they wait for comes before them."""
     if may_use("scheduler.in_c.columns"):
         try:
             return columns.begin_order(
-                steps.works, steps.work_of, steps.layers, steps.after, steps.frees, steps.allocated_by
-            )
+                steps.works, steps.work_of, steps.layers, *steps.after.pair, *steps.frees.pair,
+                steps.allocated_by,
+            )  # fmt: skip
         except OverflowError:  # more picoseconds than 64 bits hold, or layers in another order
             pass
     return begin_order_in_python(steps)
 
 
-def begin_order_in_python(steps: Steps) -> list[int]:
+def begin_order_in_python(steps: Steps) -> Column:
     """Do the same in Python."""
     numbers: dict[int, int] = {}
     works = [steps.works[number] for number in steps.work_of]
@@ -131,7 +133,7 @@ def begin_order_in_python(steps: Steps) -> list[int]:
     for position, count in enumerate(waiting):
         if not count:
             queue_of[position].push(0, position)
-    order: list[int] = []
+    order = column()
     for _ in unit_of:
         start_ps = min(starts_ps)
         queue = queues[starts_ps.index(start_ps)]  # the first of those that begin then

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from hw_models import Buffer, InstructionTable, Machine, Program, Transfer, Work
+from hw_models.columns import Column, Rows, column
 from scheduler.fragments import Addresses, Fragment
 from scheduler.list_scheduling import Steps, WorkTime, begin_order
-from scheduler.waits import relocation, reordered
+from scheduler.relocation import extend, gathered, grouped, relocated, reordered, shifted
 
 TransferPs = Callable[[str, int], tuple[int, int]]
 """Of a unit and the bytes of a transfer: how long it keeps the unit, and how long from its issue to its end."""
@@ -16,17 +17,16 @@ class ProgramBuilder:
 
     def __init__(self, transfer_ps: TransferPs) -> None:
         self._transfer_ps = transfer_ps
-        self._relocated = relocation()
         self._works: dict[tuple[Work, int], int] = {}
         """With how long they keep their units."""
         self._units: dict[str, int] = {}
         self._steps = Steps()
         self._labels: list[str] = []
-        self._layer_runs: list[int] = []
-        self._works_of: dict[Fragment, list[int]] = {}
+        self._layer_runs = column()
+        self._works_of: dict[Fragment, Column] = {}
         """By fragment that has been placed: the numbers of its works."""
         self._buffers: list[Buffer] = []
-        self._allocates: list[tuple[int, ...]] = []
+        self._freed, self._freed_by = column(), column()
         self._layer = 0
         self._layer_run = -1
 
@@ -55,23 +55,21 @@ class ProgramBuilder:
 
     def add(self, work: int, label: str, after: Iterable[int] = ()) -> int:
         """Append an instruction; return its position."""
-        self._append((work,), [tuple(dict.fromkeys(after))])
-        self._allocates.append(())
-        self._steps.frees.append(())
+        self._append(column((work,)), Rows.of([tuple(dict.fromkeys(after))]))
         self._labels.append(label)
         return len(self) - 1
 
-    def _append(self, works: Sequence[int], after: list[tuple[int, ...]]) -> None:
+    def _append(self, works: Column, after: Rows) -> None:
         """Append instructions of this layer, but for their labels."""
         steps = self._steps
         steps.work_of += works
-        steps.after += after
-        steps.layers += [self._layer] * len(after)
-        self._layer_runs += [self._layer_run] * len(after)
+        extend(steps.after, after)
+        steps.layers += column((self._layer,)) * len(works)
+        self._layer_runs += column((self._layer_run,)) * len(works)
 
     def place(
         self, fragment: Fragment, names: Sequence[str], addresses: Sequence[Addresses],
-        outside: list[tuple[int, ...]], entry: tuple[int, ...],
+        outside: Sequence[tuple[int, ...]], entry: tuple[int, ...],
     ) -> int:  # fmt: skip
         """Append the instructions of ``fragment``; return the position of the first.
 
@@ -80,10 +78,8 @@ class ProgramBuilder:
         first, first_buffer = len(self), len(self._buffers)
         works = self._works_of.get(fragment)
         if works is None:
-            works = self._works_of[fragment] = list(map(self.work, fragment.works, fragment.keeps_ps))
-        own_works = [works[number] for number in fragment.work_of]
-        after = self._relocated(fragment.after, first, outside, entry)
-        self._append(own_works, after)
+            works = self._works_of[fragment] = column(map(self.work, fragment.works, fragment.keeps_ps))
+        self._append(gathered(works, fragment.work_of), relocated(fragment.after, first, outside, entry))
         labels = [names[place] + behind for place, behind in fragment.labels]
         self._labels += [labels[number] for number in fragment.label_of]
         label_of = dict(zip(fragment.labels, labels, strict=True))
@@ -92,34 +88,35 @@ class ProgramBuilder:
             for each in fragment.buffers
         ]
         self._buffers += [buffers[number] for number in fragment.buffer_of]
-        self._allocates += self._relocated(fragment.allocates, first_buffer, [], ())
-        self._steps.frees += self._relocated(fragment.frees, first_buffer, [], ())
-        self._steps.allocated_by += [first + position for position in fragment.allocated_by]
+        self._steps.allocated_by += shifted(fragment.allocated_by, first)
+        self._freed += shifted(fragment.freed, first_buffer)
+        self._freed_by += shifted(fragment.freed_by, first)
         return first
 
     def allocate(self, position: int, buffer: Buffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
         number = len(self._buffers)
         self._buffers.append(buffer)
-        self._allocates[position] += (number,)
         self._steps.allocated_by.append(position)
         return number
 
     def free(self, position: int, buffer: int) -> None:
         """Let the instruction at ``position`` be one of those that have to end before ``buffer`` is free."""
-        self._steps.frees[position] += (buffer,)
+        self._freed.append(buffer)
+        self._freed_by.append(position)
 
     def build(self, machine: Machine, *, interleaved: bool, **in_use: int) -> Program:
         """Return the program; where layers are ``interleaved``, units get what is ready first."""
-        order = begin_order(self._steps) if interleaved else list(range(len(self)))
-        steps = self._steps
-        table = InstructionTable(
-            works=tuple([work for work, _ in self._works]),
-            work_of=tuple([steps.work_of[p] for p in order]),
-            after=reordered(steps.after, order),
-            allocates=tuple([self._allocates[p] for p in order]),
-            frees=tuple([steps.frees[p] for p in order]),
-            labels=tuple([self._labels[p] for p in order]),
-            layer_runs=tuple([self._layer_runs[p] for p in order]),
-        )
+        steps, count = self._steps, len(self)
+        work_of, layer_runs, labels, after = steps.work_of, self._layer_runs, self._labels, steps.after
+        allocates, freed = grouped(steps.allocated_by, count), grouped(self._freed_by, count)
+        steps.frees = frees = Rows(freed.first, gathered(self._freed, freed.items))
+        if interleaved:
+            order = begin_order(steps)
+            work_of, layer_runs = gathered(work_of, order), gathered(layer_runs, order)
+            labels = [labels[position] for position in order]
+            after = reordered(after, order, of_positions=True)
+            allocates, frees = (reordered(rows, order, of_positions=False) for rows in (allocates, frees))
+        works = tuple([work for work, _ in self._works])
+        table = InstructionTable(works, work_of, after, allocates, frees, tuple(labels), layer_runs)
         return machine.program(table, tuple(self._buffers), **in_use)

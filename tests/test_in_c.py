@@ -1,5 +1,6 @@
 """What is written in C refuses what it cannot do: with an exception where it is wrong, else it leaves it to Python."""
 
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw_models import Program, ProgramError, dsa_machine, unrolled, with_values
+from hw_models.columns import Column, Rows, column
 from hw_models.in_c import digest, is_current, sources_of
-from scheduler import list_scheduling, waits
+from scheduler import list_scheduling, relocation
 from scheduler.list_scheduling import Steps, WorkTime
 from tests.hw_models.story import SPEC, add, program, simulated
 
@@ -22,13 +24,24 @@ BEYOND = 2**70
 MANY = 65536
 """Rows of as many numbers are more than whole numbers of 32 bits count."""
 DEMAND = (1, 0, 5.0, 5, 1.0, 0, True, (), (), ())
+
+
+def pair(*rows: tuple[int, ...]) -> tuple[Column, Column]:
+    """Return rows as compiled code takes them."""
+    return Rows.of(rows).pair
+
+
+EMPTY = column((0,)) * (MANY + 1), column()
+"""So many rows without a number."""
 RUN = {
-    "work_of": (0,), "after": ((),), "allocates": ((),), "frees": ((),), "works": ((0, 0, 1, 0, 0, 1),),
-    "demands": (DEMAND,), "queues": ((0, 1, 1),), "ports": ((1.0, 100, 0),), "spaces": (((0, 1),),), "space_of": (0,),
-    "kinds": 1, "limits": 1,
+    "work_of": column((0,)), "after": pair(()), "allocates": pair(()), "frees": pair(()),
+    "works": ((0, 0, 1, 0, 0, 1),), "demands": (DEMAND,), "queues": ((0, 1, 1),), "ports": ((1.0, 100, 0),),
+    "spaces": (((0, 1),),), "space_of": column((0,)), "kinds": 1, "limits": 1,
 }  # fmt: skip
 """One instruction that takes 5 ps."""
-ORDER: tuple[list[Any], ...] = ([(0, 1, 0, False)], [0, 0], [0, 0], [(), ()], [(), (0, 1)], [0, 0])
+ORDER: tuple[Any, ...] = (
+    [(0, 1, 0, False)], column((0, 0)), column((0, 0)), *pair((), ()), *pair((), (0, 1)), column((0, 0)),
+)  # fmt: skip
 """Two instructions on one unit; the second frees two buffers of the first."""
 
 
@@ -44,13 +57,19 @@ def test_a_run_of_one_instruction_is_as_long_as_it_takes() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"work_of": (1,)},
+        {"work_of": column((1,))},
         {"work_of": [0]},
-        {"work_of": (0, 0)},
-        {"after": ((BEYOND,),)},
-        {"after": ([0],)},
-        {"allocates": ((1,),)},
-        {"frees": (("buffer",),)},
+        {"work_of": array("q", (0,))},
+        {"work_of": column((0, 0))},
+        {"after": pair((1,))},
+        {"after": pair((-1,))},
+        {"after": column((0, 0))},
+        {"after": (column(), column())},
+        {"after": (column((0, 1)), column())},
+        {"after": (column((1, 1)), column((0,)))},
+        {"after": (column((0, 2, 1)), column((0,))), "work_of": column((0, 0))},
+        {"allocates": pair((1,))},
+        {"frees": ((0, 1), ("buffer",))},
         {"works": ((0, 0, 1, 0, 2**31 - 1, 1),)},
         {"works": ((1, 0, 1, 0, 0, 1),)},
         {"works": ([0, 0, 1, 0, 0, 1],)},
@@ -62,13 +81,13 @@ def test_a_run_of_one_instruction_is_as_long_as_it_takes() -> None:
         {"ports": ((1.0, 100, 0),) * 65},
         {"spaces": (((0, -1),),)},
         {"spaces": (((0, 1),) * MANY,) * MANY},
-        {"space_of": (7,)},
-        {"space_of": (-1,), "allocates": ((0,),)},
+        {"space_of": column((7,))},
+        {"space_of": column((-1,)), "allocates": pair((0,))},
         {"kinds": 2},
         {"kinds": 2**16, "queues": ((0, 1, 1),) * 2**16},
         {"limits": 2**31 - 1},
-        {"demands": (DEMAND,) * MANY, "works": ((0, 0, 1, 0, 0, MANY),), "work_of": (0,) * MANY,
-         "after": ((),) * MANY, "allocates": ((),) * MANY, "frees": ((),) * MANY},
+        {"demands": (DEMAND,) * MANY, "works": ((0, 0, 1, 0, 0, MANY),), "work_of": column((0,)) * MANY,
+         "after": EMPTY, "allocates": EMPTY, "frees": EMPTY},
     ],
 )  # fmt: skip
 def test_a_run_of_malformed_columns_is_refused(wrong: dict[str, Any]) -> None:
@@ -89,18 +108,17 @@ def test_nothing_happens_once_all_has_happened() -> None:
 @pytest.mark.parametrize(
     "malformed",
     [
-        (((0,),), ((),), ((),), 0),
-        (((-1,),), ((),), ((),), 0),
-        (((BEYOND,),), ((),), ((),), 0),
-        (((),), ((),), ((), ()), 0),
-        (((),), ((0,),), ((),), -1),
-        (((),), ((0, 0),), ((),), 1),
-        (((),), ((),), ((0,),), 1),
-        (((0,) * MANY,) * MANY, ((),) * MANY, ((),) * MANY, 0),
+        (pair((0,)), pair(()), pair(()), 0),
+        (pair((-1,)), pair(()), pair(()), 0),
+        (pair((2**31 - 1,)), pair(()), pair(()), 0),
+        (pair(()), pair(()), pair((), ()), 0),
+        (pair(()), pair((0,)), pair(()), -1),
+        (pair(()), pair((0, 0)), pair(()), 1),
+        (pair(()), pair(()), pair((0,)), 1),
     ],
 )
 def test_malformed_columns_are_not_sound(malformed: tuple[object, ...]) -> None:
-    assert handler.is_sound(((), (0,)), ((0,), ()), ((), (0,)), 1)
+    assert handler.is_sound(pair((), (0,)), pair((0,), ()), pair((), (0,)), 1)
     assert not handler.is_sound(*malformed)
 
 
@@ -110,7 +128,7 @@ def test_a_program_says_what_is_wrong_with_a_number_beyond_64_bits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "wrong"),
+    ("place", "wrong"),
     [
         (0, ((0, 1, 0, False),)),
         (0, [[0, 1, 0, False]]),
@@ -122,39 +140,48 @@ def test_a_program_says_what_is_wrong_with_a_number_beyond_64_bits() -> None:
         (0, [(0, -1, 0, False)]),
         (0, [(0, BEYOND, 0, False)]),
         (0, []),
-        (1, [0, 1]),
-        (1, [0, BEYOND]),
-        (2, [0]),
-        (2, [0, 2**40]),
-        (2, ["", 0]),
-        (3, [(), (2**32,)]),
-        (3, [(), (-1,)]),
-        (3, [(), [0]]),
-        (4, [(), (2,)]),
-        (4, [(), (BEYOND,)]),
-        (5, [0, 10**9]),
-        (5, [0, "buffer"]),
-        (5, [0, -5]),
+        (1, column((0, 1))),
+        (1, [0, 0]),
+        (2, column((0,))),
+        (2, array("q", (0, 0))),
+        (3, column((0, 0))),
+        (3, column((0, 1, 1))),
+        (4, column((-1,))),
+        (4, column((2,))),
+        (5, column((0, 0, 1))),
+        (6, column((0, 2))),
+        (7, column((0, 2))),
+        (7, column((0, -5))),
+        (7, ("buffer",)),
     ],
 )
-def test_an_order_of_malformed_columns_is_refused(column: int, wrong: object) -> None:
-    assert columns.begin_order(*ORDER) == [0, 1]
+def test_an_order_of_malformed_columns_is_refused(place: int, wrong: object) -> None:
+    assert columns.begin_order(*ORDER) == column((0, 1))
     with pytest.raises((TypeError, ValueError, OverflowError)):
-        columns.begin_order(*ORDER[:column], wrong, *ORDER[column + 1 :])
+        columns.begin_order(*ORDER[:place], wrong, *ORDER[place + 1 :])
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: columns.relocated(((2**62,),), 2**62, [], ()),
-        lambda: columns.relocated(((-2,),), 0, [], ()),
-        lambda: columns.relocated(((-(2**63),),), 0, [()], ()),
-        lambda: columns.relocated(([0],), 0, [], ()),
-        lambda: columns.relocated(((-2,),), 0, [("",)], ()),
-        lambda: columns.reordered([(1,), ()], [0, 2]),
-        lambda: columns.reordered([(1,), ()], [0]),
-        lambda: columns.reordered([(2,), ()], [0, 1]),
-        lambda: columns.reordered([[1], ()], [0, 1]),
+        lambda: columns.relocated(*pair((2**31 - 2,)), 2, (), ()),
+        lambda: columns.relocated(*pair((0,)), BEYOND, (), ()),
+        lambda: columns.relocated(*pair((-2,)), 0, (), ()),
+        lambda: columns.relocated(*pair((-1,)), 0, (), ()),
+        lambda: columns.relocated(*pair((-2,)), 0, ([0],), ()),
+        lambda: columns.relocated(*pair((-2,)), 0, (("",),), ()),
+        lambda: columns.relocated(*pair((-2,)), 0, ((BEYOND,),), ()),
+        lambda: columns.relocated([0, 0], [], 0, (), ()),
+        lambda: columns.reordered(*pair((1,), ()), column((0, 2)), True),
+        lambda: columns.reordered(*pair((1,), ()), column((0,)), True),
+        lambda: columns.reordered(*pair((2,), ()), column((0, 1)), True),
+        lambda: columns.reordered(*pair((1,), ()), [0, 1], False),
+        lambda: columns.grouped(column((2,)), 2),
+        lambda: columns.grouped(column((-1,)), 2),
+        lambda: columns.grouped(column(), -1),
+        lambda: columns.gathered(column((7, 8)), column((2,))),
+        lambda: columns.gathered(column((7, 8)), (0,)),
+        lambda: columns.shifted(column((2**31 - 1,)), 1),
     ],
 )
 def test_malformed_rows_are_refused(call: Callable[[], object]) -> None:
@@ -162,34 +189,46 @@ def test_malformed_rows_are_refused(call: Callable[[], object]) -> None:
         call()
 
 
-ROWS = st.lists(st.lists(st.integers(0, 9) | st.integers(-4, -2), max_size=6).map(tuple), max_size=6).map(tuple)
+def alike(work_out: Callable[[], object]) -> None:
+    """Check that compiled code and Python come to the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSASCAPE_PURE", "1")
+        in_python = work_out()
+    assert work_out() == in_python
+
+
+ROWS = st.lists(st.lists(st.integers(0, 9) | st.integers(-4, -2), max_size=6), max_size=6).map(Rows.of)
 OUTSIDE = st.lists(st.lists(st.integers(0, 30), max_size=3).map(tuple), min_size=3, max_size=3)
+NUMBERS = st.lists(st.integers(0, 9), max_size=12).map(column)
 
 
 @given(ROWS, st.integers(0, 20), OUTSIDE, st.lists(st.integers(0, 30), max_size=2).map(tuple))
 def test_rows_are_relocated_as_python_does_it(
-    rows: tuple[tuple[int, ...], ...], first: int, outside: list[tuple[int, ...]], entry: tuple[int, ...]
+    rows: Rows, first: int, outside: list[tuple[int, ...]], entry: tuple[int, ...]
 ) -> None:
-    assert columns.relocated(rows, first, outside, entry) == waits.relocated(rows, first, outside, entry)
+    alike(lambda: relocation.relocated(rows, first, outside, entry))
 
 
 @st.composite
-def orders(draw: st.DrawFn) -> tuple[list[tuple[int, ...]], list[int]]:
+def orders(draw: st.DrawFn) -> tuple[Rows, Column]:
     """Return rows of positions, and an order that may name one twice."""
     count = draw(st.integers(0, 8))
     position = st.integers(0, max(count - 1, 0))
-    row = st.lists(position, max_size=4 if count else 0).map(tuple)
+    row = st.lists(position, max_size=4 if count else 0)
     order = st.permutations(range(count)) | st.lists(position, min_size=count, max_size=count)
-    return draw(st.lists(row, min_size=count, max_size=count)), list(draw(order))
+    return Rows.of(draw(st.lists(row, min_size=count, max_size=count))), column(draw(order))
 
 
-@given(orders())
-def test_rows_are_reordered_as_python_does_it(drawn: tuple[list[tuple[int, ...]], list[int]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DSASCAPE_PURE", "1")
-        in_python = waits.reordered(*drawn)
+@given(orders(), st.booleans())
+def test_rows_are_reordered_as_python_does_it(drawn: tuple[Rows, Column], of_positions: bool) -> None:
+    alike(lambda: relocation.reordered(*drawn, of_positions=of_positions))
 
-    assert columns.reordered(*drawn) == in_python
+
+@given(NUMBERS, st.integers(-9, 9), st.integers(10, 12))
+def test_columns_are_shifted_gathered_and_grouped_as_python_does_it(numbers: Column, by: int, count: int) -> None:
+    alike(lambda: relocation.shifted(numbers, by))
+    alike(lambda: relocation.gathered(column(range(count)), numbers))
+    alike(lambda: relocation.grouped(numbers, count))
 
 
 @pytest.mark.parametrize(
@@ -205,15 +244,16 @@ def test_python_finds_the_order_for_times_beyond_64_bits_and_waits_for_what_come
     durations_ps: list[int], after: list[tuple[int, ...]]
 ) -> None:
     works = [WorkTime(unit, keeps_ps) for unit, keeps_ps in enumerate(durations_ps)]
-    steps = Steps(works, [0, 1], [0, 0], after, [(), ()], [])
+    steps = Steps(works, column((0, 1)), column((0, 0)), Rows.of(after), Rows.of([(), ()]), column())
 
     with pytest.raises(OverflowError):
         columns.begin_order(*_columns(steps))
     assert list_scheduling.begin_order(steps) == list_scheduling.begin_order_in_python(steps)
 
 
-def _columns(steps: Steps) -> list[list[Any]]:
-    return [steps.works, steps.work_of, steps.layers, steps.after, steps.frees, steps.allocated_by]
+def _columns(steps: Steps) -> list[Any]:
+    rows = *steps.after.pair, *steps.frees.pair
+    return [steps.works, steps.work_of, steps.layers, *rows, steps.allocated_by]
 
 
 def test_python_runs_what_is_busy_for_longer_than_64_bits_count() -> None:

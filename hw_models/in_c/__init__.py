@@ -12,6 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+_LENT = Path(__file__).with_name("lent.h")
+"""What all of them read columns with."""
+
 
 def may_use(name: str) -> bool:
     """Return whether a compiled module is to be used: it is there, of the sources that are there, not switched off."""
@@ -31,8 +34,9 @@ def is_current(module: ModuleType) -> bool:
 
 
 def sources_of(folder: Path) -> list[Path]:
-    """Return the files that a compiled module in ``folder`` is built of."""
-    return sorted([*folder.glob("*.c"), *folder.glob("*.h")])
+    """Return the files that a compiled module in ``folder`` is built of, if it holds any."""
+    own = {*folder.glob("*.c"), *folder.glob("*.h")}
+    return sorted({*own, _LENT} if own else own)
 
 
 def digest(sources: list[Path]) -> str:

@@ -188,15 +188,12 @@ PyDoc_STRVAR(is_sound_doc,
 static PyObject *handler_is_sound(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *after_of, *allocates, *frees;
     int buffers;
-    if (!PyArg_ParseTuple(args, "O!O!O!i", &PyTuple_Type, &after_of, &PyTuple_Type, &allocates, &PyTuple_Type, &frees,
-                          &buffers)) return NULL;
-    Py_ssize_t rows = PyTuple_GET_SIZE(after_of);
-    if (rows > MOST_ROWS || PyTuple_GET_SIZE(allocates) != rows || PyTuple_GET_SIZE(frees) != rows) Py_RETURN_FALSE;
-    int count = (int)rows;
+    if (!PyArg_ParseTuple(args, "OOOi", &after_of, &allocates, &frees, &buffers)) return NULL;
     Rows waits = {0}, taken = {0}, freed = {0};
+    int count = read_rows(after_of, MOST_ROWS, &waits);
     char *is_allocated = made(buffers, 1);
-    int is_sound = is_allocated && !read_rows(after_of, count, &waits) && !read_rows(allocates, buffers, &taken)
-        && !read_rows(frees, buffers, &freed);
+    int is_sound = count >= 0 && is_allocated && read_rows(allocates, buffers, &taken) == count
+        && read_rows(frees, buffers, &freed) == count;
     for (int position = 0; is_sound && position < count; position++) {
         for (int n = waits.first[position]; n < waits.first[position + 1]; n++) is_sound &= waits.items[n] < position;
         for (int n = taken.first[position]; n < taken.first[position + 1]; n++) {

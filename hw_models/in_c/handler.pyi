@@ -2,12 +2,14 @@
 
 from typing import Self
 
+from hw_models.columns import Column
+
 sources: str
 
 def is_sound(
-    after: tuple[tuple[int, ...], ...],
-    allocates: tuple[tuple[int, ...], ...],
-    frees: tuple[tuple[int, ...], ...],
+    after: tuple[Column, Column],
+    allocates: tuple[Column, Column],
+    frees: tuple[Column, Column],
     buffers: int,
     /,
 ) -> bool: ...
@@ -18,16 +20,16 @@ class Handler:
     def __new__(
         cls,
         *,
-        work_of: tuple[int, ...],
-        after: tuple[tuple[int, ...], ...],
-        allocates: tuple[tuple[int, ...], ...],
-        frees: tuple[tuple[int, ...], ...],
+        work_of: Column,
+        after: tuple[Column, Column],
+        allocates: tuple[Column, Column],
+        frees: tuple[Column, Column],
         works: tuple[tuple[int, ...], ...],
         demands: tuple[tuple[object, ...], ...],
         queues: tuple[tuple[int, int, int], ...],
         ports: tuple[tuple[float, int, int], ...],
         spaces: tuple[tuple[tuple[int, int], ...], ...],
-        space_of: tuple[int, ...],
+        space_of: Column,
         kinds: int,
         limits: int,
     ) -> Self: ...

@@ -30,24 +30,29 @@ static int count_items(PyObject *table) {
     return (int)total;
 }
 
-/* Read a tuple of tuples of whole numbers from 0 to below `most`; return 0, or -1 with an exception set. */
-static int read_rows(PyObject *table, int most, Rows *rows) {
-    int count = (int)PyTuple_GET_SIZE(table), total = count_items(table);
-    if (total < 0 || !(rows->first = made(count + 1, sizeof(int))) || !(rows->items = made(total, sizeof(int))))
-        return -1;
-    for (int n = 0, at = 0; n < count; n++) {
-        PyObject *row = PyTuple_GET_ITEM(table, n);
-        for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(row); place++) {
-            long item = PyLong_AsLong(PyTuple_GET_ITEM(row, place));
-            if (item < 0 || item >= most) {
-                if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a number is out of range");
-                return -1;
-            }
-            rows->items[at++] = (int)item;
-        }
-        rows->first[n + 1] = at;
-    }
-    return 0;
+/* Return a copy of a column of numbers from `least` to below `most`, or NULL with an exception set. */
+static int *read_column(PyObject *column, int least, int most, int *count) {
+    Lent lent = {0};
+    int *found = lend(column, &lent) || check_range(&lent, least, most) ? NULL : made(lent.count, sizeof(int));
+    if (found) memcpy(found, lent.items, (size_t)lent.count * sizeof(int));
+    *count = lent.count;
+    give_back_column(&lent);
+    return found;
+}
+
+/* Read the two columns of rows of numbers from 0 to below `most`; return how many rows, or -1 with an exception set. */
+static int read_rows(PyObject *pair, int most, Rows *rows) {
+    PyObject *first, *items;
+    if (read_row(pair, "OO", &first, &items)) return -1;
+    LentRows lent = {0};
+    int failed = lend_rows(first, items, 0, most, &lent), count = lent.count;
+    if (!failed && (rows->first = made(lent.first.count, sizeof(int)))
+        && (rows->items = made(lent.items.count, sizeof(int)))) {
+        memcpy(rows->first, lent.first.items, (size_t)lent.first.count * sizeof(int));
+        memcpy(rows->items, lent.items.items, (size_t)lent.items.count * sizeof(int));
+    } else failed = -1;
+    give_back_rows(&lent);
+    return failed ? -1 : count;
 }
 
 /* Read pairs of a number and a weight; they are added to all loads. */
@@ -127,7 +132,7 @@ static int read_spaces(Handler *h, PyObject *spaces, PyObject *space_of) {
     int total = count_items(spaces);
     if (total < 0 || !(h->spaces.first = made(h->n_spaces + 1, sizeof(int)))
         || !(h->spaces.items = made(total, sizeof(int))) || !(h->space_bytes = made(total, sizeof(int64_t)))
-        || !(h->space_of = made(h->n_buffers, sizeof(int)))) return -1;
+        || !(h->space_of = read_column(space_of, -1, h->n_spaces, &h->n_buffers))) return -1;
     for (int n = 0, at = 0; n < h->n_spaces; n++) {
         PyObject *row = PyTuple_GET_ITEM(spaces, n);
         for (Py_ssize_t place = 0; place < PyTuple_GET_SIZE(row); place++, at++) {
@@ -140,12 +145,6 @@ static int read_spaces(Handler *h, PyObject *spaces, PyObject *space_of) {
             h->space_bytes[at] = size_bytes;
         }
         h->spaces.first[n + 1] = at;
-    }
-    for (int n = 0; n < h->n_buffers; n++) {
-        long number = PyLong_AsLong(PyTuple_GET_ITEM(space_of, n));
-        if (number == -1 && PyErr_Occurred()) return -1;
-        if (number < -1 || number >= h->n_spaces) { PyErr_SetString(PyExc_ValueError, "no such space"); return -1; }
-        h->space_of[n] = (int)number;
     }
     return 0;
 }
@@ -241,14 +240,13 @@ static int read_arguments(Handler *h, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"work_of", "after", "allocates", "frees", "works", "demands", "queues", "ports", "spaces",
                             "space_of", "kinds", "limits", NULL};
     PyObject *work_of, *after_of, *allocates, *frees, *works, *demands, *queues, *ports, *spaces, *space_of;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!O!O!O!O!ii", names, &PyTuple_Type, &work_of,
-                                     &PyTuple_Type, &after_of, &PyTuple_Type, &allocates, &PyTuple_Type, &frees,
-                                     &PyTuple_Type, &works, &PyTuple_Type, &demands, &PyTuple_Type, &queues,
-                                     &PyTuple_Type, &ports, &PyTuple_Type, &spaces, &PyTuple_Type, &space_of,
-                                     &h->n_kinds, &h->n_limits)) return -1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO!O!O!O!O!Oii", names, &work_of, &after_of, &allocates,
+                                     &frees, &PyTuple_Type, &works, &PyTuple_Type, &demands, &PyTuple_Type, &queues,
+                                     &PyTuple_Type, &ports, &PyTuple_Type, &spaces, &space_of, &h->n_kinds,
+                                     &h->n_limits)) return -1;
     struct { PyObject *column; int *count; } counts[] = {
-        {work_of, &h->count}, {works, &h->n_works}, {demands, &h->n_demands}, {queues, &h->n_queues},
-        {ports, &h->n_ports}, {spaces, &h->n_spaces}, {space_of, &h->n_buffers}};
+        {works, &h->n_works}, {demands, &h->n_demands}, {queues, &h->n_queues}, {ports, &h->n_ports},
+        {spaces, &h->n_spaces}};
     for (size_t n = 0; n < sizeof(counts) / sizeof(*counts); n++) {
         Py_ssize_t count = PyTuple_GET_SIZE(counts[n].column);
         if (count > (counts[n].column == ports ? MOST_PORTS : MOST_ROWS)) {
@@ -258,23 +256,18 @@ static int read_arguments(Handler *h, PyObject *args, PyObject *kwargs) {
         *counts[n].count = (int)count;
     }
     if (h->n_kinds > MOST_KINDS) { PyErr_SetString(PyExc_OverflowError, "too many kinds of units"); return -1; }
-    if (PyTuple_GET_SIZE(after_of) != h->count || PyTuple_GET_SIZE(allocates) != h->count
-        || PyTuple_GET_SIZE(frees) != h->count || h->n_kinds < 0 || h->n_kinds > h->n_queues || h->n_limits < 0
-        || h->n_limits > h->n_ports + h->n_demands) {
-        PyErr_SetString(PyExc_ValueError, "columns differ in length, or there are more kinds or limits than can be");
+    if (h->n_kinds < 0 || h->n_kinds > h->n_queues || h->n_limits < 0 || h->n_limits > h->n_ports + h->n_demands) {
+        PyErr_SetString(PyExc_ValueError, "there are more kinds or limits than can be");
         return -1;
     }
-    if (!(h->work_of = made(h->count, sizeof(int)))) return -1;
-    for (int n = 0; n < h->count; n++) {
-        long number = PyLong_AsLong(PyTuple_GET_ITEM(work_of, n));
-        if (number < 0 || number >= h->n_works) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such work");
-            return -1;
-        }
-        h->work_of[n] = (int)number;
+    if (!(h->work_of = read_column(work_of, 0, h->n_works, &h->count)) || read_spaces(h, spaces, space_of)) return -1;
+    struct { PyObject *pair; int most; Rows *rows; } tables[] = {
+        {after_of, h->count, &h->after}, {allocates, h->n_buffers, &h->allocates}, {frees, h->n_buffers, &h->frees}};
+    for (size_t n = 0; n < sizeof(tables) / sizeof(*tables); n++) {
+        int count = read_rows(tables[n].pair, tables[n].most, tables[n].rows);
+        if (count < 0) return -1;
+        if (count != h->count) { PyErr_SetString(PyExc_ValueError, "columns differ in length"); return -1; }
     }
-    if (read_rows(after_of, h->count, &h->after) || read_rows(allocates, h->n_buffers, &h->allocates)
-        || read_rows(frees, h->n_buffers, &h->frees) || read_demands(h, demands) || read_works(h, works)
-        || read_ports(h, ports) || read_spaces(h, spaces, space_of) || read_queues(h, queues)) return -1;
+    if (read_demands(h, demands) || read_works(h, works) || read_ports(h, ports) || read_queues(h, queues)) return -1;
     return prepare(h);
 }

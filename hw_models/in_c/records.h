@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lent.h"
+
 #define NOBODY (-1)
 #define DUST 1e-6 /* of hw_models.clock and hw_models.bandwidth */
 #define LATEST_PS 4e18

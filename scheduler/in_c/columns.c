@@ -1,8 +1,8 @@
-/* Columns of programs being written, compiled: the order in which instructions begin, and what they wait for when they
- * get other positions. Functions are called as those of scheduler/list_scheduling.py and scheduler/waits.py that they
- * stand for, and return the same. What is left to Python is refused with OverflowError: times below 0 or beyond 64
- * bits, waits for what comes later, layers that do not follow each other, numbers of units beyond those of works.
- * Columns are read as tuples: nobody changes them meanwhile.
+/* Columns of programs being written, compiled: the order in which instructions begin, and columns that get other
+ * positions. Functions are called as those of scheduler/list_scheduling.py and scheduler/relocation.py that they stand
+ * for, with a pair of columns in the place of rows, and return the same. What is left to Python is refused with
+ * OverflowError: times below 0 or beyond 64 bits, waits for what comes later, layers that do not follow each other,
+ * numbers of units beyond those of works.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -10,137 +10,209 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "../../hw_models/in_c/lent.h"
+
+/* ---- columns that are made ---- */
+
+static PyObject *array_type; /* array.array, from when the module is imported */
+
+typedef struct { int *items; Py_ssize_t count, room; } Made;
+
+/* Make room for so many numbers more. */
+static int reserve(Made *column, Py_ssize_t more) {
+    if (more <= column->room - column->count) return 0;
+    if (more > INT_MAX / 4 - column->count) { PyErr_SetString(PyExc_OverflowError, "too long a column"); return -1; }
+    Py_ssize_t room = 2 * (column->count + more) + 16;
+    int *items = realloc(column->items, (size_t)room * sizeof(int));
+    if (!items) { PyErr_NoMemory(); return -1; }
+    column->items = items;
+    column->room = room;
+    return 0;
+}
+
+/* Append a number for which there is room; what is beyond 32 bits sets an exception. */
+static void append(Made *column, long long number) {
+    if (number < INT_MIN || number > INT_MAX) PyErr_SetString(PyExc_OverflowError, "too large a number");
+    else column->items[column->count++] = (int)number;
+}
+
+/* Return a column for Python, or NULL if there is an exception. */
+static PyObject *column_of(const Made *column) {
+    if (PyErr_Occurred()) return NULL;
+    const char *bytes = column->items ? (const char *)column->items : "";
+    return PyObject_CallFunction(array_type, "sy#", "i", bytes, column->count * (Py_ssize_t)sizeof(int));
+}
+
+/* Return the two columns of rows. */
+static PyObject *rows_of(const Made *first, const Made *items) {
+    PyObject *begins = column_of(first), *numbers = begins ? column_of(items) : NULL;
+    if (numbers) return Py_BuildValue("(NN)", begins, numbers);
+    Py_XDECREF(begins);
+    return NULL;
+}
+
 #include "order.h"
 
 /* ---- what instructions wait for ---- */
 
-/* Return a tuple of whole numbers, which the collector of garbage need not look into. */
-static PyObject *row_of(const long *numbers, Py_ssize_t count) {
-    PyObject *row = PyTuple_New(count);
-    for (Py_ssize_t n = 0; row && n < count; n++) {
-        PyObject *number = PyLong_FromLong(numbers[n]);
-        if (!number) Py_CLEAR(row);
-        else PyTuple_SET_ITEM(row, n, number);
-    }
-    if (row && count) PyObject_GC_UnTrack(row);
-    return row;
+/* Append a number for which there is room, unless the row that begins at `begin` has it. */
+static void add(Made *items, Py_ssize_t begin, long long number) {
+    for (Py_ssize_t n = begin; n < items->count; n++) if (items->items[n] == number) return;
+    append(items, number);
 }
 
-typedef struct { long *numbers; Py_ssize_t count, room; } Row;
-
-/* Append a number. */
-static int append(Row *row, long number) {
-    if (row->count == row->room) {
-        Py_ssize_t room = 2 * row->room + 16;
-        long *numbers = realloc(row->numbers, (size_t)room * sizeof(long));
-        if (!numbers) { PyErr_NoMemory(); return -1; }
-        row->numbers = numbers;
-        row->room = room;
+/* Add a row of Python's to the row that begins at `begin`. */
+static int add_all(Made *items, Py_ssize_t begin, PyObject *row) {
+    if (!PyTuple_Check(row)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
+    if (reserve(items, PyTuple_GET_SIZE(row))) return -1;
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(row) && !PyErr_Occurred(); n++) {
+        long number = PyLong_AsLong(PyTuple_GET_ITEM(row, n));
+        if (!PyErr_Occurred()) add(items, begin, number);
     }
-    row->numbers[row->count++] = number;
-    return 0;
-}
-
-/* Append a number that is not there yet. */
-static int add(Row *row, long number) {
-    for (Py_ssize_t n = 0; n < row->count; n++) if (row->numbers[n] == number) return 0;
-    return append(row, number);
-}
-
-/* Add what lies outside of a fragment: `number` stands for it. */
-static int add_outside(Row *row, PyObject *outside, long number) {
-    if (-2 - number < 0 || -2 - number >= PyList_GET_SIZE(outside)) {
-        PyErr_SetString(PyExc_IndexError, "nothing lies there");
-        return -1;
-    }
-    PyObject *there = PySequence_Fast(PyList_GET_ITEM(outside, -2 - number), "not a sequence");
-    if (!there) return -1;
-    int failed = 0;
-    for (Py_ssize_t n = 0; !failed && n < PySequence_Fast_GET_SIZE(there); n++) {
-        long position = PyLong_AsLong(PySequence_Fast_GET_ITEM(there, n));
-        failed = (position == -1 && PyErr_Occurred()) || add(row, position);
-    }
-    Py_DECREF(there);
-    return failed;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 PyDoc_STRVAR(relocated_doc,
-    "relocated(rows, first, outside, entry)\n--\n\n"
-    "Return what a fragment's instructions wait for where its first is at ``first``: `scheduler.waits.relocated`.");
+    "relocated(first, items, position, outside, entry)\n--\n\n"
+    "Return what a fragment's instructions wait for at ``position``: `scheduler.relocation.relocated`.");
 
 static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *rows, *outside, *entry;
-    long first;
-    if (!PyArg_ParseTuple(args, "O!lO!O!", &PyTuple_Type, &rows, &first, &PyList_Type, &outside, &PyTuple_Type, &entry))
-        return NULL;
-    PyObject *found = PyList_New(PyTuple_GET_SIZE(rows));
-    Row own = {0};
-    for (Py_ssize_t place = 0; found && place < PyTuple_GET_SIZE(rows); place++) {
-        PyObject *row = PyTuple_GET_ITEM(rows, place);
-        own.count = 0;
-        int failed = !PyTuple_Check(row);
-        for (Py_ssize_t n = 0; !failed && n < PyTuple_GET_SIZE(row); n++) {
-            long number = PyLong_AsLong(PyTuple_GET_ITEM(row, n));
-            if (number < 0) failed = PyErr_Occurred() || add_outside(&own, outside, number);
-            else if (first > LONG_MAX - number) {
-                PyErr_SetString(PyExc_OverflowError, "too large a number");
-                failed = 1;
-            } else failed = add(&own, first + number);
+    PyObject *given_first, *given_items, *outside, *entry, *found = NULL;
+    int position;
+    if (!PyArg_ParseTuple(args, "OOiO!O!", &given_first, &given_items, &position, &PyTuple_Type, &outside, &PyTuple_Type,
+                          &entry)) return NULL;
+    LentRows rows = {0};
+    Made first = {0}, items = {0};
+    Py_ssize_t places = PyTuple_GET_SIZE(outside);
+    int least = places < INT_MAX / 4 ? -1 - (int)places : INT_MIN;
+    int failed = lend_rows(given_first, given_items, least, INT_MAX, &rows) || reserve(&first, rows.count + 1)
+        || reserve(&items, rows.items.count);
+    if (!failed) append(&first, 0);
+    for (int n = 0; !failed && n < rows.count; n++) {
+        Py_ssize_t begin = items.count;
+        for (int at = rows.first.items[n]; !failed && at < rows.first.items[n + 1]; at++) {
+            int number = rows.items.items[at];
+            if (number < -1) failed = add_all(&items, begin, PyTuple_GET_ITEM(outside, -2 - number));
+            else if (number < 0) { PyErr_SetString(PyExc_IndexError, "nothing lies there"); failed = -1; }
+            else if (!(failed = reserve(&items, 1))) add(&items, begin, (long long)position + number);
         }
-        PyObject *waits = failed ? NULL : own.count ? row_of(own.numbers, own.count) : Py_NewRef(entry);
-        if (!waits) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "not a tuple of tuples");
-            Py_CLEAR(found);
-        } else PyList_SET_ITEM(found, place, waits);
+        if (!failed && items.count == begin) failed = add_all(&items, begin, entry);
+        append(&first, items.count);
+        failed = failed || PyErr_Occurred();
     }
-    free(own.numbers);
+    if (!failed) found = rows_of(&first, &items);
+    free(first.items);
+    free(items.items);
+    give_back_rows(&rows);
     return found;
 }
 
+/* ---- other orders ---- */
+
 PyDoc_STRVAR(reordered_doc,
-    "reordered(rows, order)\n--\n\n"
-    "Return rows of positions for instructions that come in another ``order``: `scheduler.waits.reordered`.");
+    "reordered(first, items, order, of_positions)\n--\n\nReturn rows in another order: `scheduler.relocation.reordered`.");
 
 static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *given_rows, *given_order, *rows = NULL, *order = NULL, *found = NULL;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &given_rows, &PyList_Type, &given_order)) return NULL;
-    if ((rows = PyList_AsTuple(given_rows))) order = PyList_AsTuple(given_order);
-    Py_ssize_t count = order ? PyTuple_GET_SIZE(order) : 0;
-    size_t room = (size_t)(count ? count : 1);
-    long *place = calloc(room, sizeof(long)), *from = calloc(room, sizeof(long));
-    Row own = {0};
-    if (!place || !from) PyErr_NoMemory();
-    else if (order && PyTuple_GET_SIZE(rows) == count) found = PyTuple_New(count);
-    for (Py_ssize_t n = 0; found && n < count; n++) {
-        from[n] = PyLong_AsLong(PyTuple_GET_ITEM(order, n));
-        if (from[n] < 0 || from[n] >= count) Py_CLEAR(found);
-        else place[from[n]] = (long)n;
+    PyObject *given_first, *given_items, *given_order, *found = NULL;
+    int of_positions;
+    if (!PyArg_ParseTuple(args, "OOOp", &given_first, &given_items, &given_order, &of_positions)) return NULL;
+    LentRows rows = {0};
+    Lent order = {0};
+    Made first = {0}, items = {0}, places = {0};
+    int failed = lend_rows(given_first, given_items, 0, INT_MAX, &rows) || lend(given_order, &order)
+        || check_range(&order, 0, rows.count) || (of_positions && check_range(&rows.items, 0, rows.count))
+        || reserve(&first, order.count + 1) || reserve(&items, rows.items.count) || reserve(&places, rows.count);
+    if (!failed && order.count != rows.count) { PyErr_SetString(PyExc_ValueError, "not an order of these"); failed = -1; }
+    for (int n = 0; !failed && n < rows.count; n++) places.items[n] = n;
+    for (int n = 0; !failed && n < order.count; n++) places.items[order.items[n]] = n;
+    if (!failed) append(&first, 0);
+    for (int n = 0; !failed && n < order.count; n++) {
+        int begin = rows.first.items[order.items[n]], end = rows.first.items[order.items[n] + 1];
+        failed = reserve(&items, end - begin);
+        for (int at = begin; !failed && at < end; at++)
+            append(&items, of_positions ? places.items[rows.items.items[at]] : rows.items.items[at]);
+        append(&first, items.count);
     }
-    for (Py_ssize_t n = 0; found && n < count; n++) {
-        PyObject *row = PyTuple_GET_ITEM(rows, from[n]);
-        own.count = 0;
-        int failed = !PyTuple_Check(row);
-        for (Py_ssize_t at = 0; !failed && at < PyTuple_GET_SIZE(row); at++) {
-            long before = PyLong_AsLong(PyTuple_GET_ITEM(row, at));
-            failed = before < 0 || before >= count || append(&own, place[before]);
-        }
-        PyObject *waits = failed ? NULL : row_of(own.numbers, own.count);
-        if (!waits) Py_CLEAR(found);
-        else PyTuple_SET_ITEM(found, n, waits);
+    if (!failed) found = rows_of(&first, &items);
+    free(first.items);
+    free(items.items);
+    free(places.items);
+    give_back_column(&order);
+    give_back_rows(&rows);
+    return found;
+}
+
+PyDoc_STRVAR(grouped_doc,
+    "grouped(numbers, count)\n--\n\nReturn by number the places that have it: `scheduler.relocation.grouped`.");
+
+static PyObject *columns_grouped(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *given, *found = NULL;
+    int count;
+    if (!PyArg_ParseTuple(args, "Oi", &given, &count)) return NULL;
+    if (count < 0) { PyErr_SetString(PyExc_ValueError, "fewer than no rows"); return NULL; }
+    Lent numbers = {0};
+    Made first = {0}, items = {0};
+    int failed = lend(given, &numbers) || check_range(&numbers, 0, count)
+        || reserve(&first, (Py_ssize_t)count + 2) || reserve(&items, numbers.count);
+    if (!failed) {
+        for (int n = 0; n < count + 2; n++) first.items[n] = 0;
+        for (int n = 0; n < numbers.count; n++) first.items[numbers.items[n] + 2]++;
+        for (int n = 1; n < count + 2; n++) first.items[n] += first.items[n - 1];
+        for (int n = 0; n < numbers.count; n++) items.items[first.items[numbers.items[n] + 1]++] = n;
+        first.count = count + 1;
+        items.count = numbers.count;
+        found = rows_of(&first, &items);
     }
-    if (!found && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "not an order of these rows");
-    free(place);
-    free(from);
-    free(own.numbers);
-    Py_XDECREF(rows);
-    Py_XDECREF(order);
+    free(first.items);
+    free(items.items);
+    give_back_column(&numbers);
+    return found;
+}
+
+PyDoc_STRVAR(gathered_doc,
+    "gathered(numbers, places)\n--\n\nReturn the numbers at places: `scheduler.relocation.gathered`.");
+
+static PyObject *columns_gathered(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *given, *given_places, *found = NULL;
+    if (!PyArg_ParseTuple(args, "OO", &given, &given_places)) return NULL;
+    Lent numbers = {0}, places = {0};
+    Made made = {0};
+    if (!lend(given, &numbers) && !lend(given_places, &places) && !check_range(&places, 0, numbers.count)
+        && !reserve(&made, places.count)) {
+        for (int n = 0; n < places.count; n++) append(&made, numbers.items[places.items[n]]);
+        found = column_of(&made);
+    }
+    free(made.items);
+    give_back_column(&numbers);
+    give_back_column(&places);
+    return found;
+}
+
+PyDoc_STRVAR(shifted_doc,
+    "shifted(numbers, by)\n--\n\nReturn numbers that are so much larger: `scheduler.relocation.shifted`.");
+
+static PyObject *columns_shifted(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *given, *found = NULL;
+    int by;
+    if (!PyArg_ParseTuple(args, "Oi", &given, &by)) return NULL;
+    Lent numbers = {0};
+    Made made = {0};
+    if (!lend(given, &numbers) && !reserve(&made, numbers.count)) {
+        for (int n = 0; n < numbers.count; n++) append(&made, (long long)numbers.items[n] + by);
+        found = column_of(&made);
+    }
+    free(made.items);
+    give_back_column(&numbers);
     return found;
 }
 
 static PyMethodDef functions[] = {
     {"begin_order", columns_begin_order, METH_VARARGS, begin_order_doc},
+    {"gathered", columns_gathered, METH_VARARGS, gathered_doc},
+    {"grouped", columns_grouped, METH_VARARGS, grouped_doc},
     {"relocated", columns_relocated, METH_VARARGS, relocated_doc},
     {"reordered", columns_reordered, METH_VARARGS, reordered_doc},
+    {"shifted", columns_shifted, METH_VARARGS, shifted_doc},
     {NULL, NULL, 0, NULL}};
 
 #ifndef SOURCES
@@ -153,7 +225,10 @@ static struct PyModuleDef module = {
 };
 
 PyMODINIT_FUNC PyInit_columns(void) {
-    PyObject *found = PyModule_Create(&module);
+    PyObject *arrays = PyImport_ImportModule("array");
+    array_type = arrays ? PyObject_GetAttrString(arrays, "array") : NULL;
+    Py_XDECREF(arrays);
+    PyObject *found = array_type ? PyModule_Create(&module) : NULL;
     if (found && PyModule_AddStringConstant(found, "sources", SOURCES) < 0) Py_CLEAR(found);
     return found;
 }

@@ -31,7 +31,8 @@ typedef struct { Heap later, ready; int64_t free_ps, starts_ps; int count; } Que
 
 typedef struct {
     int count, units, edges;
-    int *unit, *layer, *waiting, *order;
+    const int *layer;
+    int *unit, *waiting, *order;
     char *is_transfer;
     int64_t *duration_ps, *whole_ps, *rest_ps, *earliest_ps;
     int *first_follower, *next_edge, *follower; /* edges of an instruction, as a chain */
@@ -41,11 +42,10 @@ typedef struct {
     Entry *entries;
 } Order;
 
-static int add_edge(Order *o, long before, int follower, int is_of_begin) {
-    if (before < 0 || before >= o->count) {
-        PyErr_SetString(PyExc_ValueError, "waits for what is not there");
-        return -1;
-    }
+/* What is given: columns of what there is to know of each instruction; by buffer who allocates it. */
+typedef struct { Lent work_of, layers, allocated_by; LentRows after, frees; } Given;
+
+static int add_edge(Order *o, int before, int follower, int is_of_begin) {
     if (o->edges == o->edge_room) {
         if (o->edge_room > INT_MAX / 4) { PyErr_SetString(PyExc_OverflowError, "too many wait"); return -1; }
         int room = 2 * o->edge_room + 64;
@@ -66,34 +66,17 @@ static int add_edge(Order *o, long before, int follower, int is_of_begin) {
     return 0;
 }
 
-static int add_edges(Order *o, PyObject *befores, int follower, int is_of_begin) {
-    if (!PyTuple_Check(befores)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
-    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(befores); n++) {
-        long before = PyLong_AsLong(PyTuple_GET_ITEM(befores, n));
-        if ((before == -1 && PyErr_Occurred()) || add_edge(o, before, follower, is_of_begin)) return -1;
-    }
-    return 0;
-}
-
-static int holds(PyObject *row, long number) {
-    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(row); n++)
-        if (PyLong_AsLong(PyTuple_GET_ITEM(row, n)) == number) return 1;
+static int holds(const LentRows *rows, int row, int number) {
+    for (int n = rows->first.items[row]; n < rows->first.items[row + 1]; n++)
+        if (rows->items.items[n] == number) return 1;
     return 0;
 }
 
 /* Let an instruction come behind those that allocate what it frees, as far as it does not wait for them anyway. */
-static int add_behind(Order *o, PyObject *after, PyObject *frees, PyObject *allocated_by, int follower) {
-    if (!PyTuple_Check(frees)) { PyErr_SetString(PyExc_TypeError, "not a tuple"); return -1; }
-    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(frees); n++) {
-        long buffer = PyLong_AsLong(PyTuple_GET_ITEM(frees, n));
-        if (buffer == -1 && PyErr_Occurred()) return -1;
-        long allocator = 0 <= buffer && buffer < PyTuple_GET_SIZE(allocated_by)
-            ? PyLong_AsLong(PyTuple_GET_ITEM(allocated_by, buffer)) : -1;
-        if (allocator < 0 || allocator >= o->count) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such buffer, or nobody allocates it");
-            return -1;
-        }
-        int is_new = allocator != follower && !holds(after, allocator);
+static int add_behind(Order *o, const Given *given, int follower) {
+    for (int n = given->frees.first.items[follower]; n < given->frees.first.items[follower + 1]; n++) {
+        int allocator = given->allocated_by.items[given->frees.items.items[n]];
+        int is_new = allocator != follower && !holds(&given->after, follower, allocator);
         for (int edge = o->edges - 1; is_new && edge >= 0 && o->follower[edge] == follower; edge--)
             is_new = o->first_follower[allocator] != edge; /* one that has just been added is the first of its chain */
         if (is_new && add_edge(o, allocator, follower, 1)) return -1;
@@ -215,97 +198,86 @@ static WorkTime *read_works(PyObject *rows) {
 }
 
 /* Read which work each instruction does; give units numbers in the order in which they come first. */
-static int read_times(Order *o, PyObject *rows, PyObject *work_of) {
+static int read_times(Order *o, PyObject *rows, const Lent *work_of) {
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    if (check_range(work_of, 0, count < INT_MAX ? (int)count : INT_MAX)) return -1;
     WorkTime *works = read_works(rows);
-    int *number_of = works ? malloc((size_t)(count ? count : 1) * sizeof(int)) : NULL, failed = !number_of;
+    int *number_of = works ? malloc((size_t)(count ? count : 1) * sizeof(int)) : NULL;
     if (works && !number_of) PyErr_NoMemory();
-    for (Py_ssize_t n = 0; !failed && n < count; n++) number_of[n] = -1;
-    for (int n = 0; !failed && n < o->count; n++) {
-        long number = PyLong_AsLong(PyTuple_GET_ITEM(work_of, n));
-        if (number < 0 || number >= count) {
-            if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "no such work");
-            failed = 1;
-            break;
-        }
-        WorkTime work = works[number];
+    for (Py_ssize_t n = 0; number_of && n < count; n++) number_of[n] = -1;
+    for (int n = 0; number_of && n < o->count; n++) {
+        WorkTime work = works[work_of->items[n]];
         if (number_of[work.unit] < 0) number_of[work.unit] = o->units++;
         o->unit[n] = number_of[work.unit];
         o->duration_ps[n] = work.keeps_ps;
         o->whole_ps[n] = work.whole_ps;
         o->is_transfer[n] = (char)work.is_transfer;
     }
+    int failed = !number_of;
     free(number_of);
     free(works);
     return failed ? -1 : 0;
 }
 
-static int read_order(Order *o, PyObject *columns[6]) {
-    PyObject *layers = columns[2], *after = columns[3], *frees = columns[4], *allocated_by = columns[5];
+static int read_order(Order *o, PyObject *works, const Given *given) {
     size_t n = (size_t)(o->count ? o->count : 1);
-    o->unit = malloc(n * sizeof(int)); o->layer = malloc(n * sizeof(int)); o->waiting = calloc(n, sizeof(int));
+    o->layer = given->layers.items;
+    o->unit = malloc(n * sizeof(int)); o->waiting = calloc(n, sizeof(int));
     o->order = malloc(n * sizeof(int)); o->is_transfer = malloc(n); o->duration_ps = malloc(n * sizeof(int64_t));
     o->whole_ps = malloc(n * sizeof(int64_t)); o->rest_ps = malloc(n * sizeof(int64_t));
     o->earliest_ps = calloc(n, sizeof(int64_t)); o->first_follower = malloc(n * sizeof(int));
     o->entries = malloc(2 * n * sizeof(Entry));
-    if (!o->unit || !o->layer || !o->waiting || !o->order || !o->is_transfer || !o->duration_ps || !o->whole_ps
-        || !o->rest_ps || !o->earliest_ps || !o->first_follower || !o->entries) { PyErr_NoMemory(); return -1; }
-    for (int place = 0; place < o->count; place++) {
-        o->first_follower[place] = -1;
-        long layer = PyLong_AsLong(PyTuple_GET_ITEM(layers, place));
-        if (layer == -1 && PyErr_Occurred()) return -1;
-        if (layer < INT_MIN || layer > INT_MAX) {
-            PyErr_SetString(PyExc_OverflowError, "a layer is out of range");
-            return -1;
-        }
-        o->layer[place] = (int)layer;
-    }
-    if (read_times(o, columns[0], columns[1])) return -1;
+    if (!o->unit || !o->waiting || !o->order || !o->is_transfer || !o->duration_ps || !o->whole_ps || !o->rest_ps
+        || !o->earliest_ps || !o->first_follower || !o->entries) { PyErr_NoMemory(); return -1; }
+    for (int place = 0; place < o->count; place++) o->first_follower[place] = -1;
+    if (read_times(o, works, &given->work_of)) return -1;
     if (!(o->queues = calloc((size_t)(o->units ? o->units : 1), sizeof(Queue)))) { PyErr_NoMemory(); return -1; }
+    const int *first = given->after.first.items, *before = given->after.items.items;
     for (int place = 0; place < o->count; place++) {
         o->queues[o->unit[place]].count++;
-        if (add_edges(o, PyTuple_GET_ITEM(after, place), place, 0)) return -1;
+        for (int at = first[place]; at < first[place + 1]; at++) if (add_edge(o, before[at], place, 0)) return -1;
     }
-    for (int place = 0; place < o->count; place++) {
-        PyObject *waits = PyTuple_GET_ITEM(after, place), *freed = PyTuple_GET_ITEM(frees, place);
-        if (add_behind(o, waits, freed, allocated_by, place)) return -1;
-    }
+    for (int place = 0; place < o->count; place++) if (add_behind(o, given, place)) return -1;
     return add_chains(o);
 }
 
+/* Borrow what is given; return 0, or -1 with an exception set. */
+static int lend_all(PyObject *columns[7], Given *given) {
+    if (lend(columns[0], &given->work_of) || lend(columns[1], &given->layers) || lend(columns[6], &given->allocated_by))
+        return -1;
+    int count = given->work_of.count, buffers = given->allocated_by.count;
+    if (check_range(&given->allocated_by, 0, count) || lend_rows(columns[2], columns[3], 0, count, &given->after)
+        || lend_rows(columns[4], columns[5], 0, buffers, &given->frees)) return -1;
+    if (given->layers.count == count && given->after.count == count && given->frees.count == count) return 0;
+    PyErr_SetString(PyExc_ValueError, "columns differ in length");
+    return -1;
+}
+
 PyDoc_STRVAR(begin_order_doc,
-    "begin_order(works, work_of, layers, after, frees, allocated_by)\n--\n\n"
+    "begin_order(works, work_of, layers, after_first, after_items, frees_first, frees_items, allocated_by)\n--\n\n"
     "Return positions in the order in which they begin: `scheduler.list_scheduling.begin_order`.");
 
 static PyObject *columns_begin_order(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *columns[6] = {NULL}, *found = NULL;
-    if (PyTuple_GET_SIZE(args) != 6) { PyErr_SetString(PyExc_TypeError, "needs six columns"); return NULL; }
+    PyObject *given_works, *columns[7], *works, *found = NULL;
+    if (!PyArg_ParseTuple(args, "O!OOOOOOO", &PyList_Type, &given_works, &columns[0], &columns[1], &columns[2],
+                          &columns[3], &columns[4], &columns[5], &columns[6])) return NULL;
+    if (!(works = PyList_AsTuple(given_works))) return NULL; /* which nobody changes meanwhile */
+    Given given = {0};
     Order o = {0};
-    int failed = 0;
-    for (int n = 0; !failed && n < 6; n++) {
-        PyObject *column = PyTuple_GET_ITEM(args, n);
-        if (!PyList_Check(column)) PyErr_SetString(PyExc_TypeError, "not a list");
-        else columns[n] = PyList_AsTuple(column);
-        failed = !columns[n];
+    int failed = lend_all(columns, &given);
+    o.count = given.work_of.count;
+    if (!failed && !read_order(&o, works, &given) && !find_rest_ps(&o) && !run_order(&o)) {
+        Made made = {o.order, o.count, o.count};
+        found = column_of(&made);
     }
-    for (int n = 2; !failed && n < 5; n++) { /* one entry for each instruction */
-        failed = PyTuple_GET_SIZE(columns[n]) != PyTuple_GET_SIZE(columns[1]);
-        if (failed) PyErr_SetString(PyExc_ValueError, "columns differ in length");
-    }
-    if (!failed && PyTuple_GET_SIZE(columns[1]) > INT_MAX / 4) {
-        PyErr_SetString(PyExc_OverflowError, "too many instructions");
-        failed = 1;
-    }
-    if (!failed) o.count = (int)PyTuple_GET_SIZE(columns[1]);
-    if (!failed && !read_order(&o, columns) && !find_rest_ps(&o) && !run_order(&o)) found = PyList_New(o.count);
-    for (int n = 0; found && n < o.count; n++) {
-        PyObject *position = PyLong_FromLong(o.order[n]);
-        if (!position) Py_CLEAR(found);
-        else PyList_SET_ITEM(found, n, position);
-    }
-    void *all[] = {o.unit, o.layer, o.waiting, o.order, o.is_transfer, o.duration_ps, o.whole_ps, o.rest_ps,
-                   o.earliest_ps, o.first_follower, o.next_edge, o.follower, o.is_of_begin, o.queues, o.entries};
+    void *all[] = {o.unit, o.waiting, o.order, o.is_transfer, o.duration_ps, o.whole_ps, o.rest_ps, o.earliest_ps,
+                   o.first_follower, o.next_edge, o.follower, o.is_of_begin, o.queues, o.entries};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
-    for (int n = 0; n < 6; n++) Py_XDECREF(columns[n]);
+    give_back_column(&given.work_of);
+    give_back_column(&given.layers);
+    give_back_column(&given.allocated_by);
+    give_back_rows(&given.after);
+    give_back_rows(&given.frees);
+    Py_DECREF(works);
     return found;
 }

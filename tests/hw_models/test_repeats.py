@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hw_models import Buffer, ClusteredDsa, Instruction, Program, SimulationError, with_values
+from hw_models.columns import Rows, column
 from tests.hw_models.story import SPEC, add, fetch, launch, load, program, simulated, store, timeline
 
 
@@ -17,11 +18,12 @@ def repeated(kernels: int, lasts_ps: tuple[int, ...]) -> int:
     handler = pytest.importorskip("hw_models.in_c.handler")
     length, count = len(lasts_ps), len(lasts_ps) * kernels
     run = handler.Handler(
-        work_of=tuple(range(length)) * kernels, after=((), *[(before,) for before in range(count - 1)]),
-        allocates=((),) * count, frees=((),) * count,
+        work_of=column(range(length)) * kernels,
+        after=Rows.of([(), *[(before,) for before in range(count - 1)]]).pair,
+        allocates=Rows.of([()] * count).pair, frees=Rows.of([()] * count).pair,
         works=tuple([(number % 2, 0, 1, 0, number, 1) for number in range(length)]),
         demands=tuple([(1, 0, float(each_ps), each_ps, 1.0, 0, True, (), (), ()) for each_ps in lasts_ps]),
-        queues=((0, 1, 1), (0, 1, 1)), ports=((1.0, 100, 0),), spaces=(), space_of=(), kinds=1, limits=1,
+        queues=((0, 1, 1), (0, 1, 1)), ports=((1.0, 100, 0),), spaces=(), space_of=column(), kinds=1, limits=1,
     )  # fmt: skip
     while run.happen() >= 0:
         pass

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hw_models.columns import Rows, column
 from scheduler import list_scheduling
 from scheduler.list_scheduling import Steps, WorkTime
 
@@ -27,15 +28,15 @@ def begin_order(steps: Sequence[Step]) -> list[int]:
     allocators = [before for step in steps for before in step.behind]
     columns = Steps(
         works=[WorkTime(units.index(step.unit), step.duration_ps, step.ends_ps, step.is_transfer) for step in steps],
-        work_of=list(range(len(steps))),
-        layers=[step.layer for step in steps],
-        after=[tuple(step.after) for step in steps],
-        frees=[tuple([allocators.index(before) for before in step.behind]) for step in steps],
-        allocated_by=allocators,
+        work_of=column(range(len(steps))),
+        layers=column([step.layer for step in steps]),
+        after=Rows.of([tuple(step.after) for step in steps]),
+        frees=Rows.of([[allocators.index(before) for before in step.behind] for step in steps]),
+        allocated_by=column(allocators),
     )
     found = list_scheduling.begin_order(columns)
     assert list_scheduling.begin_order_in_python(columns) == found
-    return found
+    return found.tolist()
 
 
 @st.composite

@@ -1,0 +1,44 @@
+/* Columns of whole numbers (hw_models/columns.py) as Python lends them: read in place, and given back.
+ */
+#include <string.h>
+
+typedef struct { const int *items; int count; Py_buffer view; } Lent;
+
+/* Borrow a column; return 0, or -1 with an exception set. Either way it can be given back. */
+static int lend(PyObject *column, Lent *found) {
+    if (PyObject_GetBuffer(column, &found->view, PyBUF_FORMAT | PyBUF_ND)) return -1;
+    if (found->view.ndim != 1 || !found->view.format || strcmp(found->view.format, "i")) {
+        PyErr_SetString(PyExc_TypeError, "not a column of whole numbers");
+        return -1;
+    }
+    if (found->view.shape[0] > INT_MAX / 4) { PyErr_SetString(PyExc_OverflowError, "too long a column"); return -1; }
+    found->items = found->view.buf;
+    found->count = (int)found->view.shape[0];
+    return 0;
+}
+
+/* Return 0 if all numbers of a column are from `least` to below `most`; else -1 with an exception set. */
+static int check_range(const Lent *column, int least, int most) {
+    int is_wrong = 0;
+    for (int n = 0; n < column->count; n++) is_wrong |= column->items[n] < least || column->items[n] >= most;
+    if (is_wrong) PyErr_SetString(PyExc_ValueError, "a number is out of range");
+    return is_wrong ? -1 : 0;
+}
+
+/* Rows: those of row n are items.items[first.items[n]] to items.items[first.items[n + 1]]. */
+typedef struct { Lent first, items; int count; } LentRows;
+
+/* Borrow rows whose numbers are from `least` to below `most`; return 0, or -1 with an exception set. */
+static int lend_rows(PyObject *first, PyObject *items, int least, int most, LentRows *found) {
+    if (lend(first, &found->first) || lend(items, &found->items) || check_range(&found->items, least, most)) return -1;
+    found->count = found->first.count - 1;
+    const int *begin = found->first.items;
+    int is_wrong = found->count < 0 || begin[0] != 0 || begin[found->count] != found->items.count;
+    for (int n = 0; !is_wrong && n < found->count; n++) is_wrong = begin[n] > begin[n + 1];
+    if (is_wrong) PyErr_SetString(PyExc_ValueError, "rows do not follow each other");
+    return is_wrong ? -1 : 0;
+}
+
+static void give_back_column(Lent *column) { PyBuffer_Release(&column->view); }
+
+static void give_back_rows(LentRows *rows) { give_back_column(&rows->first); give_back_column(&rows->items); }
