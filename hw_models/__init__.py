@@ -10,6 +10,7 @@ from hw_models.gpu.machine import gpu_dtypes, gpu_energy, gpu_machine, gpu_summa
 from hw_models.gpu.spec import Gpu
 from hw_models.instructions import (
     Buffer,
+    BufferTable,
     Compute,
     Instruction,
     InstructionTable,
@@ -39,6 +40,7 @@ from hw_models.unroll import unrolled
 __all__ = [
     "AnyHardware",
     "Buffer",
+    "BufferTable",
     "ClusteredDsa",
     "Compute",
     "Cpu",

@@ -7,8 +7,8 @@ compiled handler does not know goes to Python: dispatched work, programs that co
 from collections.abc import Mapping, Sequence
 
 from hw_models.clock import run_instants
-from hw_models.columns import Column, column
-from hw_models.demands import Demand, Demands
+from hw_models.columns import Column
+from hw_models.demands import Demand, Demands, PortBuffer
 from hw_models.finished import FinishedRun
 from hw_models.in_c import is_built, may_use
 from hw_models.instructions import ProgramError, base_name
@@ -18,7 +18,7 @@ from hw_models.running import SPACE
 from hw_models.trace import Trace
 
 if is_built("hw_models.in_c.handler"):
-    from hw_models.in_c.handler import Handler
+    from hw_models.in_c.handler import Handler, spaces_asked
 
 
 def is_compiled() -> bool:
@@ -87,21 +87,11 @@ class _Handed:
         units = [(self._kinds.index(base_name(name)), machine.units[base_name(name)]) for name in self._units]
         return tuple([(kind, unit.servers, unit.in_flight) for kind, unit in units])
 
-    def _spaces(self) -> tuple[tuple[tuple[tuple[int, int], ...], ...], Column]:
-        """Return the spaces that differ, in pairs of port and bytes, and which of them each buffer takes."""
+    def _spaces(self) -> tuple[tuple[tuple[PortBuffer, ...], ...], Column]:
+        """Return what buffers that differ take when works that differ allocate them, and which of that each takes."""
         table, buffers, demands = self._program.instructions, self._program.buffers, self._demands
-        numbers: dict[tuple[str, int, int, int], int] = {}
-        space_of, spaces = column((-1,)) * len(buffers), list[tuple[tuple[int, int], ...]]()
-        for position, taken in enumerate(table.allocates):
-            for buffer in taken:
-                held, work = buffers[buffer], table.work_of[position]
-                key = held.memory, held.size_bytes, held.fan_out, work
-                number = numbers.get(key, -1)
-                if number < 0:
-                    number = numbers[key] = len(spaces)
-                    spaces.append(tuple([(port, size_bytes) for port, size_bytes in demands.space(held, work)]))
-                space_of[buffer] = number
-        return tuple(spaces), space_of
+        asked, space_of = spaces_asked(table.allocates.pair, table.work_of, buffers.which, len(table.works))
+        return tuple([tuple(demands.space(buffers.distinct[buffer], work)) for buffer, work in asked]), space_of
 
     def _finished(self, handler: "Handler") -> FinishedRun:
         """Return what the handler has noted, with names in the place of numbers."""

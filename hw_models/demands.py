@@ -97,7 +97,7 @@ class Demands:
         program = self._program
         if not program.is_unrolled:
             return list(self._machine.memories)
-        members = {b.memory for b in program.buffers}
+        members = {b.memory for b in program.buffers.distinct}
         for payload in (work.payload for work in program.instructions.works):
             if isinstance(payload, Transfer):
                 members.update((payload.source, payload.destination))

@@ -278,6 +278,37 @@ class InstructionTable(Sequence[Instruction]):
         return (self[position] for position in range(len(self)))
 
 
+@dataclass(frozen=True, slots=True)
+class BufferTable(Sequence[Buffer]):
+    """Buffers by number: thousands, of which some hundreds differ."""
+
+    distinct: tuple[Buffer, ...]
+    which: Column
+    """By number: which of ``distinct`` it is."""
+
+    @classmethod
+    def of(cls, buffers: Iterable[Buffer]) -> "BufferTable":
+        """Return the table of ``buffers``."""
+        numbers: dict[Buffer, int] = {}
+        which = column([numbers.setdefault(buffer, len(numbers)) for buffer in buffers])
+        return cls(tuple(numbers), which)
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    @overload
+    def __getitem__(self, index: int) -> Buffer: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Buffer, ...]: ...
+    def __getitem__(self, index: int | slice) -> Buffer | tuple[Buffer, ...]:
+        if isinstance(index, slice):
+            return tuple([self.distinct[number] for number in self.which[index]])
+        return self.distinct[self.which[index]]
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return map(self.distinct.__getitem__, self.which)
+
+
 def base_name(member: str) -> str:
     """Return the kind behind the name of a unit or memory in an unrolled program."""
     return member.partition("[")[0]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hw_models.instructions import (
     CHIP,
     Buffer,
+    BufferTable,
     Compute,
     Instruction,
     InstructionTable,
@@ -130,14 +131,15 @@ class Machine:
         return math.prod(known.count for known in self.levels[:depth])
 
     def program(
-        self, instructions: Sequence[Instruction], buffers: tuple[Buffer, ...] = (), **in_use: int
+        self, instructions: Sequence[Instruction], buffers: Sequence[Buffer] = (), **in_use: int
     ) -> Program:
         """Return a program for this machine; ``in_use`` is the part of its levels that takes part, all by default."""
         table = instructions if isinstance(instructions, InstructionTable) else InstructionTable.of(instructions)
         extent = {level.name: in_use.get(level.name, level.count) for level in self.levels}
         units = {name: unit.level for name, unit in self.units.items()}
         memories = {name: memory.level for name, memory in self.memories.items()}
-        return Program(table, buffers, extent, units, memories)
+        held = buffers if isinstance(buffers, BufferTable) else BufferTable.of(buffers)
+        return Program(table, held, extent, units, memories)
 
 
 def ceil_ps(amount: float, rate_per_s: float) -> int:
@@ -154,11 +156,13 @@ def check_program(program: Program, machine: Machine) -> None:
         known = machine.units.get(base_name(name))
         if known is not None and known.level != level:
             raise ProgramError(f"{machine.name} has {name} once per {known.level}, the program per {level}")
-    buffers = [buffer.memory for buffer in program.buffers]
-    for memory in dict.fromkeys(buffers):
+    labels: dict[str, str] = {}
+    for buffer in program.buffers.distinct:
+        labels.setdefault(buffer.memory, buffer.label)
+    for memory, label in labels.items():
         problem = _memory_problem(memory, machine)
         if problem:
-            raise ProgramError(f"buffer {program.buffers[buffers.index(memory)].label!r}: {problem}")
+            raise ProgramError(f"buffer {label!r}: {problem}")
     table = program.instructions
     for number in dict.fromkeys(table.work_of):
         problem = _work_problem(table.works[number], machine)

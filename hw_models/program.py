@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hw_models.in_c import is_built, may_use
-from hw_models.instructions import Buffer, Instruction, InstructionTable, ProgramError, Work
+from hw_models.instructions import Buffer, BufferTable, Instruction, InstructionTable, ProgramError, Work
 
 if is_built("hw_models.in_c.handler"):
     from hw_models.in_c.handler import is_sound
@@ -20,7 +20,7 @@ class Program:
     """Instructions, the buffers they use, and the part of the machine that they run on."""
 
     instructions: InstructionTable
-    buffers: tuple[Buffer, ...]
+    buffers: BufferTable
     extent: Mapping[str, int]
     """Members in use per level, under one member of the level above, outermost level first: clusters, then cores."""
     units: Mapping[str, str] = field(default_factory=dict)
@@ -36,8 +36,9 @@ class Program:
         if min(self.extent.values(), default=1) < 1:
             listed = " x ".join(f"{count} {level}" for level, count in self.extent.items())
             raise ProgramError(f"runs on {listed}; needs at least one of each")
-        for number, buffer in enumerate(self.buffers):
+        for place, buffer in enumerate(self.buffers.distinct):
             if buffer.size_bytes < 0 or buffer.fan_out < 1:
+                number = self.buffers.which.index(place)
                 raise ProgramError(
                     f"buffer {number} ({buffer.label}) has {buffer.fan_out} x {buffer.size_bytes} bytes"
                 )
@@ -88,7 +89,8 @@ class Program:
         units: Mapping[str, str] | None = None, memories: Mapping[str, str] | None = None,
     ) -> "Program":  # fmt: skip
         """Return the program of ``instructions``."""
-        return Program(InstructionTable.of(instructions), tuple(buffers), extent, units or {}, memories or {})
+        table = InstructionTable.of(instructions)
+        return Program(table, BufferTable.of(buffers), extent, units or {}, memories or {})
 
     def width(self, level: str) -> int:
         """Return the members of ``level`` under one member of the level above."""

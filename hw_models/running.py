@@ -32,7 +32,7 @@ class Running:
         self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))
         self.table = table = program.instructions
         self._work_of, self._after, self._frees = table.work_of, tuple(table.after), tuple(table.frees)
-        self.allocates, self._buffers = tuple(table.allocates), program.buffers
+        self.allocates, self._buffers = tuple(table.allocates), tuple(program.buffers)
         self.asked = self._all_asked()
         """By instruction: what it asks for; nothing where its work is dispatched."""
         self._units = [base_name(work.unit) for work in table.works]

@@ -9,7 +9,16 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hw_models.instructions import CHIP, Buffer, Compute, Instruction, InstructionTable, Payload, Transfer
+from hw_models.instructions import (
+    CHIP,
+    Buffer,
+    BufferTable,
+    Compute,
+    Instruction,
+    InstructionTable,
+    Payload,
+    Transfer,
+)
 from hw_models.program import Program
 
 Place = tuple[int, ...]
@@ -52,7 +61,7 @@ class _Unroller:
                     self._copies.setdefault((position, place), []).append(len(self._instructions))
                     self._instructions.append(copy)
         return Program(
-            InstructionTable.of(self._instructions), tuple(self._buffers), program.extent, self._units,
+            InstructionTable.of(self._instructions), BufferTable.of(self._buffers), program.extent, self._units,
             self._memories, is_unrolled=True, groups=self._groups,
         )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hw_models import Buffer, InstructionTable, Machine, Program, Transfer, Work
+from hw_models import Buffer, BufferTable, InstructionTable, Machine, Program, Transfer, Work
 from hw_models.columns import Column, Rows, column
 from scheduler.fragments import Addresses, Fragment
 from scheduler.list_scheduling import Steps, WorkTime, begin_order
@@ -25,7 +25,8 @@ class ProgramBuilder:
         self._layer_runs = column()
         self._works_of: dict[Fragment, Column] = {}
         """By fragment that has been placed: the numbers of its works."""
-        self._buffers: list[Buffer] = []
+        self._buffers: dict[Buffer, int] = {}
+        self._which = column()
         self._freed, self._freed_by = column(), column()
         self._layer = 0
         self._layer_run = -1
@@ -75,7 +76,7 @@ class ProgramBuilder:
 
         ``outside``: what lies outside of it. Instructions that wait for nothing else wait for ``entry``.
         """
-        first, first_buffer = len(self), len(self._buffers)
+        first, first_buffer = len(self), len(self._which)
         works = self._works_of.get(fragment)
         if works is None:
             works = self._works_of[fragment] = column(map(self.work, fragment.works, fragment.keeps_ps))
@@ -83,20 +84,24 @@ class ProgramBuilder:
         labels = [names[place] + behind for place, behind in fragment.labels]
         self._labels += [labels[number] for number in fragment.label_of]
         label_of = dict(zip(fragment.labels, labels, strict=True))
-        buffers = [
-            Buffer(each.memory, each.size_bytes, each.fan_out, label_of[each.label], each.address(addresses))
-            for each in fragment.buffers
-        ]
-        self._buffers += [buffers[number] for number in fragment.buffer_of]
+        buffers = column([
+            self._buffer(Buffer(one.memory, one.size_bytes, one.fan_out, label_of[one.label], one.address(addresses)))
+            for one in fragment.buffers
+        ])
+        self._which += gathered(buffers, fragment.buffer_of)
         self._steps.allocated_by += shifted(fragment.allocated_by, first)
         self._freed += shifted(fragment.freed, first_buffer)
         self._freed_by += shifted(fragment.freed_by, first)
         return first
 
+    def _buffer(self, buffer: Buffer) -> int:
+        """Return which of those that differ ``buffer`` is."""
+        return self._buffers.setdefault(buffer, len(self._buffers))
+
     def allocate(self, position: int, buffer: Buffer) -> int:
         """Let the instruction at ``position`` allocate ``buffer``; return the buffer's number."""
-        number = len(self._buffers)
-        self._buffers.append(buffer)
+        number = len(self._which)
+        self._which.append(self._buffer(buffer))
         self._steps.allocated_by.append(position)
         return number
 
@@ -119,4 +124,4 @@ class ProgramBuilder:
             allocates, frees = (reordered(rows, order, of_positions=False) for rows in (allocates, frees))
         works = tuple([work for work, _ in self._works])
         table = InstructionTable(works, work_of, after, allocates, frees, tuple(labels), layer_runs)
-        return machine.program(table, tuple(self._buffers), **in_use)
+        return machine.program(table, BufferTable(tuple(self._buffers), self._which), **in_use)

@@ -122,6 +122,25 @@ def test_malformed_columns_are_not_sound(malformed: tuple[object, ...]) -> None:
     assert not handler.is_sound(*malformed)
 
 
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        (pair((0,)), column((0,)), column(), 1),
+        (pair((0,)), column((1,)), column((0,)), 1),
+        (pair((0,)), column((0, 0)), column((0,)), 1),
+        (pair((0,)), column((0,)), column((-1,)), 1),
+        (pair((0,)), column((0,)), column((2**30,)), 2**30),
+        (pair((0,)), column((0,)), column((0,)), -1),
+        (pair((0,)), [0], column((0,)), 1),
+    ],
+)
+def test_spaces_of_malformed_columns_are_refused(malformed: tuple[object, ...]) -> None:
+    taken = pair((1, 0), (), (2,))
+    assert handler.spaces_asked(taken, column((5, 4, 5)), column((3, 0, 0)), 6) == ([(0, 5), (3, 5)], column((1, 0, 0)))
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        handler.spaces_asked(*malformed)
+
+
 def test_a_program_says_what_is_wrong_with_a_number_beyond_64_bits() -> None:
     with pytest.raises(ProgramError, match="which are not all before it"):
         program(add("a", 3, after=(BEYOND,)))

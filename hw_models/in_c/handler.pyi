@@ -13,6 +13,9 @@ def is_sound(
     buffers: int,
     /,
 ) -> bool: ...
+def spaces_asked(
+    allocates: tuple[Column, Column], work_of: Column, which: Column, works: int, /
+) -> tuple[list[tuple[int, int]], Column]: ...
 
 class Handler:
     """One run of a program's bound work; every unit takes its first instructions when it is made."""

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lent.h"
+#include "columns.h"
 
 #define NOBODY (-1)
 #define DUST 1e-6 /* of hw_models.clock and hw_models.bandwidth */

@@ -10,37 +10,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "../../hw_models/in_c/lent.h"
+#include "../../hw_models/in_c/columns.h"
 
 /* ---- columns that are made ---- */
-
-static PyObject *array_type; /* array.array, from when the module is imported */
-
-typedef struct { int *items; Py_ssize_t count, room; } Made;
-
-/* Make room for so many numbers more. */
-static int reserve(Made *column, Py_ssize_t more) {
-    if (more <= column->room - column->count) return 0;
-    if (more > INT_MAX / 4 - column->count) { PyErr_SetString(PyExc_OverflowError, "too long a column"); return -1; }
-    Py_ssize_t room = 2 * (column->count + more) + 16;
-    int *items = realloc(column->items, (size_t)room * sizeof(int));
-    if (!items) { PyErr_NoMemory(); return -1; }
-    column->items = items;
-    column->room = room;
-    return 0;
-}
 
 /* Append a number for which there is room; what is beyond 32 bits sets an exception. */
 static void append(Made *column, long long number) {
     if (number < INT_MIN || number > INT_MAX) PyErr_SetString(PyExc_OverflowError, "too large a number");
     else column->items[column->count++] = (int)number;
-}
-
-/* Return a column for Python, or NULL if there is an exception. */
-static PyObject *column_of(const Made *column) {
-    if (PyErr_Occurred()) return NULL;
-    const char *bytes = column->items ? (const char *)column->items : "";
-    return PyObject_CallFunction(array_type, "sy#", "i", bytes, column->count * (Py_ssize_t)sizeof(int));
 }
 
 /* Return the two columns of rows. */
@@ -225,10 +202,7 @@ static struct PyModuleDef module = {
 };
 
 PyMODINIT_FUNC PyInit_columns(void) {
-    PyObject *arrays = PyImport_ImportModule("array");
-    array_type = arrays ? PyObject_GetAttrString(arrays, "array") : NULL;
-    Py_XDECREF(arrays);
-    PyObject *found = array_type ? PyModule_Create(&module) : NULL;
+    PyObject *found = import_array_type() ? NULL : PyModule_Create(&module);
     if (found && PyModule_AddStringConstant(found, "sources", SOURCES) < 0) Py_CLEAR(found);
     return found;
 }

@@ -140,7 +140,7 @@ class TestMemories:
         made = unrolled(program(spread, launch(after=(0,), frees=(0,)), buffers=(buffer,), cores=2))
 
         assert made.groups == {"local_buffer[0.*]": ("local_buffer[0.0]", "local_buffer[0.1]")}
-        assert made.buffers == (Buffer("local_buffer[0.*]", 8, fan_out=2),)
+        assert list(made.buffers) == [Buffer("local_buffer[0.*]", 8, fan_out=2)]
 
     def test_what_each_core_allocates_its_cluster_frees_for_all_of_them(self) -> None:
         end = launch(after=(0,), frees=(0,))

@@ -1,4 +1,5 @@
-/* Columns of whole numbers (hw_models/columns.py) as Python lends them: read in place, and given back.
+/* Columns of whole numbers (hw_models/columns.py): those that Python lends are read in place and given back; those that
+ * are made are arrays for Python.
  */
 #include <string.h>
 
@@ -42,3 +43,36 @@ static int lend_rows(PyObject *first, PyObject *items, int least, int most, Lent
 static void give_back_column(Lent *column) { PyBuffer_Release(&column->view); }
 
 static void give_back_rows(LentRows *rows) { give_back_column(&rows->first); give_back_column(&rows->items); }
+
+/* ---- columns that are made ---- */
+
+static PyObject *array_type; /* array.array, from when the module is imported */
+
+/* Return 0 once columns can be made, or -1 with an exception set. */
+static int import_array_type(void) {
+    PyObject *arrays = PyImport_ImportModule("array");
+    array_type = arrays ? PyObject_GetAttrString(arrays, "array") : NULL;
+    Py_XDECREF(arrays);
+    return array_type ? 0 : -1;
+}
+
+typedef struct { int *items; Py_ssize_t count, room; } Made;
+
+/* Make room for so many numbers more, or for none. */
+static int reserve(Made *column, Py_ssize_t more) {
+    if (column->items && more <= column->room - column->count) return 0;
+    if (more > INT_MAX / 4 - column->count) { PyErr_SetString(PyExc_OverflowError, "too long a column"); return -1; }
+    Py_ssize_t room = 2 * (column->count + more) + 16;
+    int *items = realloc(column->items, (size_t)room * sizeof(int));
+    if (!items) { PyErr_NoMemory(); return -1; }
+    column->items = items;
+    column->room = room;
+    return 0;
+}
+
+/* Return for Python a column for which there was room made, or NULL if there is an exception. */
+static PyObject *column_of(const Made *column) {
+    if (PyErr_Occurred()) return NULL;
+    Py_ssize_t size = column->count * (Py_ssize_t)sizeof(int);
+    return PyObject_CallFunction(array_type, "sy#", "i", (const char *)column->items, size);
+}
