@@ -20,6 +20,14 @@ def column(numbers: Iterable[int] = ()) -> Column:
     return array("i", numbers)
 
 
+def times(numbers: Sequence[int]) -> Sequence[int]:
+    """Return a column of 64 bits, or ``numbers`` as they are where one is beyond that."""
+    try:
+        return array("q", numbers)
+    except OverflowError:
+        return numbers
+
+
 def _from_zero() -> Column:
     return column((0,))
 

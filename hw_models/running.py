@@ -4,6 +4,7 @@ from collections import Counter
 
 from hw_models.bandwidth import SharedBandwidth
 from hw_models.clock import Actor, Clock
+from hw_models.columns import column, times
 from hw_models.demands import Bound, Cohort, Demand, Demands
 from hw_models.finished import FinishedRun
 from hw_models.instructions import ProgramError, base_name
@@ -137,12 +138,12 @@ class Running:
         used = dict.fromkeys([work.unit for work in self.table.works])
         trace = Trace(
             instructions=self.table,
-            issued_ps=self._issued_ps,
-            start_ps=self.start_ps,
-            end_ps=self._end_ps,
-            released_by=self._released_by,
+            issued_ps=times(self._issued_ps),
+            start_ps=times(self.start_ps),
+            end_ps=times(self._end_ps),
+            released_by=column(self._released_by),
             limits=self._limits,
-            startup_ps=self._startup_ps,
+            startup_ps=times(self._startup_ps),
             levels={name: program.units[name] for name in used},
             members={name: program.multiplicity(name) for name in used},
             occupancy_bytes={space.name: changes for space in self.space.spaces if (changes := space.changes())},

@@ -51,7 +51,7 @@ def test_a_run_of_one_instruction_is_as_long_as_it_takes() -> None:
     assert run.happen() == 5
     assert run.happen() == -1
     assert run.unfinished == 0
-    assert run.columns()[:3] == ([0], [0], [5])
+    assert run.columns()[:3] == (array("q", [0]), array("q", [0]), array("q", [5]))
 
 
 @pytest.mark.parametrize(

@@ -73,33 +73,21 @@ static void handler_dealloc(Handler *h) {
 
 /* ---- what has come of it ---- */
 
-static PyObject *integers(const int64_t *numbers, int count) {
-    PyObject *found = PyList_New(count);
-    for (int n = 0; found && n < count; n++) {
-        PyObject *number = PyLong_FromLongLong(numbers[n]);
-        if (!number) Py_CLEAR(found);
-        else PyList_SET_ITEM(found, n, number);
-    }
-    return found;
+static PyObject *times(const int64_t *numbers, int count) {
+    return PyObject_CallFunction(array_type, "sy#", "q", (const char *)numbers, (Py_ssize_t)sizeof(int64_t) * count);
 }
 
-static PyObject *small_integers(const int *numbers, int count) {
-    PyObject *found = PyList_New(count);
-    for (int n = 0; found && n < count; n++) {
-        PyObject *number = PyLong_FromLong(numbers[n]);
-        if (!number) Py_CLEAR(found);
-        else PyList_SET_ITEM(found, n, number);
-    }
-    return found;
+static PyObject *numbers(const int *numbers, int count) {
+    return PyObject_CallFunction(array_type, "sy#", "i", (const char *)numbers, (Py_ssize_t)sizeof(int) * count);
 }
 
 PyDoc_STRVAR(columns_doc,
     "columns()\n--\n\nReturn by instruction: issued_ps, start_ps, end_ps, startup_ps, released_by, limits.");
 
 static PyObject *handler_columns(Handler *h, PyObject *Py_UNUSED(none)) {
-    return Py_BuildValue("(NNNNNN)", integers(h->issued_ps, h->count), integers(h->start_ps, h->count),
-                         integers(h->end_ps, h->count), integers(h->startup_ps, h->count),
-                         small_integers(h->released_by, h->count), small_integers(h->limits, h->count));
+    return Py_BuildValue("(NNNNNN)", times(h->issued_ps, h->count), times(h->start_ps, h->count),
+                         times(h->end_ps, h->count), times(h->startup_ps, h->count),
+                         numbers(h->released_by, h->count), numbers(h->limits, h->count));
 }
 
 PyDoc_STRVAR(memories_doc,

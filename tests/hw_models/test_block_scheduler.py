@@ -82,14 +82,14 @@ class TestWavesAndTails:
 
         # One block of the first from 10 on, beside three of the second, whose last one follows at 20.
         assert timeline(result) == [("first", 0, 20), ("second", 10, 30)]
-        assert result.trace.released_by == [-1, 0]
+        assert list(result.trace.released_by) == [-1, 0]
         assert result.critical_ps == {"core": 30}
 
     def test_a_kernel_that_fills_no_wave_lets_the_next_one_start_beside_it(self) -> None:
         result = GPU.run(blocks("first", 1, TEN), blocks("second", 1, work(20)), blocks("third", 3, TEN))
 
         assert timeline(result) == [("first", 0, 10), ("second", 0, 20), ("third", 0, 20)]
-        assert result.trace.released_by == [-1, -1, -1]
+        assert list(result.trace.released_by) == [-1, -1, -1]
 
     def test_a_kernel_that_needs_the_one_before_waits_for_its_tail(self) -> None:
         result = GPU.run(blocks("first", 5, TEN), blocks("second", 4, TEN, after=(0,)))
@@ -114,7 +114,7 @@ class TestLaunches:
         )
 
         assert timeline(result) == [("launch 1", 0, 7), ("first", 7, 27), ("launch 2", 7, 14), ("second", 27, 37)]
-        assert result.trace.released_by == [-1, 0, 0, 1]
+        assert list(result.trace.released_by) == [-1, 0, 0, 1]
         assert result.critical_ps == {"host": 7, "core": 30}
         assert result.waited_ps["core"] == {"host": 4 * 7, "core": 3 * 10}
 
@@ -122,7 +122,7 @@ class TestLaunches:
         result = GPU.run(host("launch"), blocks("first", 2, TEN, after=(0,)), blocks("second", 2, work(30)))
 
         assert timeline(result)[1:] == [("first", 7, 17), ("second", 7, 37)]
-        assert result.trace.released_by == [-1, 0, 0]
+        assert list(result.trace.released_by) == [-1, 0, 0]
         assert result.critical_ps == {"host": 7, "core": 30}
 
     def test_a_kernel_that_is_launched_late_finds_all_members_free(self) -> None:
@@ -232,7 +232,7 @@ class TestMemories:
 
         assert timeline(result) == [("first", 0, 20), ("second", 20, 30)]
         assert result.waited_ps == {"core": {"space": 3 * 10}}
-        assert result.trace.released_by == [-1, 0]
+        assert list(result.trace.released_by) == [-1, 0]
         assert result.peak_occupancy_bytes["dram"] == 60
 
     @pytest.mark.parametrize(("bytes_per_ps", "end_ps"), [(0.5, 2 * 160), (0.125, 2 * 320)])

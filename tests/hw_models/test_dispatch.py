@@ -174,8 +174,8 @@ class TestLockstep:
         each = crew.run(*instructions)
 
         assert_same(crew, each, together)
-        assert [min(each.trace.start_ps[p] for p in parts) for parts in last] == together.trace.start_ps
-        assert [max(each.trace.end_ps[p] for p in parts) for parts in last] == together.trace.end_ps
+        assert [min(each.trace.start_ps[p] for p in parts) for parts in last] == list(together.trace.start_ps)
+        assert [max(each.trace.end_ps[p] for p in parts) for parts in last] == list(together.trace.end_ps)
 
     @settings(max_examples=200)
     @given(SHORT_OF_BANDWIDTH, WITH_OCCUPANCY)

@@ -18,7 +18,7 @@ class TestWaiting:
         )
 
         assert timeline(result) == [("go", 0, 7), ("x", 7, 27), ("w", 27, 37), ("add", 27, 32)]
-        assert result.trace.released_by == [-1, 0, 1, 1]
+        assert list(result.trace.released_by) == [-1, 0, 1, 1]
         assert result.waited_ps["vector"] == {"dma_load": 27}
         assert result.trace.critical_path() == [0, 1, 2]
         assert result.critical_ps == {"launch": 7, "dma_load": 30}
