@@ -14,6 +14,8 @@
 
 /* ---- columns that are made ---- */
 
+static int refused(PyObject *exception, const char *why) { PyErr_SetString(exception, why); return -1; }
+
 /* Append a number for which there is room; what is beyond 32 bits sets an exception. */
 static void append(Made *column, long long number) {
     if (number < INT_MIN || number > INT_MAX) PyErr_SetString(PyExc_OverflowError, "too large a number");
@@ -56,8 +58,8 @@ PyDoc_STRVAR(relocated_doc,
 static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *outside, *entry, *found = NULL;
     int position;
-    if (!PyArg_ParseTuple(args, "OOiO!O!", &given_first, &given_items, &position, &PyTuple_Type, &outside, &PyTuple_Type,
-                          &entry)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOiO!O!", &given_first, &given_items, &position, &PyTuple_Type, &outside,
+                          &PyTuple_Type, &entry)) return NULL;
     LentRows rows = {0};
     Made first = {0}, items = {0};
     Py_ssize_t places = PyTuple_GET_SIZE(outside);
@@ -70,7 +72,7 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
         for (int at = rows.first.items[n]; !failed && at < rows.first.items[n + 1]; at++) {
             int number = rows.items.items[at];
             if (number < -1) failed = add_all(&items, begin, PyTuple_GET_ITEM(outside, -2 - number));
-            else if (number < 0) { PyErr_SetString(PyExc_IndexError, "nothing lies there"); failed = -1; }
+            else if (number < 0) failed = refused(PyExc_IndexError, "nothing lies there");
             else if (!(failed = reserve(&items, 1))) add(&items, begin, (long long)position + number);
         }
         if (!failed && items.count == begin) failed = add_all(&items, begin, entry);
@@ -87,7 +89,8 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
 /* ---- other orders ---- */
 
 PyDoc_STRVAR(reordered_doc,
-    "reordered(first, items, order, of_positions)\n--\n\nReturn rows in another order: `scheduler.relocation.reordered`.");
+    "reordered(first, items, order, of_positions)\n--\n\n"
+    "Return rows in another order: `scheduler.relocation.reordered`.");
 
 static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *given_order, *found = NULL;
@@ -99,7 +102,7 @@ static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
     int failed = lend_rows(given_first, given_items, 0, INT_MAX, &rows) || lend(given_order, &order)
         || check_range(&order, 0, rows.count) || (of_positions && check_range(&rows.items, 0, rows.count))
         || reserve(&first, order.count + 1) || reserve(&items, rows.items.count) || reserve(&places, rows.count);
-    if (!failed && order.count != rows.count) { PyErr_SetString(PyExc_ValueError, "not an order of these"); failed = -1; }
+    if (!failed && order.count != rows.count) failed = refused(PyExc_ValueError, "not an order of these");
     for (int n = 0; !failed && n < rows.count; n++) places.items[n] = n;
     for (int n = 0; !failed && n < order.count; n++) places.items[order.items[n]] = n;
     if (!failed) append(&first, 0);

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.cuts import Cut, Cuts
-from scheduler.dsa.tiling.estimate import Choice, Stages, stages_of
+from scheduler.dsa.tiling.estimate import Choice, Stages, estimate, stages_of
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.unit_choice import unit_ps
 from scheduler.dsa.view import DDR, LOCAL, DsaView
@@ -106,6 +106,7 @@ class TileCandidates:
         """Iterations of the anchor's depth loop."""
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
+        self._estimate = estimate()
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
         self._burst = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
 
@@ -180,8 +181,7 @@ class TileCandidates:
 
     def _priced(self, shape: Shape, staged: Mapping[str, int], placed: Placed) -> Candidate:
         """Return the candidate of a shape whose operands have their places."""
-        estimate_ps = placed.stages.estimate_ps(*self._paced_by)
-        return Candidate(shape.cut, shape.prefetched, staged, placed, estimate_ps)
+        return Candidate(shape.cut, shape.prefetched, staged, placed, self._estimate(placed.stages, *self._paced_by))
 
     def _placed(self, shape: Shape, staged: Mapping[str, int]) -> Placed:
         """Return what follows for a cut from the places of its operands."""

@@ -4,12 +4,16 @@ The slowest of DMA, on-chip path, broadcast and compute units sets the pace; the
 the last store stand alone. Only the search for tiles uses this; every reported time is simulated.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
+from hw_models.in_c import is_built, may_use
 from scheduler.dsa.tiling.cuts import Cut
 from scheduler.dsa.tiling.tiling import TileRequest
 from scheduler.dsa.view import DDR, LOCAL, DmaTiming, DsaView
+
+if is_built("scheduler.in_c.estimate"):
+    from scheduler.in_c import estimate as compiled
 
 
 class Choice(NamedTuple):
@@ -83,8 +87,11 @@ class Stages(NamedTuple):
             store_ps = dma.moving_ps(stored_bytes, bursts - 1)
             last_ps += stored_bytes / bursts / bytes_per_ps + dma_startup_ps
         stages = [load_ps, store_ps, path_ps, broadcast_ps, *computing_ps]
+        together_ps = 0.0
+        for stage_ps in stages:  # from Python 3.12 on `sum` rounds otherwise
+            together_ps += stage_ps
         slowest_ps = max(*stages, (ddr_bytes + stored_bytes) / bytes_per_ps)
-        paced_ps = slowest_ps * (1 - 1 / passes) + hidden_cost * (sum(stages) - slowest_ps)
+        paced_ps = slowest_ps * (1 - 1 / passes) + hidden_cost * (together_ps - slowest_ps)
         first_ps = 0.0
         for on_chip_ps, first_bytes, held_bytes, staged_bytes in first:
             loaded_bytes = min(max(first_bytes, burst_bytes), staged_bytes) if staged_bytes else first_bytes
@@ -94,6 +101,21 @@ class Stages(NamedTuple):
             else:  # what takes half of the prefetch buffer or more keeps others from coming in time
                 first_ps += alone_ps
         return paced_ps + (first_ps + on_chip_starts_ps + dma_startup_ps * bool(starts)) + (tile_ps + last_ps)
+
+
+Estimate = Callable[[Stages, DmaTiming, int, float], float]
+
+
+def estimate() -> Estimate:
+    """Return what estimates the time that stages take: compiled code, where that may be used."""
+    return _in_c if may_use("scheduler.in_c.estimate") else Stages.estimate_ps
+
+
+def _in_c(stages: Stages, dma: DmaTiming, prefetch_bytes: int, hidden_cost: float) -> float:
+    try:
+        return compiled.estimate_ps(stages, dma, prefetch_bytes, hidden_cost)
+    except OverflowError:  # more than floating point holds
+        return stages.estimate_ps(dma, prefetch_bytes, hidden_cost)
 
 
 def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
