@@ -6,7 +6,7 @@ from hw_models import Buffer, BufferTable, InstructionTable, Machine, Program, T
 from hw_models.columns import Column, Rows, column
 from scheduler.fragments import Addresses, Fragment
 from scheduler.list_scheduling import Steps, WorkTime, begin_order
-from scheduler.relocation import extend, gathered, grouped, relocated, reordered, shifted
+from scheduler.relocation import relocation
 
 TransferPs = Callable[[str, int], tuple[int, int]]
 """Of a unit and the bytes of a transfer: how long it keeps the unit, and how long from its issue to its end."""
@@ -17,6 +17,7 @@ class ProgramBuilder:
 
     def __init__(self, transfer_ps: TransferPs) -> None:
         self._transfer_ps = transfer_ps
+        self._columns = relocation()
         self._works: dict[tuple[Work, int], int] = {}
         """With how long they keep their units."""
         self._units: dict[str, int] = {}
@@ -64,7 +65,7 @@ class ProgramBuilder:
         """Append instructions of this layer, but for their labels."""
         steps = self._steps
         steps.work_of += works
-        extend(steps.after, after)
+        self._columns.extend(steps.after, after)
         steps.layers += column((self._layer,)) * len(works)
         self._layer_runs += column((self._layer_run,)) * len(works)
 
@@ -76,11 +77,12 @@ class ProgramBuilder:
 
         ``outside``: what lies outside of it. Instructions that wait for nothing else wait for ``entry``.
         """
-        first, first_buffer = len(self), len(self._which)
+        first, first_buffer, columns = len(self), len(self._which), self._columns
         works = self._works_of.get(fragment)
         if works is None:
             works = self._works_of[fragment] = column(map(self.work, fragment.works, fragment.keeps_ps))
-        self._append(gathered(works, fragment.work_of), relocated(fragment.after, first, outside, entry))
+        after = columns.relocated(fragment.after, first, outside, entry)
+        self._append(columns.gathered(works, fragment.work_of), after)
         labels = [names[place] + behind for place, behind in fragment.labels]
         self._labels += [labels[number] for number in fragment.label_of]
         label_of = dict(zip(fragment.labels, labels, strict=True))
@@ -88,10 +90,10 @@ class ProgramBuilder:
             self._buffer(Buffer(one.memory, one.size_bytes, one.fan_out, label_of[one.label], one.address(addresses)))
             for one in fragment.buffers
         ])
-        self._which += gathered(buffers, fragment.buffer_of)
-        self._steps.allocated_by += shifted(fragment.allocated_by, first)
-        self._freed += shifted(fragment.freed, first_buffer)
-        self._freed_by += shifted(fragment.freed_by, first)
+        self._which += columns.gathered(buffers, fragment.buffer_of)
+        self._steps.allocated_by += columns.shifted(fragment.allocated_by, first)
+        self._freed += columns.shifted(fragment.freed, first_buffer)
+        self._freed_by += columns.shifted(fragment.freed_by, first)
         return first
 
     def _buffer(self, buffer: Buffer) -> int:
@@ -112,16 +114,16 @@ class ProgramBuilder:
 
     def build(self, machine: Machine, *, interleaved: bool, **in_use: int) -> Program:
         """Return the program; where layers are ``interleaved``, units get what is ready first."""
-        steps, count = self._steps, len(self)
+        steps, count, columns = self._steps, len(self), self._columns
         work_of, layer_runs, labels, after = steps.work_of, self._layer_runs, self._labels, steps.after
-        allocates, freed = grouped(steps.allocated_by, count), grouped(self._freed_by, count)
-        steps.frees = frees = Rows(freed.first, gathered(self._freed, freed.items))
+        allocates, freed = columns.grouped(steps.allocated_by, count), columns.grouped(self._freed_by, count)
+        steps.frees = frees = Rows(freed.first, columns.gathered(self._freed, freed.items))
         if interleaved:
             order = begin_order(steps)
-            work_of, layer_runs = gathered(work_of, order), gathered(layer_runs, order)
+            work_of, layer_runs = columns.gathered(work_of, order), columns.gathered(layer_runs, order)
             labels = [labels[position] for position in order]
-            after = reordered(after, order, of_positions=True)
-            allocates, frees = (reordered(rows, order, of_positions=False) for rows in (allocates, frees))
+            after = columns.reordered(after, order, of_positions=True)
+            allocates, frees = [columns.reordered(rows, order, of_positions=False) for rows in (allocates, frees)]
         works = tuple([work for work, _ in self._works])
         table = InstructionTable(works, work_of, after, allocates, frees, tuple(labels), layer_runs)
         return machine.program(table, BufferTable(tuple(self._buffers), self._which), **in_use)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hw_models import Program, ProgramError, dsa_machine, unrolled, with_values
 from hw_models.columns import Column, Rows, column
 from hw_models.in_c import digest, is_current, sources_of
-from scheduler import list_scheduling, relocation
+from scheduler import list_scheduling
 from scheduler.list_scheduling import Steps, WorkTime
+from scheduler.relocation import relocation
 from tests.hw_models.story import SPEC, add, program, simulated
 
 handler = pytest.importorskip("hw_models.in_c.handler")
@@ -225,7 +226,7 @@ NUMBERS = st.lists(st.integers(0, 9), max_size=12).map(column)
 def test_rows_are_relocated_as_python_does_it(
     rows: Rows, first: int, outside: list[tuple[int, ...]], entry: tuple[int, ...]
 ) -> None:
-    alike(lambda: relocation.relocated(rows, first, outside, entry))
+    alike(lambda: relocation().relocated(rows, first, outside, entry))
 
 
 @st.composite
@@ -240,14 +241,14 @@ def orders(draw: st.DrawFn) -> tuple[Rows, Column]:
 
 @given(orders(), st.booleans())
 def test_rows_are_reordered_as_python_does_it(drawn: tuple[Rows, Column], of_positions: bool) -> None:
-    alike(lambda: relocation.reordered(*drawn, of_positions=of_positions))
+    alike(lambda: relocation().reordered(*drawn, of_positions=of_positions))
 
 
 @given(NUMBERS, st.integers(-9, 9), st.integers(10, 12))
 def test_columns_are_shifted_gathered_and_grouped_as_python_does_it(numbers: Column, by: int, count: int) -> None:
-    alike(lambda: relocation.shifted(numbers, by))
-    alike(lambda: relocation.gathered(column(range(count)), numbers))
-    alike(lambda: relocation.grouped(numbers, count))
+    alike(lambda: relocation().shifted(numbers, by))
+    alike(lambda: relocation().gathered(column(range(count)), numbers))
+    alike(lambda: relocation().grouped(numbers, count))
 
 
 @pytest.mark.parametrize(

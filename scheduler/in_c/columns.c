@@ -53,7 +53,7 @@ static int add_all(Made *items, Py_ssize_t begin, PyObject *row) {
 
 PyDoc_STRVAR(relocated_doc,
     "relocated(first, items, position, outside, entry)\n--\n\n"
-    "Return what a fragment's instructions wait for at ``position``: `scheduler.relocation.relocated`.");
+    "Return what a fragment's instructions wait for at ``position``: `scheduler.relocation.Relocation.relocated`.");
 
 static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *outside, *entry, *found = NULL;
@@ -90,7 +90,7 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
 
 PyDoc_STRVAR(reordered_doc,
     "reordered(first, items, order, of_positions)\n--\n\n"
-    "Return rows in another order: `scheduler.relocation.reordered`.");
+    "Return rows in another order: `scheduler.relocation.Relocation.reordered`.");
 
 static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *given_order, *found = NULL;
@@ -123,7 +123,8 @@ static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(grouped_doc,
-    "grouped(numbers, count)\n--\n\nReturn by number the places that have it: `scheduler.relocation.grouped`.");
+    "grouped(numbers, count)\n--\n\n"
+    "Return by number the places that have it: `scheduler.relocation.Relocation.grouped`.");
 
 static PyObject *columns_grouped(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *found = NULL;
@@ -150,7 +151,7 @@ static PyObject *columns_grouped(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(gathered_doc,
-    "gathered(numbers, places)\n--\n\nReturn the numbers at places: `scheduler.relocation.gathered`.");
+    "gathered(numbers, places)\n--\n\nReturn the numbers at places: `scheduler.relocation.Relocation.gathered`.");
 
 static PyObject *columns_gathered(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *given_places, *found = NULL;
@@ -169,7 +170,7 @@ static PyObject *columns_gathered(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(shifted_doc,
-    "shifted(numbers, by)\n--\n\nReturn numbers that are so much larger: `scheduler.relocation.shifted`.");
+    "shifted(numbers, by)\n--\n\nReturn numbers that are so much larger: `scheduler.relocation.Relocation.shifted`.");
 
 static PyObject *columns_shifted(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *found = NULL;

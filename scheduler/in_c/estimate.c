@@ -1,6 +1,6 @@
 /* The estimate of a layer's time, compiled: called as the method of scheduler/dsa/tiling/estimate.py that it stands
- * for, it returns the same, rounding by rounding. A number from 2^53 on, which floating point may not hold, is refused
- * with OverflowError and left to Python.
+ * for, it returns the same, rounding by rounding. Numbers from 2^53 on, which floating point may not hold, are left to
+ * that.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -63,15 +63,9 @@ static double first_ps_of(PyObject *first, const Dma *dma, double prefetch_bytes
     return found_ps;
 }
 
-PyDoc_STRVAR(estimate_ps_doc,
-    "estimate_ps(stages, dma, prefetch_bytes, hidden_cost)\n--\n\n"
-    "Return a layer's estimated time: `scheduler.dsa.tiling.estimate.Stages.estimate_ps`.");
-
-static PyObject *estimate_ps(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *stages, *given_dma;
-    double prefetch_bytes, hidden_cost, rates[4], own[12] = {0};
-    if (!PyArg_ParseTuple(args, "O!O!dd", &PyTuple_Type, &stages, &PyTuple_Type, &given_dma, &prefetch_bytes,
-                          &hidden_cost) || read_numbers(given_dma, rates, 4)) return NULL;
+static PyObject *in_c(PyObject *stages, PyObject *given_dma, double prefetch_bytes, double hidden_cost) {
+    double rates[4], own[12] = {0};
+    if (read_numbers(given_dma, rates, 4)) return NULL;
     enum { PASSES, DDR_BYTES, DDR_LOADS, TILES, STORED_BYTES, PATH, BROADCAST, COMPUTING, FIRST, STARTS, TILE, LAST };
     if (PyTuple_GET_SIZE(stages) != 12) { PyErr_SetString(PyExc_TypeError, "not the stages of a layer"); return NULL; }
     for (int n = 0; n < 12; n++) {
@@ -105,6 +99,25 @@ static PyObject *estimate_ps(PyObject *Py_UNUSED(self), PyObject *args) {
     if (PyErr_Occurred()) return NULL;
     double startup_ps = starts != 0.0 ? dma.startup_ps : 0.0;
     return PyFloat_FromDouble(paced_ps + (first_ps + own[STARTS] + startup_ps) + (own[TILE] + last_ps));
+}
+
+PyDoc_STRVAR(estimate_ps_doc,
+    "estimate_ps(stages, dma, prefetch_bytes, hidden_cost)\n--\n\n"
+    "Return a layer's estimated time: `scheduler.dsa.tiling.estimate.Stages.estimate_ps`.");
+
+static PyObject *estimate_ps(PyObject *Py_UNUSED(self), PyObject *args) {
+    PyObject *stages, *dma, *found;
+    double prefetch_bytes, hidden_cost;
+    if (!PyArg_ParseTuple(args, "O!O!dd", &PyTuple_Type, &stages, &PyTuple_Type, &dma, &prefetch_bytes, &hidden_cost))
+        return NULL;
+    if ((found = in_c(stages, dma, prefetch_bytes, hidden_cost)) || !PyErr_ExceptionMatches(PyExc_OverflowError))
+        return found;
+    PyErr_Clear();
+    PyObject *call[] = {stages, dma, PyTuple_GET_ITEM(args, 2), PyTuple_GET_ITEM(args, 3)};
+    PyObject *name = PyUnicode_InternFromString("estimate_ps");
+    if (name) found = PyObject_VectorcallMethod(name, call, 4, NULL);
+    Py_XDECREF(name);
+    return found;
 }
 
 static PyMethodDef functions[] = {{"estimate_ps", estimate_ps, METH_VARARGS, estimate_ps_doc}, {NULL, NULL, 0, NULL}};

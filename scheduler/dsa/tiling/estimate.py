@@ -108,14 +108,7 @@ Estimate = Callable[[Stages, DmaTiming, int, float], float]
 
 def estimate() -> Estimate:
     """Return what estimates the time that stages take: compiled code, where that may be used."""
-    return _in_c if may_use("scheduler.in_c.estimate") else Stages.estimate_ps
-
-
-def _in_c(stages: Stages, dma: DmaTiming, prefetch_bytes: int, hidden_cost: float) -> float:
-    try:
-        return compiled.estimate_ps(stages, dma, prefetch_bytes, hidden_cost)
-    except OverflowError:  # more than floating point holds
-        return stages.estimate_ps(dma, prefetch_bytes, hidden_cost)
+    return compiled.estimate_ps if may_use("scheduler.in_c.estimate") else Stages.estimate_ps
 
 
 def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
