@@ -1,10 +1,13 @@
 """A run layer by layer: what each took of the critical path, what it moved, what it was limited by."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import compress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from experiments.job import Outcome
 from hw_models.instructions import Compute, InstructionTable, base_name
@@ -42,36 +45,49 @@ class _Sums:
 def layers_of(outcome: Outcome) -> list[LayerFigures]:
     """Return the figures of the layers of a run, in the order in which they first begin."""
     trace, table = outcome.result.trace, outcome.program.instructions
-    names = _names(table)
-    sums = {name: _Sums() for name in _by_begin(table, trace.start_ps, names)}
-    counts = Counter(table.layer_runs)
-    for layer_run, count in counts.items():
-        sums[names[layer_run]].runs += 1 if layer_run >= 0 else count
-    for (layer_run, number), count in Counter(zip(table.layer_runs, table.work_of, strict=True)).items():
+    layer_runs = np.asarray(table.layer_runs)
+    names = _names(table, layer_runs)
+    begun = layer_runs[np.argsort(np.asarray(trace.start_ps), kind="stable")]  # at one moment: as in the program
+    sums = {names[layer_run]: _Sums() for layer_run in begun[np.sort(_first(begun))].tolist()}
+    of_run: Counter[int] = Counter()
+    for layer_run, number, count in _counts(layer_runs, np.asarray(table.work_of), len(table.works)):
+        of_run[layer_run] += count
         sums[names[layer_run]].works[number] += count
-    for step in trace.critical_steps:
-        sums[names[table.layer_runs[step.position]]].critical_ps[step.paced_by] += step.end_ps - step.start_ps
-    never_critical = {layer_run for layer_run in counts if not sums[names[layer_run]].critical_ps}
-    for position in compress(range(len(table)), map(never_critical.__contains__, table.layer_runs)):
+    for layer_run, count in of_run.items():
+        sums[names[layer_run]].runs += 1 if layer_run >= 0 else count
+    for position, paced_by, start_ps, end_ps in trace.critical_steps:
+        sums[names[table.layer_runs[position]]].critical_ps[paced_by] += end_ps - start_ps
+    never_critical = [layer_run for layer_run in of_run if not sums[names[layer_run]].critical_ps]
+    for position in np.flatnonzero(np.isin(layer_runs, never_critical)).tolist():
         under_way_ps = trace.end_ps[position] - trace.start_ps[position]
         sums[names[table.layer_runs[position]]].under_way_ps[base_name(trace.limits[position])] += under_way_ps
     moved_bytes = outcome.result.moved_bytes
     return [_figures(name, found, moved_bytes, outcome.record.iterations) for name, found in sums.items()]
 
 
-def _by_begin(table: InstructionTable, start_ps: Sequence[int], names: Mapping[int, str]) -> list[str]:
-    """Return the layers in the order in which they first begin, of those of one moment the first in the program."""
-    begun = sorted(range(len(table)), key=start_ps.__getitem__)  # stable: the program's order is kept
-    runs = dict.fromkeys(map(table.layer_runs.__getitem__, begun))
-    return list(dict.fromkeys([names[layer_run] for layer_run in runs]))
+_Numbers = npt.NDArray[np.integer[Any]]
 
 
-def _names(table: InstructionTable) -> dict[int, str]:
+def _first(numbers: _Numbers) -> _Numbers:
+    """Return where each number of ``numbers`` comes first, the smallest number first."""
+    return np.unique(numbers, return_index=True)[1]
+
+
+def _counts(layer_runs: _Numbers, work_of: _Numbers, works: int) -> Iterator[tuple[int, int, int]]:
+    """Yield layer run, work and how many instructions of that run do it, as they come first in the program."""
+    both = (layer_runs.astype(np.int64) + 1) * works + work_of
+    _, first, counts = np.unique(both, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    places = first[order]
+    return zip(layer_runs[places].tolist(), work_of[places].tolist(), counts[order].tolist(), strict=True)
+
+
+def _names(table: InstructionTable, layer_runs: _Numbers) -> dict[int, str]:
     """Return the layer of every run, by the label of the first thing that it computes."""
-    computes = [isinstance(work.payload, Compute) for work in table.works]
-    labelled = list(zip(reversed(table.layer_runs), reversed(table.labels), strict=True))  # the first comes last
-    computing = compress(labelled, map(computes.__getitem__, reversed(table.work_of)))
-    return {**dict(labelled), **dict(computing), -1: BETWEEN_LAYERS}
+    computes = np.array([isinstance(work.payload, Compute) for work in table.works], dtype=bool)
+    computing = np.flatnonzero(computes[np.asarray(table.work_of)])
+    places = [*_first(layer_runs).tolist(), *computing[_first(layer_runs[computing])].tolist()]  # these replace those
+    return {**{table.layer_runs[place]: table.labels[place] for place in places}, -1: BETWEEN_LAYERS}
 
 
 def _figures(
