@@ -15,8 +15,6 @@ from hw_models.columns import Column, Rows, column
 
 CHIP = "chip"
 """The outermost level: of its units and memories there is one."""
-_MOST = 2**31 - 1
-"""Of a number in a column."""
 
 
 class ProgramError(ValueError):
@@ -236,17 +234,9 @@ class InstructionTable(Sequence[Instruction]):
         listed = tuple(instructions)
         numbers: dict[Work, int] = {}
         work_of = column([numbers.setdefault(one.work, len(numbers)) for one in listed])
-        for position, one in enumerate(listed):
-            if any(not -_MOST <= number <= _MOST for number in (*one.after, *one.allocates, *one.frees)):
-                raise ProgramError(
-                    f"instruction {position} ({one.label}) waits for {one.after}, which are not all before it, or names"
-                    f" buffers that are not there: {(*one.allocates, *one.frees)}"
-                )
-        return cls(
-            tuple(numbers), work_of, Rows.of([one.after for one in listed]),
-            Rows.of([one.allocates for one in listed]), Rows.of([one.frees for one in listed]),
-            tuple([one.label for one in listed]), column([one.layer_run for one in listed]),
-        )  # fmt: skip
+        after, allocates, frees = [_rows(listed, name) for name in ("after", "allocates", "frees")]
+        labels, layer_runs = tuple([one.label for one in listed]), column([one.layer_run for one in listed])
+        return cls(tuple(numbers), work_of, after, allocates, frees, labels, layer_runs)
 
     def work(self, position: int) -> Work:
         """Return what the instruction at ``position`` does."""
@@ -276,6 +266,19 @@ class InstructionTable(Sequence[Instruction]):
 
     def __iter__(self) -> Iterator[Instruction]:
         return (self[position] for position in range(len(self)))
+
+
+def _rows(listed: Sequence[Instruction], name: str) -> Rows:
+    """Return the rows of a column, or raise ``ProgramError`` for a number that no column holds."""
+    rows: list[tuple[int, ...]] = [getattr(one, name) for one in listed]
+    try:
+        return Rows.of(rows)
+    except OverflowError:
+        position = next(place for place, row in enumerate(rows) if any(abs(number) >> 31 for number in row))
+        what = "waits for {}, which are not all before it" if name == "after" else "uses unknown buffers: {}"
+        raise ProgramError(
+            f"instruction {position} ({listed[position].label}) {what.format(rows[position])}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,8 @@ def test_spaces_of_malformed_columns_are_refused(malformed: tuple[object, ...]) 
 def test_a_program_says_what_is_wrong_with_a_number_beyond_64_bits() -> None:
     with pytest.raises(ProgramError, match="which are not all before it"):
         program(add("a", 3, after=(BEYOND,)))
+    with pytest.raises(ProgramError, match=r"instruction 0 \(a\) uses unknown buffers"):
+        program(add("a", 3, frees=(0, -BEYOND)))
 
 
 @pytest.mark.parametrize(

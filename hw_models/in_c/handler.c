@@ -73,13 +73,11 @@ static void handler_dealloc(Handler *h) {
 
 /* ---- what has come of it ---- */
 
-static PyObject *times(const int64_t *numbers, int count) {
-    return PyObject_CallFunction(array_type, "sy#", "q", (const char *)numbers, (Py_ssize_t)sizeof(int64_t) * count);
+static PyObject *times(const int64_t *times_ps, int count) {
+    return PyObject_CallFunction(array_type, "sy#", "q", (const char *)times_ps, (Py_ssize_t)sizeof(int64_t) * count);
 }
 
-static PyObject *numbers(const int *numbers, int count) {
-    return PyObject_CallFunction(array_type, "sy#", "i", (const char *)numbers, (Py_ssize_t)sizeof(int) * count);
-}
+static PyObject *numbers(int *items, int count) { return column_of(&(Made){items, count, count}); }
 
 PyDoc_STRVAR(columns_doc,
     "columns()\n--\n\nReturn by instruction: issued_ps, start_ps, end_ps, startup_ps, released_by, limits.");
