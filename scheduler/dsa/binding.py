@@ -33,9 +33,12 @@ class Binding(NamedTuple):
         """Return the part of ``box`` that ``core`` holds."""
         parts = list(box)
         for dim in reversed(self.order):
-            core, place = divmod(core, self.factors[dim])
+            factor = self.factors[dim]
+            if factor == 1:
+                continue
+            core, place = divmod(core, factor)
             lo, hi = box[dim]
-            size = -(-(hi - lo) // self.factors[dim])
+            size = -(-(hi - lo) // factor)
             parts[dim] = (min(lo + place * size, hi), min(lo + (place + 1) * size, hi))
         return tuple(parts)
 

@@ -131,13 +131,13 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
             once_ps = moved_bytes / path_bytes_per_ps
             path_ps += times * once_ps
             path_starts = times if times > path_starts else path_starts
-        first.append(_First(once_ps, held_bytes=held_bytes))
+        first.append(_First(once_ps, 0.0, held_bytes))
         if goes_around and from_ddr:
             first.append(_First(0.0, choice.distinct[name]))  # nothing of it comes ahead
         if name in staged:
             ddr_bytes += staged[name]
             ddr_loads.append((staged[name], 0))
-            first.append(_First(0.0, needed_bytes, staged_bytes=staged[name]))
+            first.append(_First(0.0, needed_bytes, 0, staged[name]))
         elif from_ddr:
             ddr_bytes += needed_bytes * times * from_ddr
             ddr_loads.append((0, times))
