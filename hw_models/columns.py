@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 
 if TYPE_CHECKING:
     Column: TypeAlias = array[int]
+    """One number for each."""
 else:  # which takes no parameter before Python 3.12
     Column = array
 

@@ -27,8 +27,11 @@ class ProgramBuilder:
         self._works_of: dict[Fragment, Column] = {}
         """By fragment that has been placed: the numbers of its works."""
         self._buffers: dict[Buffer, int] = {}
+        """All that differ, and their numbers."""
         self._which = column()
+        """By buffer: which of these it is."""
         self._freed, self._freed_by = column(), column()
+        """Buffers, once for each instruction by which they are freed; and these instructions."""
         self._layer = 0
         self._layer_run = -1
 
@@ -113,7 +116,10 @@ class ProgramBuilder:
         self._freed_by.append(position)
 
     def build(self, machine: Machine, *, interleaved: bool, **in_use: int) -> Program:
-        """Return the program; where layers are ``interleaved``, units get what is ready first."""
+        """Return the program, which holds what is here: nothing is added to it afterwards.
+
+        Where layers are ``interleaved``, units get what is ready first.
+        """
         steps, count, columns = self._steps, len(self), self._columns
         work_of, layer_runs, labels, after = steps.work_of, self._layer_runs, self._labels, steps.after
         allocates, freed = columns.grouped(steps.allocated_by, count), columns.grouped(self._freed_by, count)

@@ -15,7 +15,7 @@ def relocation() -> "Relocation":
 
 
 class Relocation:
-    """Makes columns of columns."""
+    """Makes the columns of instructions that get other positions, in Python."""
 
     def extend(self, rows: Rows, more: Rows) -> None:
         """Append ``more`` to ``rows`` that are being collected; all else leaves what it is given as it is."""
@@ -64,6 +64,8 @@ class Relocation:
 
 
 class _InC(Relocation):
+    """Does the same by compiled code."""
+
     def relocated(self, rows: Rows, first: int, outside: Sequence[tuple[int, ...]], entry: tuple[int, ...]) -> Rows:
         return Rows(*columns.relocated(*rows.pair, first, tuple(outside), entry))
 

@@ -126,18 +126,18 @@ def test_malformed_columns_are_not_sound(malformed: tuple[object, ...]) -> None:
 @pytest.mark.parametrize(
     "malformed",
     [
-        (pair((0,)), column((0,)), column(), 1),
-        (pair((0,)), column((1,)), column((0,)), 1),
-        (pair((0,)), column((0, 0)), column((0,)), 1),
-        (pair((0,)), column((0,)), column((-1,)), 1),
-        (pair((0,)), column((0,)), column((2**30,)), 2**30),
-        (pair((0,)), column((0,)), column((0,)), -1),
-        (pair((0,)), [0], column((0,)), 1),
+        (pair((0,)), column((0,)), column()),
+        (pair((0,)), column((-1,)), column((0,))),
+        (pair((0,)), column((0, 0)), column((0,))),
+        (pair((0,)), column((0,)), column((-1,))),
+        (pair((0, 0)), column((0,)), column((0,))),
+        (pair((0,)), [0], column((0,))),
     ],
 )
 def test_spaces_of_malformed_columns_are_refused(malformed: tuple[object, ...]) -> None:
     taken = pair((1, 0), (), (2,))
-    assert handler.spaces_asked(taken, column((5, 4, 5)), column((3, 0, 0)), 6) == ([(0, 5), (3, 5)], column((1, 0, 0)))
+    asked = handler.spaces_asked(taken, column((5, 4, 6)), column((3, 0, 0)))
+    assert asked == ([(0, 5), (3, 5), (0, 6)], column((1, 0, 2)))
     with pytest.raises((TypeError, ValueError, OverflowError)):
         handler.spaces_asked(*malformed)
 

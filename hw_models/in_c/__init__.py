@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-_COLUMNS = Path(__file__).with_name("columns.h")
-"""What all of them read and make columns with."""
+_SHARED = {Path(__file__).with_name(name) for name in ("columns.h", "module.h")}
+"""What modules in other folders are built of as well."""
 
 
 def may_use(name: str) -> bool:
@@ -36,7 +36,7 @@ def is_current(module: ModuleType) -> bool:
 def sources_of(folder: Path) -> list[Path]:
     """Return the files that a compiled module in ``folder`` is built of, if it holds any."""
     own = {*folder.glob("*.c"), *folder.glob("*.h")}
-    return sorted({*own, _COLUMNS} if own else own)
+    return sorted(own | _SHARED if own else own)
 
 
 def digest(sources: list[Path]) -> str:

@@ -14,6 +14,7 @@
 #include "workers.h"
 #include "reading.h"
 #include "repeats.h"
+#include "module.h"
 
 /* ---- a run ---- */
 
@@ -199,38 +200,48 @@ static PyObject *handler_is_sound(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(spaces_asked_doc,
-    "spaces_asked(allocates, work_of, which, works)\n--\n\n"
+    "spaces_asked(allocates, work_of, which)\n--\n\n"
     "Return pairs of ``which`` buffer and what work allocates one, as they first occur, and by buffer which pair.");
 
 static PyObject *handler_spaces_asked(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_allocates, *given_work_of, *given_which;
-    int works, count = 0, buffers = 0, kinds = 0, pairs = 0;
-    if (!PyArg_ParseTuple(args, "OOOi", &given_allocates, &given_work_of, &given_which, &works)) return NULL;
-    int *which = read_column(given_which, 0, MOST_ROWS, &buffers), *work_of = NULL, *pair_at = NULL;
+    int count = 0, buffers = 0, kinds = 0, pairs = 0;
+    if (!PyArg_ParseTuple(args, "OOO", &given_allocates, &given_work_of, &given_which)) return NULL;
+    int *which = read_column(given_which, 0, MOST_ROWS, &buffers), *work_of = NULL;
+    int *first = NULL, *next = NULL, *work_in = NULL; /* pairs of a kind of buffer, as a chain; the work in each */
     for (int n = 0; which && n < buffers; n++) if (which[n] >= kinds) kinds = which[n] + 1;
-    if (works < 0 || (works && kinds > MOST_ROWS / works)) PyErr_SetString(PyExc_OverflowError, "too many pairs");
     Rows taken = {0};
     Made pair_of = {0};
     PyObject *listed = NULL, *made_column = NULL;
-    int failed = PyErr_Occurred() || !(work_of = read_column(given_work_of, 0, works, &count))
+    int failed = !which || !(work_of = read_column(given_work_of, 0, MOST_ROWS, &count))
         || read_rows(given_allocates, buffers, &taken) != count || reserve(&pair_of, buffers)
-        || !(pair_at = filled(kinds * works, -1)) || !(listed = PyList_New(0));
-    for (int n = 0; !failed && n < buffers; n++) pair_of.items[n] = -1;
+        || !(first = filled(kinds, NOBODY)) || !(next = filled(buffers, NOBODY))
+        || !(work_in = made(buffers, sizeof(int))) || !(listed = PyList_New(0));
+    for (int n = 0; !failed && n < buffers; n++) pair_of.items[n] = NOBODY;
     for (int position = 0; !failed && position < count; position++)
         for (int n = taken.first[position]; !failed && n < taken.first[position + 1]; n++) {
-            int kind = which[taken.items[n]], work = work_of[position], *pair = &pair_at[kind * works + work];
-            if (*pair < 0) {
-                PyObject *both = Py_BuildValue("(ii)", kind, work);
+            int buffer = taken.items[n], kind = which[buffer], pair = first[kind];
+            if (pair_of.items[buffer] != NOBODY) { /* and there are no more pairs than buffers */
+                PyErr_SetString(PyExc_ValueError, "a buffer is allocated twice");
+                failed = -1;
+                break;
+            }
+            while (pair != NOBODY && work_in[pair] != work_of[position]) pair = next[pair];
+            if (pair == NOBODY) {
+                PyObject *both = Py_BuildValue("(ii)", kind, work_of[position]);
                 failed = !both || PyList_Append(listed, both);
                 Py_XDECREF(both);
-                *pair = pairs++;
+                pair = pairs++;
+                work_in[pair] = work_of[position];
+                next[pair] = first[kind];
+                first[kind] = pair;
             }
-            pair_of.items[taken.items[n]] = *pair;
+            pair_of.items[buffer] = pair;
         }
     pair_of.count = buffers;
     if (!failed) made_column = column_of(&pair_of);
     else if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "columns differ in length");
-    void *all[] = {which, work_of, pair_at, taken.first, taken.items, pair_of.items};
+    void *all[] = {which, work_of, first, next, work_in, taken.first, taken.items, pair_of.items};
     for (size_t n = 0; n < sizeof(all) / sizeof(*all); n++) free(all[n]);
     if (made_column) return Py_BuildValue("(NN)", listed, made_column);
     Py_XDECREF(listed);
@@ -242,10 +253,6 @@ static PyMethodDef functions[] = {
     {"is_sound", handler_is_sound, METH_VARARGS, is_sound_doc},
     {NULL, NULL, 0, NULL}};
 
-#ifndef SOURCES
-#define SOURCES "" /* what tells the files that this is built of from others: hw_models/in_c/__init__.py */
-#endif
-
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, .m_name = "hw_models.in_c.handler", .m_doc = "What happens in each instant, compiled.",
     .m_size = -1, .m_methods = functions,
@@ -253,8 +260,7 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit_handler(void) {
     if (PyType_Ready(&handler_type) < 0) return NULL;
-    PyObject *found = import_array_type() ? NULL : PyModule_Create(&module);
+    PyObject *found = import_array_type() ? NULL : module_of(&module);
     if (found && PyModule_AddObjectRef(found, "Handler", (PyObject *)&handler_type) < 0) Py_CLEAR(found);
-    if (found && PyModule_AddStringConstant(found, "sources", SOURCES) < 0) Py_CLEAR(found);
     return found;
 }

@@ -14,7 +14,7 @@ def is_sound(
     /,
 ) -> bool: ...
 def spaces_asked(
-    allocates: tuple[Column, Column], work_of: Column, which: Column, works: int, /
+    allocates: tuple[Column, Column], work_of: Column, which: Column, /
 ) -> tuple[list[tuple[int, int]], Column]: ...
 
 class Handler:

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "../../hw_models/in_c/columns.h"
+#include "../../hw_models/in_c/module.h"
 
 /* ---- columns that are made ---- */
 
@@ -63,7 +64,7 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
     LentRows rows = {0};
     Made first = {0}, items = {0};
     Py_ssize_t places = PyTuple_GET_SIZE(outside);
-    int least = places < INT_MAX / 4 ? -1 - (int)places : INT_MIN;
+    int least = -1 - (places < INT_MAX / 4 ? (int)places : INT_MAX / 4);
     int failed = lend_rows(given_first, given_items, least, INT_MAX, &rows) || reserve(&first, rows.count + 1)
         || reserve(&items, rows.items.count);
     if (!failed) append(&first, 0);
@@ -196,17 +197,11 @@ static PyMethodDef functions[] = {
     {"shifted", columns_shifted, METH_VARARGS, shifted_doc},
     {NULL, NULL, 0, NULL}};
 
-#ifndef SOURCES
-#define SOURCES "" /* what tells the files that this is built of from others: hw_models/in_c/__init__.py */
-#endif
-
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, .m_name = "scheduler.in_c.columns", .m_doc = "Columns of programs being written, compiled.",
     .m_size = -1, .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit_columns(void) {
-    PyObject *found = import_array_type() ? NULL : PyModule_Create(&module);
-    if (found && PyModule_AddStringConstant(found, "sources", SOURCES) < 0) Py_CLEAR(found);
-    return found;
+    return import_array_type() ? NULL : module_of(&module);
 }

@@ -5,6 +5,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "../../hw_models/in_c/module.h"
+
 #define MOST 9007199254740992.0
 
 /* Return a number; one that is none or too large sets an exception. */
@@ -122,17 +124,11 @@ static PyObject *estimate_ps(PyObject *Py_UNUSED(self), PyObject *args) {
 
 static PyMethodDef functions[] = {{"estimate_ps", estimate_ps, METH_VARARGS, estimate_ps_doc}, {NULL, NULL, 0, NULL}};
 
-#ifndef SOURCES
-#define SOURCES "" /* what tells the files that this is built of from others: hw_models/in_c/__init__.py */
-#endif
-
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, .m_name = "scheduler.in_c.estimate", .m_doc = "The estimate of a layer's time, compiled.",
     .m_size = -1, .m_methods = functions,
 };
 
 PyMODINIT_FUNC PyInit_estimate(void) {
-    PyObject *found = PyModule_Create(&module);
-    if (found && PyModule_AddStringConstant(found, "sources", SOURCES) < 0) Py_CLEAR(found);
-    return found;
+    return module_of(&module);
 }

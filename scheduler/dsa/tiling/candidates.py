@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.cuts import Cut, Cuts
-from scheduler.dsa.tiling.estimate import Choice, Stages, estimate, stages_of
+from scheduler.dsa.tiling.estimate import Choice, Stages, estimator, stages_of
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.unit_choice import unit_ps
 from scheduler.dsa.view import DDR, LOCAL, DsaView
@@ -106,7 +106,7 @@ class TileCandidates:
         """Iterations of the anchor's depth loop."""
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
-        self._estimate = estimate()
+        self._estimate = estimator()
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
         self._burst = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
 

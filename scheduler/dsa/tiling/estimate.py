@@ -106,7 +106,7 @@ class Stages(NamedTuple):
 Estimate = Callable[[Stages, DmaTiming, int, float], float]
 
 
-def estimate() -> Estimate:
+def estimator() -> Estimate:
     """Return what estimates the time that stages take: compiled code, where that may be used."""
     return compiled.estimate_ps if may_use("scheduler.in_c.estimate") else Stages.estimate_ps
 

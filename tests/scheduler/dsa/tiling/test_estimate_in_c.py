@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.dsa.tiling.estimate import Stages, estimate
+from scheduler.dsa.tiling.estimate import Stages, estimator
 from scheduler.dsa.view import DmaTiming
 
 compiled = pytest.importorskip("scheduler.in_c.estimate")
@@ -40,7 +40,7 @@ ONE = Asked((2, 8.0, ((8, 0),), 1, 4.0, 3.0, 0.0, (5, 2), ((1.0, 0.0, 0, 0),), 6
 def test_it_is_that_of_python(asked: Asked) -> None:
     stages, dma = Stages._make(asked.stages), DmaTiming._make(asked.dma)
 
-    assert estimate()(stages, dma, asked.prefetch_bytes, asked.hidden_cost) == stages.estimate_ps(
+    assert estimator()(stages, dma, asked.prefetch_bytes, asked.hidden_cost) == stages.estimate_ps(
         dma, asked.prefetch_bytes, asked.hidden_cost
     )
 
@@ -50,7 +50,7 @@ def test_python_estimates_what_floating_point_does_not_hold() -> None:
 
     with pytest.raises(AttributeError, match="estimate_ps"):  # which is asked for it, and is no method of a tuple
         compiled.estimate_ps(tuple(stages), dma, 16, 0.5)
-    assert estimate()(stages, dma, 16, 0.5) == stages.estimate_ps(dma, 16, 0.5)
+    assert estimator()(stages, dma, 16, 0.5) == stages.estimate_ps(dma, 16, 0.5)
 
 
 @pytest.mark.parametrize(
