@@ -68,8 +68,9 @@ class Fragment:
     allocated_by: Column
     """By buffer."""
     freed: Column
-    """Buffers, once for each of those by which they are."""
+    """Buffers that are given back, once for each instruction that has to end before."""
     freed_by: Column
+    """Beside each of these, that instruction."""
     outside: tuple[Outside, ...]
     """What lies outside: -2, -3 and so on stand for these in turn."""
 

@@ -31,7 +31,7 @@ class ProgramBuilder:
         self._which = column()
         """By buffer: which of these it is."""
         self._freed, self._freed_by = column(), column()
-        """Buffers, once for each instruction by which they are freed; and these instructions."""
+        """Buffers that are given back, once for each instruction that has to end before; and these instructions."""
         self._layer = 0
         self._layer_run = -1
 
