@@ -18,7 +18,7 @@ from hw_models.machine_file import machine_file
 from hw_models.quantities import count, format_bytes, readable
 from hw_models.reference import markdown, sections
 from scheduler import kind_of, policy_types
-from scheduler.machine_kinds import KINDS
+from scheduler.machine_kinds import kind_named
 from workloads import WorkloadError, load_network, zoo_names
 from workloads.summary import summarise, summarise_kinds
 from workloads.zoo import zoo_entry
@@ -117,7 +117,7 @@ def parameters_page() -> str:
         "that check the files.",
     ]
     for kind, spec in hardware_kinds().items():
-        tables = [*sections(spec), *sections(KINDS[kind].tuning, TUNING.removesuffix("."))]
+        tables = [*sections(spec), *sections(kind_named(kind).tuning, TUNING.removesuffix("."))]
         page += ["", f"Machines of kind `{kind}`:", "", markdown(tables).rstrip("\n")]
     return "\n".join(page) + "\n"
 

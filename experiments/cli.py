@@ -2,7 +2,6 @@
 
 import argparse
 import gc
-import importlib
 import json
 import logging
 import os
@@ -10,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from experiments.files import for_terminal
@@ -32,8 +32,7 @@ _USER_ERRORS = (
 
 
 def _named(place: str) -> type[Exception]:
-    module, _, name = place.partition(":")
-    found: type[Exception] = getattr(importlib.import_module(module), name)
+    found: type[Exception] = resolve_name(place)
     return found
 
 
@@ -48,7 +47,7 @@ def _command(module: str, name: str) -> Command:
     def run(arguments: argparse.Namespace) -> "Answer":
         gc.disable()  # what is imported stays: there is no garbage to look for
         try:
-            command: Command = getattr(importlib.import_module(f"experiments.{module}"), name)
+            command: Command = resolve_name(f"experiments.{module}:{name}")
         finally:
             gc.enable()
         return command(arguments)

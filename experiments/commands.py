@@ -13,6 +13,7 @@ from experiments.points import DesignPoint, Workload, named_dims, policy_of, spl
 from experiments.replay import run_schedule_file, write_schedule
 from fusion import FusionPlan
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
+from hw_models.pause import collect_seldom
 from hw_models.quantities import PS_PER_S, count, format_bytes, format_ps
 from scheduler import Policy, ScheduleError
 
@@ -66,6 +67,7 @@ def workload_asked_for(arguments: argparse.Namespace) -> Workload:
 
 def simulate(arguments: argparse.Namespace) -> Answer:
     """Simulate one point, or a schedule from a file."""
+    collect_seldom()
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
     spec, tuning = _machine(arguments)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-import networkx as nx
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 
 from workloads.graph import Graph
 from workloads.loopnest import Operations
@@ -108,18 +108,25 @@ def plan_from_groups(graph: Graph, groups: Iterable[Group]) -> FusionPlan:
     """
     listed = list(groups)
     owner = {op: position for position, group in enumerate(listed) for op in group.ops}
-    quotient: nx.DiGraph[int] = nx.DiGraph()
-    quotient.add_nodes_from(range(len(listed)))
+    waiting: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(listed)), ()))
     for position, op in enumerate(graph.ops):
         for name in op.inputs:
             producer = graph.producer.get(name)
             if producer is not None and owner[producer] != owner[position]:
-                quotient.add_edge(owner[producer], owner[position])
+                waiting.add(owner[position], owner[producer])
     try:
-        order = list(nx.lexicographical_topological_sort(quotient, key=lambda g: listed[g].ops[-1]))
-    except nx.NetworkXUnfeasible as error:
+        waiting.prepare()
+    except CycleError as error:
         raise FusionError(f"{graph.name}: groups of the plan wait for each other in a circle") from error
-    return FusionPlan(graph, tuple(listed[position] for position in order))
+    order: list[Group] = []
+    ready: list[tuple[int, int]] = []
+    while waiting.is_active():
+        for position in waiting.get_ready():
+            heappush(ready, (listed[position].ops[-1], position))
+        _, first = heappop(ready)
+        order.append(listed[first])
+        waiting.done(first)
+    return FusionPlan(graph, tuple(order))
 
 
 def violations(plan: FusionPlan) -> list[str]:

@@ -1,12 +1,14 @@
 """The kinds of machine that networks are scheduled for.
 
-A kind is its folders in `hw_models` and `scheduler`, and its line in ``KINDS``.
+A kind is its folders in `hw_models` and `scheduler`, and its line in ``KINDS``. It is imported when it is asked for.
 """
 
 import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 import pydantic
@@ -14,17 +16,14 @@ import pydantic
 from fusion.costs import KernelCosts
 from hw_models import AnyHardware
 from hw_models.messages import option_mistake
-from scheduler.cpu.kind import CPU
-from scheduler.dsa.kind import CLUSTERED_DSA
 from scheduler.errors import ScheduleError
-from scheduler.gpu.kind import GPU
 from scheduler.machine_kind import MachineKind
 from workloads.analysis import Analysis
 
-KINDS: Mapping[str, MachineKind] = {
-    "clustered_dsa": CLUSTERED_DSA,
-    "cpu": CPU,
-    "gpu": GPU,
+KINDS: Mapping[str, str] = {
+    "clustered_dsa": "scheduler.dsa.kind:CLUSTERED_DSA",
+    "cpu": "scheduler.cpu.kind:CPU",
+    "gpu": "scheduler.gpu.kind:GPU",
 }
 
 
@@ -54,7 +53,14 @@ class Placing:
 
 def kind_of(hardware: AnyHardware) -> MachineKind:
     """Return what the kind of a machine offers."""
-    return KINDS[hardware.kind]
+    return kind_named(hardware.kind)
+
+
+@cache
+def kind_named(name: str) -> MachineKind:
+    """Return what the machines offer whose ``kind`` is ``name``."""
+    found: MachineKind = resolve_name(KINDS[name])
+    return found
 
 
 def make_tuning(hardware: AnyHardware, values: Mapping[str, object]) -> Any:

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -16,13 +17,6 @@ from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from hw_models.messages import option_mistake
 from scheduler.errors import ScheduleError, where_raised
-from scheduler.policies.ago import Ago
-from scheduler.policies.astitch import AStitch
-from scheduler.policies.dnnfusion import DnnFusion
-from scheduler.policies.fixed_pattern import FixedPattern
-from scheduler.policies.graphturbo import GraphTurbo
-from scheduler.policies.searched import Searched
-from scheduler.policies.unfused import Unfused
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 
@@ -60,20 +54,29 @@ class SchedulingPolicy(Policy, Protocol):
         """Return the schedule of its own plan; ``costs`` are those of one of its kinds of machine."""
 
 
-BUILT_IN: Mapping[str, type[Any]] = {
-    policy.name: policy for policy in (Unfused, FixedPattern, AStitch, GraphTurbo, DnnFusion, Ago, Searched)
+BUILT_IN: Mapping[str, str] = {
+    "unfused": "scheduler.policies.unfused:Unfused",
+    "fixed-pattern": "scheduler.policies.fixed_pattern:FixedPattern",
+    "astitch": "scheduler.policies.astitch:AStitch",
+    "graphturbo": "scheduler.policies.graphturbo:GraphTurbo",
+    "dnnfusion": "scheduler.policies.dnnfusion:DnnFusion",
+    "ago": "scheduler.policies.ago:Ago",
+    "searched": "scheduler.policies.searched:Searched",
 }
 
 
 def policy_types() -> dict[str, type[Any]]:
     """Return the built-in policies and those that installed packages offer (entry points ``dsascape.policies``)."""
-    found = dict(BUILT_IN)
+    return {name: entry.load() for name, entry in _entries().items()}
+
+
+def _entries() -> dict[str, EntryPoint]:
+    """Return where each policy is; it is imported when it is asked for."""
+    found = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in BUILT_IN.items()}
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if entry.name in found:
-            raise ScheduleError(
-                f"policy {entry.name!r} of {entry.value} has the name of {found[entry.name].__module__}"
-            )
-        found[entry.name] = entry.load()
+            raise ScheduleError(f"policy {entry.name!r} of {entry.value} has the name of {found[entry.name].module}")
+        found[entry.name] = entry
     return found
 
 
@@ -108,7 +111,7 @@ def policy_label(policy: Policy) -> str:
 def labelled_policy(label: str) -> Policy | None:
     """Return the policy that `policy_label` calls so; None if there is none. No label is a file to run."""
     name, _, options = label.removesuffix(")").partition("(")
-    if name not in policy_types():
+    if name not in _entries():
         return None
     values: dict[str, str] = {}
     last = ""
@@ -140,12 +143,13 @@ def _shown(value: object) -> str:
 
 
 def _from_table(name: str) -> type[Any]:
-    known = policy_types()
+    known = _entries()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; nearest: {near[0]}" if near else ""
         raise ScheduleError(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(known))}")
-    return known[name]
+    found: type[Any] = known[name].load()
+    return found
 
 
 def _from_file(path: Path) -> type[Any]:

@@ -1,9 +1,8 @@
 """What is computed: the network as a graph of operators, each a loop nest; ONNX import; the zoo."""
 
 from workloads.graph import DTYPE_BYTES, Graph, Op, Tensor, WorkloadError
-from workloads.loading import load_network
+from workloads.loading import import_onnx, load_network
 from workloads.loopnest import Access, Box, Index, Interval, Loop, LoopNest, Operations
-from workloads.onnx_import import import_onnx
 from workloads.zoo import ZooEntry, zoo_entry, zoo_names
 
 __all__ = [

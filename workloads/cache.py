@@ -14,13 +14,12 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
-
-import onnx
 
 from workloads.graph import Graph
 from workloads.graph_json import from_plain, to_plain
-from workloads.onnx_import import ImportOptions, Reimport
+from workloads.reimport import ImportOptions, Reimport
 
 _VARIABLE = "DSASCAPE_CACHE"
 _LARGEST_BYTES = 256 * 2**20
@@ -61,7 +60,7 @@ def cached(content: bytes, name: str, options: ImportOptions, make: Callable[[],
 @lru_cache(maxsize=1)
 def source_digest() -> str:
     """Return a digest of this package's code and of the ONNX version: another importer makes other graphs."""
-    digest = hashlib.sha256(onnx.__version__.encode())
+    digest = hashlib.sha256(version("onnx").encode())
     here = Path(__file__).parent
     for path in sorted([*here.glob("*.py"), *here.glob("operators/*.py")]):
         digest.update(path.read_bytes())

@@ -19,8 +19,9 @@ from onnx.reference import ReferenceEvaluator
 from workloads.constants import single_node_model
 from workloads.graph import Graph, Tensor, WorkloadError
 from workloads.known import ELEMENTS, Walk, attributes_of
-from workloads.onnx_import import Reimport, walk_again
+from workloads.onnx_import import walk_again
 from workloads.operators.registry import Array
+from workloads.reimport import Reimport
 
 _NEWEST_IR_VERSION = 10
 """That every onnxruntime in use reads."""

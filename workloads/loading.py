@@ -1,12 +1,11 @@
-"""A network by the name that a user types: one of the zoo, or the path of an ONNX file."""
+"""A network by the name that a user types: one of the zoo, or the path of an ONNX file; or an ONNX file itself."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from workloads.cache import cached
 from workloads.graph import Graph, WorkloadError
-from workloads.onnx_file import parse_onnx, read_bytes
-from workloads.onnx_import import ImportOptions, graph_from_file, naming, options_of
+from workloads.reimport import naming, options_of, read_bytes, read_network
 from workloads.zoo import zoo_entry, zoo_names
 
 
@@ -34,7 +33,7 @@ def load_network(
         options = options_of(where, batch, sequence, dims, image, simplify=simplify)
         with naming(where):
             content = read_bytes(path)
-            return cached(content, where, options, lambda: _imported(content, path.stem, where, options))
+            return cached(content, where, options, lambda: read_network(content, where, path.stem, options))
     entry = zoo_entry(str(name_or_path))
     batch = entry.default_batch if batch is None else batch
     sequence = entry.sequence if sequence is None else sequence
@@ -44,9 +43,29 @@ def load_network(
             entry.path.read_bytes(),
             entry.name,
             options,
-            lambda: _imported(entry.read_bytes(), entry.name, entry.name, options),
+            lambda: read_network(entry.read_bytes(), entry.name, entry.name, options),
         )
 
 
-def _imported(content: bytes, name: str, where: str, options: ImportOptions) -> Graph:
-    return graph_from_file(parse_onnx(content, where), name, options)
+def import_onnx(
+    source: str | Path | bytes,
+    *,
+    name: str | None = None,
+    batch: int | None = None,
+    sequence: int | None = None,
+    simplify: bool = False,
+    dims: Mapping[str, int] | None = None,
+    image: int | None = None,
+) -> Graph:
+    """Return the network in an ONNX file (a path, or its bytes) at ``batch`` and ``sequence`` length.
+
+    ``image``: pixels along each side of the images that it reads. Without these the file's own sizes stay; a batch that
+    the file leaves open becomes 1. ``dims`` are the sizes of other dimensions that it leaves open, by their names.
+    Shape arithmetic is always folded; ``simplify`` also drops what does nothing (see ``workloads/simplify.py``). Raises
+    ``WorkloadError`` naming file, node and operator for what cannot be taken.
+    """
+    where = (name or "model") if isinstance(source, bytes) else str(source)
+    with naming(where):
+        options = options_of(where, batch, sequence, dims, image, simplify=simplify)
+        content = source if isinstance(source, bytes) else read_bytes(Path(source))
+        return read_network(content, where, name or Path(where).stem, options)

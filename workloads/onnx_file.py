@@ -1,9 +1,8 @@
-"""Reading an ONNX file without trusting it: bounded, no external data, nothing evaluated."""
+"""Parsing an ONNX file without trusting it: no external data, nothing evaluated."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,10 +13,6 @@ from workloads.functions import expanded
 from workloads.graph import WorkloadError
 from workloads.operators.registry import Array
 
-LARGEST_FILE_BYTES = 2**31 - 1
-"""The most that protobuf reads."""
-_COPIES = 2
-"""Of a file's bytes that an import holds: as read, and parsed."""
 LARGEST_KNOWN_VALUE = 65_536
 """Constants of more elements keep their shape only."""
 
@@ -34,40 +29,6 @@ class OnnxFile:
     weights: frozenset[str]
     """Initializers, and typed inputs that stand for weights stripped from the file."""
     opset: int
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the content of the file ``path``; raise ``WorkloadError`` if it cannot be had."""
-    try:
-        size = path.stat().st_size
-        if not path.is_file():
-            raise WorkloadError(f"{path}: is not a file")
-        if size > LARGEST_FILE_BYTES:
-            raise WorkloadError(f"{path}: has {size} bytes; an ONNX file holds at most {LARGEST_FILE_BYTES}")
-        free = _free_bytes()
-        if free is not None and _COPIES * size > free:
-            raise WorkloadError(
-                f"{path}: has {size} bytes; needs more memory to import than there is: about {_COPIES * size} bytes,"
-                f" and {free} are free; weights kept outside the file need none"
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise WorkloadError(f"{path}: {error.strerror or error}") from error
-
-
-def _free_bytes() -> int | None:
-    """Return the memory that the system can still give, None where it does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return None
-    amounts = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
-    return next((int(amount) * 1024 for amount in amounts if amount.isdigit()), None)
-
-
-def read_onnx(path: Path) -> OnnxFile:
-    """Return the model in ``path``; raise ``WorkloadError`` if it is not one."""
-    return parse_onnx(read_bytes(path), str(path))
 
 
 def parse_onnx(data: bytes, where: str) -> OnnxFile:

@@ -3,9 +3,7 @@
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TypeVar
 
 import onnx
@@ -13,106 +11,15 @@ from onnx import helper
 
 from workloads.edits import Edit, edited_walk
 from workloads.graph import Graph, WorkloadError
-from workloads.index import is_count
 from workloads.known import DTYPES, Typed, Walk, typed
 from workloads.lowering import build_graph
-from workloads.onnx_file import LARGEST_FILE_BYTES, OnnxFile, parse_onnx, read_onnx
+from workloads.onnx_file import OnnxFile, parse_onnx
+from workloads.reimport import ImportOptions, Reimport, naming
 from workloads.rescale import Change
 from workloads.simplify import simplified
 from workloads.walk import walk_file
 
 _MATRIX_RANK, _IMAGE_RANK = 2, 4
-
-
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """What the user may change about a network while it is read."""
-
-    batch: int | None = None
-    sequence: int | None = None
-    simplify: bool = False
-    dims: tuple[tuple[str, int], ...] = ()
-    """Sizes of dimensions that the file leaves open, by their names."""
-    image: int | None = None
-    """Pixels along each side of square images."""
-
-    def __post_init__(self) -> None:
-        given = [("batch", self.batch), ("sequence", self.sequence), ("image", self.image)]
-        for option, size in [*given, *((f"dim {name}", n) for name, n in self.dims)]:
-            if size is not None and (not is_count(size) or size < 1):
-                raise WorkloadError(f"{option} has {size!r}; needs at least 1")
-
-
-@dataclass(frozen=True, slots=True)
-class Reimport:
-    """Rebuilds the network from its file at another batch size; pickles as the bytes of the stripped file."""
-
-    packed: bytes
-    """The file without the values of its large weights, compressed."""
-    where: str
-    name: str
-    options: ImportOptions
-    rounds: tuple[tuple[Edit, ...], ...] = ()
-    """What has been edited since, one round after the other."""
-
-    def __call__(self, batch: int) -> Graph:
-        content = self.content()
-        options = replace(self.options, batch=batch)
-        with naming(self.where):
-            return graph_from_file(parse_onnx(content, self.where), self.name, options, self.rounds)
-
-    def content(self) -> bytes:
-        """Return the stripped file; raise ``WorkloadError`` if what was kept of it is damaged."""
-        try:
-            return zlib.decompressobj().decompress(self.packed, LARGEST_FILE_BYTES)
-        except zlib.error as error:
-            raise WorkloadError(f"{self.where}: what was kept of it is damaged ({error})") from error
-
-
-def import_onnx(
-    source: str | Path | bytes,
-    *,
-    name: str | None = None,
-    batch: int | None = None,
-    sequence: int | None = None,
-    simplify: bool = False,
-    dims: Mapping[str, int] | None = None,
-    image: int | None = None,
-) -> Graph:
-    """Return the network in an ONNX file (a path, or its bytes) at ``batch`` and ``sequence`` length.
-
-    ``image``: pixels along each side of the images that it reads. Without these the file's own sizes stay; a batch that
-    the file leaves open becomes 1. ``dims`` are the sizes of other dimensions that it leaves open, by their names.
-    Shape arithmetic is always folded; ``simplify`` also drops what does nothing (see ``workloads/simplify.py``). Raises
-    ``WorkloadError`` naming file, node and operator for what cannot be taken.
-    """
-    where = (name or "model") if isinstance(source, bytes) else str(source)
-    with naming(where):
-        options = options_of(where, batch, sequence, dims, image, simplify=simplify)
-        file = parse_onnx(source, where) if isinstance(source, bytes) else read_onnx(Path(source))
-        return graph_from_file(file, name or Path(where).stem, options)
-
-
-def options_of(
-    where: str, batch: int | None, sequence: int | None, dims: Mapping[str, int] | None, image: int | None, *,
-    simplify: bool,
-) -> ImportOptions:  # fmt: skip
-    """Return the options for the network that messages call ``where``; raise ``WorkloadError`` for a bad size."""
-    try:
-        return ImportOptions(batch, sequence, simplify, tuple(sorted((dims or {}).items())), image)
-    except WorkloadError as error:
-        raise WorkloadError(f"{where}: {error}") from None
-
-
-@contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Say which network it is that needs more memory than there is, or holds text that is none."""
-    try:
-        yield
-    except MemoryError:
-        raise WorkloadError(f"{where}: needs more memory to import than there is") from None
-    except UnicodeDecodeError as error:
-        raise WorkloadError(f"{where}: is malformed: a name is not UTF-8 ({error.reason})") from None
 
 
 def graph_from_file(

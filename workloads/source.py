@@ -11,8 +11,9 @@ from workloads.known import Known, Walk, dtype_of
 from workloads.loopnest import Operations
 from workloads.lowering import build_graph
 from workloads.onnx_file import OnnxFile
-from workloads.onnx_import import Reimport, file_and_walk, naming
+from workloads.onnx_import import file_and_walk
 from workloads.operators import RULES
+from workloads.reimport import Reimport, naming
 from workloads.walk import Walker
 
 

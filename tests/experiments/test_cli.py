@@ -353,8 +353,23 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
     asked = [sys.executable, "-c", program]
     loaded = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
 
-    heavy = {"pandas", "matplotlib", "optuna", "networkx", "onnx", "pydantic", "numpy", "simpy", "rich"}
+    heavy = {"pandas", "matplotlib", "optuna", "onnx", "pydantic", "numpy", "simpy", "rich"}
     assert not heavy & set(loaded.stdout.split())
+
+
+def test_what_a_point_does_not_need_is_not_imported_for_it(tmp_path: Path) -> None:
+    argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "fixed-pattern", "--json"]
+    program = f"import sys; from experiments.cli import main; main({argv}); print(*sys.modules)"
+    place = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "DSASCAPE_CACHE": str(tmp_path)}
+    asked = [sys.executable, "-c", program]
+    first, again = [
+        subprocess.run(asked, env={**os.environ, **place}, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+
+    assert "onnx" in first
+    others = {"onnx", "pandas", "scheduler.cpu.kind", "scheduler.gpu.kind", "scheduler.policies.searched"}
+    assert not others & set(again)
 
 
 def test_a_reader_that_goes_is_no_crash() -> None:

@@ -8,14 +8,14 @@ from experiments.catalogue import parameters_page
 from hw_models import known_paths, load_hardware, preset_names
 from hw_models.loading import hardware_kinds
 from hw_models.reference import Parameter, sections
-from scheduler.machine_kinds import KINDS
+from scheduler.machine_kinds import KINDS, kind_named
 from tests.experiments.terminal import Terminal
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "parameters.md"
 
 
 def parameters(kind: str) -> list[Parameter]:
-    found = [*sections(hardware_kinds()[kind]), *sections(KINDS[kind].tuning, "tuning")]
+    found = [*sections(hardware_kinds()[kind]), *sections(kind_named(kind).tuning, "tuning")]
     return [parameter for section in found for parameter in section.parameters]
 
 

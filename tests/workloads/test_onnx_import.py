@@ -226,7 +226,7 @@ class TestBrokenFiles:
     ) -> None:
         path = tmp_path / "model.onnx"
         path.write_bytes(relu().SerializeToString())
-        monkeypatch.setattr("workloads.onnx_file._free_bytes", lambda: 100)
+        monkeypatch.setattr("workloads.reimport._free_bytes", lambda: 100)
 
         with pytest.raises(WorkloadError, match=r"model\.onnx: has \d+ bytes; needs more memory .* 100 are free"):
             import_onnx(path)
