@@ -89,6 +89,27 @@ static int64_t whole_ps(Handler *h, double wait_ps) {
     return rest <= DUST || rest <= wait_ps * 1e-14 ? whole : whole + 1;
 }
 
+/* Return whether nothing happens in a turn: the end of a flow that has been given another end since. */
+static int is_void(const Handler *h, Turn turn) {
+    return turn.actor >= 0 && turn.turn && turn.turn != h->flows[turn.actor].turn;
+}
+
+static void is_over(Handler *h, int number) {
+    h->instants[number].next = h->free_instant;
+    h->free_instant = number;
+}
+
+/* Forget the next instants as long as nothing happens in them: nobody need come to these. */
+static void pass_over(Handler *h) {
+    while (h->n_coming) {
+        int number = h->buckets[bucket_of(h, h->coming_ps[0])];
+        while (h->instants[number].time_ps != h->coming_ps[0]) number = h->instants[number].next;
+        const Instant *next = &h->instants[number];
+        for (int n = 0; n < next->count; n++) if (!is_void(h, next->turns[n])) return;
+        is_over(h, pop_instant(h, first_coming(h)));
+    }
+}
+
 static void take_turn(Handler *h, Turn turn); /* of workers.h */
 static void grant(Handler *h); /* of memories.h */
 
@@ -101,7 +122,7 @@ static void happen(Handler *h) {
         grant(h);
         h->events++;
     }
-    h->instants[h->now].next = h->free_instant;
-    h->free_instant = h->now;
+    is_over(h, h->now);
     h->now = -1;
+    pass_over(h);
 }

@@ -194,6 +194,7 @@ static int begins_stretch(Handler *h, int w, int ended); /* both of repeats.h */
 static int comes_again(Handler *h, int w);
 
 static void take_turn(Handler *h, Turn turn) {
+    if (is_void(h, turn)) return;
     if (turn.actor < 0) { /* a worker, for which all inputs are there since the instruction `turn` has ended */
         int w = -1 - turn.actor, begins = begins_stretch(h, w, turn.turn);
         h->workers[w].cause = turn.turn;
@@ -202,8 +203,7 @@ static void take_turn(Handler *h, Turn turn) {
         return;
     }
     const Flow *flow = &h->flows[turn.actor];
-    if (turn.turn) {
-        if (turn.turn == flow->turn) flow_ends(h, turn.actor);
-    } else if (h->demands[flow->demand].moves) flow_starts(h, turn.actor);
+    if (turn.turn) flow_ends(h, turn.actor);
+    else if (h->demands[flow->demand].moves) flow_starts(h, turn.actor);
     else moved(h, turn.actor, h->demands[flow->demand].limit);
 }
