@@ -25,6 +25,7 @@ class Outside(NamedTuple):
     number: int = 0
     """Which of this kind."""
     part: int = 0
+    """Which part of that."""
 
 
 class FragmentBuffer(NamedTuple):
@@ -72,7 +73,7 @@ class Fragment:
     freed_by: Column
     """Beside each of these, that instruction."""
     outside: tuple[Outside, ...]
-    """What lies outside: -2, -3 and so on stand for these in turn."""
+    """What lies outside, sorted: -2, -3 and so on stand for these in turn."""
 
 
 class FragmentWriter:
@@ -127,20 +128,25 @@ class FragmentWriter:
         labels = dict.fromkeys((*self._label_of, *self._held_labels()))
         numbers = {label: number for number, label in enumerate(labels)}
         followed = set[int]().union(*self._after)
+        outside = sorted(self._outside)
+        after = Rows.of(self._after)
+        if outside != list(self._outside):
+            sorted_as = {self._outside[what]: -2 - place for place, what in enumerate(outside)}
+            after = Rows(after.first, column([sorted_as[to] if to < 0 else to for to in after.items]))
         return Fragment(
             works=tuple([work for work, _ in self._works]),
             keeps_ps=tuple([keeps_ps for _, keeps_ps in self._works]),
             labels=tuple(numbers),
             work_of=self._work_of,
             label_of=column([numbers[label] for label in self._label_of]),
-            after=Rows.of(self._after),
+            after=after,
             exits=tuple([position for position in range(len(self._after)) if position not in followed]),
             buffers=tuple(self._buffers),
             buffer_of=self._buffer_of,
             allocated_by=self._allocated_by,
             freed=self._freed,
             freed_by=self._freed_by,
-            outside=tuple(self._outside),
+            outside=tuple(outside),
         )
 
     def _held_labels(self) -> Iterable[Label]:

@@ -73,8 +73,8 @@ class ProgramBuilder:
         self._layer_runs += column((self._layer_run,)) * len(works)
 
     def place(
-        self, fragment: Fragment, names: Sequence[str], addresses: Sequence[Addresses],
-        outside: Sequence[tuple[int, ...]], entry: tuple[int, ...],
+        self, fragment: Fragment, names: Sequence[str], addresses: Sequence[Addresses], outside: Rows,
+        entry: tuple[int, ...],
     ) -> int:  # fmt: skip
         """Append the instructions of ``fragment``; return the position of the first.
 

@@ -1,7 +1,5 @@
 """Columns of programs being written, when instructions, or what they name, get other positions."""
 
-from collections.abc import Sequence
-
 from hw_models.columns import Column, Rows, column
 from hw_models.in_c import is_built, may_use
 
@@ -22,21 +20,21 @@ class Relocation:
         rows.first.extend(self.shifted(more.first[1:], len(rows.items)))
         rows.items.extend(more.items)
 
-    def relocated(self, rows: Rows, first: int, outside: Sequence[tuple[int, ...]], entry: tuple[int, ...]) -> Rows:
+    def relocated(self, rows: Rows, first: int, outside: Rows, entry: tuple[int, ...]) -> Rows:
         """Return what the instructions of a fragment wait for where its first one is at ``first``.
 
-        In ``rows`` numbers from zero on are positions in the fragment; -2, -3 and so on stand for what is ``outside``,
-        in this order. An instruction that waits for nothing waits for ``entry``.
+        In ``rows`` numbers from zero on are positions in the fragment; -2, -3 and so on stand for the rows of what is
+        ``outside``. An instruction that waits for nothing waits for ``entry``.
         """
-        found = Rows()
+        found, behind = Rows(), list(outside)
         for row in rows:
             waits: list[int] = []
             for position in row:
                 if position >= 0:
                     waits.append(first + position)
                 else:
-                    waits.extend(outside[-2 - position])
-            found.append(tuple(dict.fromkeys(waits)) or entry)
+                    waits.extend(behind[-2 - position])
+            found.append(tuple(dict.fromkeys(waits or entry)))
         return found
 
     def reordered(self, rows: Rows, order: Column, *, of_positions: bool) -> Rows:
@@ -66,8 +64,8 @@ class Relocation:
 class _InC(Relocation):
     """Does the same by compiled code."""
 
-    def relocated(self, rows: Rows, first: int, outside: Sequence[tuple[int, ...]], entry: tuple[int, ...]) -> Rows:
-        return Rows(*columns.relocated(*rows.pair, first, tuple(outside), entry))
+    def relocated(self, rows: Rows, first: int, outside: Rows, entry: tuple[int, ...]) -> Rows:
+        return Rows(*columns.relocated(*rows.pair, first, *outside.pair, entry))
 
     def reordered(self, rows: Rows, order: Column, *, of_positions: bool) -> Rows:
         return Rows(*columns.reordered(*rows.pair, order, of_positions))

@@ -44,6 +44,8 @@ ORDER: tuple[Any, ...] = (
     [(0, 1, 0, False)], column((0, 0)), column((0, 0)), *pair((), ()), *pair((), (0, 1)), column((0, 0)),
 )  # fmt: skip
 """Two instructions on one unit; the second frees two buffers of the first."""
+PASSING: tuple[Any, ...] = (array("q", (60, 60)), column((3, 4)), column((1, 2)), column((2,)), *pair((2,)))
+"""Twice 60 bytes come in together, and may leave at once."""
 
 
 def test_a_run_of_one_instruction_is_as_long_as_it_takes() -> None:
@@ -186,14 +188,24 @@ def test_an_order_of_malformed_columns_is_refused(place: int, wrong: object) -> 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: columns.relocated(*pair((2**31 - 2,)), 2, (), ()),
-        lambda: columns.relocated(*pair((0,)), BEYOND, (), ()),
-        lambda: columns.relocated(*pair((-2,)), 0, (), ()),
-        lambda: columns.relocated(*pair((-1,)), 0, (), ()),
-        lambda: columns.relocated(*pair((-2,)), 0, ([0],), ()),
-        lambda: columns.relocated(*pair((-2,)), 0, (("",),), ()),
-        lambda: columns.relocated(*pair((-2,)), 0, ((BEYOND,),), ()),
-        lambda: columns.relocated([0, 0], [], 0, (), ()),
+        lambda: columns.relocated(*pair((2**31 - 2,)), 2, *pair(), ()),
+        lambda: columns.relocated(*pair((0,)), BEYOND, *pair(), ()),
+        lambda: columns.relocated(*pair((-2,)), 0, *pair(), ()),
+        lambda: columns.relocated(*pair((-1,)), 0, *pair(), ()),
+        lambda: columns.relocated(*pair((-2,)), 0, [0, 1], [0], ()),
+        lambda: columns.relocated(*pair((-2,)), 0, *pair((-1,)), ()),
+        lambda: columns.relocated(*pair(()), 0, *pair(), ("",)),
+        lambda: columns.relocated([0, 0], [], 0, *pair(), ()),
+        lambda: columns.PrefetchBuffer(100, 0),
+        lambda: columns.PrefetchBuffer(BEYOND, 1),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(*PASSING, BEYOND),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(*PASSING, 2**31 - 1),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(column((60, 60)), *PASSING[1:], 0),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(array("q", (60,)), *PASSING[1:], 0),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(*PASSING[:2], column((1,)), *PASSING[3:], 0),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(*PASSING[:3], column((3,)), *PASSING[4:], 0),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(*PASSING[:4], *pair((-1,)), 0),
+        lambda: columns.PrefetchBuffer(100, 1).pass_through(*PASSING[:4], *pair(), 0),
         lambda: columns.reordered(*pair((1,), ()), column((0, 2)), True),
         lambda: columns.reordered(*pair((1,), ()), column((0,)), True),
         lambda: columns.reordered(*pair((2,), ()), column((0, 1)), True),
@@ -220,14 +232,12 @@ def alike(work_out: Callable[[], object]) -> None:
 
 
 ROWS = st.lists(st.lists(st.integers(0, 9) | st.integers(-4, -2), max_size=6), max_size=6).map(Rows.of)
-OUTSIDE = st.lists(st.lists(st.integers(0, 30), max_size=3).map(tuple), min_size=3, max_size=3)
+OUTSIDE = st.lists(st.lists(st.integers(0, 30), max_size=3), min_size=3, max_size=3).map(Rows.of)
 NUMBERS = st.lists(st.integers(0, 9), max_size=12).map(column)
 
 
 @given(ROWS, st.integers(0, 20), OUTSIDE, st.lists(st.integers(0, 30), max_size=2).map(tuple))
-def test_rows_are_relocated_as_python_does_it(
-    rows: Rows, first: int, outside: list[tuple[int, ...]], entry: tuple[int, ...]
-) -> None:
+def test_rows_are_relocated_as_python_does_it(rows: Rows, first: int, outside: Rows, entry: tuple[int, ...]) -> None:
     alike(lambda: relocation().relocated(rows, first, outside, entry))
 
 

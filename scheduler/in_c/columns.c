@@ -32,6 +32,7 @@ static PyObject *rows_of(const Made *first, const Made *items) {
 }
 
 #include "order.h"
+#include "prefetch.h"
 
 /* ---- what instructions wait for ---- */
 
@@ -52,27 +53,34 @@ static int add_all(Made *items, Py_ssize_t begin, PyObject *row) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* Add a row to the row that begins at `begin`. */
+static int add_row(Made *items, Py_ssize_t begin, const LentRows *rows, int row) {
+    int from = rows->first.items[row], to = rows->first.items[row + 1];
+    if (reserve(items, to - from)) return -1;
+    for (int at = from; at < to; at++) add(items, begin, rows->items.items[at]);
+    return 0;
+}
+
 PyDoc_STRVAR(relocated_doc,
-    "relocated(first, items, position, outside, entry)\n--\n\n"
+    "relocated(first, items, position, outside_first, outside_items, entry)\n--\n\n"
     "Return what a fragment's instructions wait for at ``position``: `scheduler.relocation.Relocation.relocated`.");
 
 static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
-    PyObject *given_first, *given_items, *outside, *entry, *found = NULL;
+    PyObject *given_first, *given_items, *outside_first, *outside_items, *entry, *found = NULL;
     int position;
-    if (!PyArg_ParseTuple(args, "OOiO!O!", &given_first, &given_items, &position, &PyTuple_Type, &outside,
+    if (!PyArg_ParseTuple(args, "OOiOOO!", &given_first, &given_items, &position, &outside_first, &outside_items,
                           &PyTuple_Type, &entry)) return NULL;
-    LentRows rows = {0};
+    LentRows rows = {0}, outside = {0};
     Made first = {0}, items = {0};
-    Py_ssize_t places = PyTuple_GET_SIZE(outside);
-    int least = -1 - (places < INT_MAX / 4 ? (int)places : INT_MAX / 4);
-    int failed = lend_rows(given_first, given_items, least, INT_MAX, &rows) || reserve(&first, rows.count + 1)
+    int failed = lend_rows(outside_first, outside_items, 0, INT_MAX, &outside)
+        || lend_rows(given_first, given_items, -1 - outside.count, INT_MAX, &rows) || reserve(&first, rows.count + 1)
         || reserve(&items, rows.items.count);
     if (!failed) append(&first, 0);
     for (int n = 0; !failed && n < rows.count; n++) {
         Py_ssize_t begin = items.count;
         for (int at = rows.first.items[n]; !failed && at < rows.first.items[n + 1]; at++) {
             int number = rows.items.items[at];
-            if (number < -1) failed = add_all(&items, begin, PyTuple_GET_ITEM(outside, -2 - number));
+            if (number < -1) failed = add_row(&items, begin, &outside, -2 - number);
             else if (number < 0) failed = refused(PyExc_IndexError, "nothing lies there");
             else if (!(failed = reserve(&items, 1))) add(&items, begin, (long long)position + number);
         }
@@ -84,6 +92,7 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
     free(first.items);
     free(items.items);
     give_back_rows(&rows);
+    give_back_rows(&outside);
     return found;
 }
 
@@ -203,5 +212,8 @@ static struct PyModuleDef module = {
 };
 
 PyMODINIT_FUNC PyInit_columns(void) {
-    return import_array_type() ? NULL : module_of(&module);
+    if (PyType_Ready(&buffer_type) < 0) return NULL;
+    PyObject *found = import_array_type() ? NULL : module_of(&module);
+    if (found && PyModule_AddObjectRef(found, "PrefetchBuffer", (PyObject *)&buffer_type) < 0) Py_CLEAR(found);
+    return found;
 }

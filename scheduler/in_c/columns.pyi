@@ -19,7 +19,29 @@ def begin_order(
 def gathered(numbers: Column, places: Column, /) -> Column: ...
 def grouped(numbers: Column, count: int, /) -> tuple[Column, Column]: ...
 def relocated(
-    first: Column, items: Column, position: int, outside: tuple[tuple[int, ...], ...], entry: tuple[int, ...], /
+    first: Column,
+    items: Column,
+    position: int,
+    outside_first: Column,
+    outside_items: Column,
+    entry: tuple[int, ...],
+    /,
 ) -> tuple[Column, Column]: ...
 def reordered(first: Column, items: Column, order: Column, of_positions: bool, /) -> tuple[Column, Column]: ...
 def shifted(numbers: Column, by: int, /) -> Column: ...
+
+class PrefetchBuffer:
+    """What `scheduler.dsa.lower.prefetch_buffer.PrefetchBuffer` does; it holds no name."""
+
+    def __init__(self, capacity_bytes: int, in_flight: int, /) -> None: ...
+    def pass_through(
+        self,
+        sizes_bytes: Column,
+        users: Column,
+        stated_before: Column,
+        filled: Column,
+        transfers_first: Column,
+        transfers_items: Column,
+        first: int,
+        /,
+    ) -> tuple[Column, Column]: ...

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from hw_models import Compute, Launch, Machine, Program, Transfer, Work, dsa_machine, load_hardware
+from hw_models.columns import Rows
 from scheduler.fragments import Fragment, FragmentBuffer, FragmentWriter, Outside
 from scheduler.program_builder import ProgramBuilder
 
@@ -37,8 +38,8 @@ def loaded_and_passed_on() -> Fragment:
 def placed_twice() -> Program:
     builder, fragment = ProgramBuilder(by_size), loaded_and_passed_on()
     builder.add(builder.work(Work(unit="launch", payload=Launch())), "launch")
-    builder.place(fragment, ("a", "x"), [(100, 200)], [()], (0,))
-    builder.place(fragment, ("b", "y"), [()], [(1, 2)], (0, 2))
+    builder.place(fragment, ("a", "x"), [(100, 200)], Rows.of([()]), (0,))
+    builder.place(fragment, ("b", "y"), [()], Rows.of([(1, 2)]), (0, 2))
     return builder.build(machine(), interleaved=False)
 
 
@@ -53,7 +54,7 @@ def test_what_waits_for_nothing_waits_for_the_entry() -> None:
     builder, writer = ProgramBuilder(by_size), FragmentWriter()
     writer.add(writer.work(LOAD), (0, ""), (writer.outside(DONE),))
     builder.add(builder.work(Work(unit="launch", payload=Launch())), "launch")
-    builder.place(writer.written(), ("a",), (), [()], (0,))
+    builder.place(writer.written(), ("a",), (), Rows.of([()]), (0,))
 
     assert builder.build(machine(), interleaved=False).instructions.after[1] == (0,)
 
@@ -86,7 +87,7 @@ def test_the_place_knows_how_long_transfers_take_and_the_fragment_how_long_compu
     for keeps_ps in (500, 400):
         writer.add(writer.work(add, keeps_ps), (0, " add"))
     builder = ProgramBuilder(by_size)
-    builder.place(writer.written(), ("a",), (), [], ())
+    builder.place(writer.written(), ("a",), (), Rows(), ())
     program = builder.build(machine(), interleaved=True)
 
     assert program.instructions.labels == ("a load", "a add", "a load", "a add")

@@ -32,7 +32,7 @@ def tile_of(writer: int, tile: int) -> Outside:
 
 def room_for(buffer: int, admission: int) -> Outside:
     """Return the ends of what leaves room for what comes into a prefetch buffer (`PrefetchUse`)."""
-    return Outside(ROOM, admission, buffer)
+    return Outside(ROOM, buffer, admission)
 
 
 class Transfers:

@@ -8,14 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hw_models import Compute, Work
-from scheduler.dsa.lower.emit import BETWEEN, ENTRY, HALO, OUTPUT, SENT, SLOTS, Emitting, sent_at_most_bytes, tile_of
+from scheduler.dsa.lower.emit import (
+    BETWEEN,
+    ENTRY,
+    HALO,
+    OUTPUT,
+    ROOM,
+    SENT,
+    SLOTS,
+    Emitting,
+    sent_at_most_bytes,
+    tile_of,
+)
 from scheduler.dsa.lower.loads import OperandLoader, TileBytes
-from scheduler.dsa.lower.prefetch import Filling, PrefetchUse
+from scheduler.dsa.lower.prefetch import PrefetchUse
+from scheduler.dsa.lower.prefetch_buffer import Passing
 from scheduler.dsa.lower.stores import OutputStorer
 from scheduler.dsa.lower.tile_waits import Waits
 from scheduler.dsa.unit_choice import Assignment, assign
 from scheduler.dsa.view import GLOBAL, LOCAL
-from scheduler.fragments import Fragment, FragmentBuffer
+from scheduler.fragments import Fragment, FragmentBuffer, Outside
 from scheduler.kernels.layer import NestWork, TileWork
 from workloads.loopnest import Extents, LoopNest
 
@@ -25,7 +37,10 @@ class WrittenLayer:
     """One layer run's instructions; positions are those in the fragment, -1 where there is none."""
 
     fragment: Fragment
-    prefetch: tuple[tuple[Filling, ...], ...]
+    outside: tuple[Outside, ...]
+    """What lies outside of it, in the fragment's order; of the room that a prefetch buffer has to have for each that
+    comes in, only the first: all of one buffer's follow each other."""
+    prefetch: tuple[Passing, ...]
     """What it lets into the prefetch buffers, by buffer; nothing where there are none."""
     done: tuple[int, ...]
     """By tile: the instruction that completes it."""
@@ -84,8 +99,10 @@ class _LayerEmitter:
         if self._halo is not None:
             self._at.writer.free(last, self._halo)
         firsts = self._first_compute, self._storer.first_path_store, self._storer.first_dma_store
-        prefetch = () if self._prefetch is None else self._prefetch.fillings()
-        return WrittenLayer(self._at.writer.written(), prefetch, tuple(self._done), *firsts)
+        prefetch = () if self._prefetch is None else self._prefetch.noted()
+        fragment = self._at.writer.written()
+        outside = tuple([what for what in fragment.outside if what.kind != ROOM or what.part == 0])
+        return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts)
 
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[int]]:
         """Return a tile's work and its jobs, the numbers of what units do for it one after the other.

@@ -10,18 +10,21 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from hw_models import Buffer, Launch, Program, Work, dsa_machine
+from hw_models.columns import Rows
 from hw_models.pause import collector_paused
 from scheduler.dsa.limits import network_bytes
 from scheduler.dsa.lower.bursts import Bursts, bursts_of
 from scheduler.dsa.lower.emit import ENTRY, LAUNCH, ROOM, TILE, Emitting, Transfers, addresses_of, made_of, names_of
 from scheduler.dsa.lower.layer import WrittenLayer, written_layer
-from scheduler.dsa.lower.prefetch import Prefetch, PrefetchBuffer, PrefetchUse
+from scheduler.dsa.lower.prefetch import Prefetch, PrefetchUse
+from scheduler.dsa.lower.prefetch_buffer import prefetch_buffer
 from scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
 from scheduler.dsa.needs import outermost_memory, output_shares
 from scheduler.dsa.schedule import Execution, LayerRun, Schedule
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
 from scheduler.fragments import FragmentWriter, Outside
 from scheduler.program_builder import ProgramBuilder
+from scheduler.relocation import relocation
 
 _MOST_LAYERS = 4_000
 """Written for one network and kept: each may have hundreds of instructions."""
@@ -42,6 +45,7 @@ class _Lowering:
         self._slices = schedule.slices
         self._view = view
         self._builder = ProgramBuilder(view.transfer_ps)
+        self._columns = relocation()
         self._prefetch = self._prefetch_buffers()
         self._buffers: dict[int, int] = {}
         """Of the slices that are stored at the moment."""
@@ -56,8 +60,8 @@ class _Lowering:
             return None
         dma, path = self._view.spec.dma, self._view.spec.on_chip_path
         return Prefetch(
-            PrefetchBuffer("the local buffers' prefetch buffer", kept.local_bytes, path.in_flight),
-            PrefetchBuffer("the global prefetch buffer", kept.global_bytes, dma.load_channels * dma.load.in_flight),
+            prefetch_buffer("the global prefetch buffer", kept.global_bytes, dma.load_channels * dma.load.in_flight),
+            prefetch_buffer("the local buffers' prefetch buffer", kept.local_bytes, path.in_flight),
         )
 
     def run(self) -> Program:
@@ -122,19 +126,17 @@ class _Lowering:
 
         return run.layer.analysis.table(_Lowering._written, _MOST_LAYERS).get((key, sizes), of_bursts)
 
-    def _outside(
-        self, layer: WrittenLayer, opened: WrittenRun, waits: TileWaits, first: int
-    ) -> list[tuple[int, ...]]:
+    def _outside(self, layer: WrittenLayer, opened: WrittenRun, waits: TileWaits, first: int) -> Rows:
         """Return the instructions behind all that a run waits for outside of it, if its first one is at ``first``."""
-        rooms: Sequence[Sequence[Sequence[int]]] = ()
+        rooms: Sequence[Rows] = ()
         ends: dict[Outside, tuple[int, ...]] = {ENTRY: opened.entry}
         if self._prefetch is not None:
             rooms = self._prefetch.pass_through(layer.prefetch, first)
             ends[LAUNCH] = (self._prefetch.launch,)
-        found: list[tuple[int, ...]] = []
-        for what in layer.fragment.outside:
+        found = Rows()
+        for what in layer.outside:
             if what.kind == ROOM:
-                found.append(tuple(rooms[what.part][what.number]))
+                self._columns.extend(found, rooms[what.number])
             elif what.kind == TILE:
                 found.append((waits.position(what.number, what.part),))
             else:
