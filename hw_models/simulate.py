@@ -80,7 +80,6 @@ def _result(
         traffic_bytes={name: round(size) for name, size in traffic.items()},
         peak_occupancy_bytes=peaks,
         waited_ps=found.waited_ps,
-        critical_ps=trace.critical_ps(),
         energy_pj=energy,
         simulated_events=found.events,
         trace=trace,

@@ -1,8 +1,9 @@
 """The trace of a run: who did what when, and the figures that follow from it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import starmap
 from typing import NamedTuple
 
 from hw_models.instructions import InstructionTable, Launch, base_name
@@ -66,31 +67,32 @@ class Trace:
             position = self.released_by[position]
         return path[::-1]
 
-    @cached_property
-    def critical_steps(self) -> Sequence[Step]:
+    @property
+    def critical_steps(self) -> Iterator[Step]:
         """The critical path in stretches with one pace each; together they last the makespan."""
+        return starmap(Step, self._steps())
+
+    def critical_ps(self) -> dict[str, int]:
+        """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""
+        shares: dict[str, int] = {}
+        for _, paced_by, start, end in self._steps():
+            shares[paced_by] = shares.get(paced_by, 0) + end - start
+        return shares
+
+    def _steps(self) -> Iterator[tuple[int, str, int, int]]:
+        """Yield the numbers of each step."""
         path, table = self.critical_path(), self.instructions
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in table.works]}}
         units = [(kinds[work.unit], isinstance(work.payload, Launch)) for work in table.works]
         startup_of = [unit if is_launch else f"{unit}-startup" for unit, is_launch in units]
         starts = [self.start_ps[position] for position in path]
-        ends = [*starts[1:], self.makespan_ps]
         work_of, startup_ps, limits = table.work_of, self.startup_ps, self.limits
-        found = []
-        for position, start, end in zip(path, starts, ends, strict=False):
+        for position, start, end in zip(path, starts, [*starts[1:], self.makespan_ps], strict=False):
             running = min(start + startup_ps[position], end)
             if running > start:
-                found.append(Step(position, startup_of[work_of[position]], start, running))
+                yield position, startup_of[work_of[position]], start, running
             if end > running:
-                found.append(Step(position, kinds[limits[position]], running, end))
-        return found
-
-    def critical_ps(self) -> dict[str, int]:
-        """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""
-        shares: dict[str, int] = {}
-        for _, paced_by, start, end in self.critical_steps:
-            shares[paced_by] = shares.get(paced_by, 0) + end - start
-        return shares
+                yield position, kinds[limits[position]], running, end
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,6 @@ class SimulationResult:
 
     That is a unit, or ``space`` for buffers.
     """
-    critical_ps: Mapping[str, int]
     energy_pj: Mapping[str, float]
     simulated_events: int
     trace: Trace
@@ -119,6 +120,11 @@ class SimulationResult:
     """Whether any buffer did not get its space at once: if not, the run is the same in larger memories."""
     moved_bytes: Sequence[Mapping[str, float]] = ()
     """By work of the program: what all that take part in one instruction read and write of each memory."""
+
+    @cached_property
+    def critical_ps(self) -> Mapping[str, int]:
+        """The makespan by what set the pace on the critical path: see `Trace.critical_ps`."""
+        return self.trace.critical_ps()
 
     @property
     def bottleneck(self) -> str:

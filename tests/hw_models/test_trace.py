@@ -1,5 +1,7 @@
 """A trace says what was in the way: which instructions followed on each other, and what set their pace."""
 
+from itertools import accumulate
+
 import pytest
 
 from hw_models import Instruction, InstructionTable, SimulationResult, Trace, Transfer
@@ -20,8 +22,16 @@ STORY = Trace(
 )
 
 
-def result(critical_ps: dict[str, int], energy_pj: dict[str, float]) -> SimulationResult:
-    return SimulationResult(100, {}, {}, {}, {}, {}, critical_ps, energy_pj, 1, STORY)
+def result(trace: Trace, energy_pj: dict[str, float]) -> SimulationResult:
+    return SimulationResult(trace.makespan_ps, {}, {}, {}, {}, {}, energy_pj, 1, trace)
+
+
+def one_after_the_other(*paced_by: tuple[str, int]) -> Trace:
+    """Return a trace of loads that take so long each."""
+    loads = InstructionTable.of((LOAD,) * len(paced_by))
+    ends = list(accumulate([taken_ps for _, taken_ps in paced_by]))
+    starts, before, none = [0, *ends][: len(ends)], range(-1, len(ends) - 1), [0] * len(ends)
+    return Trace(loads, starts, ends, before, [name for name, _ in paced_by], none, starts)
 
 
 def test_the_makespan_is_the_last_end() -> None:
@@ -75,12 +85,17 @@ def test_an_empty_trace_has_no_critical_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("critical_ps", "bottleneck"),
-    [({"ddr": 60, "matrix": 40}, "ddr"), ({"ddr": 50, "matrix": 50}, "matrix"), ({}, "nothing")],
+    ("paced_by", "bottleneck"),
+    [((("ddr", 60), ("matrix", 40)), "ddr"), ((("ddr", 50), ("matrix", 50)), "matrix"), ((), "nothing")],
 )
-def test_the_bottleneck_is_what_paced_most_of_the_critical_path(critical_ps: dict[str, int], bottleneck: str) -> None:
-    assert result(critical_ps, {}).bottleneck == bottleneck
+def test_the_bottleneck_is_what_paced_most_of_the_critical_path(
+    paced_by: tuple[tuple[str, int], ...], bottleneck: str
+) -> None:
+    found = result(one_after_the_other(*paced_by), {})
+
+    assert found.critical_ps == dict(paced_by)
+    assert found.bottleneck == bottleneck
 
 
 def test_energy_adds_up_in_joules() -> None:
-    assert result({}, {"macs": 2.5e12, "ddr": 0.5e12}).energy_j == pytest.approx(3)
+    assert result(STORY, {"macs": 2.5e12, "ddr": 0.5e12}).energy_j == pytest.approx(3)
