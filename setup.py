@@ -32,7 +32,8 @@ COMPILED = {
     "scheduler": "fragments list_scheduling program_builder",
     "scheduler/dsa": (
         "execution needs unit_choice lower/emit lower/layer lower/loads lower/prefetch lower/program lower/stores"
-        " lower/tile_waits tiling/candidates tiling/choice tiling/cuts tiling/estimate tiling/search tiling/tiling"
+        " lower/tile_waits tiling/candidates tiling/choice tiling/cuts tiling/estimate tiling/lattice tiling/search"
+        " tiling/tiling"
     ),
 }
 """Modules by folder."""

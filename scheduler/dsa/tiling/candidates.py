@@ -6,13 +6,13 @@ buffers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.cuts import Cut, Cuts
-from scheduler.dsa.tiling.estimate import Choice, Stages, estimator, stages_of
+from scheduler.dsa.tiling.estimate import Choice, estimator, stages_of
+from scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.unit_choice import unit_ps
 from scheduler.dsa.view import DDR, LOCAL, DsaView
@@ -22,29 +22,13 @@ from workloads.loopnest import Extents
 
 _MOST_TABLES = 4_000
 """Of one network's layers, at different places on different machines."""
-_MOST_PLACED = 1_000
-"""Of one of these."""
+_MOST_TIMES = 1_000
+"""Of one of these: tiles."""
 
 
 def burst_room_bytes(prefetch_bytes: int, operands: int) -> int:
     """Return the most bytes of a burst of each of ``operands`` that share the global prefetch buffer, two at a time."""
     return max(prefetch_bytes // (2 * operands), 1)
-
-
-class Placed(NamedTuple):
-    """What follows for a cut from the places of its operands, whatever there is room for and however fast DDR is."""
-
-    local_buffers: tuple[int, ...]
-    local_bytes: int
-    """Of all of these."""
-    near_bytes: int
-    """Of the local prefetch buffer."""
-    ahead_bytes: tuple[int, ...]
-    """Of a tile of each prefetched operand: what comes from DDR, for all cores together."""
-    passing_bytes: int
-    """The same of all operands that are neither prefetched nor staged."""
-    tile_bytes: int
-    stages: Stages
 
 
 class Candidate(NamedTuple):
@@ -61,28 +45,6 @@ class Candidate(NamedTuple):
         return self.placed.tile_bytes
 
 
-class Shape(NamedTuple):
-    """A cut, and what there is to be decided about the places of its operands."""
-
-    cut: Cut
-    prefetched: Mapping[str, tuple[int, int]]
-    """All weights that can be."""
-    reloaded: tuple[tuple[int, str, int], ...]
-    """The others that may be staged, the smallest first: bytes for all cores, operand, bytes of a tile on its way."""
-    passing_bytes: int
-    """Of a tile of all that is not prefetched: what comes from DDR, for all cores together."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What has been tried for requests that differ in room alone, on machines that compute and move alike on chip."""
-
-    placed: Table[Placed] = field(default_factory=lambda: Table(_MOST_PLACED))
-    """By how often each dimension is halved, the depth last, and what is staged."""
-    shapes: Table[Shape] = field(default_factory=lambda: Table(_MOST_PLACED))
-    """By the first of these."""
-
-
 class TileCandidates:
     """Candidates for one request, each with its price, whether they fit or not."""
 
@@ -97,13 +59,15 @@ class TileCandidates:
         times = request.layer.analysis.table(_known_times, _MOST_TABLES)
         self._unit_ps_known: Table[Sequence[int]] = times.get(computing, _known_times)
         """By tile and depth."""
+        self.depth_extent = self._cuts.depth_extent
+        """Iterations of the anchor's depth loop."""
         alike = (
             self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None,
             view.on_chip_rates,
         )  # fmt: skip
-        self._known: _Known = request.layer.analysis.table(_Known, _MOST_TABLES).get(alike, _Known)
-        self.depth_extent = self._cuts.depth_extent
-        """Iterations of the anchor's depth loop."""
+        lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
+        self.lattice: Lattice = lattices.get(alike, partial(Lattice, (*request.part, self.depth_extent)))
+        """What has been tried for requests that differ in room alone, on machines that compute and move alike."""
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
         self._estimate = estimator()
@@ -128,20 +92,16 @@ class TileCandidates:
         loading_ps = sum(self._cuts.distinct.values()) / self._view.ddr_bytes_per_ps
         return max([*self._unit_ps(whole), loading_ps])
 
-    def halved(self, halvings: tuple[int, ...]) -> Candidate:
-        """Return the same for a core's part with each dimension halved so many times; the last number is the depth's.
-
-        The depth is as it is, in one piece, where that is not halved at all.
-        """
-        known = self._known
-        shape = known.shapes.known(halvings)
+    def halved(self, way: Halved) -> Candidate:
+        """Return the same for a way to halve a core's part."""
+        shape = way.shape
         if shape is None:
-            extents = (*self._request.part, self.depth_extent)
-            *tile, depth = [-(-size >> times) for size, times in zip(extents, halvings, strict=True)]
-            made = self._shape(tuple(tile), depth if halvings[-1] else None)
-            shape = known.shapes.get(halvings, lambda: made)
+            shape = way.shape = self._shape(way.tile, way.depth)
         staged = self._staged(shape)
-        placed = known.placed.get((halvings, *staged), partial(self._placed, shape, staged))
+        names = tuple(staged)
+        placed = way.placed.get(names)
+        if placed is None:
+            placed = way.placed[names] = self._placed(shape, staged)
         return self._priced(shape, staged, placed)
 
     def _shape(self, tile: Extents, depth: int | None) -> Shape:
@@ -273,4 +233,4 @@ class TileCandidates:
 
 def _known_times() -> Table[Sequence[int]]:
     """Return a table of what computing tiles of a layer takes."""
-    return Table(_MOST_PLACED)
+    return Table(_MOST_TIMES)

@@ -9,13 +9,12 @@ sets the pace, the first load and the last store stand alone.
 On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """
 
-import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 
 from scheduler.dsa.tiling.candidates import Candidate, TileCandidates
+from scheduler.dsa.tiling.lattice import Halved
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
@@ -73,64 +72,54 @@ def paper_tiling(request: TileRequest, view: DsaView) -> Tiling | None:
     return None
 
 
-_Halvings = tuple[int, ...]
-"""How often each sink dimension is halved; the last entry is the depth."""
-_MOST_NEIGHBOURS = 4_000
-
-
 class _Search:
     def __init__(self, request: TileRequest, view: DsaView) -> None:
         self._request = request
         self._tuning = view.tuning
         self._candidates = TileCandidates(request, view)
-        self._extents = (*request.part, self._candidates.depth_extent)
-        self._limits = tuple(max(size - 1, 0).bit_length() for size in self._extents)
-        self._found: dict[_Halvings, Candidate] = {}
-        self._fitting: dict[_Halvings, bool] = {}
-        self._made: dict[_Halvings, tuple[int, int]] = {}
-        """Tiles and passes."""
-        self._pieces: list[list[int]] = [
-            [-(-size // -(-size >> times)) for times in range(limit + 1)]
-            for size, limit in zip(self._extents, self._limits, strict=True)
-        ]
-        """Of each dimension: into how many pieces so many halvings cut it."""
+        self._lattice = self._candidates.lattice
+        self._lattice.forget()
+        self._found: dict[Halved, Candidate] = {}
+        self._fitting: dict[Halved, bool] = {}
         self._has_several_products = sum(nest.contraction for nest in request.layer.nests) > 1
 
     def run(self) -> Tiling:
-        whole: _Halvings = (0,) * len(self._limits)
-        best = self._from(whole)
+        limits = self._lattice.limits
+        whole = (0,) * len(limits)
+        best = self._from(self._lattice.at(whole))
         depth_halvings = self._tuning.depth_halvings
         has_many = best.cut.passes > self._tuning.most_tiles  # little room: small products may do better than thin ones
-        if (has_many or self._has_several_products) and self._limits[-1] > depth_halvings:
-            other = self._from((*whole[:-1], depth_halvings))
+        if (has_many or self._has_several_products) and limits[-1] > depth_halvings:
+            other = self._from(self._lattice.at((*whole[:-1], depth_halvings)))
             best = min(best, other, key=_estimate_ps)
         pipelined = [c for c in self._in_memory_order() if c.estimate_ps * self._tuning.overlapped < best.estimate_ps]
         # the finest: the next layer begins the sooner
         return self._candidates.tiling(pipelined[-1] if pipelined else best)
 
-    def _from(self, current: _Halvings) -> Candidate:
+    def _from(self, current: Halved) -> Candidate:
         """Return what is found from ``current`` on: halved until it fits, then changed as long as that helps."""
-        best = self._candidate(current)
+        lattice, candidate = self._lattice, self._candidate
+        best = candidate(current)
         while not self._fits(current):
-            options = [h for h in _halved(current, self._limits) if self._candidate(h).tile_bytes < best.tile_bytes]
+            options = [way for way in lattice.finer(current) if candidate(way).tile_bytes < best.tile_bytes]
             if not options:
                 raise TilingError(self._candidates.shortage(best))
             before = best
-            current = min(options, key=lambda h: (self._price(self._candidate(h), before), h))
-            best = self._candidate(current)
-        tight, idle, seen = any(current), 0, {current}
+            current = min(options, key=lambda way: (self._price(candidate(way), before), way.halvings))
+            best = candidate(current)
+        tight, idle, seen = any(current.halvings), 0, {current}
         for _ in range(self._tuning.most_climbs):
             most_tiles = max(self._tuning.most_tiles, best.cut.tiles)
             most_passes = max(self._tuning.most_passes, best.cut.passes)
-            near = sorted(
-                (self._candidate(h).estimate_ps, h) for h in _neighbours(current, self._limits, trades=tight)
-                if h not in seen and self._is_allowed(h, most_tiles, most_passes)
-            )  # fmt: skip
-            fastest = next((h for _, h in near if self._fits(h)), None)
+            near = sorted([
+                (candidate(way).estimate_ps, way.halvings, way) for way in lattice.near(current, trades=tight)
+                if way.tiles <= most_tiles and way.passes <= most_passes and way not in seen
+            ])  # fmt: skip
+            fastest = next((way for _, _, way in near if self._fits(way)), None)
             if fastest is None:
                 break
             current = fastest
-            here = self._candidate(current)
+            here = candidate(current)
             seen.add(current)
             if here.estimate_ps < best.estimate_ps * self._tuning.worthwhile:
                 best, idle = here, 0
@@ -145,11 +134,12 @@ class _Search:
 
         Their tiles are complete one after the other, in the order in which the next layer reads them.
         """
-        halvings = [0] * len(self._limits)
+        limits = self._lattice.limits
+        halvings = [0] * len(limits)
         for dim in self._request.layer.sink.order if self._request.overlaps else ():
-            while halvings[dim] < self._limits[dim]:
+            while halvings[dim] < limits[dim]:
                 halvings[dim] += 1
-                here = tuple(halvings)
+                here = self._lattice.at(tuple(halvings))
                 cut = self._candidate(here).cut
                 if max(cut.loads.values(), default=1) > 1 or cut.passes > self._tuning.most_tiles:
                     return
@@ -161,51 +151,17 @@ class _Search:
         """Return time lost per byte saved: the price of fitting."""
         return (option.estimate_ps - before.estimate_ps) / (before.tile_bytes - option.tile_bytes)
 
-    def _is_allowed(self, halvings: _Halvings, most_tiles: int, most_passes: int) -> bool:
-        """Return whether they make so few tiles, and with the steps along the depth so few passes."""
-        found = self._made.get(halvings)
+    def _fits(self, way: Halved) -> bool:
+        found = self._fitting.get(way)
         if found is None:
-            *along, steps = map(operator.getitem, self._pieces, halvings)
-            tiles = math.prod(along)
-            found = self._made[halvings] = tiles, tiles * steps
-        tiles, passes = found
-        return tiles <= most_tiles and passes <= most_passes
-
-    def _fits(self, halvings: _Halvings) -> bool:
-        found = self._fitting.get(halvings)
-        if found is None:
-            found = self._fitting[halvings] = self._candidates.fits(self._candidate(halvings))
+            found = self._fitting[way] = self._candidates.fits(self._candidate(way))
         return found
 
-    def _candidate(self, halvings: _Halvings) -> Candidate:
-        found = self._found.get(halvings)
+    def _candidate(self, way: Halved) -> Candidate:
+        found = self._found.get(way)
         if found is None:
-            found = self._found[halvings] = self._candidates.halved(halvings)
+            found = self._found[way] = self._candidates.halved(way)
         return found
-
-
-@lru_cache(_MOST_NEIGHBOURS)
-def _neighbours(halvings: _Halvings, limits: _Halvings, *, trades: bool) -> Sequence[_Halvings]:
-    """Return what one dimension halved makes of ``halvings``; and one doubled, or one traded for another."""
-    found = _halved(halvings, limits)
-    for doubled in _doubled(halvings) if trades else ():
-        found.append(doubled)
-        found += [trade for trade in _halved(doubled, limits) if trade != halvings]
-    return found
-
-
-def _halved(halvings: _Halvings, limits: _Halvings) -> list[_Halvings]:
-    return [
-        (*halvings[:place], halvings[place] + 1, *halvings[place + 1 :])
-        for place, limit in enumerate(limits)
-        if halvings[place] < limit
-    ]
-
-
-def _doubled(halvings: _Halvings) -> Iterator[_Halvings]:
-    for place, times in enumerate(halvings):
-        for fewer in dict.fromkeys((times - 1, 0)) if times else ():  # 0: an operand may stay from there on only
-            yield (*halvings[:place], fewer, *halvings[place + 1 :])
 
 
 _estimate_ps = operator.attrgetter("estimate_ps")
