@@ -1,7 +1,7 @@
 """How much one DMA transfer of a layer run brings or takes: all that its instructions have of how fast DDR is.
 
 Layer runs that only differ in the rates of the machine mostly have the same instructions: the bytes of a burst matter
-only as far as they decide how many versions of an operand it brings.
+only as far as they decide how many versions of an operand it brings, and only where an operand takes more than one.
 """
 
 import math
@@ -19,9 +19,10 @@ class Ahead(NamedTuple):
     version_bytes: int
     """For all cores, of a version that no edge cuts short."""
     versions: int
-    """That one burst brings; 0 where one version takes several bursts."""
+    """That one burst brings, at most all that there are; 0 where one version takes several bursts."""
     room_bytes: int
-    """Of the global prefetch buffer that one operand has for one burst, while another leaves."""
+    """Of the global prefetch buffer that one operand has for one burst, while another leaves; 0 where versions are not
+    cut to fit there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Bursts:
     ahead: tuple[Ahead, ...]
     """Of the operands that are fetched ahead, in the order of the tiling."""
     staged_bytes: int
-    """That bring operands which stay in the global buffer."""
+    """That bring operands which stay in the global buffer, at most the largest of these."""
     stored_bytes: int
     """With which a burst of outputs leaves."""
 
@@ -45,11 +46,14 @@ def bursts_of(run: LayerRun, execution: Execution, burst_bytes: int, prefetch_by
     filled = operands_filled(layer, run.extents, tiling.part, tiling.prefetched)
     room_bytes = burst_room_bytes(prefetch_bytes, max(len(tiling.prefetched), 1))
     ahead = []
-    for name in tiling.prefetched:
+    for name, (versions, _) in tiling.prefetched.items():
         tile_bytes = layer.tile_work(tiling.tile, tiling.depth).operand_bytes[name]
         sharing = execution.routes[name].cores_sharing
         version_bytes = math.ceil(tile_bytes * run.binding.cores / sharing * filled[name])
-        versions = max(min(burst_bytes, room_bytes) // max(version_bytes, 1), 1) if version_bytes <= room_bytes else 0
-        ahead.append(Ahead(version_bytes, versions, room_bytes))
-    staged_bytes = burst_bytes if tiling.staged else 0
+        if version_bytes > room_bytes:
+            ahead.append(Ahead(version_bytes, 0, room_bytes))
+        else:
+            at_once = max(min(burst_bytes, room_bytes) // max(version_bytes, 1), 1)
+            ahead.append(Ahead(version_bytes, min(at_once, versions), 0))
+    staged_bytes = min(burst_bytes, max(tiling.staged.values(), default=0))
     return Bursts(tuple(ahead), staged_bytes, tiling.store_burst_bytes if stores else 0)
