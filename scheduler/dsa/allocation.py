@@ -30,25 +30,29 @@ class Block(NamedTuple):
     size_bytes: int
 
 
-def gaps(blocks: Iterable[Block], capacity_bytes: int) -> list[Block]:
+Gap = tuple[int, int]
+"""A free block, while many are tried: address and bytes."""
+
+
+def gaps(blocks: Iterable[Block], capacity_bytes: int) -> list[Gap]:
     """Return what ``blocks`` leave free, from the lowest address on."""
     found, free = [], 0
     for address, size_bytes in sorted(blocks):
         if address > free:
-            found.append(Block(free, address - free))
+            found.append((free, address - free))
         end = address + size_bytes
         free = end if end > free else free
     if free < capacity_bytes:
-        found.append(Block(free, capacity_bytes - free))
+        found.append((free, capacity_bytes - free))
     return found
 
 
-def put(sizes: Sequence[int], free: Iterable[Block]) -> list[Block] | None:
+def put(sizes: Sequence[int], free: Iterable[Gap]) -> list[Block] | None:
     """Return a block for each of ``sizes`` in the gaps ``free``; None if one finds no gap for itself.
 
     The largest takes the smallest gap that holds it, and so on; where that fails a cleverer packing might not.
     """
-    left = [(gap.address, gap.size_bytes) for gap in free]
+    left = list(free)
     found: list[Block | None] = [None] * len(sizes)
     for number in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
         wanted, place, least = sizes[number], -1, 0
@@ -68,7 +72,7 @@ def fit(sizes: Sequence[int], free: Sequence[int]) -> bool:
     total = sum(sizes)
     if not free or total > sum(free):
         return total == 0
-    return total <= free[0] or put(sizes, [Block(0, size) for size in free]) is not None
+    return total <= free[0] or put(sizes, [(0, size) for size in free]) is not None
 
 
 def without_spilled(buffers: Iterable[LiveBuffer], capacity_bytes: int, *, longest: bool = True) -> list[LiveBuffer]:

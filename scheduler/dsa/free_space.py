@@ -7,7 +7,7 @@ their tiles. So no instruction ever waits for space that a later one gives back.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.dsa.allocation import Block, gaps, put
+from scheduler.dsa.allocation import Block, Gap, gaps, put
 from scheduler.dsa.schedule import LayerRun, TensorSlice
 from scheduler.dsa.view import GLOBAL, LOCAL
 
@@ -52,7 +52,7 @@ class FreeSpace:
         Where none holds them they take as many as they need, the largest first: what they take is not for others. Gaps
         are rounded down to multiples of ``step_bytes`` if they are more than two of them.
         """
-        free = sorted(gap.size_bytes for gap in self._gaps(memory, ())) or [0]
+        free = sorted([size_bytes for _, size_bytes in self._gaps(memory, ())]) or [0]
         if beside_bytes:
             held_by = [n for n, size in enumerate(free) if size >= beside_bytes][:1]
             left = beside_bytes
@@ -64,7 +64,7 @@ class FreeSpace:
         free = [size // step_bytes * step_bytes if size > 2 * step_bytes else size for size in free]
         return tuple(sorted(free, reverse=True)[: self._most_gaps])
 
-    def _gaps(self, memory: str, others: Iterable[Block]) -> Iterable[Block]:
+    def _gaps(self, memory: str, others: Iterable[Block]) -> Iterable[Gap]:
         return gaps((*self._held[memory].values(), *others), self._capacities[memory])
 
     def beside(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:

@@ -62,7 +62,7 @@ def in_order_by_looking(buffers: Sequence[LiveBuffer], capacity: int, apart_step
             for more in (apart_steps, 0):
                 steps = set(range(live.start - more, live.stop + more))
                 there = [block for other, block in (*held, *taken) if steps & set(other)]
-                fitting = fitting or [gap for gap in gaps(there, capacity) if gap.size_bytes >= size]
+                fitting = fitting or [Block(*gap) for gap in gaps(there, capacity) if gap[1] >= size]
             if not fitting:
                 break
             smallest = min(fitting, key=lambda gap: (gap.size_bytes, gap.address))

@@ -122,7 +122,7 @@ def test_room_is_left_at_the_steps_that_need_it_beside(buffers: list[LiveBuffer]
 
     for step in range(STEPS):
         alive = [Block(found[w.owner], w.size_bytes) for w in placed if step in w.live]
-        free = [gap.size_bytes for gap in gaps(alive, capacity)]
+        free = [size_bytes for _, size_bytes in gaps(alive, capacity)]
         beside = [w.beside[step] for w in placed if step in w.beside]
         assert packs(beside, free), step
 
@@ -140,7 +140,7 @@ def packs(sizes: list[int], free: list[int]) -> bool:
 def test_all_live_ranges_are_known_before_the_first_address_is_given() -> None:
     """Three blocks of 2 fill 6 bytes. One lives on: in the middle it would leave two gaps of 2, and 4 come next."""
     in_order_of_arrival = [Block(2, 2)]
-    assert [gap.size_bytes for gap in gaps(in_order_of_arrival, 6)] == [2, 2]
+    assert [size_bytes for _, size_bytes in gaps(in_order_of_arrival, 6)] == [2, 2]
 
     buffers = [
         LiveBuffer(0, 2, range(1)),
