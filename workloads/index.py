@@ -237,7 +237,7 @@ def full_box(shape: Sequence[int]) -> Box:
 
 def box_volume(box: Box) -> int:
     """Return the number of elements in ``box``."""
-    return math.prod(hi - lo for lo, hi in box)
+    return math.prod([hi - lo for lo, hi in box])
 
 
 def hull(one: Box | None, other: Box) -> Box:

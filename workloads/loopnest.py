@@ -113,11 +113,11 @@ class Access:
         for index, size in zip(self.indices, self.shape, strict=True):
             terms = index.terms
             if index.opaque:
-                reach = math.prod(loop_extents[loop] for loop, _ in terms)
+                reach = math.prod([loop_extents[loop] for loop, _ in terms])
             elif len(terms) == 1 and terms[0][1] == 1 and index.divisor == 1 and index.window == 1:
                 reach = loop_extents[terms[0][0]]
             else:
-                reach = sum(abs(stride) * (loop_extents[loop] - 1) for loop, stride in terms)
+                reach = sum([abs(stride) * (loop_extents[loop] - 1) for loop, stride in terms])
                 reach = (reach if index.rounding == "exact" else reach + index.divisor - 1) // index.divisor
                 reach += index.window
             touched.append(reach if reach < size else size)

@@ -87,13 +87,13 @@ def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence
 def _assigned(work: NestWork, name: str, view: DsaView, dtype: str) -> Assignment:
     unit = view.spec.units[name]
     if isinstance(unit, MatrixUnit):
-        if work.matrix_shape is None:
+        sizes = work.matrix_shape
+        if sizes is None:
             raise ScheduleError(f"unit {name} cannot do the nest that writes {work.nest.write.tensor!r}")
-        rows, columns, depth, count = work.matrix_shape
-        shape = MatrixShape(rows, columns, depth, count)
+        shape = MatrixShape(*sizes)
         payload = Compute(dtype=dtype, macs=shape.macs, shape=shape)
         elements = operands_read(unit, shape)
-        read = sum(count * DTYPE_BYTES[dtype] for count in elements)
+        read = sum(elements) * DTYPE_BYTES[dtype]
         return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload), read)
     payload = element_work(work, dtype)
     return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload))
