@@ -20,6 +20,9 @@ __all__ = ["YamlError", "explain", "parse_yaml", "read_yaml"]
 _LARGEST_FILE_BYTES = 2**20
 _MOST_VALUES = 50_000
 _DEEPEST = 32
+_NESTED = f"is nested more than {_DEEPEST - 1} levels deep"
+_TOO_DEEP = "exceeded maximum nesting depth"
+"""What libyaml says from version 0.2.6 on: it scans ahead, and stops at a thousand levels of one line."""
 _LONGEST_NUMBER = 40
 
 _WORDS = {
@@ -77,6 +80,8 @@ def parse_yaml(text: str, where: str) -> dict[str, Any]:
         raise YamlError(f"{where}: {error}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if mark and error.problem == _TOO_DEEP:
+            raise YamlError(f"{where}: line {mark.line + 1}: {_NESTED}") from error
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = one_line(error.problem or error.context or "")
         raise YamlError(f"{where}: {line}not YAML: {problem}") from error
@@ -131,7 +136,7 @@ def _built(events: Iterator[yaml.Event], where: str) -> Any:
         elif isinstance(event, yaml.DocumentStartEvent) and stack[0].value:
             raise YamlError(f"{here}: a second document begins; needs one")
         if len(stack) > _DEEPEST:
-            raise YamlError(f"{here}: is nested more than {_DEEPEST - 1} levels deep")
+            raise YamlError(f"{here}: {_NESTED}")
         if values > _MOST_VALUES:
             raise YamlError(f"{here}: has more than {_MOST_VALUES} values")
     return next(iter(stack[0].value), None)
