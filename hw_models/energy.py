@@ -1,5 +1,6 @@
 """Energy of a run by component: arithmetic, each memory, static power over the makespan."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,33 +32,34 @@ class EnergyModel:
 def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[str, float]:
     """Return picojoules by component: ``macs``, ``vector`` (other operations), each memory, links, ``static``.
 
-    Links are named if they take any.
+    Links are named if they take any. Sums are rounded once, so that equal programs take as much to the last digit, in
+    whatever order their works are numbered.
     Raises ``HardwareError`` where the model has no energy for a dtype that the program computes.
     """
     links = (model.link,) if model.link_pj else ()
-    spent = dict.fromkeys(("macs", "vector", *model.byte_pj, *links, "static"), 0.0)
+    spent: dict[str, list[float]] = {name: [] for name in ("macs", "vector", *model.byte_pj, *links, "static")}
     table = program.instructions
     for number, count in table.counts().items():
         work = table.works[number]
         times, payload = count * program.executions(work), work.payload
         if isinstance(payload, Transfer):
             source, destination = base_name(payload.source), base_name(payload.destination)
-            spent[source] += times * payload.size_bytes * model.byte_pj[source]
+            spent[source].append(times * payload.size_bytes * model.byte_pj[source])
             received = times * payload.size_bytes * payload.fan_out
-            spent[destination] += received * model.byte_pj[destination]
+            spent[destination].append(received * model.byte_pj[destination])
             if base_name(work.unit) in model.link_pj:
-                spent[model.link] += received * model.link_pj[base_name(work.unit)]
+                spent[model.link].append(received * model.link_pj[base_name(work.unit)])
         elif isinstance(payload, Compute):
             if payload.macs:
                 if payload.dtype not in model.mac_pj:
                     raise HardwareError(
                         f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}, needs {payload.dtype}"
                     )
-                spent["macs"] += times * payload.macs * model.mac_pj[payload.dtype]
-            spent["vector"] += times * payload.simple * model.simple_pj
-            spent["vector"] += times * payload.special * model.special_pj
+                spent["macs"].append(times * payload.macs * model.mac_pj[payload.dtype])
+            spent["vector"].append(times * payload.simple * model.simple_pj)
+            spent["vector"].append(times * payload.special * model.special_pj)
             for memory, size_bytes in payload.traffic:
                 name = base_name(memory)
-                spent[name] += times * size_bytes * model.byte_pj[name]
-    spent["static"] = model.static_power_w * makespan_ps
-    return spent
+                spent[name].append(times * size_bytes * model.byte_pj[name])
+    spent["static"].append(model.static_power_w * makespan_ps)
+    return {name: math.fsum(parts) for name, parts in spent.items()}

@@ -27,12 +27,13 @@ class Ahead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """What the DMA transfers of a layer run are made of; zero or nothing where it has none of a kind."""
+    """What the DMA transfers of a layer run are made of; zero or nothing where it has none of a kind.
+
+    But for operands that stay in the global buffer: those are gathered into bursts behind (`staging`).
+    """
 
     ahead: tuple[Ahead, ...]
     """Of the operands that are fetched ahead, in the order of the tiling."""
-    staged_bytes: int
-    """That bring operands which stay in the global buffer, at most the largest of these."""
     stored_bytes: int
     """With which a burst of outputs leaves."""
 
@@ -55,5 +56,9 @@ def bursts_of(run: LayerRun, execution: Execution, burst_bytes: int, prefetch_by
         else:
             at_once = max(min(burst_bytes, room_bytes) // max(version_bytes, 1), 1)
             ahead.append(Ahead(version_bytes, min(at_once, versions), 0))
-    staged_bytes = min(burst_bytes, max(tiling.staged.values(), default=0))
-    return Bursts(tuple(ahead), staged_bytes, tiling.store_burst_bytes if stores else 0)
+    return Bursts(tuple(ahead), tiling.store_burst_bytes if stores else 0)
+
+
+def staged_burst_bytes(execution: Execution, burst_bytes: int) -> int:
+    """Return how much a burst of ``burst_bytes`` brings of what stays in the global buffer: at most all of it."""
+    return min(burst_bytes, max(execution.tiling.staged.values(), default=0))

@@ -4,10 +4,11 @@ Loading the next version of an operand waits until the version before the last h
 until the tile before the last has been stored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hw_models import Compute, Work
+from hw_models.columns import column
 from scheduler.dsa.lower.emit import (
     BETWEEN,
     ENTRY,
@@ -20,6 +21,7 @@ from scheduler.dsa.lower.emit import (
     sent_at_most_bytes,
     tile_of,
 )
+from scheduler.dsa.lower.fetches import Fetches, gathered
 from scheduler.dsa.lower.loads import OperandLoader, TileBytes
 from scheduler.dsa.lower.prefetch import PrefetchUse
 from scheduler.dsa.lower.prefetch_buffer import Passing
@@ -30,6 +32,9 @@ from scheduler.dsa.view import GLOBAL, LOCAL
 from scheduler.fragments import Fragment, FragmentBuffer, Outside
 from scheduler.kernels.layer import NestWork, TileWork
 from workloads.loopnest import Extents, LoopNest
+
+_MOST_ALIKE = 4
+"""Written for one layer run and kept, of those that differ in bursts of outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +54,50 @@ class WrittenLayer:
     """First transfer of outputs into the global buffer."""
     first_dma_store: int
     """The same into DDR."""
+    alike_bytes: range
+    """Bytes of a burst of outputs with which the instructions are the same."""
+    fetches: tuple[Fetches, ...] = ()
+    """Of each operand that stays in the global buffer, if they have not been gathered into bursts yet."""
+
+    def in_bursts(self, burst_bytes: int) -> "WrittenLayer":
+        """Return the same with all fetches gathered into bursts."""
+        found = gathered(self.fragment, self.fetches, burst_bytes)
+        first_compute, first_path_store, first_dma_store = found.moved(
+            column((self.first_compute, self.first_path_store, self.first_dma_store))
+        )
+        return replace(
+            self,
+            fragment=found.fragment,
+            prefetch=tuple([passing.moved(found.moved) for passing in self.prefetch]),
+            done=tuple(found.moved(column(self.done))),
+            first_compute=first_compute,
+            first_path_store=first_path_store,
+            first_dma_store=first_dma_store,
+            fetches=(),
+        )
+
+
+class AlikeLayers:
+    """Layer runs that differ in their bursts of outputs alone: some of any size have the same instructions."""
+
+    def __init__(self) -> None:
+        self._written: list[WrittenLayer] = []
+
+    def get(self, stored_bytes: int, write: Callable[[], WrittenLayer]) -> WrittenLayer:
+        """Return what is written for bursts of ``stored_bytes``, by ``write`` where that has not been done yet."""
+        for layer in self._written:
+            if stored_bytes in layer.alike_bytes:
+                return layer
+        found = write()
+        self._written = [*self._written[1 - _MOST_ALIKE :], found]
+        return found
 
 
 def written_layer(emitting: Emitting, prefetch: PrefetchUse | None, waits: Waits) -> WrittenLayer:
-    """Return the instructions of a layer run; ``waits``: which tiles of others each tile waits for (`TileWaits`)."""
+    """Return the instructions of a layer run; ``waits``: which tiles of others each tile waits for (`TileWaits`).
+
+    What stays in the global buffer is fetched version by version: see `WrittenLayer.in_bursts`.
+    """
     return _LayerEmitter(emitting, prefetch, waits).run()
 
 
@@ -102,7 +147,8 @@ class _LayerEmitter:
         prefetch = () if self._prefetch is None else self._prefetch.noted()
         fragment = self._at.writer.written()
         outside = tuple([what for what in fragment.outside if what.kind != ROOM or what.part == 0])
-        return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts)
+        alike_bytes, fetches = self._storer.alike_bytes, self._loader.fetches
+        return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts, alike_bytes, fetches)
 
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[int]]:
         """Return a tile's work and its jobs, the numbers of what units do for it one after the other.

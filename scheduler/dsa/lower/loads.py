@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
+from scheduler.dsa.lower.fetches import Fetches
 from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
 from scheduler.dsa.tiling.cuts import operands_filled
 from scheduler.dsa.tiling.tiling import Route
@@ -49,14 +50,13 @@ class _Operand:
 
 @dataclass(slots=True)
 class _Staged:
-    """An operand that stays in the global buffer: what has been fetched of it so far."""
+    """An operand that stays in the global buffer: what has been fetched of it so far, version by version."""
 
+    fetches: Fetches
     left_bytes: int
     buffer: int = -1
     versions: dict[Any, int] = field(default_factory=dict)
     """The DMA transfer that brought each version."""
-    ahead_bytes: int = 0
-    """Fetched beyond the versions used so far."""
 
 
 class TileBytes(NamedTuple):
@@ -100,12 +100,11 @@ class OperandLoader:
         self._operands = {name: self._operand(name) for name in tiling.loads}
         self._prefetched = {name: PrefetchedOperand(*parts) for name, parts in tiling.prefetched.items()}
         self._ahead = dict(zip(tiling.prefetched, emitting.bursts.ahead, strict=True))
-        self._staged = {name: _Staged(size) for name, size in tiling.staged.items()}
+        self._staged = {name: _Staged(Fetches(size), size) for name, size in tiling.staged.items()}
         self._together: dict[tuple[str, ...], _Changing] = {}
         """By the operands that change with a tile."""
         self._passed: list[tuple[int, ...]] = []
         """On-chip transfers of each tile that came through the global buffer."""
-        self._last_burst: dict[str, int] = {}
         self._last_transfer: dict[str, int] = {}
 
     def _operand(self, name: str) -> _Operand:
@@ -297,24 +296,21 @@ class OperandLoader:
         return [load], self._at.writer.allocate(load, buffer)
 
     def _from_global(self, name: str, work: TileWork) -> int:
-        """Return the DMA burst that brings a staged operand's current version, a new one if need be."""
+        """Return the DMA transfer that brings a staged operand's current version, a new one if need be."""
         staged, version = self._staged[name], self._operands[name].version
         if version in staged.versions:
             return staged.versions[version]
         size = math.ceil(self._cluster_bytes(name, work) * self._at.execution.routes[name].from_ddr)
-        if staged.ahead_bytes < size and staged.left_bytes:
-            fetched = min(max(self._at.bursts.staged_bytes, size - staged.ahead_bytes), staged.left_bytes)
+        if size and staged.left_bytes:
+            fetched = min(size, staged.left_bytes)
             load = self._at.transfer("dma_load", "load", _DDR_TO_GLOBAL, fetched)
             if staged.buffer < 0:
-                whole = self._at.execution.tiling.staged[name]
-                there = self._at.addresses(name, staged=True)
+                whole, there = staged.fetches.whole_bytes, self._at.addresses(name, staged=True)
                 buffer = FragmentBuffer("global_buffer", whole, self._at.operand(name), there)
                 staged.buffer = self._at.writer.allocate(load, buffer)
             staged.left_bytes -= fetched
-            staged.ahead_bytes += fetched
-            self._last_burst[name] = load
-        staged.ahead_bytes = max(staged.ahead_bytes - size, 0)
-        staged.versions[version] = self._last_burst[name]
+            staged.fetches.note(load, size)
+        staged.versions[version] = staged.fetches.positions[-1]
         return staged.versions[version]
 
     def _to_cores(
@@ -340,6 +336,11 @@ class OperandLoader:
                 "local_buffer", size_bytes, operand.label, operand.addresses, key[1], fan_out=operand.copies
             )
         operand.buffer = self._at.writer.allocate(owner, buffer)
+
+    @property
+    def fetches(self) -> tuple[Fetches, ...]:
+        """What has been fetched of each operand that stays in the global buffer."""
+        return tuple([staged.fetches for staged in self._staged.values()])
 
     def release(self) -> None:
         """End the lives of the last versions."""

@@ -6,7 +6,7 @@ is known where they are placed.
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -52,6 +52,11 @@ class Passing:
         """Note the transfers that bring what was let in last."""
         self.filled.append(len(self.users))
         self.transfers.append(transfers)
+
+    def moved(self, moved: Callable[[Column], Column]) -> "Passing":
+        """Return the same where instructions have ``moved``."""
+        transfers = Rows(self.transfers.first, moved(self.transfers.items))
+        return Passing(self.sizes_bytes, moved(self.users), self.stated_before, self.filled, transfers)
 
 
 class _Entry(NamedTuple):

@@ -13,9 +13,9 @@ from hw_models import Buffer, Launch, Program, Work, dsa_machine
 from hw_models.columns import Rows
 from hw_models.pause import collector_paused
 from scheduler.dsa.limits import network_bytes
-from scheduler.dsa.lower.bursts import Bursts, bursts_of
+from scheduler.dsa.lower.bursts import Bursts, bursts_of, staged_burst_bytes
 from scheduler.dsa.lower.emit import ENTRY, LAUNCH, ROOM, TILE, Emitting, Transfers, addresses_of, made_of, names_of
-from scheduler.dsa.lower.layer import WrittenLayer, written_layer
+from scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer, written_layer
 from scheduler.dsa.lower.prefetch import Prefetch, PrefetchUse
 from scheduler.dsa.lower.prefetch_buffer import prefetch_buffer
 from scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
@@ -114,7 +114,13 @@ class _Lowering:
 
         def of_bursts() -> WrittenLayer:
             bursts = bursts_of(run, execution, schedule.burst_bytes, prefetch_bytes, stores=DDR in shares)
-            return run.layer.analysis.table(written_layer, _MOST_LAYERS).get((key, bursts), partial(write, bursts))
+            staged_bytes, analysis = staged_burst_bytes(execution, schedule.burst_bytes), run.layer.analysis
+            alike = analysis.table(AlikeLayers, _MOST_LAYERS).get((key, bursts.ahead), AlikeLayers)
+            found = alike.get(bursts.stored_bytes, partial(write, bursts))
+            if not staged_bytes:
+                return found
+            in_bursts = partial(found.in_bursts, staged_bytes)
+            return analysis.table(WrittenLayer.in_bursts, _MOST_LAYERS).get((found.fragment, staged_bytes), in_bursts)
 
         def write(bursts: Bursts) -> WrittenLayer:
             writer = FragmentWriter()

@@ -7,6 +7,9 @@ from scheduler.fragments import FragmentBuffer
 from scheduler.kernels.layer import TileWork
 from scheduler.parts import filled
 
+_MOST_BYTES = 1 << 62
+"""Stands for no limit."""
+
 
 class OutputStorer:
     """Writes the stores of one layer run."""
@@ -26,6 +29,8 @@ class OutputStorer:
         """Share of the cores' tiles that there is, where their parts are uneven."""
         self._tile_bytes = run.layer.tile_work(tiling.tile, tiling.depth).output_bytes * run.binding.cores
         """Of all cores, where no edge cuts it short."""
+        self._kept_bytes, self._sent_bytes = -1, _MOST_BYTES
+        """The most that was not sent, the least that was, of what the size of bursts decided."""
         self.first_path_store = -1
         self.first_dma_store = -1
 
@@ -60,8 +65,18 @@ class OutputStorer:
             buffer = at.writer.allocate(moved, held)
             self._gathered.append((moved, buffer, size * cores))
             gathered += size * cores
-            if final or gathered >= at.bursts.stored_bytes or gathered + self._tile_bytes > self._burst_room:
+            if final or gathered + self._tile_bytes > self._burst_room:
                 self._send()
+            elif gathered >= at.bursts.stored_bytes:
+                self._sent_bytes = min(self._sent_bytes, gathered)
+                self._send()
+            else:
+                self._kept_bytes = max(self._kept_bytes, gathered)
+
+    @property
+    def alike_bytes(self) -> range:
+        """Bytes of a burst with which the same is stored as has been until now."""
+        return range(self._kept_bytes + 1, self._sent_bytes + 1)
 
     def _leaving(self, work: TileWork, memories: tuple[str, ...]) -> int:
         """Return the bytes of one core's tile that go to ``memories``."""

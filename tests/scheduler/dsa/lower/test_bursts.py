@@ -3,7 +3,8 @@
 import pytest
 
 from scheduler import make_policy
-from scheduler.dsa.lower.bursts import Ahead, Bursts, bursts_of
+from scheduler.dsa.lower.bursts import Ahead, Bursts, bursts_of, staged_burst_bytes
+from scheduler.dsa.schedule import Execution, LayerRun
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 
@@ -14,8 +15,8 @@ IMAGE_BYTES = 32 * 32 * 32 * 2
 """Staged in the global buffer."""
 
 
-def bursts(burst_bytes: int, prefetch_bytes: int = 256 * KIB) -> Bursts:
-    """Return the bursts of the first convolution, whose image is staged and whose weights are fetched ahead."""
+def convolution() -> tuple[LayerRun, Execution]:
+    """Return a convolution whose image is staged and whose weights are fetched ahead."""
     net = Net("three")
     values = net.input(1, 32, 32, 32)
     for _ in range(3):
@@ -24,7 +25,11 @@ def bursts(burst_bytes: int, prefetch_bytes: int = 256 * KIB) -> Bursts:
     run, execution = schedule.instances[0].runs[0], schedule.executions[0]
     assert list(execution.tiling.prefetched.values()) == [(16, WEIGHTS_BYTES)]
     assert list(execution.tiling.staged.values()) == [IMAGE_BYTES]
-    return bursts_of(run, execution, burst_bytes, prefetch_bytes, stores=True)
+    return run, execution
+
+
+def bursts(burst_bytes: int, prefetch_bytes: int = 256 * KIB) -> Bursts:
+    return bursts_of(*convolution(), burst_bytes, prefetch_bytes, stores=True)
 
 
 @pytest.mark.parametrize(("burst_bytes", "versions"), [(1, 1), (2 * 2304, 2), (3 * 2304 - 1, 2), (WEIGHTS_BYTES, 16)])
@@ -41,9 +46,11 @@ def test_a_version_that_half_of_the_prefetch_buffer_does_not_hold_comes_in_parts
 
 
 def test_staged_operands_come_in_bursts_until_one_is_enough() -> None:
-    assert [bursts(size).staged_bytes for size in (KIB, IMAGE_BYTES, 2 * IMAGE_BYTES)] == [KIB, *[IMAGE_BYTES] * 2]
+    _, execution = convolution()
+
+    assert [staged_burst_bytes(execution, size) for size in (KIB, 2 * IMAGE_BYTES)] == [KIB, IMAGE_BYTES]
 
 
 def test_bursts_beyond_all_operands_are_alike() -> None:
     """Layer runs are written once for all of them, however fast DDR is."""
-    assert bursts(IMAGE_BYTES) == bursts(100 * IMAGE_BYTES)
+    assert bursts(WEIGHTS_BYTES) == bursts(100 * WEIGHTS_BYTES)
