@@ -29,7 +29,8 @@ class Ahead(NamedTuple):
 class Bursts:
     """What the DMA transfers of a layer run are made of; zero or nothing where it has none of a kind.
 
-    But for operands that stay in the global buffer: those are gathered into bursts behind (`staging`).
+    But for operands that stay in the global buffer: what is fetched of those is gathered into bursts afterwards
+    (`fetches.gathered`).
     """
 
     ahead: tuple[Ahead, ...]

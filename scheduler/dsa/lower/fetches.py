@@ -5,7 +5,7 @@ written once, and its fetches are gathered for each machine: the first of a burs
 out, and who waits for these waits for the first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -69,7 +69,8 @@ def gathered(fragment: Fragment, fetches: Iterable[Fetches], burst_bytes: int) -
             brought[first] = brought_bytes
             if position != first:
                 first_of[position] = first
-    left_out = sorted(first_of)
+    left_out, begins = sorted(first_of), fragment.after.first
+    assert all(begins[position] == begins[position + 1] for position in left_out), "a fetch waits for something"
     now_at = column()
     for number, (before, end) in enumerate(pairwise((-1, *left_out, len(fragment.work_of)))):
         now_at.extend(range(before + 1 - number, end - number))
@@ -77,17 +78,17 @@ def gathered(fragment: Fragment, fetches: Iterable[Fetches], burst_bytes: int) -
     now_at.pop()
     for position in left_out:
         now_at[position] = now_at[first_of[position]]
-    works, keeps_ps, work_of = _works(fragment, brought)
-    after, columns = fragment.after, relocation()
-    outside = len(fragment.outside) + 1  # numbers from minus that on
+    works, work_of = _works(fragment, brought, left_out)
+    columns, outside = relocation(), len(fragment.outside) + 1
     place = column(range(-outside, 0)) + now_at
+    after = columns.gathered(place, columns.shifted(fragment.after.items, outside))
     made = replace(
         fragment,
-        works=works,
-        keeps_ps=keeps_ps,
-        work_of=_without(work_of, left_out),
+        works=tuple([work for work, _ in works]),
+        keeps_ps=tuple([keeps_ps for _, keeps_ps in works]),
+        work_of=work_of,
         label_of=_without(fragment.label_of, left_out),
-        after=Rows(_without(after.first, left_out), columns.gathered(place, columns.shifted(after.items, outside))),
+        after=Rows(_without(begins, left_out), after),
         exits=tuple([now_at[position] for position in fragment.exits]),
         allocated_by=columns.gathered(now_at, fragment.allocated_by),
         freed_by=columns.gathered(now_at, fragment.freed_by),
@@ -95,19 +96,29 @@ def gathered(fragment: Fragment, fetches: Iterable[Fetches], burst_bytes: int) -
     return Gathered(made, now_at)
 
 
-def _works(fragment: Fragment, brought: dict[int, int]) -> tuple[tuple[Work, ...], tuple[int, ...], Column]:
-    """Return all works, how long they keep their units, and which each instruction does: fetches what is brought."""
-    works = {both: number for number, both in enumerate(zip(fragment.works, fragment.keeps_ps, strict=True))}
+def _works(
+    fragment: Fragment, brought: Mapping[int, int], left_out: Sequence[int]
+) -> tuple[list[tuple[Work, int]], Column]:
+    """Return the works that there are when fetches bring what is ``brought``, and which each instruction does."""
+    works = list(zip(fragment.works, fragment.keeps_ps, strict=True))
+    numbers = {both: number for number, both in enumerate(works)}
     work_of = fragment.work_of[:]
     for position, brought_bytes in brought.items():
         work = fragment.works[work_of[position]]
         assert isinstance(work.payload, Transfer)
-        work = replace(work, payload=replace(work.payload, size_bytes=brought_bytes))
-        work_of[position] = works.setdefault((work, 0), len(works))
-    return tuple([work for work, _ in works]), tuple([keeps_ps for _, keeps_ps in works]), work_of
+        both = replace(work, payload=replace(work.payload, size_bytes=brought_bytes)), 0
+        work_of[position] = numbers.setdefault(both, len(works))
+        if work_of[position] == len(works):
+            works.append(both)
+    work_of = _without(work_of, left_out)
+    used = sorted(set(work_of))
+    now = column((0,)) * len(works)
+    for number, before in enumerate(used):
+        now[before] = number
+    return [works[before] for before in used], relocation().gathered(now, work_of)
 
 
-def _without(numbers: Column, left_out: list[int]) -> Column:
+def _without(numbers: Column, left_out: Sequence[int]) -> Column:
     """Return ``numbers`` but for those at some places."""
     found = column()
     for before, end in pairwise((-1, *left_out, len(numbers))):

@@ -92,6 +92,7 @@ def test_one_transfer_of_20_bytes_takes_the_place_of_two_fetches() -> None:
     found = in_bursts(20).fragment
 
     assert sizes_of(found) == [20, 0, 0, 20, 0, 0]
+    assert len(found.works) == 2
     assert list(found.after) == [(), (0, -2), (0, -3), (), (3, -4), (3, -5)]
     assert [found.labels[number] for number in found.label_of] == [(0, " load"), (1, ""), (1, "")] * 2
     assert found.exits == (1, 2, 4, 5)
