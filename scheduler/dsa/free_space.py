@@ -4,12 +4,13 @@ A layer begins while earlier ones run only if nothing that it puts anywhere lies
 their tiles. So no instruction ever waits for space that a later one gives back.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.dsa.allocation import Block, Gap, gaps, put
-from scheduler.dsa.schedule import LayerRun, TensorSlice
-from scheduler.dsa.view import GLOBAL, LOCAL
+from scheduler.dsa.schedule import LayerRun, Layout, TensorSlice
+from scheduler.dsa.view import DDR, GLOBAL, LOCAL
+from scheduler.errors import ScheduleError
 
 Blocks = dict[str, list[Block]]
 """By memory."""
@@ -105,3 +106,30 @@ def on_chip(numbers: Iterable[int], slices: Sequence[TensorSlice], space: FreeSp
         if slices[number].memory in found:
             found[slices[number].memory].append(space.block(number, slices[number]))
     return found
+
+
+class KeptSlices:
+    """What a layout keeps on the chip from layer run to layer run, and the space that this leaves."""
+
+    def __init__(self, layout: Layout, space: FreeSpace) -> None:
+        self.space = space
+        self._name = layout.graph.name
+        self._slices = layout.slices
+        self._last_use = {number: live.stop - 1 for number, live in layout.live_ranges.items()}
+
+    def begin(self, run: LayerRun) -> None:
+        """Let what ``run`` writes have its place from now on; raise ``ScheduleError`` if the layout gives it none."""
+        for number in run.writes:
+            held = self._slices[number]
+            if held.memory == DDR:
+                continue
+            if held.address is None:
+                raise ScheduleError(f"{self._name}: {held.tensor!r} has no address in the {held.memory}")
+            self.space.hold(number, held)
+
+    def end(self, run: LayerRun, step: int) -> Iterator[tuple[str, Block]]:
+        """Take back the places of the slices that no run behind ``run``, the one at ``step``, reads; yield them."""
+        for number in dict.fromkeys([number for held in run.reads.values() for number in held]):
+            held = self._slices[number]
+            if self._last_use.get(number) == step and held.memory != DDR:
+                yield held.memory, self.space.release(number, held)

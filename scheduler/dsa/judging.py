@@ -20,7 +20,7 @@ from hw_models import Program, SimulationResult, dsa_energy, dsa_machine, simula
 from hw_models.energy import energy_pj
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.execution import decide
+from scheduler.dsa.execution import Decisions
 from scheduler.dsa.graphturbo.plan_bound import least_bytes
 from scheduler.dsa.graphturbo.plan_cost import Reads, apart_s, cost_s, moved_bytes, reads_of
 from scheduler.dsa.kernel_by_kernel import through_ddr
@@ -34,6 +34,8 @@ from workloads.analysis import Analysis
 _KIB = 1024
 _MOST_LAYOUTS = 128
 """Kept of one network: each may have hundreds of layer runs."""
+_MOST_DECISIONS = 32
+"""The same."""
 _MOST_RUNS, _MOST_INSTRUCTIONS = 8, 20_000
 """Kept of one network: what was fastest at earlier points, and of how many instructions. Each takes a kilobyte."""
 
@@ -66,9 +68,14 @@ class Candidate:
     """To and from DDR and the global buffer, by memory."""
 
     @cached_property
-    def needs(self) -> Sequence[RunNeeds]:
-        """What its runs need on a machine that broadcasts."""
+    def _needs_of_broadcasts(self) -> Sequence[RunNeeds]:
         return needs_of(self.layout.runs, self.layout.slices, broadcasts=True)
+
+    def needs_on(self, costs: DsaCosts) -> Sequence[RunNeeds]:
+        """Return what its runs need; kept for machines that broadcast."""
+        if costs.view.broadcasts:
+            return self._needs_of_broadcasts
+        return needs_of(self.layout.runs, self.layout.slices, broadcasts=False)
 
     def cost_s(self, costs: DsaCosts) -> float:
         """Return the seconds of its traffic and launches, as if nothing overlapped."""
@@ -229,10 +236,13 @@ class Judge:
         return self._simulated <= tuning.judged_instructions and least_s < self._best.seconds
 
     def _decide(self, shown: Candidate, at: DsaCosts, overlaps_layers: bool) -> Schedule:
-        return decide(
-            shown.layout, at, self._policy, overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles,
-            needs=shown.needs if at.view.broadcasts else None,
-        )  # fmt: skip
+        key = shown.made_of, at.view.apart_from_ddr, at.dtype, overlaps_layers, self._paper_tiles
+
+        def decisions() -> Decisions:
+            needs = shown.needs_on(at)
+            return Decisions(shown.layout, at, needs, overlaps_layers=overlaps_layers, paper_tiles=self._paper_tiles)
+
+        return at.analysis.table(Decisions, _MOST_DECISIONS).get(key, decisions).schedule(at, self._policy)
 
     def chosen(self) -> Judged:
         """Return the fastest, run on the machine itself; raise ``ScheduleError`` if there is none."""

@@ -49,6 +49,12 @@ class DsaView:
         return self.spec.model_dump_json(include={"clock_hz", "units"})
 
     @cached_property
+    def apart_from_ddr(self) -> Hashable:
+        """All that schedules are made for, but how fast and how large DDR is, and what moves data to it and from it."""
+        apart = self.spec.model_dump_json(exclude={"name", "energy", "area", "ddr", "dma"})
+        return apart, self.clusters, self.tuning
+
+    @cached_property
     def on_chip_rates(self) -> Hashable:
         """All of it that the time of what happens on the chip depends on, but for how much the buffers hold."""
         return self.spec.model_dump_json(

@@ -7,7 +7,8 @@ import numpy as np
 
 from fusion.plan import violations as plan_violations
 from scheduler.dsa.allocation import Block
-from scheduler.dsa.execution import buffer_sizes, capacities, fetched_at_once
+from scheduler.dsa.asked import capacities
+from scheduler.dsa.execution import buffer_sizes, fetched_at_once
 from scheduler.dsa.free_space import overlap
 from scheduler.dsa.needs import halo_bytes, routes, whole_needs
 from scheduler.dsa.schedule import Execution, LayerRun, Layout, Schedule, TensorSlice

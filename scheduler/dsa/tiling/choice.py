@@ -4,6 +4,7 @@ First the tiles are sought that would be best with the buffers to themselves, wh
 where they do not fit beside what else is kept, a search for just that room follows.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from scheduler.dsa.allocation import fit
@@ -14,6 +15,16 @@ from scheduler.errors import ScheduleError
 from workloads.analysis import Table
 
 _MOST_TILINGS = 20_000
+
+
+def asked_alike(request: TileRequest) -> Hashable:
+    """Return all of ``request`` but its gaps and the names of operands: equal layers in equal places ask alike."""
+    layer, routes = request.layer, request.routes
+    ways = tuple([(place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes])
+    return (
+        layer.signature, ways, request.box, request.part, request.cores, request.units, request.output_memory,
+        request.prefetch, request.overlaps, request.paper_tiles, request.dtype,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +51,11 @@ class TileChooser:
             tiling = alone if fits else self._found(request, request.local_gaps, request.global_gaps)
         except TilingError as error:
             raise ScheduleError(f"{request.layer.graph.name}: {error}") from error
-        names = tuple(request.routes)  # of this layer: the tiling may have been found for an equal one
-        return tiling if tuple(tiling.loads) == names else tiling.with_names(names)
+        return tiling.with_names(tuple(request.routes))  # it may have been found for an equal layer
 
     def _found(self, request: TileRequest, local_gaps: tuple[int, ...], global_gaps: tuple[int, ...]) -> Tiling:
         """Return the tiling for ``request`` in these gaps, whatever its own are."""
-        layer, routes = request.layer, request.routes
-        ways = tuple((place, routes[name]) for place, name in enumerate(layer.inputs) if name in routes)
-        rest = (
-            request.box, request.part, request.cores, request.units, request.output_memory, local_gaps, global_gaps,
-            request.prefetch, request.overlaps, request.paper_tiles, request.dtype, self.view.ddr_bytes_per_ps,
-        )  # fmt: skip
-        key = (layer.signature, ways, rest)
+        key = asked_alike(request), local_gaps, global_gaps, self.view.ddr_bytes_per_ps
 
         def choose() -> Tiling:
             return choose_tiling(replace(request, local_gaps=local_gaps, global_gaps=global_gaps), self.view)

@@ -79,7 +79,9 @@ class Tiling:
         return math.prod(self.counts) * self.depth_steps
 
     def with_names(self, names: Sequence[str]) -> "Tiling":
-        """Return the tiling of an equal layer whose streamed operands, in the same order, have other names."""
+        """Return the tiling of an equal layer whose streamed operands, in the same order, may have other names."""
+        if tuple(self.loads) == tuple(names):
+            return self
         renamed = dict(zip(self.loads, names, strict=True))
         return replace(
             self,
