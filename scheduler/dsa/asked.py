@@ -4,11 +4,11 @@ None of it depends on how fast DDR is: it is worked out once for all machines th
 alike get the same tiles, which are sought once.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.free_space import FreeSpace, KeptSlices
+from scheduler.dsa.free_space import Blocks, FreeSpace, KeptSlices
 from scheduler.dsa.needs import RunNeeds, exchange_rounds, outermost_memory, output_shares
 from scheduler.dsa.schedule import HaloExchange, LayerRun, Layout, PrefetchBuffers
 from scheduler.dsa.tiling.choice import TileChooser, asked_alike
@@ -26,12 +26,19 @@ class How(NamedTuple):
 
 
 class RunAsked(NamedTuple):
-    """What is decided about a run before its tiles are chosen, and which request is for these."""
+    """What is decided about a run before its tiles are chosen, and where they may lie."""
 
     routes: Mapping[str, Route]
     units: Units
     exchange: HaloExchange
     request: int
+    """Number of the request for its tiles."""
+    space: FreeSpace
+    """While it runs."""
+    own: Blocks
+    """The slices that it writes."""
+    freed: Blocks
+    """Slices that nobody needs once it has ended."""
 
 
 class Asked(NamedTuple):
@@ -44,11 +51,6 @@ class Asked(NamedTuple):
         """Return the tiles for every request; raise ``ScheduleError`` if not even the smallest of one fit."""
         return [chooser.choose(request) for request in self.requests]
 
-    def by_run(self, tilings: Sequence[Tiling]) -> Iterator[Tiling]:
-        """Yield the tiles of every run, given those for every request."""
-        for run in self.runs:
-            yield tilings[run.request].with_names(tuple(run.routes))
-
 
 def capacities(view: DsaView, prefetch: PrefetchBuffers | None) -> dict[str, int]:
     """Return what the prefetch buffers leave of the on-chip memories."""
@@ -57,30 +59,25 @@ def capacities(view: DsaView, prefetch: PrefetchBuffers | None) -> dict[str, int
     return {LOCAL: prefetch.local_address, GLOBAL: prefetch.global_address}
 
 
-def kept_slices(layout: Layout, view: DsaView, how: How) -> KeptSlices:
-    """Return the slices of ``layout`` before anything runs, beside the prefetch buffers."""
-    return KeptSlices(layout, FreeSpace(capacities(view, how.prefetch), view.tuning.most_gaps))
-
-
 def asked_of(layout: Layout, costs: DsaCosts, how: How, needs: Sequence[RunNeeds]) -> Asked:
     """Return what is asked of the runs of ``layout``, which have these ``needs``.
 
     Raises ``ScheduleError`` where a slice on the chip has no address.
     """
-    kept, asking = kept_slices(layout, costs.view, how), _Asking(layout, costs, how)
+    asking = _Asking(layout, costs, how)
+    kept = KeptSlices(layout, capacities(costs.view, how.prefetch), costs.view.tuning.most_gaps)
     runs: list[RunAsked] = []
     numbers: dict[Hashable, int] = {}
     requests: list[TileRequest] = []
     for step, (run, (core_bytes, routes)) in enumerate(zip(layout.runs, needs, strict=True)):
-        kept.begin(run)
-        exchange = asking.exchange(run, core_bytes, kept.space)
-        request = asking.request(run, routes, exchange, kept.space)
+        own, space = kept.begin(run), kept.space()
+        exchange = asking.exchange(run, core_bytes, space)
+        request = asking.request(run, routes, exchange, space)
         key = asked_alike(request), request.local_gaps, request.global_gaps
         number = numbers.setdefault(key, len(numbers))
         if number == len(requests):
             requests.append(request)
-        runs.append(RunAsked(routes, request.units, exchange, number))
-        list(kept.end(run, step))
+        runs.append(RunAsked(routes, request.units, exchange, number, space, own, kept.end(run, step)))
     return Asked(tuple(runs), tuple(requests))
 
 

@@ -6,11 +6,13 @@ before has ended; inside a kernel a layer begins when the layer before it has en
 a few are at work at once, as far as the buffers have room for all their tiles.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
-from scheduler.dsa.asked import How, RunAsked, asked_of, capacities, kept_slices
+from scheduler.dsa.asked import How, RunAsked, asked_of, capacities
 from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.free_space import Blocks, RunAtWork, on_chip
+from scheduler.dsa.free_space import Blocks, RunAtWork
 from scheduler.dsa.limits import check_ddr, check_instructions
 from scheduler.dsa.needs import RunNeeds, needs_of
 from scheduler.dsa.schedule import (
@@ -26,9 +28,6 @@ from scheduler.dsa.schedule import (
 from scheduler.dsa.tiling.choice import TileChooser
 from scheduler.dsa.tiling.tiling import Route, Tiling
 from scheduler.dsa.view import GLOBAL, LOCAL, DsaView
-
-_MOST_KNOWN = 2
-"""Executions kept of one layout: each may have hundreds of layer runs."""
 
 
 def prefetch_buffers(view: DsaView) -> PrefetchBuffers | None:
@@ -68,8 +67,10 @@ class Decisions:
         self._layout = layout
         self._how = How(prefetch, overlaps_layers, paper_tiles)
         self._asked = asked_of(layout, costs, self._how, needs)
-        self._known: list[tuple[list[Tiling], tuple[Execution, ...]]] = []
-        """By tiles for each request."""
+        self._tilings: list[Tiling] = []
+        """For each request, on the machine before."""
+        self._steps: list[_Step] = []
+        """What was decided for that."""
 
     def schedule(self, costs: DsaCosts, policy: str) -> Schedule:
         """Return the schedule on the machine of ``costs``.
@@ -81,70 +82,70 @@ class Decisions:
         check_ddr(layout, view)
         room = capacities(view, prefetch)
         tilings = self._asked.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.known))
-        executions = next((found for known, found in self._known if known == tilings), None)
-        if executions is None:
-            executions = self._placed(tilings, view)
-            self._known = [*self._known[1 - _MOST_KNOWN :], (tilings, executions)]
+        self._steps = list(self._placed(tilings, view.tuning.most_layers_at_work if self._how.overlaps_layers else 0))
+        self._tilings = tilings
+        executions = tuple([step.execution for step in self._steps])
+        check_instructions(layout.runs, executions, view, layout.graph.name)
         overlaps = prefetch is not None or any(one.begins_after < number - 1 for number, one in enumerate(executions))
         return Schedule(
             layout.plan, layout.instances, layout.slices, costs.dtype, view.clusters, executions, prefetch,
             view.burst_bytes, "list scheduling" if overlaps else "by layer", policy,
         )  # fmt: skip
 
-    def _placed(self, tilings: Sequence[Tiling], view: DsaView) -> tuple[Execution, ...]:
-        """Return the executions with these tiles; raise ``ScheduleError`` if they take too many instructions."""
-        layout, asked, found = self._layout, self._asked, list[Execution]()
-        placing = _Placing(layout, view, self._how)
-        runs = iter(zip(asked.runs, asked.by_run(tilings), strict=True))
-        for instance in layout.instances:
-            placing.launch()
+    def _placed(self, tilings: Sequence[Tiling], most_at_work: int) -> Iterator["_Step"]:
+        """Yield what is decided for run after run; where a run has the tiles that it had, beside the same, that stands.
+
+        ``most_at_work``: how many runs before one may still be at work.
+        """
+        known, asked = iter(self._steps), iter(self._asked.runs)
+        kept = [tiling == before for tiling, before in zip_longest(tilings, self._tilings)]
+        number = 0
+        for instance in self._layout.instances:
+            at_work: tuple[RunAtWork, ...] = ()
             for run in instance.runs:
-                found.append(placing.execution(run, len(found), *next(runs)))
-        check_instructions(layout.runs, found, view, layout.graph.name)
-        return tuple(found)
+                one, step = next(asked), next(known, None)
+                if step is None or not kept[one.request] or step.at_work != at_work:
+                    tiling = tilings[one.request].with_names(tuple(one.routes))
+                    fetched = fetched_at_once(run, self._layout.slices, one.routes, one.exchange)
+                    step = _placed(number, run.writes, fetched, one, tiling, at_work, most_at_work)
+                yield step
+                at_work, number = step.left_at_work, number + 1
 
 
-class _Placing:
-    """Places the tiles of run after run, and tells which of those before may still be at work."""
+class _Step(NamedTuple):
+    """What is decided for a run."""
 
-    def __init__(self, layout: Layout, view: DsaView, how: How) -> None:
-        self._slices = layout.slices
-        self._most_at_work = view.tuning.most_layers_at_work if how.overlaps_layers else 0
-        self._kept = kept_slices(layout, view, how)
-        self._at_work: list[RunAtWork] = []
+    at_work: tuple[RunAtWork, ...]
+    """The runs of its kernel before it that may not have ended yet."""
+    execution: Execution
+    left_at_work: tuple[RunAtWork, ...]
+    """Those that may not have ended when the next one begins, itself among them."""
 
-    def launch(self) -> None:
-        """Let a kernel begin: all before it has ended."""
-        self._at_work = []
 
-    def execution(self, run: LayerRun, number: int, asked: RunAsked, tiling: Tiling) -> Execution:
-        """Return how the next run is executed, number ``number`` of all."""
-        self._kept.begin(run)
-        addresses, begins_after = self._place(run, number, tiling, asked)
-        for memory, block in self._kept.end(run, number):  # it is the last one's until that has ended
-            self._at_work[-1].blocks[memory].append(block)
-        return Execution(asked.routes, asked.units, tiling, asked.exchange, addresses, begins_after)
+def _placed(
+    number: int, writes: tuple[int, ...], fetched: set[int], asked: RunAsked, tiling: Tiling,
+    at_work: tuple[RunAtWork, ...], most_at_work: int,
+) -> _Step:  # fmt: skip
+    """Return where the tiles of a run lie, and which of those ``at_work`` have to have ended before it begins.
 
-    def _place(
-        self, run: LayerRun, number: int, tiling: Tiling, asked: RunAsked
-    ) -> tuple[TileAddresses, int]:
-        """Return where a run's tiles lie, and the last run that has to have ended before it begins."""
-        at_work, space = self._at_work, self._kept.space
-        fetched = fetched_at_once(run, self._slices, asked.routes, asked.exchange)
-        sizes = buffer_sizes(tiling, asked.exchange)
-        own = on_chip(run.writes, self._slices, space)
-        ended = max(len(at_work) - self._most_at_work, 0)
-        for place, one in enumerate(at_work):
-            if fetched.intersection(one.run.writes):
-                ended = max(ended, place + 1)
+    ``writes``: the slices that it writes; ``fetched``: those that it fetches in one go.
+    """
+    space, own, sizes = asked.space, asked.own, buffer_sizes(tiling, asked.exchange)
+    ended = max(len(at_work) - most_at_work, 0)
+    for place, one in enumerate(at_work):
+        if fetched.intersection(one.writes):
+            ended = max(ended, place + 1)
+    blocks = space.beside(at_work[ended:], own, sizes)
+    while blocks is None and ended < len(at_work):
+        ended += 1
         blocks = space.beside(at_work[ended:], own, sizes)
-        while blocks is None and ended < len(at_work):
-            ended += 1
-            blocks = space.beside(at_work[ended:], own, sizes)
-        addresses = TileAddresses() if blocks is None else tile_addresses(tiling, blocks)
-        begins_after = at_work[ended - 1].number if ended else (at_work[0].number if at_work else number) - 1
-        self._at_work = [*at_work[ended:], RunAtWork(number, run, blocks or space.everything())]
-        return addresses, begins_after
+    addresses = TileAddresses() if blocks is None else tile_addresses(tiling, blocks)
+    begins_after = at_work[ended - 1].number if ended else (at_work[0].number if at_work else number) - 1
+    execution = Execution(asked.routes, asked.units, tiling, asked.exchange, addresses, begins_after)
+    taken = blocks or space.everything()
+    if asked.freed:
+        taken = {memory: (*taken[memory], *asked.freed.get(memory, ())) for memory in taken}
+    return _Step(at_work, execution, (*at_work[ended:], RunAtWork(number, writes, taken)))
 
 
 def fetched_at_once(

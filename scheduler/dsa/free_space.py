@@ -4,48 +4,38 @@ A layer begins while earlier ones run only if nothing that it puts anywhere lies
 their tiles. So no instruction ever waits for space that a later one gives back.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scheduler.dsa.allocation import Block, Gap, gaps, put
-from scheduler.dsa.schedule import LayerRun, Layout, TensorSlice
-from scheduler.dsa.view import DDR, GLOBAL, LOCAL
+from scheduler.dsa.schedule import LayerRun, Layout
+from scheduler.dsa.view import DDR
 from scheduler.errors import ScheduleError
 
-Blocks = dict[str, list[Block]]
+Blocks = Mapping[str, Sequence[Block]]
 """By memory."""
 
 
-@dataclass(slots=True)
-class RunAtWork:
+class RunAtWork(NamedTuple):
     """A layer run that may not have ended when the next ones begin."""
 
     number: int
-    run: LayerRun
+    writes: tuple[int, ...]
+    """The slices that it writes."""
     blocks: Blocks
     """Its tiles, and slices that nobody needs once it has ended."""
 
 
+@dataclass(frozen=True, slots=True)
 class FreeSpace:
-    """The slices that are kept in each on-chip memory; ``capacities`` are what prefetch buffers leave of them."""
+    """What the slices that are kept in each on-chip memory leave of it."""
 
-    def __init__(self, capacities: Mapping[str, int], most_gaps: int) -> None:
-        self._capacities = capacities
-        self._most_gaps = most_gaps
-        self._held: dict[str, dict[int, Block]] = {memory: {} for memory in capacities}
-
-    def hold(self, number: int, held: TensorSlice) -> None:
-        """Let an on-chip slice have its place from now on; it has to have an address."""
-        assert held.address is not None
-        self._held[held.memory][number] = Block(held.address, held.held_bytes)
-
-    def block(self, number: int, held: TensorSlice) -> Block:
-        """Return where a held slice lies."""
-        return self._held[held.memory][number]
-
-    def release(self, number: int, held: TensorSlice) -> Block:
-        """Take a slice's place away; return it."""
-        return self._held[held.memory].pop(number)
+    capacities: Mapping[str, int]
+    """What prefetch buffers leave of the memories."""
+    most_gaps: int
+    held: Blocks
+    """Where the slices lie."""
 
     def free_gaps(self, memory: str, beside_bytes: int, step_bytes: int) -> tuple[int, ...]:
         """Return the bytes of the largest gaps when ``beside_bytes`` have taken the smallest that holds them.
@@ -63,18 +53,18 @@ class FreeSpace:
                 left -= taken
             free[-1] -= left
         free = [size // step_bytes * step_bytes if size > 2 * step_bytes else size for size in free]
-        return tuple(sorted(free, reverse=True)[: self._most_gaps])
+        return tuple(sorted(free, reverse=True)[: self.most_gaps])
 
     def _gaps(self, memory: str, others: Iterable[Block]) -> Iterable[Gap]:
-        return gaps((*self._held[memory].values(), *others), self._capacities[memory])
+        return gaps((*self.held[memory], *others), self.capacities[memory])
 
     def beside(self, at_work: Sequence[RunAtWork], own: Blocks, sizes: Mapping[str, Sequence[int]]) -> Blocks | None:
         """Return where buffers of ``sizes`` lie if all ``at_work`` may still run; None if there is no room for them.
 
         ``own``: the slices that the new run writes, which are held already. The blocks are in the order of ``sizes``.
         """
-        found: Blocks = {}
-        for memory in self._capacities:
+        found: dict[str, Sequence[Block]] = {}
+        for memory in self.capacities:
             others = [block for one in at_work for block in one.blocks[memory]]
             if any(overlap(mine, other) for mine in own[memory] for other in others):
                 return None
@@ -87,11 +77,7 @@ class FreeSpace:
 
     def everything(self) -> Blocks:
         """Return blocks that leave no room for anybody."""
-        return {memory: [Block(0, capacity)] for memory, capacity in self._capacities.items()}
-
-    def held(self, memory: str) -> Mapping[int, Block]:
-        """Return where the slices lie that are kept in ``memory`` now."""
-        return self._held[memory]
+        return {memory: [Block(0, capacity)] for memory, capacity in self.capacities.items()}
 
 
 def overlap(one: Block, other: Block) -> bool:
@@ -99,37 +85,43 @@ def overlap(one: Block, other: Block) -> bool:
     return one.address < other.address + other.size_bytes and other.address < one.address + one.size_bytes
 
 
-def on_chip(numbers: Iterable[int], slices: Sequence[TensorSlice], space: FreeSpace) -> Blocks:
-    """Return where those of the slices lie that are kept on the chip."""
-    found: Blocks = {LOCAL: [], GLOBAL: []}
-    for number in numbers:
-        if slices[number].memory in found:
-            found[slices[number].memory].append(space.block(number, slices[number]))
-    return found
-
-
 class KeptSlices:
-    """What a layout keeps on the chip from layer run to layer run, and the space that this leaves."""
+    """What a layout keeps on the chip from layer run to layer run, in memories of these ``capacities``."""
 
-    def __init__(self, layout: Layout, space: FreeSpace) -> None:
-        self.space = space
+    def __init__(self, layout: Layout, capacities: Mapping[str, int], most_gaps: int) -> None:
         self._name = layout.graph.name
         self._slices = layout.slices
         self._last_use = {number: live.stop - 1 for number, live in layout.live_ranges.items()}
+        self._capacities = capacities
+        self._most_gaps = most_gaps
+        self._held: dict[str, dict[int, Block]] = {memory: {} for memory in capacities}
 
-    def begin(self, run: LayerRun) -> None:
-        """Let what ``run`` writes have its place from now on; raise ``ScheduleError`` if the layout gives it none."""
+    def begin(self, run: LayerRun) -> Blocks:
+        """Let what ``run`` writes have its place from now on, and return that.
+
+        Raises ``ScheduleError`` where the layout gives it none.
+        """
+        own: dict[str, list[Block]] = {memory: [] for memory in self._capacities}
         for number in run.writes:
             held = self._slices[number]
             if held.memory == DDR:
                 continue
             if held.address is None:
                 raise ScheduleError(f"{self._name}: {held.tensor!r} has no address in the {held.memory}")
-            self.space.hold(number, held)
+            block = self._held[held.memory][number] = Block(held.address, held.held_bytes)
+            own[held.memory].append(block)
+        return own
 
-    def end(self, run: LayerRun, step: int) -> Iterator[tuple[str, Block]]:
-        """Take back the places of the slices that no run behind ``run``, the one at ``step``, reads; yield them."""
+    def space(self) -> FreeSpace:
+        """Return what is free now."""
+        held = {memory: tuple(blocks.values()) for memory, blocks in self._held.items()}
+        return FreeSpace(self._capacities, self._most_gaps, held)
+
+    def end(self, run: LayerRun, step: int) -> Blocks:
+        """Take back the places of the slices that no run behind ``run``, the one at ``step``, reads; return them."""
+        freed: dict[str, list[Block]] = {}
         for number in dict.fromkeys([number for held in run.reads.values() for number in held]):
-            held = self._slices[number]
-            if self._last_use.get(number) == step and held.memory != DDR:
-                yield held.memory, self.space.release(number, held)
+            memory = self._slices[number].memory
+            if self._last_use.get(number) == step and memory != DDR:
+                freed.setdefault(memory, []).append(self._held[memory].pop(number))
+        return freed

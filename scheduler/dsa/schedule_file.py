@@ -102,7 +102,7 @@ class RunRecord(Record):
     depth: Size | None
     prefetched: Names
     staged: Names
-    store_burst_bytes: Size
+    store_burst_bytes: Number
     units: Names
     routes: dict[str, RouteRecord]
     halo: HaloRecord

@@ -72,7 +72,8 @@ class TileCandidates:
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
         self._estimate = estimator()
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
-        self._burst = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
+        burst_bytes = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
+        self._burst = burst_bytes if request.output_memory == DDR else 0
 
     def candidate(self, tile: Extents, depth: int | None) -> Candidate:
         """Return ``tile`` elements and ``depth`` iterations in the order that loads fewest bytes.

@@ -59,7 +59,7 @@ class Tiling:
     prefetch_bytes: tuple[int, int]
     """Of the local and the global prefetch buffer: what the weights in flight take."""
     store_burst_bytes: int
-    """Output tiles gather in the global buffer to bursts of this size before they go to DDR."""
+    """Output tiles gather in the global buffer to bursts of this size before they go to DDR; 0 where none does."""
     tile_bytes: int
     """Of one tile alone: its operands and its output once."""
     estimate_ps: float = field(compare=False)
@@ -110,7 +110,8 @@ class Tiling:
         kept = [f"{name} prefetched" for name in self.prefetched] + [f"{name} staged" for name in self.staged]
         listed = "".join(f", {each}" for each in kept)
         tile, part = "x".join(map(str, self.tile)), "x".join(map(str, self.part))
-        return f"{tile} of {part}{depth} order {self.order}{listed}, stores of {self.store_burst_bytes} B"
+        stored = f", stores of {self.store_burst_bytes} B" if self.store_burst_bytes else ""
+        return f"{tile} of {part}{depth} order {self.order}{listed}{stored}"
 
 
 @dataclass(frozen=True, slots=True)

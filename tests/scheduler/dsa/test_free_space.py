@@ -1,24 +1,22 @@
 """No layer lies on what others still use: what is put into a memory goes beside what is there."""
 
-from scheduler import TensorSlice
 from scheduler.dsa.allocation import Block
-from scheduler.dsa.binding import Binding
 from scheduler.dsa.free_space import FreeSpace, RunAtWork
-from scheduler.policies.unfused import Unfused
-from tests.graphs import Net, machine
-from tests.scheduler.runs import schedule_of
 
 
 def at_work(block: Block) -> RunAtWork:
     """Return a layer run whose tiles take ``block`` of the local buffer."""
-    net = Net()
-    run = schedule_of(Unfused(), net.graph(net.relu(net.input(4, 4, 8, 8))), machine()).runs[0]
-    return RunAtWork(0, run, {"local_buffer": [block], "global_buffer": []})
+    return RunAtWork(0, (), {"local_buffer": [block], "global_buffer": []})
+
+
+def space_beside(*held: Block) -> FreeSpace:
+    """Return what slices leave of a local buffer of 100 bytes."""
+    return FreeSpace({"local_buffer": 100, "global_buffer": 0}, 3, {"local_buffer": held, "global_buffer": ()})
 
 
 class TestOccupancy:
     def test_a_new_layers_buffers_lie_beside_those_of_layers_at_work(self) -> None:
-        space = FreeSpace({"local_buffer": 100, "global_buffer": 0}, most_gaps=3)
+        space = space_beside()
         sizes = {"local_buffer": [30, 20], "global_buffer": []}
         nothing: dict[str, list[Block]] = {"local_buffer": [], "global_buffer": []}
 
@@ -30,7 +28,7 @@ class TestOccupancy:
         assert space.beside([], nothing, sizes) is not None
 
     def test_its_own_slices_may_not_lie_on_what_those_at_work_use(self) -> None:
-        space = FreeSpace({"local_buffer": 100, "global_buffer": 0}, most_gaps=3)
+        space = space_beside()
         own: dict[str, list[Block]] = {"local_buffer": [Block(40, 10)], "global_buffer": []}
         none: dict[str, list[int]] = {"local_buffer": [], "global_buffer": []}
 
@@ -42,11 +40,7 @@ class TestGaps:
     """Three slices leave gaps of 30, 20 and 10 bytes of 100."""
 
     def gaps(self, beside_bytes: int) -> tuple[int, ...]:
-        space = FreeSpace({"local_buffer": 100, "global_buffer": 0}, most_gaps=3)
-        binding = Binding((1,), (0,))
-        for number, (begin, end) in enumerate([(30, 50), (70, 80), (90, 100)]):
-            box = ((0, end - begin),)
-            space.hold(number, TensorSlice("x", box, "local_buffer", binding, end - begin, address=begin))
+        space = space_beside(Block(30, 20), Block(70, 10), Block(90, 10))
         return space.free_gaps("local_buffer", beside_bytes, step_bytes=1)
 
     def test_what_tiles_lie_beside_takes_the_smallest_gap_that_holds_it(self) -> None:

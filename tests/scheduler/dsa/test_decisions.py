@@ -1,0 +1,74 @@
+"""Decisions for one layout serve machines that differ in DDR alone, as if each had been decided for anew."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusion import fixed_pattern_plan
+from hw_models import ClusteredDsa, load_hardware, with_values
+from scheduler import ScheduleError
+from scheduler.dsa.asked import How, asked_of
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.execution import Decisions, decide, prefetch_buffers
+from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.dsa.needs import needs_of
+from scheduler.dsa.schedule import Layout
+from scheduler.policies.graphturbo import GraphTurbo
+from tests.graphs import machines, networks
+from tests.scheduler.runs import costs_on, schedule_of
+from workloads import Graph, load_network
+
+BANDWIDTHS = st.lists(st.sampled_from(("2 GB/s", "30 GB/s", "60 GB/s", "119.4 GB/s", "400 GB/s")), max_size=4)
+
+
+def at_bandwidth(spec: ClusteredDsa, bandwidth: str) -> ClusteredDsa:
+    return with_values(spec, {"ddr.bandwidth": bandwidth})
+
+
+def check_like_anew(layout: Layout, costs: list[DsaCosts], *, overlaps_layers: bool) -> None:
+    """Hold the decisions of one object, asked for each of ``costs`` in turn, against those made for it alone."""
+    needs = needs_of(layout.runs, layout.slices, broadcasts=costs[0].view.broadcasts)
+    decisions = Decisions(layout, costs[0], needs, overlaps_layers=overlaps_layers, paper_tiles=False)
+    for at in costs:
+        try:
+            anew = decide(layout, at, "test", overlaps_layers=overlaps_layers)
+        except ScheduleError:
+            continue
+        found = decisions.schedule(at, "test")
+        assert found == anew
+        assert found.in_full() == anew.in_full()
+
+
+@settings(max_examples=30, deadline=None)
+@given(graph=networks(), spec=machines(), bandwidths=BANDWIDTHS, overlaps_layers=st.booleans())
+def test_any_layout_is_decided_as_if_anew(
+    graph: Graph, spec: ClusteredDsa, bandwidths: list[str], overlaps_layers: bool
+) -> None:
+    costs = [costs_on(each, graph) for each in (spec, *(at_bandwidth(spec, one) for one in bandwidths))]
+
+    check_like_anew(through_ddr(fixed_pattern_plan(graph), costs[0]), costs, overlaps_layers=overlaps_layers)
+
+
+def test_a_layout_whose_layers_overlap_is_decided_as_if_anew_where_few_of_its_tiles_change() -> None:
+    graph, base = load_network("resnet18", batch=4).with_dtype("fp16"), load_hardware("stcp920", ClusteredDsa)
+    layout = schedule_of(GraphTurbo(), graph, base)
+    costs = [costs_on(at_bandwidth(base, f"{rate} GB/s"), graph) for rate in (40, 60, 62, 119, 60, 240, 2)]
+    tiles = [[one.tiling for one in decide(layout, at, "", overlaps_layers=True).executions] for at in costs]
+    changed = [sum(one != other for one, other in zip(*both, strict=True)) for both in pairwise(tiles)]
+
+    assert any(0 < number < len(layout.runs) / 4 for number in changed)
+    check_like_anew(layout, costs, overlaps_layers=True)
+
+
+def test_runs_that_ask_alike_are_asked_for_once() -> None:
+    graph = load_network("bert-tiny").with_dtype("fp16")
+    costs = costs_on(load_hardware("stcp920", ClusteredDsa), graph)
+    layout = through_ddr(fixed_pattern_plan(graph), costs)
+    needs = needs_of(layout.runs, layout.slices, broadcasts=costs.view.broadcasts)
+
+    asked = asked_of(layout, costs, How(prefetch_buffers(costs.view), True, False), needs)
+    assert len(asked.runs) == len(layout.runs)
+    assert len(asked.requests) < len(layout.runs) * 2 / 3
+    for run, one in zip(layout.runs, asked.runs, strict=True):
+        assert asked.requests[one.request].layer.signature == run.layer.signature
