@@ -1,7 +1,7 @@
 """Compiles what every design point runs through: a little always, the busiest modules if ``DSASCAPE_COMPILED`` is set.
 
 ``pyproject.toml`` describes the package. Always, where a C compiler is found: the handler of a simulation's instants,
-columns of programs being written, prefetch buffers, the estimate by which tiles are chosen. The Python beside them does
+columns of programs being written, prefetch buffers, the search for tiles. The Python beside them does
 the same where there is none.
 
 ``DSASCAPE_COMPILED``: modules are the same files, translated by mypyc from their type annotations: no second
@@ -21,7 +21,7 @@ from setuptools import Extension, setup
 IN_C = {
     "hw_models.in_c.handler": "hw_models/in_c/handler.c",
     "scheduler.in_c.columns": "scheduler/in_c/columns.c",
-    "scheduler.in_c.estimate": "scheduler/in_c/estimate.c",
+    "scheduler.in_c.tiles": "scheduler/in_c/tiles.c",
 }
 """Modules written in C. No compiler may contract a product and a sum: Python does not."""
 EXACT = [] if sys.platform == "win32" else ["-ffp-contract=off"]

@@ -36,29 +36,27 @@ def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) ->
 
 def _cycles(unit: MatrixUnit, height: int, width: int, shape: MatrixShape, macs_per_cycle: int) -> float:
     rows, columns, depth = unit.native_tile
+    fill, drain, drain_per_row = fill_and_drain_cycles(unit)
     each = -(-shape.depth // depth) * rows * columns * depth / macs_per_cycle
     across = -(-width // columns) * shape.count
     whole, edge = divmod(height, rows)
     blocks = [(whole * across, rows), (across, edge)] if edge else [(whole * across, rows)]
-    fill = _fill_cycles(unit)
+    drained = [(count, drain + drain_per_row * used) for count, used in blocks]
     if unit.accumulator_sets == 1:
-        return sum(count * (fill + each + _drain_cycles(unit, used)) for count, used in blocks)
-    last = _drain_cycles(unit, blocks[-1][1])
-    paced = sum(count * max(each, _drain_cycles(unit, used)) for count, used in blocks)
+        return sum(count * (fill + each + drain) for count, drain in drained)
+    last = drained[-1][1]
+    paced = sum(count * max(each, drain) for count, drain in drained)
     return fill + each + paced - max(each, last) + last
 
 
-def _fill_cycles(unit: MatrixUnit) -> int:
+def fill_and_drain_cycles(unit: MatrixUnit) -> tuple[int, int, int]:
+    """Return the cycles that a block takes to fill the array, and to drain it: these, and so many more per row."""
     rows, columns, depth = unit.native_tile
-    if unit.array == "systolic":
-        return rows + columns - 2
-    return math.ceil(math.log2(depth)) if unit.array == "dot_product" else 0
-
-
-def _drain_cycles(unit: MatrixUnit, rows: int) -> int:
     if unit.array == "dot_product":
-        return 1
-    return 0 if unit.array == "ideal" else rows
+        return math.ceil(math.log2(depth)), 1, 0
+    if unit.array == "ideal":
+        return 0, 0, 0
+    return rows + columns - 2 if unit.array == "systolic" else 0, 0, 1
 
 
 def operands_read(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:

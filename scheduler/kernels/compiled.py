@@ -42,18 +42,18 @@ class CompiledNest:
     """One nest: its accesses, its share of executed iterations, what its loops are to a matrix engine."""
 
     __slots__ = (
-        "_counted",
         "_full",
         "_per_iteration",
-        "_share",
         "_single",
         "alike",
         "contraction",
+        "counted",
         "internal",
         "is_view",
         "nest",
         "reads",
         "roles",
+        "share",
         "target",
     )
 
@@ -73,8 +73,10 @@ class CompiledNest:
         terms = [index.terms for index in nest.write.indices]
         simple = all((len(t) == 1 and t[0][1] == 1) or not t for t in terms)
         self._single = [t[0][0] if t else -1 for t in terms] if simple else None
-        self._counted = [position for position, loop in enumerate(nest.loops) if not loop.reduction]
-        self._share = nest.executed_share if nest.per_iteration else Fraction(1)
+        self.counted = [position for position, loop in enumerate(nest.loops) if not loop.reduction]
+        """Loops along which there are outputs."""
+        self.share = nest.executed_share if nest.per_iteration else Fraction(1)
+        """Of the iterations: those that compute."""
         self._per_iteration = bool(nest.per_iteration)
 
     def loop_extents(self, tile: Sequence[int]) -> list[int]:
@@ -93,10 +95,10 @@ class CompiledNest:
         last = nest.per_output
         if not self._per_iteration and not last:
             return last
-        outputs = math.prod([extents[position] for position in self._counted])
+        outputs = math.prod([extents[position] for position in self.counted])
         if not self._per_iteration:
             return Operations(last.macs * outputs, last.simple * outputs, last.special * outputs)
-        share, each = self._share, nest.per_iteration
+        share, each = self.share, nest.per_iteration
         times = math.prod(extents) * share.numerator // share.denominator
         return Operations(
             each.macs * times + last.macs * outputs,

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from scheduler.dsa.allocation import fit
 from scheduler.dsa.tiling.cuts import Cut, Cuts
-from scheduler.dsa.tiling.estimate import Choice, estimator, stages_of
+from scheduler.dsa.tiling.estimate import Choice, stages_of
+from scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles, may_compile
 from scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
 from scheduler.dsa.tiling.tiling import TileRequest, Tiling
 from scheduler.dsa.unit_choice import unit_ps
@@ -68,9 +69,9 @@ class TileCandidates:
         lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
         self.lattice: Lattice = lattices.get(alike, partial(Lattice, (*request.part, self.depth_extent)))
         """What has been tried for requests that differ in room alone, on machines that compute and move alike."""
+        self._alike = alike
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
-        self._estimate = estimator()
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
         burst_bytes = min(view.burst_bytes, max(self._global_room // view.tuning.store_bursts, 1))
         self._burst = burst_bytes if request.output_memory == DDR else 0
@@ -104,6 +105,21 @@ class TileCandidates:
         if placed is None:
             placed = way.placed[names] = self._placed(shape, staged)
         return self._priced(shape, staged, placed)
+
+    def searched(self) -> Candidate | None:
+        """Return what compiled code finds to be best; None where that may not be used, or it finds nothing."""
+        request, view = self._request, self._view
+        if not may_compile():
+            return None
+        known = request.layer.analysis.table(compiled_tiles, _MOST_TABLES)
+        compiled = known.get(self._alike, partial(compiled_tiles, request, self._cuts, view))
+        if compiled is None:
+            return None
+        try:
+            found = compiled.search(asked_numbers(request, self._burst, view))
+        except ValueError:  # more gaps than there is room for
+            return None
+        return None if found is None else self.halved(self.lattice.at(found))
 
     def _shape(self, tile: Extents, depth: int | None) -> Shape:
         cut = self._cuts.least_loaded(tile, depth)
@@ -142,7 +158,7 @@ class TileCandidates:
 
     def _priced(self, shape: Shape, staged: Mapping[str, int], placed: Placed) -> Candidate:
         """Return the candidate of a shape whose operands have their places."""
-        return Candidate(shape.cut, shape.prefetched, staged, placed, self._estimate(placed.stages, *self._paced_by))
+        return Candidate(shape.cut, shape.prefetched, staged, placed, placed.stages.estimate_ps(*self._paced_by))
 
     def _placed(self, shape: Shape, staged: Mapping[str, int]) -> Placed:
         """Return what follows for a cut from the places of its operands."""

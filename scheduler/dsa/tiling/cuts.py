@@ -92,13 +92,15 @@ class Cuts:
         loop, nest = layer.depth_loop, layer.contraction
         self.depth_extent = nest.loops[loop].extent if nest is not None and loop is not None else 1
         """Iterations of the anchor's depth loop."""
-        self._orders = self._candidate_orders(layer.sink.order)
+        self.orders = self._candidate_orders(layer.sink.order)
+        """Dimensions of the sink, the outermost first: what is tried."""
         whole = layer.tile_work(request.box)
         self.distinct: Mapping[str, int] = {
             name: math.ceil(whole.operand_bytes.get(name, 0) * route.from_ddr) for name, route in request.routes.items()
         }
         """Bytes of each operand that come from DDR at least once, for all cores."""
-        self._filled = operands_filled(layer, request.box, request.part, request.routes)
+        self.filled: Mapping[str, float] = operands_filled(layer, request.box, request.part, request.routes)
+        """Of each operand the share that there is of equal parts."""
         self._known: Table[Cut] = Table(_MOST_CUTS)
 
     @staticmethod
@@ -125,7 +127,7 @@ class Cuts:
         counts, steps = self._counts(tile, depth)
         work = self._layer.tile_work(tile, depth)
         best: dict[tuple[tuple[int, int], ...], tuple[int, tuple[int, ...], dict[str, int]]] = {}
-        for order in self._orders:
+        for order in self.orders:
             trips = [(dim, counts[dim]) for dim in order if counts[dim] > 1]
             key = tuple(trips)
             if key not in best:
@@ -189,7 +191,7 @@ class Cuts:
     def _passing_bytes(self, name: str, work: TileWork) -> int:
         route = self._routes[name]
         cluster_bytes = math.ceil(work.operand_bytes.get(name, 0) * route.from_ddr) * self._cores
-        return math.ceil(cluster_bytes / route.cores_sharing * self._filled[name])
+        return math.ceil(cluster_bytes / route.cores_sharing * self.filled[name])
 
 
 _bytes_loaded = operator.itemgetter(0)

@@ -4,16 +4,12 @@ The slowest of DMA, on-chip path, broadcast and compute units sets the pace; the
 the last store stand alone. Only the search for tiles uses this; every reported time is simulated.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
-from hw_models.in_c import is_built, may_use
 from scheduler.dsa.tiling.cuts import Cut
 from scheduler.dsa.tiling.tiling import TileRequest
 from scheduler.dsa.view import DDR, LOCAL, DmaTiming, DsaView
-
-if is_built("scheduler.in_c.estimate"):
-    from scheduler.in_c import estimate as compiled
 
 
 class Choice(NamedTuple):
@@ -101,14 +97,6 @@ class Stages(NamedTuple):
             else:  # what takes half of the prefetch buffer or more keeps others from coming in time
                 first_ps += alone_ps
         return paced_ps + (first_ps + on_chip_starts_ps + dma_startup_ps * bool(starts)) + (tile_ps + last_ps)
-
-
-Estimate = Callable[[Stages, DmaTiming, int, float], float]
-
-
-def estimator() -> Estimate:
-    """Return what estimates the time that stages take: compiled code, where that may be used."""
-    return compiled.estimate_ps if may_use("scheduler.in_c.estimate") else Stages.estimate_ps
 
 
 def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:

@@ -84,6 +84,10 @@ class _Search:
         self._has_several_products = sum(nest.contraction for nest in request.layer.nests) > 1
 
     def run(self) -> Tiling:
+        compiled = self._candidates.searched()
+        return self._candidates.tiling(compiled or self._best())
+
+    def _best(self) -> Candidate:
         limits = self._lattice.limits
         whole = (0,) * len(limits)
         best = self._from(self._lattice.at(whole))
@@ -94,7 +98,7 @@ class _Search:
             best = min(best, other, key=_estimate_ps)
         pipelined = [c for c in self._in_memory_order() if c.estimate_ps * self._tuning.overlapped < best.estimate_ps]
         # the finest: the next layer begins the sooner
-        return self._candidates.tiling(pipelined[-1] if pipelined else best)
+        return pipelined[-1] if pipelined else best
 
     def _from(self, current: Halved) -> Candidate:
         """Return what is found from ``current`` on: halved until it fits, then changed as long as that helps."""

@@ -1,0 +1,205 @@
+"""What is asked of the search for tiles, in plain numbers: what compiled code (``scheduler/in_c/tiles.c``) is given.
+
+It knows loop nests and what a dimension's index reaches, lanes and arrays, operands and gaps: no operator and no kind
+of machine. What it does not know is left to Python: tensors that are read at several places, numbers beyond 64 bits.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from hw_models import MatrixUnit
+from hw_models.dsa.arrays import fill_and_drain_cycles
+from hw_models.dsa.spec import ComputeUnit
+from hw_models.in_c import is_built, may_use
+from scheduler.dsa.tiling.cuts import Cuts
+from scheduler.dsa.tiling.tiling import TileRequest
+from scheduler.dsa.unit_choice import can_do
+from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from scheduler.kernels.compiled import CompiledNest, LoopRole
+from scheduler.kernels.layer import DEPTH
+from workloads import DTYPE_BYTES
+from workloads.index import Index, by_stride
+from workloads.loopnest import Extents, Operations
+
+if is_built("scheduler.in_c.tiles"):
+    from scheduler.in_c.tiles import Tiles
+
+Numbers = tuple[float, ...]
+
+_MODULE = "scheduler.in_c.tiles"
+_DEPTH_BIT = 16
+_MOST_ELEMENT_BYTES = 64
+_ROLES: tuple[LoopRole, ...] = ("rows", "columns", "depth", "count")
+_MEMORIES = (LOCAL, GLOBAL, DDR)
+_MOST = 2**53
+"""Whole numbers that floating point holds, too."""
+_MOST_BYTES_LOADED = 2**62
+
+
+def may_compile() -> bool:
+    """Return whether compiled code may be used."""
+    return may_use(_MODULE)
+
+
+def compiled_tiles(request: TileRequest, cuts: Cuts, view: DsaView) -> "Tiles | None":
+    """Return what searches tiles for ``request``, and for all that ask alike elsewhere; None where Python has to."""
+    if not _can_compute(request, view) or not _is_known(request, cuts):
+        return None
+    try:
+        return Tiles(tuple(_LayerNumbers(request, cuts, view).all()))
+    except ValueError:  # more dimensions, operands or units than there is room for
+        return None
+
+
+def _can_compute(request: TileRequest, view: DsaView) -> bool:
+    """Whether all units can do their nests; Python says why one cannot."""
+    works, units = request.layer.tile_work(request.part).nests, view.spec.units
+    return bool(request.units) and all(
+        can_do(work, name, view, request.dtype) and _rate(units[name], request.dtype)
+        for work, name in zip(works, request.units, strict=True)
+    )
+
+
+def _rate(unit: ComputeUnit, dtype: str) -> int:
+    """Return what a unit computes in a cycle; 0 for a dtype that it lacks."""
+    rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
+    return {str(known): rate for known, rate in rates.items()}.get(dtype, 0)
+
+
+def _is_known(request: TileRequest, cuts: Cuts) -> bool:
+    """Whether the layer is one of those whose tiles are worked out, and no number can be too large."""
+    layer = request.layer
+    if layer.reads_apart:
+        return False
+    sizes = [size for name in (*layer.outputs, *layer.inputs) for size in layer.graph.tensors[name].shape]
+    if 0 in (*sizes, *request.part, *(extent for one in layer.nests for extent in one.nest.extents)):
+        return False
+    for one in layer.nests:
+        per_iteration, per_output = (max(_classes(each)) for each in (one.nest.per_iteration, one.nest.per_output))
+        operations = math.prod(one.nest.extents) * (per_iteration * one.share.numerator + per_output + 1)
+        if operations * _MOST_ELEMENT_BYTES >= _MOST:
+            return False
+    tensors = layer.graph.tensors
+    operand_bytes = sum(tensors[name].size_bytes for name in (*layer.inputs, *layer.outputs))
+    passes = math.prod(request.part) * cuts.depth_extent
+    return operand_bytes * max(request.cores, passes) < _MOST_BYTES_LOADED
+
+
+def asked_numbers(request: TileRequest, store_burst_bytes: int, view: DsaView) -> Numbers:
+    """Return what a search is asked for, in the order in which it is read: room, how fast DDR is, tuning."""
+    tuning = view.tuning
+    return (
+        len(request.local_gaps), *request.local_gaps, len(request.global_gaps), *request.global_gaps,
+        *(request.prefetch or (0, 0)), view.global_buffer_bytes, store_burst_bytes, *view.dma_timing, request.overlaps,
+        tuning.hidden_cost, tuning.worthwhile, tuning.overlapped, tuning.most_tiles, tuning.most_passes,
+        tuning.most_climbs, tuning.plateau_steps, tuning.depth_halvings,
+    )  # fmt: skip
+
+
+class _LayerNumbers:
+    """The numbers of a layer at one place, in the order in which they are read (``scheduler/in_c/tile_reading.h``)."""
+
+    def __init__(self, request: TileRequest, cuts: Cuts, view: DsaView) -> None:
+        self._request = request
+        self._cuts = cuts
+        self._view = view
+        layer = self._layer = request.layer
+        self._nests = layer.nests
+        accesses = [access for one in self._nests for access in (one.nest.write, *one.nest.reads)]
+        self._ranks = {access.tensor: len(access.indices) for access in accesses}
+        self._number = {name: number for number, name in enumerate(self._ranks)}
+        whole = layer.tile_work(request.part)
+        self._operands = [name for name in request.routes if name in whole.operand_bytes]
+        self._rank_of_name = {name: place for place, name in enumerate(sorted(self._operands))}
+        self._units = list(dict.fromkeys(request.units))
+        self._unit_of = {work.nest: unit for work, unit in zip(whole.nests, request.units, strict=True)}
+
+    def all(self) -> Iterator[float]:
+        """Yield them."""
+        request, layer, view = self._request, self._layer, self._view
+        spec = view.spec
+        yield from (len(request.part), *request.part, self._cuts.depth_extent, *layer.sink.shape, *layer.sink.order)
+        yield from (request.cores, _MEMORIES.index(request.output_memory), request.prefetch is not None)
+        yield sum(one.contraction for one in self._nests) > 1
+        yield from (view.path_startup_ps, view.path_bytes_per_ps, view.broadcast_bytes_per_ps)
+        yield from (spec.local_buffer.bandwidth_bytes_per_s, spec.cycle_ps, len(self._ranks))
+        for name, rank in self._ranks.items():
+            yield from (rank, self._element_bytes(name))
+        yield len(self._units)
+        for name in self._units:
+            yield from self._unit(name)
+        reads = [(one, read) for one in self._nests for read in one.nest.reads]
+        indices = [index for one in self._nests for index in one.nest.write.indices]
+        indices += [index for _, read in reads for index in read.indices]
+        yield from (sum(len(one.nest.loops) for one in self._nests), len(reads), len(indices))
+        yield from (sum(len(index.terms) for index in indices), len(self._nests))
+        for one in self._nests:
+            yield from self._nest(one)
+        yield from self._outputs()
+        yield len(self._operands)
+        for name in self._operands:
+            yield from self._operand(name)
+        yield len(self._cuts.orders) * len(request.part)
+        for order in self._cuts.orders:
+            yield from order
+
+    def _element_bytes(self, name: str) -> int:
+        layer = self._layer
+        return layer.internal_bytes[name] if name in layer.internal_bytes else layer.graph.tensors[name].element_bytes
+
+    def _unit(self, name: str) -> Numbers:
+        unit, dtype = self._view.spec.units[name], self._request.dtype
+        rate = _rate(unit, dtype)
+        if isinstance(unit, MatrixUnit):
+            array = (*unit.native_tile, *fill_and_drain_cycles(unit), unit.accumulator_sets, *unit.reuse)
+            return (True, rate, unit.efficiency, 0.0, *array, DTYPE_BYTES[dtype])
+        return (False, rate, unit.efficiency, unit.special_cycles, *(1, 1, 1), *(0, 0, 0), 1, *(1, 1), 0)
+
+    def _nest(self, one: CompiledNest) -> Iterator[float]:
+        nest, layer = one.nest, self._layer
+        bytes_each = self._element_bytes(one.target)
+        is_handed = not one.internal and one.target in layer.handed
+        unit = self._unit_of.get(nest, self._units[0])  # of what nobody needs, or only renames elements: any
+        yield from (self._number[one.target], one.is_view, self._units.index(unit))
+        yield from (bytes_each * one.internal, bytes_each * is_handed)
+        yield from (bool(nest.per_iteration), one.share.numerator, one.share.denominator)
+        yield from (*_classes(nest.per_iteration), *_classes(nest.per_output))
+        yield len(nest.loops)
+        roles = one.roles or ("count",) * len(nest.loops)
+        for number, (loop, role) in enumerate(zip(nest.loops, roles, strict=True)):
+            yield from (loop.extent, number in one.counted, _ROLES.index(role))
+        depth_loop = layer.depth_loop if nest is layer.contraction else None
+        yield -1 if depth_loop is None else depth_loop
+        written = [(index, sorted(index.terms, key=by_stride)) for index in nest.write.indices]
+        yield from _dimensions(written, nest.write.shape)
+        yield len(nest.reads)
+        for read in nest.reads:
+            yield self._number[read.tensor]
+            yield from _dimensions([(index, index.terms) for index in read.indices], read.shape)
+
+    def _outputs(self) -> Iterator[float]:
+        layer = self._layer
+        shapes = [layer.graph.tensors[name].shape for name in layer.outputs]
+        yield from (sum(map(len, shapes)), len(shapes))
+        for name, shape in zip(layer.outputs, shapes, strict=True):
+            yield from (self._number[name], len(shape) == len(layer.sink.shape), len(shape), *shape)
+
+    def _operand(self, name: str) -> Numbers:
+        layer, cuts, route = self._layer, self._cuts, self._request.routes[name]
+        depends = sum(1 << (_DEPTH_BIT if dim == DEPTH else dim) for dim in layer.dependencies.get(name, ()))
+        return (
+            self._number[name], layer.graph.tensors[name].role == "weight", route.broadcast, self._rank_of_name[name],
+            depends, route.from_ddr, route.streamed, cuts.filled[name], route.cores_sharing, cuts.distinct[name],
+        )  # fmt: skip
+
+
+def _dimensions(dims: Sequence[tuple[Index, Sequence[tuple[int, int]]]], shape: Extents) -> Iterator[float]:
+    yield len(dims)
+    for (index, terms), size in zip(dims, shape, strict=True):
+        yield from (size, index.divisor, index.window, index.rounding == "exact", index.opaque, len(terms))
+        for term in terms:
+            yield from term
+
+
+def _classes(operations: Operations) -> tuple[int, int, int]:
+    return operations.macs, operations.simple, operations.special

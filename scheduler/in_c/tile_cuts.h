@@ -1,0 +1,266 @@
+/* Cuts of a core's part into tiles, and what one costs: scheduler/dsa/tiling/{cuts,candidates,estimate}.py.
+ */
+
+typedef struct {
+    int64_t times, bytes, streamed_bytes, passing_bytes;
+    double needed_bytes, moved_bytes;
+    int comes_ahead; /* a weight that every core gets once, part by part */
+} CutOperand;
+
+/* A way to halve a core's part, worked out. */
+typedef struct {
+    uint64_t key; /* its halvings, in six bits each */
+    int64_t tiles, passes, output_bytes, between_bytes, tile_bytes, unit_ps[MOST_UNITS];
+    int64_t priced_in; /* the search in which `estimate_ps` and `fits` were worked out */
+    double estimate_ps;
+    int fits;
+    CutOperand operands[]; /* of the layer, as many as it has */
+} Cut;
+
+/* What a search is asked for: the room, how fast DDR is, the numbers that it is tuned with. */
+typedef struct {
+    int64_t *local_gaps, *global_gaps;
+    int n_local_gaps, n_global_gaps;
+    int64_t near_bytes, far_bytes, burst_bytes, dma_startup_ps, store_burst_bytes, global_buffer_bytes, global_room;
+    double ddr_bytes_per_ps, at_once;
+    double hidden_cost, worthwhile, overlapped;
+    int64_t most_tiles, most_passes, most_climbs, plateau_steps, depth_halvings;
+    int overlaps;
+} Asked;
+
+/* ---- how often operands are loaded ---- */
+
+/* Set how often each operand is loaded with tiles in an order, and return the bytes loaded. */
+static int64_t loads(const Layer *layer, const Work *work, const int *order, const int64_t *counts, int64_t *times) {
+    int64_t bytes = 0;
+    for (int n = 0; n < layer->n_operands; n++) {
+        uint64_t depends = layer->operands[n].depends;
+        int64_t rounds = 1;
+        times[n] = 1;
+        for (int place = 0; place <= layer->n_dims; place++) { /* the depth is the innermost loop */
+            int loop = place < layer->n_dims ? order[place] : DEPTH_STEPS;
+            int64_t count = counts[place < layer->n_dims ? loop : layer->n_dims];
+            rounds *= count;
+            if (count > 1 && depends >> loop & 1) times[n] = rounds;
+        }
+        bytes += times[n] * work->operand_bytes[n];
+    }
+    return bytes;
+}
+
+/* Work out the cut into these tiles, in the order that loads fewest bytes: the first of equals. */
+static void cut_into(const Layer *layer, const int64_t *tile, int64_t depth, Cut *cut) {
+    Work work;
+    work_of(layer, tile, depth, &work);
+    int64_t counts[MOST_RANK + 1], times[MOST_OPERANDS], best[MOST_OPERANDS] = {0}, fewest_bytes = -1;
+    for (int d = 0; d < layer->n_dims; d++) counts[d] = up(layer->extents[d], tile[d]);
+    counts[layer->n_dims] = depth ? up(layer->extents[layer->n_dims], depth) : 1;
+    for (int n = 0; n < layer->n_orders; n++) {
+        int64_t bytes = loads(layer, &work, &layer->orders[n * layer->n_dims], counts, times);
+        if (fewest_bytes >= 0 && bytes >= fewest_bytes) continue;
+        fewest_bytes = bytes;
+        memcpy(best, times, sizeof(best));
+    }
+    cut->tiles = product(counts, layer->n_dims);
+    cut->passes = cut->tiles * counts[layer->n_dims];
+    cut->output_bytes = work.output_bytes;
+    cut->between_bytes = work.between_bytes;
+    cut->tile_bytes = work.between_bytes + (layer->output == TO_LOCAL ? 0 : work.output_bytes);
+    memcpy(cut->unit_ps, work.unit_ps, sizeof(work.unit_ps));
+    for (int n = 0; n < layer->n_operands; n++) {
+        const Operand *operand = &layer->operands[n];
+        CutOperand *found = &cut->operands[n];
+        int64_t bytes = work.operand_bytes[n], versions = operand->depends >> DEPTH_STEPS & 1 ? counts[layer->n_dims] : 1;
+        for (int d = 0; d < layer->n_dims; d++) if (operand->depends >> d & 1) versions *= counts[d];
+        double needed_bytes = (double)(bytes * layer->cores) / (double)operand->sharing;
+        double from_ddr_bytes = ceil((double)bytes * operand->from_ddr) * (double)layer->cores;
+        *found = (CutOperand){
+            best[n], bytes, (int64_t)ceil((double)bytes * operand->streamed),
+            (int64_t)ceil(from_ddr_bytes / (double)operand->sharing * operand->filled), needed_bytes,
+            needed_bytes * operand->streamed,
+            layer->has_prefetch && operand->is_weight && operand->from_ddr == 1.0 && versions == best[n],
+        };
+        cut->tile_bytes += found->streamed_bytes;
+    }
+}
+
+/* ---- room ---- */
+
+/* Return whether buffers find room in gaps, the largest first, each in the smallest that holds it: `fit`. */
+static int fit(const int64_t *given, int count, const int64_t *free_bytes, int n_gaps) {
+    int64_t sizes[2 * MOST_OPERANDS + 4], gaps[MOST_RANK], total = 0, room = 0;
+    for (int n = 0; n < count; n++) total += sizes[n] = given[n];
+    for (int n = 0; n < n_gaps; n++) room += gaps[n] = free_bytes[n];
+    if (!n_gaps || total > room) return total == 0;
+    if (total <= gaps[0]) return 1;
+    for (int taken = 0; taken < count; taken++) {
+        int largest = taken, place = -1;
+        for (int n = taken + 1; n < count; n++) if (sizes[n] > sizes[largest]) largest = n;
+        int64_t wanted = sizes[largest];
+        sizes[largest] = sizes[taken];
+        for (int n = 0; n < n_gaps; n++)
+            if (gaps[n] >= wanted && (place < 0 || gaps[n] < gaps[place])) place = n;
+        if (place < 0) return 0;
+        gaps[place] -= wanted;
+    }
+    return 1;
+}
+
+/* Return half of what output tiles on their way to DDR take of the global buffer. */
+static int64_t storing_bytes(const Layer *layer, const Asked *asked, const Cut *cut) {
+    if (layer->output != TO_DDR) return 0;
+    int64_t tile = cut->output_bytes * layer->cores;
+    return tile > 0 && tile < asked->store_burst_bytes ? asked->store_burst_bytes / tile * tile + tile : tile;
+}
+
+/* Where the operands of a cut wait. */
+typedef struct { int is_staged[MOST_OPERANDS], n_staged; int64_t staged[MOST_OPERANDS], passing_bytes; } Places;
+
+/* Let operands stay in the global buffer as far as it has room, the smallest first. */
+static void stage(const Layer *layer, const Asked *asked, const Cut *cut, Places *places) {
+    int again[MOST_OPERANDS], count = 0;
+    *places = (Places){0};
+    for (int n = 0; n < layer->n_operands; n++) {
+        if (cut->operands[n].comes_ahead) continue;
+        places->passing_bytes += cut->operands[n].passing_bytes;
+        if (cut->operands[n].times == 1 || !layer->operands[n].distinct_bytes) continue;
+        int place = count++;
+        const Operand *one = &layer->operands[n];
+        for (; place; place--) { /* by bytes, and by name */
+            const Operand *before = &layer->operands[again[place - 1]];
+            if (before->distinct_bytes < one->distinct_bytes
+                || (before->distinct_bytes == one->distinct_bytes && before->name_rank < one->name_rank)) break;
+            again[place] = again[place - 1];
+        }
+        again[place] = n;
+    }
+    if (!count || !asked->global_buffer_bytes || layer->operands[again[0]].distinct_bytes > asked->global_room) return;
+    int64_t storing = storing_bytes(layer, asked, cut);
+    for (int n = 0; n < count; n++) {
+        int64_t left = places->passing_bytes - cut->operands[again[n]].passing_bytes;
+        int64_t *sizes = places->staged, size = layer->operands[again[n]].distinct_bytes;
+        int64_t with[MOST_OPERANDS + 5];
+        int held = places->n_staged;
+        memcpy(with, sizes, sizeof(int64_t) * (size_t)held);
+        with[held] = size;
+        with[held + 1] = with[held + 2] = left;
+        with[held + 3] = with[held + 4] = storing;
+        if (!fit(with, held + 5, asked->global_gaps, asked->n_global_gaps)) continue;
+        sizes[places->n_staged++] = size;
+        places->is_staged[again[n]] = 1;
+        places->passing_bytes = left;
+    }
+}
+
+/* Return whether all buffers of a cut find their gaps, and its weights the prefetch buffers. */
+static int is_fitting(const Layer *layer, const Asked *asked, const Cut *cut, const Places *places) {
+    int64_t buffers[2 * MOST_OPERANDS + 3], near_bytes = 0, far_bytes = 0;
+    int count = 0, ahead = 0;
+    for (int n = 0; n < layer->n_operands; n++) ahead += cut->operands[n].comes_ahead;
+    int64_t burst_room = most(asked->far_bytes / (2 * most(ahead, 1)), 1);
+    for (int n = 0; n < layer->n_operands; n++) {
+        const CutOperand *operand = &cut->operands[n];
+        int slots = operand->times > 1 ? 2 : 1;
+        if (operand->comes_ahead) {
+            near_bytes += operand->streamed_bytes * slots;
+            far_bytes += 2 * least(operand->passing_bytes, burst_room);
+        } else while (slots--) buffers[count++] = operand->streamed_bytes;
+    }
+    if (layer->has_prefetch && (near_bytes > asked->near_bytes || far_bytes > asked->far_bytes)) return 0;
+    buffers[count++] = cut->between_bytes;
+    for (int slots = cut->tiles > 1 ? 2 : 1; slots; slots--)
+        buffers[count++] = layer->output == TO_LOCAL ? 0 : cut->output_bytes;
+    int64_t local_bytes = 0;
+    for (int n = 0; n < count; n++) local_bytes += buffers[n];
+    int has_one_gap = asked->n_local_gaps && local_bytes <= asked->local_gaps[0];
+    if (!has_one_gap && !fit(buffers, count, asked->local_gaps, asked->n_local_gaps)) return 0;
+    if (!asked->global_buffer_bytes) return 1;
+    int64_t further[MOST_OPERANDS + 4], storing = storing_bytes(layer, asked, cut);
+    memcpy(further, places->staged, sizeof(int64_t) * (size_t)places->n_staged);
+    further[places->n_staged] = further[places->n_staged + 1] = places->passing_bytes;
+    further[places->n_staged + 2] = further[places->n_staged + 3] = storing;
+    return fit(further, places->n_staged + 4, asked->global_gaps, asked->n_global_gaps);
+}
+
+/* ---- time ---- */
+
+static double larger(double one, double other) { return one > other ? one : other; }
+
+static double dma_ps(const Asked *asked, double bytes, double starts) {
+    double alone_ps = bytes / asked->ddr_bytes_per_ps;
+    return larger(alone_ps, (alone_ps + starts * (double)asked->dma_startup_ps) / asked->at_once);
+}
+
+/* Return what is left of a load of the first tile that takes `alone_ps`, where it comes through the prefetch buffer. */
+static double first_load_ps(const Asked *asked, double alone_ps, int64_t held_bytes) {
+    if (held_bytes && 2 * held_bytes < asked->near_bytes)
+        return alone_ps * ((double)(2 * held_bytes) / (double)asked->near_bytes);
+    return alone_ps;
+}
+
+/* Return the estimate of a layer's time: `stages_of` and `Stages.estimate_ps`, sum by sum. */
+static double estimate_ps(const Layer *layer, const Asked *asked, const Cut *cut, const Places *places) {
+    double ddr_bytes = 0.0, path_ps = 0.0, broadcast_ps = 0.0, starts = 0.0, first_ps = 0.0;
+    int64_t path_starts = 0, broadcast_starts = 0;
+    for (int n = 0; n < layer->n_operands; n++) {
+        const Operand *operand = &layer->operands[n];
+        const CutOperand *own = &cut->operands[n];
+        int goes_around = layer->has_prefetch && !own->comes_ahead;
+        int64_t held_bytes = layer->has_prefetch && !goes_around ? own->bytes : 0;
+        double once_ps, times = (double)own->times, distinct_bytes = (double)operand->distinct_bytes, loaded_bytes;
+        if (operand->is_broadcast) {
+            once_ps = own->moved_bytes / layer->broadcast_bytes_per_ps;
+            broadcast_ps += times * once_ps;
+            broadcast_starts = most(broadcast_starts, own->times);
+        } else {
+            once_ps = own->moved_bytes / layer->path_bytes_per_ps;
+            path_ps += times * once_ps;
+            path_starts = most(path_starts, own->times);
+        }
+        first_ps += first_load_ps(asked, once_ps, held_bytes);
+        if (goes_around && operand->from_ddr != 0.0) first_ps += distinct_bytes / asked->ddr_bytes_per_ps;
+        if (places->is_staged[n]) {
+            ddr_bytes += distinct_bytes;
+            starts += larger(distinct_bytes / (double)asked->burst_bytes, 1.0);
+            loaded_bytes = larger(own->needed_bytes, (double)asked->burst_bytes);
+            if (loaded_bytes > distinct_bytes) loaded_bytes = distinct_bytes;
+            first_ps += loaded_bytes / asked->ddr_bytes_per_ps;
+        } else if (operand->from_ddr != 0.0) {
+            ddr_bytes += own->needed_bytes * times * operand->from_ddr;
+            starts = larger(times, starts);
+            loaded_bytes = own->needed_bytes * operand->from_ddr;
+            first_ps += first_load_ps(asked, loaded_bytes / asked->ddr_bytes_per_ps, held_bytes);
+        }
+    }
+    path_ps += (double)(path_starts * layer->path_startup_ps);
+    broadcast_ps += (double)(broadcast_starts * layer->path_startup_ps);
+    double last_ps = 0.0, stored_bytes = 0.0, store_ps = 0.0, dma_startup_ps = (double)asked->dma_startup_ps;
+    if (layer->output != TO_LOCAL) {
+        double tile_bytes = (double)(cut->output_bytes * layer->cores);
+        last_ps = tile_bytes / layer->path_bytes_per_ps + (double)layer->path_startup_ps;
+        path_ps += last_ps * (double)cut->tiles;
+        if (layer->output == TO_DDR) stored_bytes = tile_bytes * (double)cut->tiles;
+    }
+    double load_ps = dma_ps(asked, ddr_bytes, larger(starts - 1, 0.0));
+    if (layer->output == TO_DDR) {
+        double bursts = stored_bytes / (double)asked->burst_bytes, tiles = (double)cut->tiles;
+        bursts = larger(bursts < tiles ? bursts : tiles, 1.0);
+        store_ps = dma_ps(asked, stored_bytes, bursts - 1);
+        last_ps += stored_bytes / bursts / asked->ddr_bytes_per_ps + dma_startup_ps;
+    }
+    int64_t tile_ps = 0;
+    for (int n = 0; n < layer->n_units; n++) tile_ps += cut->unit_ps[n];
+    double together_ps = load_ps + store_ps + path_ps + broadcast_ps;
+    double slowest_ps = larger(larger(load_ps, store_ps), larger(path_ps, broadcast_ps));
+    int one_after_the_other = cut->between_bytes > 0; /* what nests hand to each other has one buffer for all tiles */
+    for (int n = 0; n < (one_after_the_other ? 1 : layer->n_units); n++) {
+        double computing_ps = (double)(one_after_the_other ? tile_ps : cut->unit_ps[n]) * (double)cut->passes;
+        together_ps += computing_ps;
+        slowest_ps = larger(slowest_ps, computing_ps);
+    }
+    slowest_ps = larger(slowest_ps, (ddr_bytes + stored_bytes) / asked->ddr_bytes_per_ps);
+    double paced_ps = slowest_ps * (1 - 1 / (double)cut->passes) + asked->hidden_cost * (together_ps - slowest_ps);
+    int64_t on_chip_starts_ps = ((path_starts > 0) + (broadcast_starts > 0)) * layer->path_startup_ps;
+    return paced_ps + (first_ps + (double)on_chip_starts_ps + (starts != 0.0 ? dma_startup_ps : 0.0))
+        + ((double)tile_ps + last_ps);
+}

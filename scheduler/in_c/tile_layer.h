@@ -1,0 +1,221 @@
+/* A layer as the search for tiles sees it, in plain numbers (scheduler/dsa/tiling/in_numbers.py makes them), and the
+ * work of one of its tiles: what scheduler/kernels/layer.py returns as `TileWork`, and hw_models/dsa as the time of it.
+ */
+
+enum { MOST_RANK = 16, MOST_OPERANDS = 32, MOST_UNITS = 16, DEPTH_STEPS = MOST_RANK };
+
+typedef struct { int loop; int64_t stride; } Term;
+typedef struct { int first, count; } Span; /* of one of the arrays below */
+typedef struct { int64_t size, divisor, window; int is_exact, is_opaque; Span terms; } Dim;
+typedef struct { int tensor; Span dims; } Read;
+
+typedef struct {
+    int target, is_view, unit, depth_loop; /* depth_loop: the one along which partial sums may be split, or -1 */
+    int64_t internal_bytes, handed_bytes; /* of an element that it writes, where that is one or the other; else 0 */
+    int64_t share, of_share; /* of its iterations: those that compute */
+    int64_t each[3], last[3]; /* operations per iteration and per output: macs, simple, special */
+    int counts_iterations;
+    Span loops, writes, reads;
+} Nest;
+
+typedef struct { int64_t extent; int is_counted, role; } Loop; /* is_counted: outputs go along it */
+enum { ROWS, COLUMNS, DEPTH, COUNT };
+
+/* What computes: lanes, or an array whose blocks of rows x columns take their turns (hw_models/dsa/arrays.py). */
+typedef struct {
+    int is_array;
+    double rate, efficiency, special_cycles;
+    int64_t rows, columns, depth, fill_cycles, drain_cycles, drain_cycles_per_row, accumulator_sets;
+    int64_t reused_rows, reused_columns, element_bytes;
+} Unit;
+
+typedef struct { int tensor, is_share; Span shape; } Wanted; /* is_share: of as much of it as a tile is of the sink */
+
+typedef struct { int tensor, is_weight, is_broadcast, name_rank; uint64_t depends; /* a bit per dimension, and one for the depth */
+    double from_ddr, streamed, filled; int64_t sharing, distinct_bytes; } Operand;
+
+typedef struct { Span order; } Order;
+typedef struct { int rank; int64_t element_bytes; } Tensor;
+
+typedef struct {
+    int n_dims, n_tensors, n_nests, n_units, n_operands, n_orders, n_wanted, n_loops, n_dims_of, n_terms, n_reads;
+    int64_t extents[MOST_RANK], sink_shape[MOST_RANK]; /* of a core's part, its depth last; of the whole */
+    int memory_order[MOST_RANK];
+    Tensor *tensors;
+    Nest *nests; /* last first */
+    Loop *loops;
+    Read *reads;
+    Dim *dims; /* of reads and of what nests write */
+    Term *terms;
+    Unit *units;
+    Operand *operands;
+    int *orders; /* n_orders times n_dims */
+    Wanted *wanted;
+    int64_t *shapes;
+    int n_shapes;
+    int64_t cores, path_startup_ps;
+    double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps;
+    int output, has_prefetch, has_several_products;
+    int64_t (*need)[MOST_RANK]; /* while a tile is worked out: elements per dimension of each tensor */
+    char *is_needed;
+    int64_t *extents_of; /* and iterations per loop of a nest */
+} Layer;
+
+enum { TO_LOCAL, TO_GLOBAL, TO_DDR };
+
+typedef struct {
+    int64_t operand_bytes[MOST_OPERANDS], output_bytes, between_bytes, unit_ps[MOST_UNITS];
+} Work;
+
+static int64_t up(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
+static int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
+static int64_t most(int64_t one, int64_t other) { return one > other ? one : other; }
+
+static int64_t product(const int64_t *factors, int count) {
+    int64_t found = 1;
+    for (int n = 0; n < count; n++) found *= factors[n];
+    return found;
+}
+
+/* ---- the time of a nest ---- */
+
+/* Round up to a whole picosecond, but for the dust of floating point: `whole_ps` of hw_models/clock.py. */
+static int64_t rounded_up_ps(double wait_ps) {
+    int64_t whole = (int64_t)wait_ps;
+    double rest = wait_ps - (double)whole;
+    return rest <= 1e-6 || rest <= wait_ps * 1e-14 ? whole : whole + 1;
+}
+
+static double drain_cycles(const Unit *unit, int64_t rows) {
+    return (double)(unit->drain_cycles + unit->drain_cycles_per_row * rows);
+}
+
+/* Return the cycles of products of this height and width: `_cycles` of hw_models/dsa/arrays.py. */
+static double array_cycles(const Unit *unit, int64_t height, int64_t width, int64_t depth, int64_t count) {
+    double each = (double)(up(depth, unit->depth) * unit->rows * unit->columns * unit->depth) / unit->rate;
+    double fill = (double)unit->fill_cycles, across = (double)(up(width, unit->columns) * count);
+    int64_t whole = height / unit->rows, edge = height % unit->rows;
+    double blocks = (double)whole * across, drain = drain_cycles(unit, unit->rows), last = drain_cycles(unit, edge);
+    if (unit->accumulator_sets == 1)
+        return blocks * (fill + each + drain) + (edge ? across * (fill + each + last) : 0.0);
+    double paced = blocks * (each > drain ? each : drain) + (edge ? across * (each > last ? each : last) : 0.0);
+    if (!edge) last = drain;
+    return fill + each + paced - (each > last ? each : last) + last;
+}
+
+/* Return how long a unit takes for a nest with these iterations, or for its operands if that is longer. */
+static int64_t nest_ps(const Layer *layer, const Nest *nest, const int64_t *extents, const int64_t *operations) {
+    const Unit *unit = &layer->units[nest->unit];
+    const Loop *loops = &layer->loops[nest->loops.first];
+    if (!unit->is_array) {
+        int does = operations[0] || operations[1] || operations[2];
+        int64_t moved = does ? 0 : product(extents, nest->loops.count), rate = (int64_t)unit->rate;
+        double cycles = (double)(up(operations[1] + moved, rate) + up(operations[0], rate))
+            + (double)up(operations[2], rate) * unit->special_cycles;
+        return rounded_up_ps(cycles * layer->cycle_ps / unit->efficiency);
+    }
+    int64_t sizes[4] = {1, 1, 1, 1};
+    for (int n = 0; n < nest->loops.count; n++) sizes[loops[n].role] *= extents[n];
+    int64_t rows = sizes[ROWS], columns = sizes[COLUMNS], count = sizes[COUNT], products = rows * columns * count;
+    int64_t depth = sizes[DEPTH];
+    if (operations[0] > 0 && products * depth > operations[0]) depth = up(operations[0], products);
+    double cycles = 0.0;
+    if (products > 0 && depth > 0) {
+        double one_way = array_cycles(unit, rows, columns, depth, count);
+        double swapped = array_cycles(unit, columns, rows, depth, count);
+        cycles = one_way < swapped ? one_way : swapped;
+    }
+    int64_t one_way = rows * depth * up(columns, unit->reused_columns) * count
+        + columns * depth * up(rows, unit->reused_rows) * count;
+    int64_t swapped = rows * depth * up(columns, unit->reused_rows) * count
+        + columns * depth * up(rows, unit->reused_columns) * count;
+    double read_ps = (double)((__int128)(least(one_way, swapped) * unit->element_bytes) * 1000000000000)
+        / layer->local_bytes_per_s;
+    return most(rounded_up_ps(cycles * layer->cycle_ps / unit->efficiency), (int64_t)nearbyint(read_ps));
+}
+
+/* ---- the work of a tile ---- */
+
+/* Set the iterations of each loop that write what is needed of a nest's tensor. */
+static void set_iterations(const Layer *layer, const Nest *nest, const int64_t *written, int64_t depth) {
+    int64_t *extents = layer->extents_of;
+    for (int n = 0; n < nest->loops.count; n++) extents[n] = layer->loops[nest->loops.first + n].extent;
+    for (int d = 0; d < nest->writes.count; d++) {
+        Span terms = layer->dims[nest->writes.first + d].terms;
+        int64_t left = written[d];
+        for (int n = 0; n < terms.count; n++) { /* the outermost loop of a merged dimension first */
+            Term term = layer->terms[terms.first + n];
+            extents[term.loop] = least(extents[term.loop], up(left, term.stride));
+            left = least(left, term.stride);
+        }
+    }
+    if (depth > 0 && nest->depth_loop >= 0) extents[nest->depth_loop] = least(extents[nest->depth_loop], depth);
+}
+
+/* Return how many elements of a dimension so many iterations touch: `Access.extents`. */
+static int64_t touched(const Layer *layer, const Dim *dim) {
+    const int64_t *extents = layer->extents_of;
+    int64_t reach = dim->is_opaque;
+    for (int n = 0; n < dim->terms.count; n++) {
+        Term term = layer->terms[dim->terms.first + n];
+        if (dim->is_opaque) reach *= extents[term.loop];
+        else reach += (term.stride < 0 ? -term.stride : term.stride) * (extents[term.loop] - 1);
+    }
+    if (!dim->is_opaque) reach = (dim->is_exact ? reach : reach + dim->divisor - 1) / dim->divisor + dim->window;
+    return least(reach, dim->size);
+}
+
+static void need_read(const Layer *layer, const Read *read) {
+    int64_t *need = layer->need[read->tensor];
+    for (int d = 0; d < read->dims.count; d++) {
+        int64_t further = touched(layer, &layer->dims[read->dims.first + d]);
+        need[d] = layer->is_needed[read->tensor] ? most(need[d], further) : further;
+    }
+    layer->is_needed[read->tensor] = 1;
+}
+
+/* Work out a tile; `depth`: iterations of the depth loop, 0 for all. */
+static void work_of(const Layer *layer, const int64_t *tile, int64_t depth, Work *found) {
+    int64_t wanted[MOST_OPERANDS];
+    *found = (Work){0};
+    memset(layer->is_needed, 0, (size_t)layer->n_tensors);
+    for (int n = 0; n < layer->n_wanted; n++) {
+        const Wanted *one = &layer->wanted[n];
+        int64_t *need = layer->need[one->tensor];
+        for (int d = 0; d < one->shape.count; d++) {
+            int64_t size = layer->shapes[one->shape.first + d];
+            need[d] = one->is_share ? up(size * tile[d], layer->sink_shape[d]) : size;
+        }
+        layer->is_needed[one->tensor] = 1;
+        wanted[n] = product(need, one->shape.count);
+        found->output_bytes += wanted[n] * layer->tensors[one->tensor].element_bytes;
+    }
+    for (int n = 0; n < layer->n_nests; n++) {
+        const Nest *nest = &layer->nests[n];
+        if (!layer->is_needed[nest->target]) continue;
+        const int64_t *written = layer->need[nest->target], *extents = layer->extents_of;
+        set_iterations(layer, nest, written, depth);
+        int64_t held_bytes = nest->internal_bytes + nest->handed_bytes; /* one of them is 0 */
+        if (held_bytes) found->between_bytes += product(written, layer->tensors[nest->target].rank) * held_bytes;
+        if (!nest->is_view) {
+            int64_t outputs = 1, operations[3];
+            for (int l = 0; l < nest->loops.count; l++)
+                if (layer->loops[nest->loops.first + l].is_counted) outputs *= extents[l];
+            int64_t times = nest->counts_iterations
+                ? product(extents, nest->loops.count) * nest->share / nest->of_share : 0;
+            for (int c = 0; c < 3; c++) operations[c] = nest->each[c] * times + nest->last[c] * outputs;
+            found->unit_ps[nest->unit] += nest_ps(layer, nest, extents, operations);
+        }
+        for (int r = 0; r < nest->reads.count; r++) need_read(layer, &layer->reads[nest->reads.first + r]);
+    }
+    for (int n = 0; n < layer->n_wanted; n++) { /* what neighbours need too is computed by each of them */
+        const Wanted *one = &layer->wanted[n];
+        int64_t computed = product(layer->need[one->tensor], one->shape.count);
+        found->between_bytes += (computed - wanted[n]) * layer->tensors[one->tensor].element_bytes;
+    }
+    for (int n = 0; n < layer->n_operands; n++) {
+        int tensor = layer->operands[n].tensor;
+        found->operand_bytes[n] = product(layer->need[tensor], layer->tensors[tensor].rank)
+            * layer->tensors[tensor].element_bytes;
+    }
+}

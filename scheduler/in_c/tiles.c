@@ -1,0 +1,107 @@
+/* The search for a layer's tiles, compiled: it finds what scheduler/dsa/tiling/search.py finds, rounding by rounding. It
+ * is given plain numbers (scheduler/dsa/tiling/in_numbers.py) and knows no operator and no kind of array; layers of
+ * which it does not know what a tile needs are left to Python, as is everything but the search.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tile_layer.h"
+#include "tile_cuts.h"
+#include "tile_search.h"
+#include "tile_reading.h"
+#include "../../hw_models/in_c/module.h"
+
+typedef struct {
+    PyObject_HEAD
+    Search search;
+} Tiles;
+
+/* Return numbers from Python, or set an exception and return none. */
+static Numbers numbers_of(PyObject *given) {
+    if (PyTuple_Check(given)) return (Numbers){PySequence_Fast_ITEMS(given), PyTuple_GET_SIZE(given), 0};
+    PyErr_SetString(PyExc_TypeError, "not a tuple of numbers");
+    return (Numbers){0};
+}
+
+static void check_all_read(const Numbers *numbers) {
+    if (!PyErr_Occurred() && numbers->at != numbers->count) PyErr_SetString(PyExc_ValueError, "too many numbers");
+}
+
+static PyObject *tiles_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    PyObject *given;
+    if (kwargs && PyDict_GET_SIZE(kwargs)) { PyErr_SetString(PyExc_TypeError, "no keywords"); return NULL; }
+    if (!PyArg_ParseTuple(args, "O", &given)) return NULL;
+    Tiles *tiles = (Tiles *)type->tp_alloc(type, 0);
+    if (!tiles) return NULL;
+    Search *s = &tiles->search;
+    Numbers numbers = numbers_of(given);
+    read_layer(&numbers, &s->layer);
+    check_all_read(&numbers);
+    s->n_limits = s->layer.n_dims + 1;
+    for (int n = 0; n < s->n_limits; n++)
+        while ((int64_t)1 << s->limits[n] < s->layer.extents[n]) s->limits[n]++;
+    if (PyErr_Occurred()) Py_CLEAR(tiles);
+    return (PyObject *)tiles;
+}
+
+static void tiles_dealloc(Tiles *tiles) {
+    Search *s = &tiles->search;
+    for (int n = 0; n < s->n_cuts; n++) free(s->cuts[n]);
+    free(s->cuts);
+    free(s->slots);
+    free_layer(&s->layer);
+    Py_TYPE(tiles)->tp_free((PyObject *)tiles);
+}
+
+PyDoc_STRVAR(search_doc,
+    "search(asked)\n--\n\nReturn how often each dimension of a core's part is halved, the depth last, for the tiles that are best;\n"
+    "None if not even single elements fit.");
+
+static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
+    int64_t local_gaps[MOST_RANK], global_gaps[MOST_RANK];
+    Search *s = &tiles->search;
+    Asked asked = {.local_gaps = local_gaps, .global_gaps = global_gaps};
+    Numbers numbers = numbers_of(given);
+    read_asked(&numbers, &asked);
+    check_all_read(&numbers);
+    if (PyErr_Occurred()) return NULL;
+    s->has_no_memory = 0;
+    const Cut *best = search(s, &asked);
+    if (s->has_no_memory) return PyErr_NoMemory();
+    if (!best) Py_RETURN_NONE;
+    PyObject *found = PyTuple_New(s->n_limits);
+    for (int n = 0; found && n < s->n_limits; n++) {
+        PyObject *times = PyLong_FromLong(halvings_of(best->key, n));
+        if (!times) Py_CLEAR(found);
+        else PyTuple_SET_ITEM(found, n, times);
+    }
+    return found;
+}
+
+static PyMethodDef tiles_methods[] = {{"search", (PyCFunction)tiles_search, METH_O, search_doc}, {NULL, NULL, 0, NULL}};
+
+static PyTypeObject tiles_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "scheduler.in_c.tiles.Tiles",
+    .tp_doc = "A layer at one place, on machines that compute alike; what it takes in tiles is kept.",
+    .tp_basicsize = sizeof(Tiles),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = tiles_new,
+    .tp_dealloc = (destructor)tiles_dealloc,
+    .tp_methods = tiles_methods,
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, .m_name = "scheduler.in_c.tiles", .m_doc = "The search for tiles, compiled.", .m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit_tiles(void) {
+    if (PyType_Ready(&tiles_type) < 0) return NULL;
+    PyObject *found = module_of(&module);
+    if (found && PyModule_AddObjectRef(found, "Tiles", (PyObject *)&tiles_type) < 0) Py_CLEAR(found);
+    return found;
+}

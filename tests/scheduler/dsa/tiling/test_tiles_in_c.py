@@ -1,0 +1,197 @@
+"""Compiled code finds the tiles that Python finds, whatever the layer, the machine and the room, or leaves it to it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusion import fixed_pattern_plan
+from hw_models import ClusteredDsa, load_hardware, with_values
+from scheduler.dsa.costs import DsaCosts
+from scheduler.dsa.kernel_by_kernel import through_ddr
+from scheduler.dsa.tiling.candidates import TileCandidates
+from scheduler.dsa.tiling.cuts import Cuts
+from scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles
+from scheduler.dsa.tiling.search import TilingError, choose_tiling
+from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from scheduler.dsa.unit_choice import choose_units
+from scheduler.dsa.view import DsaView
+from scheduler.kernels.layer import Layer
+from tests.graphs import Net, machine, machines, networks
+from tests.workloads import small_kernels, small_movements  # noqa: F401 - they fill MAKERS
+from tests.workloads.small_operators import MAKERS
+from workloads import Graph, load_network
+from workloads.analysis import Analysis
+
+tiles = pytest.importorskip("scheduler.in_c.tiles")
+
+ROUTES = st.sampled_from([(1.0, 0.0), (0.0, 1.0), (0.5, 0.25), (0.3, 0.0)])
+GAPS = st.lists(st.sampled_from([0, 64, 100, 512, 4096, 30_000, 65_536]), min_size=1, max_size=3)
+MOST_OTHER = {"array": ("outer_product", "systolic", "dot_product", "ideal"), "accumulator_sets": (1, 2)}
+
+
+def layers(graph: Graph, view: DsaView) -> list[TileRequest]:
+    """Return what is asked for the kernels of a network, each a layer through DDR."""
+    layout = through_ddr(fixed_pattern_plan(graph), DsaCosts(view, Analysis(graph), "fp16"))
+    found = []
+    for run in layout.runs:
+        part, cores = run.binding.part_extents(run.extents), run.binding.cores
+        found.append(TileRequest(
+            layer=run.layer, box=run.extents, part=part, cores=cores, units=choose_units(run.layer, part, view, "fp16"),
+            routes={name: Route(1.0, 0.0, 1) for name in run.layer.inputs}, output_memory="ddr",
+            local_gaps=(view.local_buffer_bytes,), global_gaps=(view.global_buffer_bytes,), dtype="fp16",
+        ))  # fmt: skip
+    return found
+
+
+def found_by(request: TileRequest, view: DsaView, pure: str) -> tuple[Tiling, float] | str:
+    """Return the tiling and its estimate, or why there is none; ``pure``: 1 where Python looks for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSASCAPE_PURE", pure)
+        try:
+            tiling = choose_tiling(request, view)
+        except TilingError as error:
+            return str(error)
+    return tiling, tiling.estimate_ps
+
+
+def check_alike(request: TileRequest, view: DsaView) -> None:
+    assert found_by(request, view, "0") == found_by(request, view, "1")
+
+
+def compiled(request: TileRequest, view: DsaView) -> Any:
+    return compiled_tiles(request, Cuts.of(request), view)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> ClusteredDsa:
+    """Draw a machine with an array of any kind."""
+    spec: ClusteredDsa = draw(machines())
+    if "matrix" not in spec.units:
+        return spec
+    values: dict[str, object] = {f"units.matrix.{name}": draw(st.sampled_from(of)) for name, of in MOST_OTHER.items()}
+    return with_values(spec, values)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), spec=specs(), graph=networks())
+def test_whatever_is_asked_the_same_tiles_are_found(data: st.DataObject, spec: ClusteredDsa, graph: Graph) -> None:
+    view, draw = DsaView(spec, spec.clusters), data.draw
+    asked = draw(st.sampled_from(layers(graph, view)))
+    cores, has_global = asked.cores, bool(view.global_buffer_bytes)
+    routes = {
+        name: Route(*draw(ROUTES), draw(st.sampled_from([1, cores])), draw(st.booleans())) for name in asked.routes
+        if draw(st.integers(0, 5))
+    }  # fmt: skip
+    for _ in range(3):  # what the first search leaves behind serves the others
+        request = replace(
+            asked, routes=routes, output_memory=draw(st.sampled_from(["ddr", "global_buffer", "local_buffer"])),
+            local_gaps=tuple(sorted(draw(GAPS), reverse=True)), overlaps=draw(st.booleans()),
+            global_gaps=tuple(sorted(draw(GAPS), reverse=True)) if has_global else (0,),
+            prefetch=draw(st.sampled_from([None, (500, 4000), (20_000, 60_000)])) if has_global else None,
+        )  # fmt: skip
+        rate = draw(st.sampled_from(["1 GB/s", "20 GB/s", "100 GB/s"]))
+        check_alike(request, DsaView(with_values(spec, {"ddr.bandwidth": rate}), spec.clusters))
+
+
+@pytest.mark.parametrize("kind", sorted(MAKERS))
+def test_the_same_tiles_are_found_for_every_operator(kind: str) -> None:
+    spec = machine()
+    view = DsaView(with_values(spec, {"local_buffer.capacity": "256 B"}), 1)
+    for seed in range(8):
+        for request in layers(MAKERS[kind](np.random.default_rng([seed, *kind.encode()]), kind).graph(), view):
+            check_alike(request, view)
+
+
+@pytest.mark.parametrize("preset", ["stcp920_paper", "ascend910", "ipu_mk1"])
+@pytest.mark.parametrize("model", ["resnet18", "shufflenet-v2", "bert-tiny", "dcgan"])
+def test_the_same_tiles_are_found_for_real_networks_on_real_machines(model: str, preset: str) -> None:
+    view = DsaView(load_hardware(preset, ClusteredDsa), 1)
+    requests = layers(load_network(model).with_dtype("fp16"), view)
+
+    assert sum(compiled(request, view) is not None for request in requests) > len(requests) * 2 / 3
+    for request in requests:
+        check_alike(request, view)
+
+
+def convolution() -> tuple[TileRequest, DsaView]:
+    net = Net()
+    view = DsaView(machine(), 1)
+    return layers(net.graph(net.conv(net.input(1, 4, 8, 8), 4)), view)[0], view
+
+
+def test_where_not_even_single_elements_fit_nothing_is_found() -> None:
+    request, view = convolution()
+    found = compiled(request, view)
+
+    assert found is not None
+    assert found.search(asked_numbers(request, 64, view)) is not None
+    assert found.search(asked_numbers(replace(request, local_gaps=(3,)), 64, view)) is None
+    assert TileCandidates(replace(request, local_gaps=(3,)), view).searched() is None
+
+
+def test_more_gaps_than_there_is_room_for_are_left_to_python() -> None:
+    request, view = convolution()
+    many = replace(request, local_gaps=(4096,) + (64,) * 40)
+
+    assert TileCandidates(many, view).searched() is None
+    check_alike(many, view)
+
+
+def test_numbers_beyond_64_bits_are_left_to_python() -> None:
+    net = Net()
+    huge = net.graph(net.relu(net.input(2**18, 2**18)))
+    layer, view = Layer(huge, (0,), Analysis(huge)), DsaView(machine(), 1)
+    request, _ = convolution()
+    asked = replace(
+        request, layer=layer, box=layer.sink.shape, part=layer.sink.shape, routes={"in1": Route(1.0, 0.0, 1)},
+        units=choose_units(layer, layer.sink.shape, view, "fp16"),
+    )  # fmt: skip
+
+    assert compiled(asked, view) is None
+
+
+def layer_numbers() -> list[float]:
+    """Return the numbers of a layer, as compiled code takes them."""
+    given: list[Sequence[float]] = []
+
+    def take(numbers: Sequence[float]) -> None:
+        given.append(numbers)
+
+    request, view = convolution()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scheduler.dsa.tiling.in_numbers.Tiles", take)
+        compiled(request, view)
+    return list(given[0])
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_malformed_numbers_are_refused_or_harmless(data: st.DataObject) -> None:
+    """Whatever they are, nothing outside of what was given is read; sanitizers say whether."""
+    numbers, (request, view) = layer_numbers(), convolution()
+    place = data.draw(st.integers(0, len(numbers) - 1))
+    wrong = data.draw(st.sampled_from([-1, 0, 1, 2, 7, 17, 40, 2.5, 2**70, None, "x"]))
+    changed: list[object] = data.draw(st.sampled_from([
+        [*numbers[:place], wrong, *numbers[place + 1 :]], numbers[:place], [*numbers, 0],
+        [*numbers[:place], *numbers[place + 1 :]],
+    ]))  # fmt: skip
+    with suppress(TypeError, ValueError, OverflowError):
+        tiles.Tiles(tuple(changed)).search(asked_numbers(request, 64, view))
+
+
+@pytest.mark.parametrize("asked", [(), (1,), (1, 64.5), ("one",), [1, 64], None, (17, *range(17)), (1, 64, 1, 64)])
+def test_what_is_asked_wrongly_is_refused(asked: object) -> None:
+    found = tiles.Tiles(tuple(layer_numbers()))
+
+    with pytest.raises((TypeError, ValueError)):
+        found.search(asked)
+    with pytest.raises(TypeError):
+        tiles.Tiles()
+    with pytest.raises(TypeError):
+        tiles.Tiles(layer=())
