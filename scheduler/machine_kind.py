@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from fusion.plan import FusionPlan
@@ -60,10 +61,17 @@ class MachineKind:
     energy: Callable[[Any], EnergyModel]
     judged: Callable[[Any, Any], MachineRun] | None = None
     """From a schedule and the costs to its run, where schedules are chosen by runs and so have one already."""
-    write: Callable[[Any], dict[str, Any]]
-    """From a schedule to what is written as JSON."""
-    read: Callable[[object, Any], Any]
-    """From JSON and the costs to a schedule; raises ``ScheduleError`` for one that cannot run."""
+    json: str
+    """The module that has ``schedule_json`` and ``read_schedule``: imported when a schedule is written or read."""
+
+    def write(self, schedule: Any) -> dict[str, Any]:
+        """Return what is written of a schedule as JSON."""
+        found: dict[str, Any] = resolve_name(f"{self.json}:schedule_json")(schedule)
+        return found
+
+    def read(self, found: object, costs: Any) -> Any:
+        """Return the schedule that JSON says; raise ``ScheduleError`` for one that cannot run."""
+        return resolve_name(f"{self.json}:read_schedule")(found, costs)
 
     def run(self, schedule: Any, costs: Any) -> MachineRun:
         """Return the program of ``schedule`` and what comes of simulating it."""

@@ -91,8 +91,10 @@ class Index:
 
     def touched(self, ranges: Sequence[Interval], size: int) -> Interval:
         """Return the interval of a dimension of ``size`` that the loops ``ranges`` touch; empty if none."""
-        if any(ranges[loop][0] >= ranges[loop][1] for loop, _ in self.terms):
-            return 0, 0
+        for loop, _ in self.terms:
+            first, end = ranges[loop]
+            if first >= end:
+                return 0, 0
         if self.opaque:
             return self._chosen(ranges) if self.table else (0, size)
         lo, hi = self.span(ranges)
@@ -161,18 +163,20 @@ def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
 
     All loops but the longest are stepped through; what the longest reaches is an arithmetic progression.
     """
-    loops = sorted(index.terms, key=lambda term: ranges[term[0]][1] - ranges[term[0]][0])
-    if any(ranges[loop][0] >= ranges[loop][1] for loop, _ in loops):
+    extents = [ranges[loop][1] - ranges[loop][0] for loop, _ in index.terms]
+    if extents and min(extents) <= 0:
         return 0, 0
-    if math.prod(ranges[loop][1] - ranges[loop][0] for loop, _ in loops[:-1]) > _MOST_COMBINATIONS:
+    *shorter, (longest, stride) = sorted(index.terms, key=lambda term: ranges[term[0]][1] - ranges[term[0]][0]) or [
+        (-1, 0)
+    ]
+    if math.prod(extents) > _MOST_COMBINATIONS * max(extents, default=1):
         lo, hi = index.span(ranges)
         return max(lo, 0), min(hi, size)
     bases = [index.offset]
-    for loop, stride in loops[:-1]:
-        bases = [base + stride * step for base in bases for step in range(*ranges[loop])]
-    longest, stride = loops[-1] if loops else (-1, 0)
-    first, end = ranges[longest] if loops else (0, 1)
-    found = [_first_and_last(base, stride, (first, end), index, size) for base in bases]
+    for loop, step_stride in shorter:
+        bases = [base + step_stride * step for base in bases for step in range(*ranges[loop])]
+    steps = ranges[longest] if index.terms else (0, 1)
+    found = [_first_and_last(base, stride, steps, index, size) for base in bases]
     inside = [pair for pair in found if pair is not None]
     if not inside:
         return 0, 0
@@ -218,16 +222,23 @@ def skip_padding(index: Index, size: int, loops: Sequence[Loop], ranges: list[In
     lo, hi = index.span(ranges)
     if 0 <= lo < hi <= size and index.rounding == "floor":
         return
-    for loop, _ in index.terms:
-        if loops[loop].reduction and ranges[loop][1] - ranges[loop][0] <= _MOST_COMBINATIONS:
-            hits = []
-            first, end = ranges[loop]
-            for step in range(first, end):
-                ranges[loop] = (step, step + 1)
-                found, behind = _reach(index, ranges, size)
-                if found < behind:
-                    hits.append(step)
+    for term in index.terms:
+        loop, (first, end) = term[0], ranges[term[0]]
+        if loops[loop].reduction and end - first <= _MOST_COMBINATIONS:
+            hits = [step for step in range(first, end) if _finds_any(index, size, term, step, ranges)]
             ranges[loop] = (hits[0], hits[-1] + 1) if hits else (first, first)
+
+
+def _finds_any(
+    index: Index, size: int, term: tuple[int, int], step: int, ranges: Sequence[Interval]
+) -> bool:
+    """Return whether ``index`` finds an element of 0..``size`` where the loop of ``term`` is at ``step``."""
+    others = [each for each in index.terms if each[0] != term[0]]
+    if len(others) == len(index.terms) - 1 == 1:  # a window along a dimension
+        other, stride = others[0]
+        return bool(_reached(index.offset + term[1] * step, stride, ranges[other], index, size))
+    found, behind = _reach(index, [(step, step + 1) if n == term[0] else each for n, each in enumerate(ranges)], size)
+    return found < behind
 
 
 def full_box(shape: Sequence[int]) -> Box:

@@ -6,7 +6,6 @@ from hw_models import Cpu, cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.lower import lower
 from scheduler.cpu.schedule import CpuSchedule, kernel_by_kernel
-from scheduler.cpu.schedule_json import read_schedule, schedule_json
 from scheduler.cpu.tiling import KnownTiles
 from scheduler.cpu.tuning import CpuTuning
 from scheduler.cpu.view import CpuView
@@ -33,6 +32,5 @@ CPU = MachineKind(
     lower=lower,
     machine=cpu_machine,
     energy=cpu_energy,
-    write=schedule_json,
-    read=read_schedule,
+    json="scheduler.cpu.schedule_json",
 )

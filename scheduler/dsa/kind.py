@@ -8,7 +8,6 @@ from scheduler.dsa.judging import Judged, judged
 from scheduler.dsa.kernel_by_kernel import kernel_by_kernel
 from scheduler.dsa.lower.program import lower
 from scheduler.dsa.schedule import Schedule
-from scheduler.dsa.schedule_json import read_schedule, schedule_json
 from scheduler.dsa.tiling.choice import KnownTilings
 from scheduler.dsa.tuning import DsaTuning
 from scheduler.dsa.view import DsaView
@@ -52,6 +51,5 @@ CLUSTERED_DSA = MachineKind(
     machine=dsa_machine,
     energy=dsa_energy,
     judged=_judged,
-    write=schedule_json,
-    read=read_schedule,
+    json="scheduler.dsa.schedule_json",
 )

@@ -6,7 +6,6 @@ from hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.lower import lower
 from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.gpu.schedule_json import read_schedule, schedule_json
 from scheduler.gpu.tiling import KnownTiles
 from scheduler.gpu.tuning import GpuTuning
 from scheduler.gpu.view import GpuView
@@ -31,6 +30,5 @@ GPU = MachineKind(
     lower=lower,
     machine=gpu_machine,
     energy=gpu_energy,
-    write=schedule_json,
-    read=read_schedule,
+    json="scheduler.gpu.schedule_json",
 )
