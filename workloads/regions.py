@@ -5,7 +5,7 @@ a sub-graph are such tiles, and so are the parts of different cores, as long as 
 along a batch or output channels all needs of a tile move with it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from workloads.analysis import Analysis
 from workloads.graph import Graph
@@ -39,16 +39,17 @@ def _boxes_read(placed: PlacedNest, tile: Box) -> Iterator[tuple[str, Box]]:
 
 
 def placed_regions(
-    analysis: Analysis, ops: Sequence[int], wanted: Mapping[str, Box], *, once: bool = False
+    analysis: Analysis, ops: Sequence[int], wanted: Mapping[str, Box], *, of: Collection[str] = (), once: bool = False
 ) -> Mapping[str, Box]:
     """Return `required_regions`; what has been worked out for a tile serves all that lie elsewhere.
 
-    ``once``: a tile that could not be moved here from elsewhere is not kept, as nobody will ask for it again.
+    ``of``: the tensors that are asked for, if not all are. ``once``: a tile that could not be moved here from elsewhere
+    is not kept, as nobody will ask for it again.
     """
     ops, names = tuple(ops), tuple(wanted)
     moves: list[tuple[int, Mapping[str, int]]] = []
     for dim, (lo, _) in enumerate(wanted[names[0]]):
-        if lo and all(len(box) > dim and box[dim][0] == lo for box in wanted.values()):
+        if lo and (not names[1:] or all(len(box) > dim and box[dim][0] == lo for box in wanted.values())):
             moving = analysis.of(_moving_dims, ops, names, dim)
             if moving is not None:
                 moves.append((lo, moving))
@@ -56,6 +57,8 @@ def placed_regions(
     if once and not moves:
         return required_regions(analysis.graph, ops, wanted)
     regions: Mapping[str, Box] = analysis.of(_required_regions, ops, tuple(wanted.items()))
+    if moves and of:
+        regions = {name: regions[name] for name in of if name in regions}
     for by, moving in moves:
         regions = {name: _moved(box, moving[name], by) if name in moving else box for name, box in regions.items()}
     return regions

@@ -10,7 +10,6 @@ from scheduler.dsa.schedule import HaloExchange, LayerRun, TensorSlice
 from scheduler.dsa.tiling.tiling import Route
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL
 from scheduler.kernels.layer import DEPTH, layer_needs
-from workloads.analysis import Analysis
 from workloads.loopnest import Box, box_volume, intersect
 from workloads.regions import placed_regions
 
@@ -51,8 +50,8 @@ def lacking(run: LayerRun, name: str, held: Sequence[TensorSlice], cores: tuple[
 
 def _lacking(run: LayerRun, name: str, stored: Sequence[tuple[Box, Binding]], cores: tuple[int, ...]) -> Lacking:
     layer, most, share = run.layer, 0, 0.0
-    args = layer.ops, layer.sink.name, run.box, run.binding, cores
-    needs = layer.analysis.table(_needs_by_core, _MOST_NEEDS).get(args, partial(_needs_by_core, layer.analysis, *args))
+    key = layer.ops, run.box, run.binding, cores
+    needs = layer.analysis.table(_needs_by_core, _MOST_NEEDS).get(key, partial(_needs_by_core, run, cores))
     for core, need in needs.items():
         found = needed_and_held(core, need.get(name), stored)
         if found is not None:
@@ -76,10 +75,11 @@ def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str,
     )
 
 
-def _needs_by_core(
-    analysis: Analysis, ops: tuple[int, ...], sink: str, box: Box, binding: Binding, cores: tuple[int, ...]
-) -> dict[int, Mapping[str, Box]]:
-    return {core: placed_regions(analysis, ops, {sink: binding.part(box, core)}) for core in cores}
+def _needs_by_core(run: LayerRun, cores: tuple[int, ...]) -> dict[int, Mapping[str, Box]]:
+    """Return what each of ``cores`` needs of the operands."""
+    layer, binding = run.layer, run.binding
+    parts = ((core, {layer.sink.name: binding.part(run.box, core)}) for core in cores)
+    return {core: placed_regions(layer.analysis, layer.ops, part, of=layer.inputs) for core, part in parts}
 
 
 def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:

@@ -52,7 +52,12 @@ class _Lowering:
         self._at_work: list[WrittenRun] = []
         self._ended: list[tuple[tuple[int, ...], WrittenRun | None]] = []
         """Last instructions of what has to have ended, with the first run that waits for them, until that has ended."""
-        self._last_use = {number: live.stop - 1 for number, live in schedule.live_ranges.items()}
+        self._entry: tuple[int, ...] = ()
+        """The instructions of these."""
+        self._last_reads: dict[int, set[int]] = {}
+        """By run: the slices that no later one reads."""
+        for number, live in schedule.live_ranges.items():
+            self._last_reads.setdefault(live.stop - 1, set()).add(number)
 
     def _prefetch_buffers(self) -> Prefetch | None:
         kept = self._schedule.prefetch
@@ -75,7 +80,7 @@ class _Lowering:
             if not number:
                 size = network_bytes(self._schedule.graph, self._view)
                 builder.allocate(launch, Buffer(DDR, size, label="weights and inputs"))
-            self._at_work, self._ended = [], [((launch,), None)]
+            self._at_work, self._ended, self._entry = [], [((launch,), None)], (launch,)
             if self._prefetch is not None:
                 self._prefetch.launch = launch
             for layer_run in instance.runs:
@@ -158,7 +163,8 @@ class _Lowering:
             # whoever waits for the end of a run that had waited for others need not wait for those again
             still = [(exits, by) for exits, by in self._ended if any(by is one for one in self._at_work)]
             self._ended = [*still, (_exits(ended), opened)]
-        opened.entry = tuple(dict.fromkeys(position for exits, _ in self._ended for position in exits))
+            self._entry = tuple(dict.fromkeys([position for exits, _ in self._ended for position in exits]))
+        opened.entry = self._entry
         return opened
 
     def _store(self, number: int, layer: WrittenLayer, first: int, cores: int) -> None:
@@ -175,8 +181,11 @@ class _Lowering:
 
     def _release(self, run: LayerRun, step: int) -> None:
         """Free the slices that no later run reads, once all that may still read them have ended."""
-        for number in dict.fromkeys(number for held in run.reads.values() for number in held):
-            if self._last_use.get(number) != step or number not in self._buffers:
+        last = self._last_reads.get(step)
+        if last is None:
+            return
+        for number in dict.fromkeys([number for held in run.reads.values() for number in held]):
+            if number not in last or number not in self._buffers:
                 continue
             readers = [one for one in self._at_work if any(number in held for held in one.run.reads.values())]
             for position in _exits(readers):
@@ -186,4 +195,4 @@ class _Lowering:
 
 def _exits(runs: Iterable[WrittenRun]) -> tuple[int, ...]:
     """Return the instructions that end ``runs``."""
-    return tuple(dict.fromkeys(position for one in runs for position in one.exits))
+    return tuple(dict.fromkeys([position for one in runs for position in one.exits]))

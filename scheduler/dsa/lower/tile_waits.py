@@ -143,4 +143,4 @@ def _needs(
         box.append((begin, min(begin + extent, hi)))
     if any(lo == hi for lo, hi in box):
         return {}
-    return placed_regions(layer.analysis, layer.ops, {layer.sink.name: tuple(box)}, once=True)
+    return placed_regions(layer.analysis, layer.ops, {layer.sink.name: tuple(box)}, of=layer.inputs, once=True)
