@@ -1,11 +1,12 @@
 """What a design point of a sweep costs: processor time per point, each beside what it should be and a bare simulation.
 
 Run ``python -m benchmarks.sweep_speed`` (part of ``make bench``). Swept are four local buffers and four DDR bandwidths,
-in one process, the network loaded; ``of 144``: twelve of each. The first point finds nothing that an earlier one left
-behind. ``simulate``: its program simulated again, nothing planned or lowered. ``known``: the mean of the sixteen points
-whose local buffers and whose bandwidth both occurred before, though not together. ``before``: planning, lowering and
-simulation of a point on the day when the aims were set. The last lines are wall time over two processes, everything
-stored.
+in one process, the network loaded; ``finer``: twelve of each, 144 points (twelve of the paper's machine, which is swept
+over DDR alone). ``first``: the first of the coarse sweep, which finds nothing that an earlier one left behind.
+``known``: the mean of those of the coarse sweep whose local buffers and whose bandwidth both occurred before, not
+together though. ``simulate``: a point's program simulated again, nothing planned or lowered. ``before``: planning,
+lowering and simulation of a point on the day when the aims were set. The last lines are wall time over two processes,
+everything stored.
 
 ``DSASCAPE_PURE=1`` leaves what is written in C to Python; ``make bench-compiled`` prints the same for the modules that
 ``setup.py`` translates to C.
@@ -111,19 +112,19 @@ def main() -> None:
     collect_seldom()  # as the processes that compute points do
     instants, modules = "C" if is_compiled() else "Python", "Python" if running.__file__.endswith(".py") else "C"
     print(f"instants are handled in {instants}; the busiest modules run as {modules}")
-    wide = (("of 16", 11), ("aim", 7), ("before", 9), ("of 144", 9), ("known", 9), ("first", 11), ("aim", 7))
+    wide = (("coarse", 11), ("aim", 7), ("before", 9), ("finer", 9), ("known", 9), ("first", 11), ("aim", 7))
     columns = " ".join([f"{name:>{width}}" for name, width in (*wide, ("simulate", 9))])
     print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")
     for case in CASES:
         swept = points(case)
         taken = times_ms(swept)
-        many_ms = f"{statistics.mean(times_ms(finer(case, 12))):.0f}ms" if case.base == "stcp920" else ""
+        finer_ms = f"{statistics.mean(times_ms(finer(case, 12))):.0f}ms"
         known = [ms for place, ms in enumerate(taken) if place > len(DDR) and place % len(DDR)]
         before = "" if case.before_ms is None else f"{case.before_ms:.0f}ms"
         known_ms = f"{statistics.mean(known):.0f}ms" if known else ""
         print(
             f"{case.network:14} {case.images:6d} {case.policy:14} {case.base:14}"
-            f" {shown(statistics.mean(taken), case.aim_ms)} {before:>9} {many_ms:>9} {known_ms:>9}"
+            f" {shown(statistics.mean(taken), case.aim_ms)} {before:>9} {finer_ms:>9} {known_ms:>9}"
             f" {shown(taken[0], case.first_aim_ms)} {resimulated_ms(swept[-1]):7.0f}ms"
         )
     for steps in (4, 16):

@@ -6,6 +6,7 @@ along a batch or output channels all needs of a tile move with it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from workloads.analysis import Analysis
 from workloads.graph import Graph
@@ -46,22 +47,48 @@ def placed_regions(
     ``of``: the tensors that are asked for, if not all are. ``once``: a tile that could not be moved here from elsewhere
     is not kept, as nobody will ask for it again.
     """
-    ops, names = tuple(ops), tuple(wanted)
-    moves: list[tuple[int, Mapping[str, int]]] = []
-    for dim, (lo, _) in enumerate(wanted[names[0]]):
-        if lo and (not names[1:] or all(len(box) > dim and box[dim][0] == lo for box in wanted.values())):
-            moving = analysis.of(_moving_dims, ops, names, dim)
-            if moving is not None:
-                moves.append((lo, moving))
-                wanted = {name: _moved(box, dim, -lo) for name, box in wanted.items()}
+    ops = tuple(ops)
+    wanted, moves = at_origin(analysis, ops, wanted)
     if once and not moves:
         return required_regions(analysis.graph, ops, wanted)
     regions: Mapping[str, Box] = analysis.of(_required_regions, ops, tuple(wanted.items()))
     if moves and of:
         regions = {name: regions[name] for name in of if name in regions}
-    for by, moving in moves:
-        regions = {name: _moved(box, moving[name], by) if name in moving else box for name, box in regions.items()}
+    for move in moves:
+        regions = {name: move.of(name, box) for name, box in regions.items()}
     return regions
+
+
+class Move(NamedTuple):
+    """By how many elements boxes of tensors move, and along which dimension of each that does."""
+
+    by: int
+    along: Mapping[str, int]
+
+    def of(self, name: str, box: Box) -> Box:
+        """Return a box of a tensor, moved."""
+        return _moved(box, self.along[name], self.by) if name in self.along else box
+
+    def back(self, name: str, box: Box) -> Box:
+        """Return a box of a tensor, moved back."""
+        return _moved(box, self.along[name], -self.by) if name in self.along else box
+
+
+def at_origin(
+    analysis: Analysis, ops: tuple[int, ...], wanted: Mapping[str, Box]
+) -> tuple[Mapping[str, Box], Sequence[Move]]:
+    """Return ``wanted`` boxes of outputs, moved to begin at 0 where all needs move with them, and the moves from there.
+
+    Whatever is asked about how needs lie to each other has the same answer there.
+    """
+    names, moves = tuple(wanted), list[Move]()
+    for dim, (lo, _) in enumerate(wanted[names[0]]):
+        if lo and (not names[1:] or all(len(box) > dim and box[dim][0] == lo for box in wanted.values())):
+            along = analysis.of(_moving_dims, ops, names, dim)
+            if along is not None:
+                moves.append(Move(lo, along))
+                wanted = {name: _moved(box, dim, -lo) for name, box in wanted.items()}
+    return wanted, moves
 
 
 def _required_regions(

@@ -9,9 +9,9 @@ from scheduler.dsa.binding import Binding, needed_and_held, sample_cores
 from scheduler.dsa.schedule import HaloExchange, LayerRun, TensorSlice
 from scheduler.dsa.tiling.tiling import Route
 from scheduler.dsa.view import DDR, GLOBAL, LOCAL
-from scheduler.kernels.layer import DEPTH, layer_needs
+from scheduler.kernels.layer import DEPTH, Layer, layer_needs
 from workloads.loopnest import Box, box_volume, intersect
-from workloads.regions import placed_regions
+from workloads.regions import at_origin, placed_regions
 
 _MOST_NEEDS = 64
 """Runs whose needs are kept by core: a thousand cores take a megabyte, and operand after operand is asked for."""
@@ -41,23 +41,39 @@ class Lacking:
 def lacking(run: LayerRun, name: str, held: Sequence[TensorSlice], cores: tuple[int, ...]) -> Lacking:
     """Return what ``cores`` lack of the slices ``held`` of a tensor when they do their parts of ``run``.
 
-    Runs of equal layers whose slices lie alike lack as much.
+    Runs of equal layers whose slices lie alike lack as much: also where all of it lies elsewhere, as with the next
+    image.
     """
-    layer, stored = run.layer, tuple((each.box, each.binding) for each in held)
-    key = layer.signature, layer.inputs.index(name), run.box, run.binding, cores, stored
-    return layer.analysis.table(_lacking).get(key, partial(_lacking, run, name, stored, cores))
+    layer, sink = run.layer, run.layer.sink.name
+    wanted, moves = at_origin(layer.analysis, layer.ops, {sink: run.box})
+    stored = [each.box for each in held]
+    for move in moves:
+        stored = [move.back(name, box) for box in stored]
+    there = tuple([(box, each.binding) for box, each in zip(stored, held, strict=True)])
+    key = layer.signature, layer.inputs.index(name), wanted[sink], run.binding, cores, there
+    work_out = partial(_lacking, layer, name, wanted[sink], run.binding, cores, there)
+    return layer.analysis.table(_lacking).get(key, work_out)
 
 
-def _lacking(run: LayerRun, name: str, stored: Sequence[tuple[Box, Binding]], cores: tuple[int, ...]) -> Lacking:
-    layer, most, share = run.layer, 0, 0.0
-    key = layer.ops, run.box, run.binding, cores
-    needs = layer.analysis.table(_needs_by_core, _MOST_NEEDS).get(key, partial(_needs_by_core, run, cores))
+def _lacking(
+    layer: Layer, name: str, box: Box, binding: Binding, cores: tuple[int, ...], stored: Sequence[tuple[Box, Binding]]
+) -> Lacking:
+    most, share = 0, 0.0
+    args = layer, box, binding, cores
+    kept = layer.analysis.table(_needs_by_core, _MOST_NEEDS)
+    needs = kept.get((layer.ops, *args[1:]), partial(_needs_by_core, *args))
     for core, need in needs.items():
         found = needed_and_held(core, need.get(name), stored)
         if found is not None:
             needed, own = found
             most, share = max(most, needed - own), max(share, (needed - own) / needed)
     return Lacking(most, share)
+
+
+def _needs_by_core(layer: Layer, box: Box, binding: Binding, cores: tuple[int, ...]) -> dict[int, Mapping[str, Box]]:
+    """Return what each of ``cores`` needs of the operands for its part of ``box``."""
+    parts = ((core, {layer.sink.name: binding.part(box, core)}) for core in cores)
+    return {core: placed_regions(layer.analysis, layer.ops, part, of=layer.inputs) for core, part in parts}
 
 
 def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str, Box]) -> bool:
@@ -73,13 +89,6 @@ def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str,
         )
         and not run.layer.puts_together
     )
-
-
-def _needs_by_core(run: LayerRun, cores: tuple[int, ...]) -> dict[int, Mapping[str, Box]]:
-    """Return what each of ``cores`` needs of the operands."""
-    layer, binding = run.layer, run.binding
-    parts = ((core, {layer.sink.name: binding.part(run.box, core)}) for core in cores)
-    return {core: placed_regions(layer.analysis, layer.ops, part, of=layer.inputs) for core, part in parts}
 
 
 def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
