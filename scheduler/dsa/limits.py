@@ -86,10 +86,10 @@ def check_can_be_scheduled(costs: DsaCosts) -> None:
     layers = layers_by_pattern(analysis, tuple(range(len(graph.ops))))
     least = []
     for layer in layers:
-        needed = _smallest_bytes(layer)
+        needed = layer.smallest_bytes
         if needed > local_bytes:
             alone = (layer_of(analysis, (position,)) for position in layer.ops)
-            if max(_smallest_bytes(each) for each in alone if each is not None) > local_bytes:
+            if max(each.smallest_bytes for each in alone if each is not None) > local_bytes:
                 raise ScheduleError(
                     f"{graph.name}: layer {layer.sink.name!r}: its smallest tile needs at least {needed:,} bytes"
                     f" of local buffer; local_buffer.capacity is {local_bytes:,}: raise it"
@@ -110,12 +110,6 @@ def has_too_many_instances(plan: FusionPlan, costs: DsaCosts) -> bool:
     """Return whether one tile of every layer of every instance would already be more instructions than are allowed."""
     layers = (group.instances * len(layers_by_pattern(costs.analysis, group.ops)) for group in plan.groups)
     return _PER_PASS * sum(layers) > costs.view.tuning.most_instructions
-
-
-def _smallest_bytes(layer: Layer) -> int:
-    """Return what a tile of single elements needs of a local buffer."""
-    work = layer.tile_work((1,) * len(layer.sink.shape), None if layer.depth_loop is None else 1)
-    return sum(work.operand_bytes.values()) + work.between_bytes + work.output_bytes
 
 
 def _result_bytes(layer: Layer) -> int:

@@ -136,12 +136,13 @@ def _last_outputs(layer: Layer, regions: Mapping[str, Box]) -> dict[str, Box]:
     tensors, own = layer.graph.tensors, layer.sink.shape
     box: Box | None = None
     shapes = {name: tensors[name].shape for name in layer.graph.ops[layer.ops[-1]].outputs}
-    for name in shapes.keys() & regions.keys():
-        box = hull(box, _along(regions[name], shapes[name], own))
+    for name, shape in shapes.items():
+        if name in regions:
+            box = hull(box, _along(regions[name], shape, own))
     if box is None:
         return {}
-    needed = {layer.sink.name, *regions}
-    return {name: _along(box, own, shape) for name, shape in shapes.items() if name in needed}
+    sink = layer.sink.name
+    return {name: _along(box, own, shape) for name, shape in shapes.items() if name == sink or name in regions}
 
 
 def _along(box: Box, shape: Extents, other: Extents) -> Box:

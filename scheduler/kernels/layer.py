@@ -150,6 +150,17 @@ class Layer(Subgraph):
         """Return the work for ``tile`` elements per dimension of the sink; ``depth`` iterations of the depth loop."""
         return self.analysis.table(_tile_work).get((self.ops, tile, depth), partial(_tile_work, self, tile, depth))
 
+    def operand_bytes(self, tile: Extents) -> Mapping[str, int]:
+        """Return the bytes that ``tile`` elements per dimension read of each operand; equal layers share them."""
+        known = self.analysis.table(_operand_bytes)
+        by_place = known.get((self.signature, tile), partial(_operand_bytes, self, tile))
+        return {name: size for name, size in zip(self.inputs, by_place, strict=True) if size is not None}
+
+    @property
+    def smallest_bytes(self) -> int:
+        """What a tile of single elements takes: operands, output, and what lies between nests."""
+        return self.analysis.table(_smallest_bytes).get(self.signature, partial(_smallest_bytes, self))
+
     def share(self, name: str, tile: Extents) -> Extents:
         """Return the part of another output that goes with a tile of the sink: the same share per dimension."""
         shape = self.graph.tensors[name].shape
@@ -259,6 +270,17 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     return TileWork(
         operand_bytes, operand_extents, output_bytes, sum(held_bytes), sum(handed_bytes), tuple(reversed(works))
     )
+
+
+def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:
+    """Return the same by the operand's place among the inputs; None for one that no tile needs."""
+    work = layer.tile_work(tile)
+    return tuple([work.operand_bytes.get(name) for name in layer.inputs])
+
+
+def _smallest_bytes(layer: Layer) -> int:
+    work = layer.tile_work((1,) * len(layer.sink.shape), None if layer.depth_loop is None else 1)
+    return sum(work.operand_bytes.values()) + work.between_bytes + work.output_bytes
 
 
 def _extents(pieces: Sequence[Piece], shape: Extents, elements: int) -> Extents:

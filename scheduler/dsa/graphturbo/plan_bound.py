@@ -94,8 +94,8 @@ def _weights_of(analysis: Analysis, ops: tuple[int, ...], times: int = 1, again:
     total, needed = 0, analysis.of(_needed)
     for layer in layers_by_pattern(analysis, ops):
         box = needed.get(layer.sink.name)
-        work = None if box is None else layer.tile_work(tuple([hi - lo for lo, hi in box]))
-        for name, size_bytes in work.operand_bytes.items() if work is not None else ():
+        read = {} if box is None else layer.operand_bytes(tuple([hi - lo for lo, hi in box]))
+        for name, size_bytes in read.items():
             tensor = layer.graph.tensors[name]
             if tensor.role == "weight":
                 is_table = size_bytes < tensor.size_bytes  # of which other instances read other rows
