@@ -1,8 +1,8 @@
 """Compiles what every design point runs through: a little always, the busiest modules if ``DSASCAPE_COMPILED`` is set.
 
 ``pyproject.toml`` describes the package. Always, where a C compiler is found: the handler of a simulation's instants,
-columns of programs being written, prefetch buffers, the search for tiles. The Python beside them does
-the same where there is none.
+columns of programs being written, prefetch buffers, the search for tiles. The Python beside them does the same where
+there is none.
 
 ``DSASCAPE_COMPILED``: modules are the same files, translated by mypyc from their type annotations: no second
 implementation, and where they are not compiled Python runs them as they are. Left out are modules that declare records

@@ -82,7 +82,8 @@ class Decisions:
         check_ddr(layout, view)
         room = capacities(view, prefetch)
         tilings = self._asked.tilings(TileChooser(view, room[LOCAL], room[GLOBAL], costs.known))
-        self._steps = list(self._placed(tilings, view.tuning.most_layers_at_work if self._how.overlaps_layers else 0))
+        most_at_work = view.tuning.most_layers_at_work if self._how.overlaps_layers else 0
+        self._steps = list(self._run_by_run(tilings, most_at_work))
         self._tilings = tilings
         executions = tuple([step.execution for step in self._steps])
         check_instructions(layout.runs, executions, view, layout.graph.name)
@@ -92,7 +93,7 @@ class Decisions:
             view.burst_bytes, "list scheduling" if overlaps else "by layer", policy,
         )  # fmt: skip
 
-    def _placed(self, tilings: Sequence[Tiling], most_at_work: int) -> Iterator["_Step"]:
+    def _run_by_run(self, tilings: Sequence[Tiling], most_at_work: int) -> Iterator["_Step"]:
         """Yield what is decided for run after run; where a run has the tiles that it had, beside the same, that stands.
 
         ``most_at_work``: how many runs before one may still be at work.

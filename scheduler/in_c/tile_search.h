@@ -2,7 +2,7 @@
  * are come to, and kept for searches that differ in room or in how fast DDR is.
  */
 
-enum { BITS = 6, MOST_CUTS = 4000, MOST_NEAR = 1024 };
+enum { BITS = 6, MOST_CUTS = 1000, MOST_NEAR = 1024 };
 
 typedef struct {
     Layer layer;

@@ -117,7 +117,7 @@ class TileCandidates:
             return None
         try:
             found = compiled.search(asked_numbers(request, self._burst, view))
-        except ValueError:  # more gaps than there is room for
+        except (ValueError, OverflowError):  # more gaps than there is room for, or larger ones
             return None
         return None if found is None else self.halved(self.lattice.at(found))
 

@@ -28,6 +28,7 @@ Numbers = tuple[float, ...]
 
 _MODULE = "scheduler.in_c.tiles"
 _DEPTH_BIT = 16
+"""Of what an operand depends on: the lower ones are the sink's dimensions."""
 _MOST_ELEMENT_BYTES = 64
 _ROLES: tuple[LoopRole, ...] = ("rows", "columns", "depth", "count")
 _MEMORIES = (LOCAL, GLOBAL, DDR)
@@ -47,7 +48,7 @@ def compiled_tiles(request: TileRequest, cuts: Cuts, view: DsaView) -> "Tiles | 
         return None
     try:
         return Tiles(tuple(_LayerNumbers(request, cuts, view).all()))
-    except ValueError:  # more dimensions, operands or units than there is room for
+    except (ValueError, OverflowError):  # more dimensions, operands or units than there is room for
         return None
 
 
@@ -128,9 +129,9 @@ class _LayerNumbers:
         yield len(self._units)
         for name in self._units:
             yield from self._unit(name)
-        reads = [(one, read) for one in self._nests for read in one.nest.reads]
+        reads = [read for one in self._nests for read in one.nest.reads]
         indices = [index for one in self._nests for index in one.nest.write.indices]
-        indices += [index for _, read in reads for index in read.indices]
+        indices += [index for read in reads for index in read.indices]
         yield from (sum(len(one.nest.loops) for one in self._nests), len(reads), len(indices))
         yield from (sum(len(index.terms) for index in indices), len(self._nests))
         for one in self._nests:
