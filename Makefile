@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-compiled clean
+.PHONY: demo test lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dsascape run experiments/quickstart.yaml --out out/quickstart
@@ -22,15 +22,6 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.large_sweep
 	$(BIN)/python -m benchmarks.planning_speed
-
-# The packages with their busiest modules compiled to C (see setup.py), and the same benchmark on them.
-build/compiled: $(VENV)/.installed-dev setup.py $(shell find workloads fusion hw_models scheduler tuner experiments -name '*.py')
-	rm -rf build
-	DSASCAPE_COMPILED=1 $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --target $@ .
-	touch $@
-
-bench-compiled: build/compiled
-	cd build/compiled && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m benchmarks.sweep_speed
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

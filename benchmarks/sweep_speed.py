@@ -8,8 +8,7 @@ together though. ``simulate``: a point's program simulated again, nothing planne
 lowering and simulation of a point on the day when the aims were set. The last lines are wall time over two processes,
 everything stored.
 
-``DSASCAPE_PURE=1`` leaves what is written in C to Python; ``make bench-compiled`` prints the same for the modules that
-``setup.py`` translates to C.
+``DSASCAPE_PURE=1`` leaves what is written in C to Python.
 """
 
 import gc
@@ -24,7 +23,7 @@ from pathlib import Path
 from experiments.evaluate import evaluate, network, own_batch
 from experiments.points import DesignPoint, Workload
 from experiments.run import computed, run_points
-from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, running, simulate, with_values
+from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, simulate, with_values
 from hw_models.compiled_run import is_compiled
 from hw_models.pause import collect_seldom
 from scheduler import make_policy
@@ -110,8 +109,7 @@ def _evenly(least: int, most: int, steps: int) -> list[int]:
 def main() -> None:
     """Print the table."""
     collect_seldom()  # as the processes that compute points do
-    instants, modules = "C" if is_compiled() else "Python", "Python" if running.__file__.endswith(".py") else "C"
-    print(f"instants are handled in {instants}; the busiest modules run as {modules}")
+    print(f"the innermost loops run in {'C' if is_compiled() else 'Python'}")
     wide = (("coarse", 11), ("aim", 7), ("before", 9), ("finer", 9), ("known", 9), ("first", 11), ("aim", 7))
     columns = " ".join([f"{name:>{width}}" for name, width in (*wide, ("simulate", 9))])
     print(f"{'network':14} {'images':>6} {'policy':14} {'machine':14} {columns}")
