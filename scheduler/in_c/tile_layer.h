@@ -31,28 +31,31 @@ typedef struct {
 
 typedef struct { int tensor, is_share; Span shape; } Wanted; /* is_share: of as much of it as a tile is of the sink */
 
-typedef struct { int tensor, is_weight, is_broadcast, name_rank; uint64_t depends; /* a bit per dimension, and one for the depth */
-    double from_ddr, streamed, filled; int64_t sharing, distinct_bytes; } Operand;
+/* An operand that is brought to the cores: `Route` of scheduler/dsa/tiling/tiling.py, and what cuts.py adds to it. */
+typedef struct {
+    int tensor, is_weight, is_broadcast, name_rank;
+    uint64_t depends; /* on which dimensions: a bit each, and one for the depth */
+    double from_ddr, streamed, filled;
+    int64_t sharing, distinct_bytes;
+} Operand;
 
-typedef struct { Span order; } Order;
 typedef struct { int rank; int64_t element_bytes; } Tensor;
 
 typedef struct {
-    int n_dims, n_tensors, n_nests, n_units, n_operands, n_orders, n_wanted, n_loops, n_dims_of, n_terms, n_reads;
+    int n_dims, n_tensors, n_nests, n_units, n_operands, n_orders, n_wanted, n_loops, n_reads, n_indices, n_terms, n_shapes;
     int64_t extents[MOST_RANK], sink_shape[MOST_RANK]; /* of a core's part, its depth last; of the whole */
     int memory_order[MOST_RANK];
     Tensor *tensors;
     Nest *nests; /* last first */
     Loop *loops;
     Read *reads;
-    Dim *dims; /* of reads and of what nests write */
+    Dim *dims; /* n_indices of them: of reads and of what nests write */
     Term *terms;
     Unit *units;
     Operand *operands;
     int *orders; /* n_orders times n_dims */
     Wanted *wanted;
     int64_t *shapes;
-    int n_shapes;
     int64_t cores, path_startup_ps;
     double path_bytes_per_ps, broadcast_bytes_per_ps, local_bytes_per_s, cycle_ps;
     int output, has_prefetch, has_several_products;

@@ -53,7 +53,7 @@ typedef struct { int loops, reads, dims, terms, shapes; } Given; /* of the layer
 
 /* Read the dimensions of a tensor, as a nest with so many loops goes over it. */
 static Span read_dims(Numbers *numbers, Layer *layer, Given *given, int loops, int64_t least_stride) {
-    Span dims = span(numbers, &given->dims, layer->n_dims_of);
+    Span dims = span(numbers, &given->dims, layer->n_indices);
     for (int d = 0; d < dims.count && !PyErr_Occurred(); d++) {
         Dim *dim = &layer->dims[dims.first + d];
         dim->size = whole(numbers, 1, BYTES);
@@ -166,7 +166,7 @@ static void read_layer(Numbers *numbers, Layer *layer) {
     for (int n = 0; n < layer->n_units && !PyErr_Occurred(); n++) read_unit(numbers, &layer->units[n]);
     if (!(layer->loops = items(numbers, &layer->n_loops, sizeof(Loop)))) return;
     if (!(layer->reads = items(numbers, &layer->n_reads, sizeof(Read)))) return;
-    if (!(layer->dims = items(numbers, &layer->n_dims_of, sizeof(Dim)))) return;
+    if (!(layer->dims = items(numbers, &layer->n_indices, sizeof(Dim)))) return;
     if (!(layer->terms = items(numbers, &layer->n_terms, sizeof(Term)))) return;
     if (!(layer->nests = items(numbers, &layer->n_nests, sizeof(Nest)))) return;
     for (int n = 0; n < layer->n_nests && !PyErr_Occurred(); n++) {
