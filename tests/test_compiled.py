@@ -65,7 +65,6 @@ def _told(drawn: Sequence[Case], pure: str) -> list[str]:
 import pickle, sys
 import hw_models
 from hw_models.compiled_run import is_compiled
-from hw_models.in_c import is_built
 from tests.hw_models.story import simulated
 for spec, program in pickle.load(sys.stdin.buffer):
     try:

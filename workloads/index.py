@@ -164,19 +164,19 @@ def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
     All loops but the longest are stepped through; what the longest reaches is an arithmetic progression.
     """
     extents = [ranges[loop][1] - ranges[loop][0] for loop, _ in index.terms]
-    if extents and min(extents) <= 0:
+    if min(extents, default=1) <= 0:
         return 0, 0
-    *shorter, (longest, stride) = sorted(index.terms, key=lambda term: ranges[term[0]][1] - ranges[term[0]][0]) or [
-        (-1, 0)
-    ]
-    if math.prod(extents) > _MOST_COMBINATIONS * max(extents, default=1):
+    if not extents:
+        ends = _first_and_last(index.offset, 0, (0, 1), index, size)
+        return (0, 0) if ends is None else (ends[0], ends[1] + 1)
+    *shorter, (longest, stride) = sorted(index.terms, key=lambda term: ranges[term[0]][1] - ranges[term[0]][0])
+    if math.prod(extents) > _MOST_COMBINATIONS * max(extents):
         lo, hi = index.span(ranges)
         return max(lo, 0), min(hi, size)
     bases = [index.offset]
     for loop, step_stride in shorter:
         bases = [base + step_stride * step for base in bases for step in range(*ranges[loop])]
-    steps = ranges[longest] if index.terms else (0, 1)
-    found = [_first_and_last(base, stride, steps, index, size) for base in bases]
+    found = [_first_and_last(base, stride, ranges[longest], index, size) for base in bases]
     inside = [pair for pair in found if pair is not None]
     if not inside:
         return 0, 0

@@ -58,8 +58,8 @@ static void tiles_dealloc(Tiles *tiles) {
 }
 
 PyDoc_STRVAR(search_doc,
-    "search(asked)\n--\n\nReturn how often each dimension of a core's part is halved, the depth last, for the tiles that are best;\n"
-    "None if not even single elements fit.");
+    "search(asked)\n--\n\nReturn how often each dimension of a core's part is halved, the depth last, for the tiles that are best,\n"
+    "and their estimate; None if not even single elements fit.");
 
 static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
     int64_t local_gaps[MOST_RANK], global_gaps[MOST_RANK];
@@ -79,7 +79,7 @@ static PyObject *tiles_search(Tiles *tiles, PyObject *given) {
         if (!times) Py_CLEAR(found);
         else PyTuple_SET_ITEM(found, n, times);
     }
-    return found;
+    return found ? Py_BuildValue("(Nd)", found, best->estimate_ps) : NULL;
 }
 
 static PyMethodDef tiles_methods[] = {{"search", (PyCFunction)tiles_search, METH_O, search_doc}, {NULL, NULL, 0, NULL}};

@@ -119,7 +119,7 @@ class TileCandidates:
             found = compiled.search(asked_numbers(request, self._burst, view))
         except (ValueError, OverflowError):  # more gaps than there is room for, or larger ones
             return None
-        return None if found is None else self.halved(self.lattice.at(found))
+        return None if found is None else self.halved(self.lattice.at(found[0]))
 
     def _shape(self, tile: Extents, depth: int | None) -> Shape:
         cut = self._cuts.least_loaded(tile, depth)

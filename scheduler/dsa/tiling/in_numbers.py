@@ -1,7 +1,8 @@
 """What is asked of the search for tiles, in plain numbers: what compiled code (``scheduler/in_c/tiles.c``) is given.
 
 It knows loop nests and what a dimension's index reaches, lanes and arrays, operands and gaps: no operator and no kind
-of machine. What it does not know is left to Python: tensors that are read at several places, numbers beyond 64 bits.
+of machine. What it does not know is left to Python: tensors that are read at several places, scalars, numbers beyond
+64 bits.
 """
 
 import math

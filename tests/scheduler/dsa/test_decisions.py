@@ -19,7 +19,15 @@ from tests.graphs import machines, networks
 from tests.scheduler.runs import costs_on, schedule_of
 from workloads import Graph, load_network
 
-BANDWIDTHS = st.lists(st.sampled_from(("2 GB/s", "30 GB/s", "60 GB/s", "119.4 GB/s", "400 GB/s")), max_size=4)
+OTHERWISE: dict[str, tuple[object, ...]] = {
+    "ddr.bandwidth": ("2 GB/s", "30 GB/s", "60 GB/s", "119.4 GB/s", "400 GB/s"),
+    "ddr.efficiency": (1.0, 0.6),
+    "ddr.sharing": ("shared", "private"),
+    "dma.load.startup": ("0 ps", "3 us"),
+    "dma.load_channels": (1, 2),
+}
+DDRS = st.fixed_dictionaries({}, optional={path: st.sampled_from(values) for path, values in OTHERWISE.items()})
+"""Values of DDR, and of what moves data to it and from it."""
 
 
 def at_bandwidth(spec: ClusteredDsa, bandwidth: str) -> ClusteredDsa:
@@ -41,11 +49,12 @@ def check_like_anew(layout: Layout, costs: list[DsaCosts], *, overlaps_layers: b
 
 
 @settings(max_examples=30, deadline=None)
-@given(graph=networks(), spec=machines(), bandwidths=BANDWIDTHS, overlaps_layers=st.booleans())
+@given(graph=networks(), spec=machines(), ddrs=st.lists(DDRS, max_size=4), overlaps_layers=st.booleans())
 def test_any_layout_is_decided_as_if_anew(
-    graph: Graph, spec: ClusteredDsa, bandwidths: list[str], overlaps_layers: bool
+    graph: Graph, spec: ClusteredDsa, ddrs: list[dict[str, object]], overlaps_layers: bool
 ) -> None:
-    costs = [costs_on(each, graph) for each in (spec, *(at_bandwidth(spec, one) for one in bandwidths))]
+    costs = [costs_on(each, graph) for each in (spec, *(with_values(spec, values) for values in ddrs))]
+    assert len({at.view.apart_from_ddr for at in costs}) == 1
 
     check_like_anew(through_ddr(fixed_pattern_plan(graph), costs[0]), costs, overlaps_layers=overlaps_layers)
 
