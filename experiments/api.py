@@ -27,17 +27,19 @@ def simulate(
     *,
     batch: int | None = None,
     dtype: str | None = None,
+    batch_dims: Mapping[str, int] | None = None,
 ) -> Outcome:
     """Return the outcome of one network on one machine: ``record``, ``schedule``, ``program``, ``result``.
 
-    ``batch`` is that of the whole machine and defaults to the network's own. Raises ``WorkloadError``,
-    ``HardwareError``, ``ScheduleError`` or ``SimulationError`` with what to change.
+    ``batch`` is that of the whole machine and defaults to the network's own; ``batch_dims`` the dimension of each input
+    of a network given by name that is the batch (empty: it has none), found from how it flows if not given. Raises
+    ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` with what to change.
     """
-    graph = load_network(network) if isinstance(network, str) else network
+    graph = load_network(network, batch_dims=batch_dims) if isinstance(network, str) else network
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
     chosen = policy_of(policy) if isinstance(policy, str) else policy
     batch = graph.batch if batch is None else batch
-    clusters, share = share_of_cluster(batch, kind_of(machine).parts(machine))
+    clusters, share = share_of_cluster(batch, kind_of(machine).parts(machine), graph.no_batch)
     dtype = check_dtype(dtype or default_dtype(machine), machine)
     cast = graph.with_batch(share).with_dtype(dtype)
     placing = Placing(hardware=machine, parts=clusters, dtype=dtype)

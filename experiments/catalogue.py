@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from experiments.answers import Answer, table
 from experiments.files import check_place, write_whole
-from experiments.points import TUNING, named_dims
+from experiments.points import TUNING, named_dims, stated_batch
 from experiments.report.kinds import kinds_picture
 from hw_models import HardwareError, known_paths, load_hardware, preset_names
 from hw_models.loading import hardware_kinds
@@ -27,7 +26,7 @@ from workloads.zoo import zoo_entry
 def models(arguments: argparse.Namespace) -> Answer:
     """List the zoo, or one network's operators by kind."""
     if arguments.name is not None:
-        return _one_model(arguments.name, arguments.picture, named_dims(arguments.dim))
+        return _one_model(arguments)
     if arguments.picture is not None:
         raise WorkloadError("models: --picture draws one network; name it")
     found: list[dict[str, Any]] = []
@@ -50,18 +49,24 @@ def models(arguments: argparse.Namespace) -> Answer:
     return Answer({"models": found}, table("Networks", columns, rows))
 
 
-def _one_model(name: str, picture: Path | None, dims: Mapping[str, int]) -> Answer:
-    """Return one network's operators by kind; draw them into ``picture``."""
+def _one_model(arguments: argparse.Namespace) -> Answer:
+    """Return one network's operators by kind; draw them into a picture if one is asked for."""
+    picture: Path | None = arguments.picture
     check_place(picture, "--picture")
-    graph = load_network(name, dims=dims)
+    stated = stated_batch(arguments.batch_dim)
+    dims = named_dims(arguments.dim)
+    graph = load_network(arguments.name, dims=dims, batch_dims=None if stated is None else dict(stated))
     kinds = summarise_kinds(graph)
     total = summarise(graph)
     title = f"{graph.name}: {count(total.operators, 'operator')}, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"
     if picture is not None:
         write_whole(picture, kinds_picture(title, kinds))
     rows = [(k.kind, k.operators, f"{k.flops_share:.2%}", f"{k.bytes_share:.2%}") for k in kinds]
-    data = {"model": graph.name, **asdict(total), "kinds": [asdict(kind) for kind in kinds]}
-    return Answer(data, table(title, ("operator", "count", "FLOPs", "bytes touched"), rows))
+    batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
+    data = {"model": graph.name, **asdict(total), **batched, "kinds": [asdict(kind) for kind in kinds]}
+    where = graph.no_batch or ", ".join(f"dimension {dim} of {name}" for name, dim in graph.batch_dims)
+    shown = f"{title}\n{'no batch' if graph.no_batch else 'batch'}: {where}"
+    return Answer(data, table(shown, ("operator", "count", "FLOPs", "bytes touched"), rows))
 
 
 def hardware(arguments: argparse.Namespace) -> Answer:

@@ -87,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
     models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
     _dim_option(models)
+    _batch_dim_option(models)
     hardware = add("hardware", _command("catalogue", "hardware"), "the machines that come along")
     hardware.add_argument("name", nargs="?", metavar="H", help="one machine, or a path to its file: all its values")
     printed = hardware.add_mutually_exclusive_group()
@@ -192,8 +193,14 @@ def _network_options(
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
     sub.add_argument("--image", type=_count, metavar="N", help="pixels along each side of image inputs")
     _dim_option(sub)
+    _batch_dim_option(sub)
     sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
     sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
+
+
+def _batch_dim_option(sub: argparse.ArgumentParser) -> None:
+    found = "the dimension of an input that is the batch, or none (default: found from how it flows); repeatable"
+    sub.add_argument("--batch-dim", action="append", default=[], metavar="INPUT:DIM|none", help=found)
 
 
 def _measure_options(measure: argparse.ArgumentParser) -> None:

@@ -20,6 +20,9 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
     for flag, size in (*lengths, ("--dtype", workload.dtype)):
         words += [] if size is None else _option(flag, str(size))
     words += ["--simplify"] if workload.simplify else []
+    if workload.batch_dims is not None:
+        for stated in [f"{name}:{dim}" for name, dim in workload.batch_dims] or ["none"]:
+            words += _option("--batch-dim", stated)
     for dim, length in workload.dims:
         words += _option("--dim", f"{dim}={length}")
     for name, value in changed_options(point.policy).items():

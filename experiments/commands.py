@@ -9,7 +9,7 @@ from experiments.decompose import leaves_batches_open
 from experiments.evaluate import Outcome, evaluate
 from experiments.files import check_place, replacing
 from experiments.layers import LayerFigures, layers_of
-from experiments.points import DesignPoint, Workload, named_dims, policy_of, split_tuning
+from experiments.points import DesignPoint, Workload, named_dims, policy_of, split_tuning, stated_batch
 from experiments.replay import run_schedule_file, write_schedule
 from fusion import FusionPlan
 from hw_models import AnyHardware, load_hardware, with_values, write_perfetto
@@ -61,7 +61,7 @@ def workload_asked_for(arguments: argparse.Namespace) -> Workload:
     dims = named_dims(arguments.dim)
     return Workload(
         arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items()),
-        arguments.image,
+        arguments.image, stated_batch(arguments.batch_dim),
     )  # fmt: skip
 
 
@@ -84,7 +84,9 @@ def simulate(arguments: argparse.Namespace) -> Answer:
         with replacing(arguments.trace) as beside:
             write_perfetto(outcome.result, beside, spec.name)
     layers = layers_of(outcome)
-    data = outcome.record.as_json() | {"layers": [asdict(layer) for layer in layers]}
+    graph = outcome.schedule.graph
+    batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
+    data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers]}
     tries_fewer = arguments.schedule is None and leaves_batches_open(policy_asked_for(arguments))
     return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))
 
@@ -101,6 +103,8 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
         f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
     )
     show_origin(console, outcome.schedule.plan)
+    if outcome.schedule.graph.no_batch:
+        console.print(f"  no batch: {shown_text(outcome.schedule.graph.no_batch)}")
     idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
     padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
     if idle or padded:

@@ -39,6 +39,11 @@ def _counts(value: Any) -> Any:
     return value
 
 
+def _one_or_several(value: Any) -> Any:
+    """Return a list; one text is a list of one, and nothing an empty one."""
+    return [] if value is None else [value] if isinstance(value, str) else value
+
+
 def _once(values: list[Any]) -> list[Any]:
     """Refuse a list that says something twice."""
     for position, value in enumerate(values):
@@ -72,6 +77,8 @@ class WorkloadEntry(BaseModel):
     simplify: bool = False
     dims: dict[Name, Annotated[int, Field(ge=1, le=LARGEST_COUNT)]] = Field(default_factory=dict)
     """Sizes of dimensions that a file leaves open, by name."""
+    batch_dim: Annotated[list[Name], BeforeValidator(_one_or_several)] = Field(default_factory=list)
+    """INPUT:DIM, the dimension of an input that is the batch, or several, or none; found from how it flows by default."""
 
 
 class HardwareEntry(BaseModel):

@@ -1,6 +1,7 @@
 """From a design point to its figures: the one flow, graph to plan to schedule to program to trace."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import get_args
 
@@ -12,6 +13,7 @@ from hw_models.spec_types import DType
 from scheduler import Placing, kind_of, make_tuning
 from workloads import Graph, WorkloadError, load_network
 from workloads.analysis import Analysis
+from workloads.graph import Batch
 
 __all__ = [
     "Outcome",
@@ -48,9 +50,10 @@ def network(workload: Workload, batch: int, dtype: str) -> Analysis:
 
 
 @lru_cache(maxsize=256)
-def own_batch(workload: Workload) -> int:
+def own_batch(workload: Workload) -> Batch:
     """Return the batch that a network has unless told otherwise."""
-    return load(workload, None).batch
+    graph = load(workload, None)
+    return Batch(graph.batch, graph.batch_dims, graph.no_batch)
 
 
 def load(workload: Workload, batch: int | None) -> Graph:
@@ -62,13 +65,19 @@ def load(workload: Workload, batch: int | None) -> Graph:
         simplify=workload.simplify,
         dims=dict(workload.dims),
         image=workload.image,
+        batch_dims=None if workload.batch_dims is None else dict(workload.batch_dims),
     )
 
 
-def share_of_cluster(batch: int, clusters: int) -> tuple[int, int]:
-    """Return (clusters in use, batch of each): as even as can be; a share that is not full is padded."""
+def share_of_cluster(batch: int, clusters: int, missing: str = "") -> tuple[int, int]:
+    """Return (clusters in use, batch of each): as even as can be; a share that is not full is padded.
+
+    ``missing``: why the network has no batch, if it has none. Raises ``WorkloadError`` for a batch that it cannot have.
+    """
     if batch < 1:
         raise WorkloadError(f"batch has {batch}; needs at least 1")
+    if missing and batch != 1:
+        raise WorkloadError(f"has no batch that can become {batch}: {missing}; name its dimension with --batch-dim")
     share = -(-batch // min(batch, clusters))
     return -(-batch // share), share
 
@@ -83,8 +92,9 @@ def job_of(
     user has to mend.
     """
     dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
-    batch = workload.batch if workload.batch is not None else own_batch(workload)
-    clusters, share = share_of_cluster(batch, kind_of(hardware).parts(hardware))
+    own = own_batch(replace(workload, batch=None, dtype=None))
+    batch = own.size if workload.batch is None else workload.batch
+    clusters, share = share_of_cluster(batch, kind_of(hardware).parts(hardware), own.missing)
     placing = Placing(
         hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), known=known
     )

@@ -1,6 +1,7 @@
 """All that an experiment could ask for: its design points by number, and which of them it asks for."""
 
 import itertools
+import logging
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,16 @@ from experiments.config import (
 )
 from experiments.evaluate import load
 from experiments.measured_point import processor_of
-from experiments.points import TUNING, DesignPoint, MeasuredOn, Origin, Workload, policy_of, split_tuning
+from experiments.points import (
+    TUNING,
+    DesignPoint,
+    MeasuredOn,
+    Origin,
+    Workload,
+    policy_of,
+    split_tuning,
+    stated_batch,
+)
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
 from tuner.measure import (
@@ -35,6 +45,8 @@ from tuner.measure import (
     remote_address,
 )
 from workloads import WorkloadError, zoo_entry
+
+_LOG = logging.getLogger(__name__)
 
 _MOST_MACHINES_KEPT = 1_000
 _LONGEST_MACHINE_NAME = 80
@@ -255,9 +267,12 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
     lengths = itertools.product(_listed(entry.batch), _listed(entry.sequence), _listed(entry.image))
     for batch, sequence, image in lengths:
         dims = tuple(sorted(entry.dims.items()))
-        workload = Workload(model, batch, sequence, entry.dtype, entry.simplify, dims, image)
-        if model.endswith(".onnx") or sequence is not None or image is not None or entry.dims:
-            load(workload, None)
+        batch_dims = stated_batch(entry.batch_dim)
+        workload = Workload(model, batch, sequence, entry.dtype, entry.simplify, dims, image, batch_dims)
+        if model.endswith(".onnx") or sequence is not None or image is not None or entry.dims or entry.batch_dim:
+            graph = load(workload, None)
+            if graph.no_batch and batch_dims is None:
+                _LOG.warning("%s: no batch: %s", model, graph.no_batch)
         lists = {"batch": (entry.batch, batch), "sequence": (entry.sequence, sequence), "image": (entry.image, image)}
         swept = {name: str(one) for name, (several, one) in lists.items() if isinstance(several, list)}
         yield workload, swept

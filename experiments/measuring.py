@@ -116,6 +116,7 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     """Run an experiment file with all its points measured."""
     given = [f"--{name}" for name in ("policy", "hardware", "threads", "batch", "sequence", "image", "dtype")
              if getattr(arguments, name) is not None]  # fmt: skip
+    given += ["--batch-dim"] if arguments.batch_dim else []
     if given:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
     asked = argparse.Namespace(

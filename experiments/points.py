@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from functools import cache, cached_property, lru_cache
 from importlib.util import find_spec
@@ -22,6 +22,8 @@ TUNING = "tuning."
 """What the paths of tuned numbers of the scheduler begin with, beside those of the machine."""
 
 Figure = float | int | str | None
+_LONGEST_DIMENSION = 3
+"""Digits of a dimension's position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Workload:
     """Sizes of dimensions that the file leaves open, by name."""
     image: int | None = None
     """Pixels along each side of the images that it reads."""
+    batch_dims: tuple[tuple[str, int], ...] | None = None
+    """The inputs that have the batch, each with its dimension; empty: it has none; None: found from how it flows."""
 
     @property
     def label(self) -> str:
@@ -50,6 +54,8 @@ class Workload:
         """The label without the sequence and the size of images, for sweeps over them."""
         name = Path(self.model).stem if self.model.endswith(".onnx") else self.model
         said = [*(["simplified"] if self.simplify else []), *(f"{dim}={size}" for dim, size in self.dims)]
+        if self.batch_dims is not None:
+            said += [f"batch {name}:{dim}" for name, dim in self.batch_dims] or ["no batch"]
         return f"{name} ({', '.join(said)})" if said else name
 
 
@@ -61,6 +67,26 @@ def named_dims(given: Iterable[tuple[str, int]]) -> dict[str, int]:
         if names.count(name) > 1:
             raise WorkloadError(f"--dim has {name!r} twice; needs it once")
     return dict(pairs)
+
+
+def stated_batch(given: Sequence[str]) -> tuple[tuple[str, int], ...] | None:
+    """Return what ``--batch-dim`` or ``batch_dim`` says: INPUT:DIM for each input, or none; None if nothing is said.
+
+    Raises ``WorkloadError`` for anything else, and for an input that is named twice.
+    """
+    if not given:
+        return None
+    if list(given) == ["none"]:
+        return ()
+    dims: dict[str, int] = {}
+    for text in given:
+        name, colon, dim = text.rpartition(":")
+        if not (name and colon and dim.isascii() and dim.isdigit() and len(dim) <= _LONGEST_DIMENSION):
+            raise WorkloadError(f"batch-dim has {text!r}; needs INPUT:DIM, such as tokens:1, or none")
+        if name in dims:
+            raise WorkloadError(f"batch-dim has input {name!r} twice; needs it once")
+        dims[name] = int(dim)
+    return tuple(dims.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from workloads.reimport import ImportOptions, Reimport
 _VARIABLE = "DSASCAPE_CACHE"
 _LARGEST_BYTES = 256 * 2**20
 """Of an entry when decompressed; more is not written by us."""
-_HEADER = b"dsascape imported network, form 2\n"
+_HEADER = b"dsascape imported network, form 3\n"
 _LENGTH_BYTES = 8
 _BODY = len(_HEADER) + hashlib.sha256().digest_size
 
@@ -62,7 +62,7 @@ def source_digest() -> str:
     """Return a digest of this package's code and of the ONNX version: another importer makes other graphs."""
     digest = hashlib.sha256(version("onnx").encode())
     here = Path(__file__).parent
-    for path in sorted([*here.glob("*.py"), *here.glob("operators/*.py")]):
+    for path in sorted([*here.glob("*.py"), *here.glob("batch/*.py"), *here.glob("operators/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -70,7 +70,7 @@ def source_digest() -> str:
 def _write(path: Path, identity: bytes, graph: Graph, rebuild: Reimport) -> None:
     """Write an entry, all or nothing; a folder that cannot be written to is left alone."""
     options = rebuild.options
-    sizes = options.batch, options.sequence, options.simplify, options.dims, options.image
+    sizes = options.batch, options.sequence, options.simplify, options.dims, options.image, options.batch_dims
     source = [rebuild.where, rebuild.name, *sizes]
     text = json.dumps([to_plain(graph), source], separators=(",", ":"), check_circular=False)
     packed = zlib.compress(text.encode(), 1)
@@ -105,8 +105,9 @@ def _read(path: Path, identity: bytes) -> Graph | None:
     try:
         unpacking = zlib.decompressobj()
         text = unpacking.decompress(body[_LENGTH_BYTES : _LENGTH_BYTES + length], _LARGEST_BYTES)
-        plain, (where, name, batch, sequence, simplify, dims, image) = json.loads(text)
-        options = ImportOptions(batch, sequence, simplify, tuple((dim, size) for dim, size in dims), image)
+        plain, (where, name, batch, sequence, simplify, dims, image, batch_dims) = json.loads(text)
+        places = None if batch_dims is None else tuple((input_name, dim) for input_name, dim in batch_dims)
+        options = ImportOptions(batch, sequence, simplify, tuple((dim, size) for dim, size in dims), image, places)
         return from_plain(plain, Reimport(body[_LENGTH_BYTES + length :], where, name, options))
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, zlib.error):
         return None

@@ -1,14 +1,15 @@
-"""Constants that a file ties to its own batch or sequence length, replaced for a walk at another size."""
+"""Constants that a file ties to its own sequence length or size of images, replaced for a walk at another size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import onnx
 
-from workloads.known import Known, Typed, Walk
+from workloads.known import Infer, Known, Typed, Walk
 from workloads.operators.registry import Array
-from workloads.rescale import Change, RescaleError, broadcast_conflict, rescaled_like, rescaled_reshape
+from workloads.rescale import RescaleError, broadcast_conflict, rescaled_like, rescaled_reshape
 
 _BROADCASTING = frozenset(
     {"Add", "Sub", "Mul", "Div", "Where", "Pow", "Min", "Max", "And", "Or", "Equal", "Sum"}
@@ -22,10 +23,15 @@ class CarryOver:
 
     known: Known
     before: Walk
-    change: Change
+    sequence_ratio: Fraction
+    """Of the sequence length now to that in the file."""
 
-    def __call__(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node``, its shape constants following the change where they stood still."""
+    def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
+        """Return ``node``, its shape constants following the change where they stood still, and its outputs' types."""
+        changed = self._carried(node)
+        return changed, infer(changed)
+
+    def _carried(self, node: onnx.NodeProto) -> onnx.NodeProto:
         inputs = list(node.input)
         old, new = (
             self.before.types.get(inputs[0] if inputs else ""),
@@ -40,7 +46,7 @@ class CarryOver:
         try:
             return self._following(node, old.shape, new.shape)
         except RescaleError as error:
-            raise self.known.error(node, f"cannot change batch, sequence or image: {error}") from None
+            raise self.known.error(node, f"cannot change sequence or image: {error}") from None
 
     def _following(self, node: onnx.NodeProto, old: tuple[int, ...], new: tuple[int, ...]) -> onnx.NodeProto:
         target = node.input[1] if len(node.input) > 1 else ""
@@ -48,7 +54,7 @@ class CarryOver:
         stuck = target in values and np.array_equal(values[target], self.before.values.get(target, ()))
         result = self.before.types[node.output[0]].shape
         if node.op_type == "Reshape" and stuck and old != new:
-            reshaped = rescaled_reshape(old, result, new, self.change)
+            reshaped = rescaled_reshape(old, result, new)
             return self._with_input(node, 1, np.asarray(reshaped, np.int64))
         if node.op_type == "Expand" and stuck:
             return self._with_input(node, 1, np.asarray(rescaled_like(old, new, result), np.int64))
@@ -56,7 +62,7 @@ class CarryOver:
             if node.input[_RESIZE_SIZES] in values:
                 sizes = np.asarray(rescaled_like(old, new, result), np.int64)
                 return self._with_input(node, _RESIZE_SIZES, sizes)
-        elif node.op_type == "Slice" and self.change.sequence_ratio > 1:
+        elif node.op_type == "Slice" and self.sequence_ratio > 1:
             return self._open_ended(node, old, new)
         return node
 
@@ -82,7 +88,7 @@ class CarryOver:
         return node
 
     def _conforming_concat(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return a join whose constant parts (class tokens) follow the batch of the other parts."""
+        """Return a join whose constant parts follow the other parts in the dimensions that are not joined."""
         axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
         live = [name for name in node.input if name not in self.known.weights]
         if not live:
@@ -100,10 +106,7 @@ class CarryOver:
         return node
 
     def _with_weight(self, node: onnx.NodeProto, place: int, shape: tuple[int, ...]) -> onnx.NodeProto:
-        name = f"{node.input[place]}[{'x'.join(map(str, shape))}]"
-        self.known.types[name] = Typed(self.known.types[node.input[place]].element, shape)
-        self.known.weights.add(name)
-        return _with_input_name(node, place, name)
+        return _with_input_name(node, place, self.known.learn_at(node.input[place], shape, None))
 
     def _with_input(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.NodeProto:
         name = f"{node.output[0]}:{node.input[place]}"

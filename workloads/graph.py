@@ -99,6 +99,16 @@ class Op:
         return len(self.nests) == 1 and is_view(self.nests[0])
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How many images a network takes at once, and in which dimension of which inputs they lie."""
+
+    size: int
+    dims: tuple[tuple[str, int], ...]
+    missing: str = ""
+    """Why the network has no batch, if it has none; its size is 1 then."""
+
+
 class Rebuild(Protocol):
     """Makes the same network at another batch size."""
 
@@ -121,6 +131,10 @@ class Graph:
     outputs: tuple[str, ...]
     batch: int
     rebuild: Rebuild | None = field(default=None, repr=False, compare=False)
+    batch_dims: tuple[tuple[str, int], ...] = ()
+    """The inputs that have the batch, each with its dimension; none where it is not known."""
+    no_batch: str = ""
+    """Why the network has no batch (``batch`` is 1 then); empty if it has one."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not is_count(self.batch) or not self.batch:
@@ -240,6 +254,8 @@ class Graph:
         """Return the same network at another batch size; raise ``WorkloadError`` if it cannot change."""
         if batch == self.batch:
             return self
+        if self.no_batch:
+            raise WorkloadError(f"{self.name}: has no batch that can become {batch}: {self.no_batch}")
         if self.rebuild is None:
             raise WorkloadError(f"{self.name}: the batch size is {self.batch} and cannot change to {batch}")
         return self.rebuild(batch)

@@ -6,7 +6,7 @@ from typing import Any
 from workloads.graph import Graph, Op, Rebuild, Tensor
 from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 
-FORMAT = 1
+FORMAT = 2
 Row = list[Any]
 
 
@@ -56,6 +56,8 @@ def to_plain(graph: Graph) -> dict[str, Any]:
         "format": FORMAT,
         "name": graph.name,
         "batch": graph.batch,
+        "batch_dims": graph.batch_dims,
+        "no_batch": graph.no_batch,
         "inputs": graph.inputs,
         "outputs": graph.outputs,
         "tensors": [_tensor_row(tensor) for tensor in graph.tensors.values()],
@@ -103,7 +105,15 @@ def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Grap
     )
     tensors = {row[0]: _tensor(row) for row in plain["tensors"]}
     return Graph(
-        plain["name"], ops, tensors, tuple(plain["inputs"]), tuple(plain["outputs"]), plain["batch"], rebuild
+        plain["name"],
+        ops,
+        tensors,
+        tuple(plain["inputs"]),
+        tuple(plain["outputs"]),
+        plain["batch"],
+        rebuild,
+        tuple((name, dim) for name, dim in plain["batch_dims"]),
+        plain["no_batch"],
     )
 
 

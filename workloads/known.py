@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,10 @@ class Typed:
         return helper.make_tensor_type_proto(self.element, self.shape)
 
 
+Infer = Callable[[onnx.NodeProto], dict[str, "Typed"]]
+"""Returns the types of an operator's outputs; raises ``WorkloadError`` where it does not fit its inputs."""
+
+
 @dataclass(slots=True)
 class Known:
     """Types of all tensors so far, values of the small ones that do not depend on the inputs."""
@@ -69,6 +73,19 @@ class Known:
         self.values[name] = value
         self.weights.add(name)
         self.types[name] = Typed(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+    def learn_at(self, name: str, shape: tuple[int, ...], value: Array | None) -> str:
+        """Return the name of constant ``name`` at another size: ``shape``, or ``value``'s own if that is known.
+
+        It is the same for every operator that needs the constant at that size.
+        """
+        beside = f"{name}[{'x'.join(map(str, shape))}]"
+        if value is not None:
+            self.learn(beside, value)
+        else:
+            self.weights.add(beside)
+            self.types[beside] = Typed(self.types[name].element, shape)
+        return beside
 
     def context(self, node: onnx.NodeProto, kind: str, opset: int) -> NodeContext:
         """Return what a rule for shapes gets to see of ``node``: everything but its outputs."""
@@ -149,7 +166,8 @@ def typed_values(entries: Iterable[onnx.ValueInfoProto]) -> dict[str, Typed]:
     found = {}
     for entry in entries:
         kind = entry.type.tensor_type
-        if entry.type.HasField("tensor_type") and all(d.HasField("dim_value") for d in kind.shape.dim):
+        static = kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim)
+        if entry.type.HasField("tensor_type") and static:
             with contextlib.suppress(ValueError):
                 found[entry.name] = Typed(kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
     return found

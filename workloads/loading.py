@@ -1,43 +1,37 @@
 """A network by the name that a user types: one of the zoo, or the path of an ONNX file; or an ONNX file itself."""
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Unpack
 
 from workloads.cache import cached
 from workloads.graph import Graph, WorkloadError
-from workloads.reimport import naming, options_of, read_bytes, read_network
+from workloads.reimport import Sizes, naming, options_of, read_bytes, read_network
 from workloads.zoo import zoo_entry, zoo_names
 
 
-def load_network(
-    name_or_path: str | Path,
-    *,
-    batch: int | None = None,
-    sequence: int | None = None,
-    simplify: bool = False,
-    dims: Mapping[str, int] | None = None,
-    image: int | None = None,
-) -> Graph:
+def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:
     """Return the network of the zoo called ``name_or_path``, or the one in that file if it ends in ``.onnx``.
 
-    ``batch``, ``sequence`` and ``image``, the pixels along each side of images, default to the zoo's entry or to the
-    sizes in the file; ``dims`` are the sizes of dimensions that a file leaves open, by their names. Raises
-    ``WorkloadError`` for an unknown name (with the nearest ones), for a file that cannot be taken, and for sizes that
-    it does not follow to.
+    ``sizes``: what is asked of it, see `Sizes`; batch and sequence default to the zoo's entry or to those in the file.
+    Raises ``WorkloadError`` for an unknown name (with the nearest ones), for a file that cannot be taken, and for sizes
+    that it does not follow to.
     """
     path = Path(name_or_path)
     if path.suffix == ".onnx":
         if path.stem in zoo_names() and not path.exists():
             raise WorkloadError(f"{path}: no such file; the network that comes along is {path.stem}, without .onnx")
         where = str(path)
-        options = options_of(where, batch, sequence, dims, image, simplify=simplify)
+        options = options_of(where, sizes)
         with naming(where):
             content = read_bytes(path)
             return cached(content, where, options, lambda: read_network(content, where, path.stem, options))
     entry = zoo_entry(str(name_or_path))
-    batch = entry.default_batch if batch is None else batch
-    sequence = entry.sequence if sequence is None else sequence
-    options = options_of(entry.name, batch, sequence, dims, image, simplify=simplify)
+    given: Sizes = {**sizes}
+    if given.get("batch") is None:
+        given["batch"] = entry.default_batch
+    if given.get("sequence") is None:
+        given["sequence"] = entry.sequence
+    options = options_of(entry.name, given)
     with naming(entry.name):
         return cached(
             entry.path.read_bytes(),
@@ -47,25 +41,15 @@ def load_network(
         )
 
 
-def import_onnx(
-    source: str | Path | bytes,
-    *,
-    name: str | None = None,
-    batch: int | None = None,
-    sequence: int | None = None,
-    simplify: bool = False,
-    dims: Mapping[str, int] | None = None,
-    image: int | None = None,
-) -> Graph:
-    """Return the network in an ONNX file (a path, or its bytes) at ``batch`` and ``sequence`` length.
+def import_onnx(source: str | Path | bytes, *, name: str | None = None, **sizes: Unpack[Sizes]) -> Graph:
+    """Return the network in an ONNX file: a path, or its bytes.
 
-    ``image``: pixels along each side of the images that it reads. Without these the file's own sizes stay; a batch that
-    the file leaves open becomes 1. ``dims`` are the sizes of other dimensions that it leaves open, by their names.
-    Shape arithmetic is always folded; ``simplify`` also drops what does nothing (see ``workloads/simplify.py``). Raises
-    ``WorkloadError`` naming file, node and operator for what cannot be taken.
+    ``sizes``: what is asked of it, see `Sizes`. Without these the file's own sizes stay; a batch that the file leaves
+    open becomes 1. Shape arithmetic is always folded. Raises ``WorkloadError`` naming file, node and operator for what
+    cannot be taken.
     """
     where = (name or "model") if isinstance(source, bytes) else str(source)
     with naming(where):
-        options = options_of(where, batch, sequence, dims, image, simplify=simplify)
+        options = options_of(where, sizes)
         content = source if isinstance(source, bytes) else read_bytes(Path(source))
         return read_network(content, where, name or Path(where).stem, options)

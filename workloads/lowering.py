@@ -1,11 +1,11 @@
 """From typed ONNX nodes to the operators of a Graph, each lowered to its loop nests."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import onnx
 
-from workloads.graph import Graph, Op, Rebuild, Role, Tensor, WorkloadError
+from workloads.graph import Batch, Graph, Op, Rebuild, Role, Tensor, WorkloadError
 from workloads.known import MALFORMED, Typed, Walk, attributes_of, dtype_of, node_error, node_name
 from workloads.loopnest import LoopNest
 from workloads.onnx_file import OnnxFile
@@ -16,11 +16,11 @@ _MATRIX_RANK = 2
 
 
 def build_graph(
-    file: OnnxFile, name: str, walk: Walk, inputs: Sequence[str], batch: int, rebuild: Rebuild
+    file: OnnxFile, name: str, walk: Walk, inputs: Sequence[str], batch: Batch, rebuild: Rebuild
 ) -> Graph:
     """Return the graph of those nodes of ``walk`` that an output of ``file`` depends on."""
     outputs = [entry.name for entry in file.model.graph.output]
-    live = _live_nodes(walk, outputs)
+    live = live_nodes(walk, outputs)
     written = {name for node in live for name in node.output}
     kept = tuple(output for output in outputs if output in written)
     if not kept:
@@ -37,12 +37,15 @@ def build_graph(
         raise WorkloadError(f"{file.where}: all outputs are empty, so there is nothing to run")
     results = tuple(name for name in kept if name in lowering.tensors)
     try:
-        return Graph(name, ops, lowering.tensors, tuple(inputs), results, batch, rebuild)
+        return Graph(
+            name, ops, lowering.tensors, tuple(inputs), results, batch.size, rebuild, batch.dims, batch.missing
+        )
     except WorkloadError as error:
         raise WorkloadError(f"{file.where}: {error}") from error
 
 
-def _live_nodes(walk: Walk, outputs: Sequence[str]) -> list[onnx.NodeProto]:
+def live_nodes(walk: Walk, outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """Return those nodes of ``walk`` that one of ``outputs`` depends on, in their order."""
     needed, live = set(outputs), []
     for node in reversed(walk.nodes):
         if any(name in needed for name in node.output):

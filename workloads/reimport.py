@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from workloads.graph import Graph, WorkloadError
 from workloads.index import is_count
@@ -23,6 +23,10 @@ _COPIES = 2
 """Of a file's bytes that an import holds: as read, and parsed."""
 
 
+Dims = tuple[tuple[str, int], ...]
+"""Inputs of a network, each with one of its dimensions."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
     """What the user may change about a network while it is read."""
@@ -34,6 +38,8 @@ class ImportOptions:
     """Sizes of dimensions that the file leaves open, by their names."""
     image: int | None = None
     """Pixels along each side of square images."""
+    batch_dims: Dims | None = None
+    """The inputs that have the batch, each with its dimension; none: it has no batch; None: to be found out."""
 
     def __post_init__(self) -> None:
         given = [("batch", self.batch), ("sequence", self.sequence), ("image", self.image)]
@@ -67,13 +73,34 @@ class Reimport:
             raise WorkloadError(f"{self.where}: what was kept of it is damaged ({error})") from error
 
 
-def options_of(
-    where: str, batch: int | None, sequence: int | None, dims: Mapping[str, int] | None, image: int | None, *,
-    simplify: bool,
-) -> ImportOptions:  # fmt: skip
+class Sizes(TypedDict, total=False):
+    """What may be asked of a network while it is read; what is left out stays as the file has it."""
+
+    batch: int | None
+    sequence: int | None
+    """Length of sequences of tokens."""
+    simplify: bool
+    """Whether what does nothing is dropped (see ``workloads/simplify.py``)."""
+    dims: Mapping[str, int] | None
+    """Sizes of dimensions that the file leaves open, by their names."""
+    image: int | None
+    """Pixels along each side of square images."""
+    batch_dims: Mapping[str, int] | None
+    """The dimension of each input that is the batch; empty: the network has none; None: found from how it flows."""
+
+
+def options_of(where: str, sizes: Sizes) -> ImportOptions:
     """Return the options for the network that messages call ``where``; raise ``WorkloadError`` for a bad size."""
+    dims, batch_dims = sizes.get("dims"), sizes.get("batch_dims")
     try:
-        return ImportOptions(batch, sequence, simplify, tuple(sorted((dims or {}).items())), image)
+        return ImportOptions(
+            batch=sizes.get("batch"),
+            sequence=sizes.get("sequence"),
+            simplify=sizes.get("simplify", False),
+            dims=tuple(sorted((dims or {}).items())),
+            image=sizes.get("image"),
+            batch_dims=None if batch_dims is None else tuple(batch_dims.items()),
+        )
     except WorkloadError as error:
         raise WorkloadError(f"{where}: {error}") from None
 

@@ -1,13 +1,11 @@
-"""Another batch or sequence length for a network whose file has them written into its reshapes.
+"""Another sequence length or size of images for a network whose file has them written into its reshapes.
 
-An exporter that saw batch 1 writes ``Reshape(x, [1, 384, 12, 64])``. The importer walks the network twice, as
+An exporter that saw 384 tokens writes ``Reshape(x, [1, 384, 12, 64])``. The importer walks the network twice, as
 it is in the file and at the sizes asked for; where a shape constant is the same in both walks although its
 input has changed, the change is carried over by aligning the factors of the two shapes.
 """
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 Shape = tuple[int, ...]
@@ -17,65 +15,27 @@ class RescaleError(ValueError):
     """A shape constant that gives no room for the new size; the importer adds file and node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What the user changes: sizes before (in the file) and after."""
-
-    batch_before: int
-    batch: int
-    sequence_ratio: Fraction = Fraction(1)
-
-    @property
-    def batch_ratio(self) -> Fraction:
-        return Fraction(self.batch, self.batch_before)
-
-
-def rescaled_reshape(source_before: Shape, target_before: Shape, source: Shape, change: Change) -> Shape:
+def rescaled_reshape(source_before: Shape, target_before: Shape, source: Shape) -> Shape:
     """Return the target of a reshape from ``source``, given the reshape that the file holds.
 
     Both shapes are cut into the shortest runs of dimensions with equal products. Inside a run, a changed
-    source dimension changes the target dimension that its factor lies in; a batch that was merged into
-    another dimension comes out again at a dimension of the old batch size. Raises ``RescaleError`` where none
-    fits.
+    source dimension changes the target dimension that its factor lies in. Raises ``RescaleError`` where none fits.
     """
     target = list(target_before)
     for inputs, outputs in aligned_runs(source_before, target_before):
         for dim in inputs:
             ratio = Fraction(source[dim], source_before[dim])
-            for part in _parts(ratio, change):
-                place = None
-                if part == change.batch_ratio:
-                    near = (*outputs, *_ones_beside(outputs, target_before))
-                    place = next((p for p in near if target_before[p] == change.batch_before), None)
-                if place is None:
-                    place = _place_of(dim, inputs, outputs, source_before, target_before)
-                    if source_before[dim] == 1 and place == len(target) - 1 > 0:
-                        place -= (
-                            1  # features that merge stay as they are; the batch joins the rows before them
-                        )
-                scaled = target[place] * part
-                if scaled.denominator != 1:
-                    raise RescaleError(
-                        f"reshape {list(source_before)} to {list(target_before)} cannot follow an input"
-                        f" of {list(source)}"
-                    )
-                target[place] = int(scaled)
+            if ratio == 1:
+                continue
+            place = _place_of(dim, inputs, outputs, source_before, target_before)
+            scaled = target[place] * ratio
+            if scaled.denominator != 1:
+                raise RescaleError(
+                    f"reshape {list(source_before)} to {list(target_before)} cannot follow an input"
+                    f" of {list(source)}"
+                )
+            target[place] = int(scaled)
     return tuple(target)
-
-
-def _ones_beside(run: range, shape: Shape) -> list[int]:
-    """Return the dimensions of size one right behind ``run``, then those right before it."""
-    behind = itertools.takewhile(lambda dim: shape[dim] == 1, range(run.stop, len(shape)))
-    before = itertools.takewhile(lambda dim: shape[dim] == 1, range(run.start - 1, -1, -1))
-    return [*behind, *before]
-
-
-def _parts(ratio: Fraction, change: Change) -> tuple[Fraction, ...]:
-    if ratio == 1:
-        return ()
-    if ratio == change.batch_ratio * change.sequence_ratio != change.sequence_ratio != 1:
-        return change.batch_ratio, change.sequence_ratio
-    return (ratio,)
 
 
 def aligned_runs(left: Shape, right: Shape) -> list[tuple[range, range]]:

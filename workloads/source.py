@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import onnx
 
 from workloads.edits import Constant, Edit, Node, as_proto, edited_walk, plain_node
-from workloads.graph import FLOATS, CastRebuild, Graph, Tensor
+from workloads.graph import FLOATS, Batch, CastRebuild, Graph, Tensor
 from workloads.known import Known, Walk, dtype_of
 from workloads.loopnest import Operations
 from workloads.lowering import build_graph
@@ -56,7 +56,8 @@ class Source:
         rebuild = replace(self.rebuild, rounds=(*self.rebuild.rounds, tuple(edits)))
         with naming(self.file.where):
             walk = edited_walk(self.file, self.walk, edits)
-            graph = build_graph(self.file, old.name, walk, old.inputs, old.batch, rebuild)
+            batch = Batch(old.batch, old.batch_dims, old.no_batch)
+            graph = build_graph(self.file, old.name, walk, old.inputs, batch, rebuild)
         for dtype in self.casts:
             graph = graph.with_dtype(dtype)
         return graph

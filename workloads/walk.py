@@ -1,33 +1,58 @@
 """The walk through a file's nodes: every tensor gets a static type, what is known beforehand is folded."""
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
-from workloads.carry_over import CarryOver
 from workloads.constants import MOST_FOLDED_BYTES, fold
 from workloads.expansion import branch_body, function_body, reads_of
 from workloads.graph import WorkloadError
-from workloads.known import ELEMENTS, MALFORMED, Known, Typed, Walk, attributes_of, node_error, typed, typed_values
+from workloads.known import (
+    ELEMENTS,
+    MALFORMED,
+    Infer,
+    Known,
+    Typed,
+    Walk,
+    attributes_of,
+    node_error,
+    typed,
+    typed_values,
+)
 from workloads.onnx_file import OnnxFile
 from workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
 from workloads.operators.registry import Array, ShapeRule
-from workloads.rescale import Change
 
 _DEEPEST = 8
 """Levels to which functions and branches are expanded."""
 
 
-def walk_file(
-    file: OnnxFile, inputs: Mapping[str, Typed], *, before: Walk | None = None, change: Change | None = None
-) -> Walk:
+class Follower(Protocol):
+    """Decides what an operator's operands are in a walk at other sizes than the file's."""
+
+    def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
+        """Return the operator with its operands at these sizes, and the types of its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A second walk over a file, at other sizes than those of ``before``."""
+
+    before: Walk
+    follower: Callable[[Known], Follower]
+    """Makes the follower of what is known so far in the second walk."""
+
+
+def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None = None) -> Walk:
     """Return types, known values and run-time nodes of ``file`` at the types ``inputs``.
 
-    With ``before`` and ``change``, shape constants are carried over from that walk to the new sizes.
+    ``again``: how constants that the file ties to its own sizes follow to those of ``inputs``.
     """
     known = Known(file.where, dict(inputs), dict(file.constants), set(file.weights))
     for tensor in file.model.graph.initializer:
@@ -38,8 +63,7 @@ def walk_file(
     for entry in file.model.graph.input:
         if entry.name not in known.types:
             known.types.update(typed_values([entry]))
-    carry_over = CarryOver(known, before, change) if before and change else None
-    walker = Walker(file, known, carry_over)
+    walker = Walker(file, known, again)
     for node in _sorted_nodes(file.where, file.model.graph.node, known.types):
         try:
             walker.visit(node)
@@ -78,26 +102,32 @@ def walk_edited(
 class Walker:
     """Types every tensor of a file, in order."""
 
-    def __init__(self, file: OnnxFile, known: Known, carry_over: CarryOver | None) -> None:
+    def __init__(self, file: OnnxFile, known: Known, again: Again | None) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.once: list[onnx.NodeProto] = []
         """Those that compute weights out of weights whose values are not known."""
         self._opset = file.opset
         self._opsets = list(file.model.opset_import)
         self._known = known
-        self._carry_over = carry_over
+        self._follower = again.follower(known) if again else None
         self._room_bytes = MOST_FOLDED_BYTES
         self._made: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
         self._same: dict[str, str] = {}
         """Weights that are computed like an earlier one."""
         self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
         self._wanted.update(entry.name for entry in file.model.graph.output)
-        self._recorded = {} if carry_over else typed_values(file.model.graph.value_info)
+        self._again = again
+        self._walked = {node.output[0]: node for node in again.before.nodes} if again else {}
+        """Operators as they were in the walk before, which may have given them operands of another size."""
+        self._recorded: Mapping[str, Typed] = (
+            again.before.types if again else typed_values([*file.model.graph.value_info, *file.model.graph.output])
+        )
+        """Types that the file states, or had in the walk before, for outputs that no rule finds."""
 
     def visit(self, node: onnx.NodeProto, depth: int = 0) -> None:
         """Learn the outputs of ``node``; keep it among ``nodes`` if it computes at run time."""
         known = self._known
-        node = self._checked(node)
+        node = self._as_walked(self._checked(node))
         inputs = [name for name in node.input if name]
         kind = kind_of(node.domain, node.op_type)
         if kind in ("Shape", "Size") and inputs:
@@ -119,9 +149,10 @@ class Walker:
         constant = all(name in known.weights for name in inputs)
         if constant and self._made_before(node):
             return
-        if self._carry_over is not None:
-            node = self._carry_over(node)
-        found = self._infer(node, kind)
+        if self._follower is not None:
+            node, found = self._follower(node, lambda changed: self._infer(changed, kind))
+        else:
+            found = self._infer(node, kind)
         known.types.update(found)
         for name, output in found.items():
             if 0 in output.shape:
@@ -139,8 +170,10 @@ class Walker:
             return False
         values = [known.values[name] for name in inputs]
         results = fold(node, attributes_of(node), values, self._opset, self._room_bytes)
+        before = self._again.before.values if self._again else {}
         for name, value in zip(node.output, results or (), strict=False):
-            known.learn(name, value)
+            same = name in before and np.array_equal(before[name], value) and before[name].dtype == value.dtype
+            known.learn(name, before[name] if same else value)  # one array in memory, not one for each walk
             self._room_bytes -= value.nbytes
         return results is not None
 
@@ -249,7 +282,7 @@ class Walker:
             if kind.HasField("shape"):
                 shown = str([dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim])
         recorded = self._recorded.get(name)
-        if recorded is not None:
+        if recorded is not None and self._as_before(node):
             return recorded
         if name not in self._wanted:
             return None
@@ -258,6 +291,28 @@ class Walker:
             f"writes {name!r}, whose shape {shown} is not known before the network runs;"
             " cut the network before it",
         )
+
+
+    def _as_before(self, node: onnx.NodeProto) -> bool:
+        """Whether the operands of ``node`` have the types of the walk before, if this one is not the first."""
+        types = self._known.types
+        return self._again is None or all(
+            types[name] == self._again.before.types.get(name) for name in node.input if name
+        )
+
+    def _as_walked(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return ``node`` with the constants that the walk before gave it in the place of the file's."""
+        walked = self._walked.get(node.output[0])
+        if self._again is None or walked is None or walked.op_type != node.op_type:
+            return node
+        before, known = self._again.before, self._known
+        for name in walked.input:
+            if name and name not in known.types:
+                known.types[name] = before.types[name]
+                known.weights.add(name)
+                if name in before.values:
+                    known.values[name] = before.values[name]
+        return walked
 
 
 def _sorted_nodes(where: str, nodes: Sequence[onnx.NodeProto], ready: Collection[str]) -> list[onnx.NodeProto]:

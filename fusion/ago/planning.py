@@ -26,7 +26,7 @@ from fusion.partition import AcyclicPartition
 from fusion.plan import FusionPlan, Group, plan_from_groups
 from fusion.searched.grouping import Asked, Grouping, Part, improved
 from workloads.analysis import Analysis
-from workloads.graph import Graph
+from workloads.graph import Graph, WorkloadError
 from workloads.subgraph import Subgraph
 
 
@@ -53,10 +53,13 @@ def ago_plan(analysis: Analysis, tuning: Tuning) -> FusionPlan:
 
 
 def for_one_image(graph: Graph) -> Graph:
-    """Return the network at batch 1, if it has the same operators then; else as it is."""
+    """Return the network at batch 1, if it can have that and has the same operators then; else as it is."""
     if graph.batch == 1 or graph.rebuild is None:
         return graph
-    one = graph.with_batch(1)
+    try:
+        one = graph.with_batch(1)
+    except WorkloadError:
+        return graph
     return one if [op.name for op in one.ops] == [op.name for op in graph.ops] else graph
 
 

@@ -1,0 +1,327 @@
+"""Walks at another batch: operands that a file ties to its own batch follow, by what one walk found out.
+
+An exporter writes its batch into constants: learned queries repeated for each image, states of zeros, masks, targets
+of reshapes. `Probe` walks a file at a batch to which no other size is a multiple, finds for every tensor where the
+batch lies, and for every operator which of its constant operands have to follow. `Target` walks it at a batch that
+somebody asks for, and does what the probe found.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+
+from workloads.batch.place import Batched, MixedError, Place, RigidError, place_after, ways_to_reshape
+from workloads.graph import Tensor, WorkloadError
+from workloads.known import MALFORMED, Infer, Known, Typed, Walk, dtype_of, node_name
+from workloads.operands import misfit
+from workloads.operators import RULES, kind_of
+from workloads.operators.registry import Array
+
+_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_LONGEST_SHAPE = 8
+"""Elements of a constant operand that may be a shape."""
+_MOST_FOLLOWING = 3
+"""Constant operands of one operator that follow together: the two states of an LSTM and its lengths."""
+_MOST_VARIANTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A constant operand that follows the batch: by its value if it is itself a list of sizes, else by its shape."""
+
+    operand: int
+    of_one: tuple[int, ...]
+    """The sizes for one image."""
+    dims: tuple[int, ...]
+    """Which of them are multiplied by the batch; of a shape one, of a list of sizes perhaps several."""
+    is_value: bool
+    inner: int = 1
+    """Of a shape: see `Place`."""
+
+    def at(self, batch: int) -> tuple[int, ...]:
+        """Return the sizes for ``batch`` images."""
+        return tuple(size * batch if dim in self.dims else size for dim, size in enumerate(self.of_one))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFlow:
+    """Where the batch lies in every tensor that has it, and which constants follow it."""
+
+    own: int
+    """The batch that the file is for."""
+    dims: tuple[tuple[str, int], ...]
+    """The inputs that have it, each with its dimension."""
+    tensors: Mapping[str, Batched]
+    following: Mapping[str, tuple[Following, ...]]
+    """By the first output of the operator whose operands they are."""
+
+
+class StuckError(WorkloadError):
+    """A walk that cannot go on at another batch: at the operator that writes ``output``, for ``reason``."""
+
+    def __init__(self, output: str, reason: str, *, mixes: bool) -> None:
+        super().__init__(reason)
+        self.output = output
+        self.reason = reason
+        self.mixes = mixes
+        """Whether the operator is known to mix images, so that the dimension is no batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a probe tries."""
+
+    own: int
+    """The batch that the file is for."""
+    batch: int
+    """The batch of the probe."""
+    choices: Mapping[str, int]
+    """Which of several ways a reshape takes, by its output; the first if not listed."""
+    own_only: bool
+    """Whether an image that is chosen by index is the index's own (see `place_after`)."""
+
+
+class Probe:
+    """Follows a batch through a file, and notes how.
+
+    ``known``: what is known so far in this walk; ``before``: the walk at the file's own batch; ``live``: the tensors
+    that an output depends on.
+    """
+
+    def __init__(self, known: Known, before: Walk, opset: int, live: frozenset[str], trial: Trial) -> None:
+        self.tensors: dict[str, Batched] = {}
+        self.following: dict[str, tuple[Following, ...]] = {}
+        self.ways: dict[str, int] = {}
+        """How many ways each reshape has, where there are several."""
+        self._known, self._before, self._opset, self._live = known, before, opset, live
+        self._own, self._batch = trial.own, trial.batch
+        self._choices, self._own_only = trial.choices, trial.own_only
+
+    def start(self, name: str, dim: int) -> None:
+        """Note that dimension ``dim`` of input ``name`` is the batch."""
+        self._note(name, self._known.types[name].shape, Place(dim))
+
+    def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
+        """Return ``node`` with the operands that it needs at this batch, and the types of its outputs."""
+        if not self._live.intersection(node.output):
+            return node, infer(node)
+        try:
+            carried = [name for name in node.input if name and self._carries(name)]
+            if not carried:
+                return node, infer(node)
+            if kind_of(node.domain, node.op_type) in _RESHAPES:
+                return self._reshaped(node, infer)
+            return self._computed(node, infer)
+        except MixedError as error:
+            reason = f"node {node_name(node)!r} ({node.op_type}) {error}"
+            raise StuckError(node.output[0], reason, mixes=not isinstance(error, RigidError)) from None
+
+    def _note(self, name: str, shape: Sequence[int], place: Place) -> None:
+        of_one = (*shape[: place.dim], shape[place.dim] // self._batch, *shape[place.dim + 1 :])
+        self.tensors[name] = Batched(of_one, place)
+
+    def _carries(self, name: str) -> bool:
+        """Whether a tensor follows the batch; constants that the file computes from a shape do so by themselves."""
+        if name in self.tensors:
+            return True
+        old, new = self._before.types.get(name), self._known.types[name]
+        if old is None or old.shape == new.shape:
+            return False
+        if len(old.shape) != len(new.shape):
+            raise MixedError(f"reads {name!r}, whose rank depends on it")
+        changed = [dim for dim, size in enumerate(new.shape) if size != old.shape[dim]]
+        if len(changed) > 1 or new.shape[changed[0]] % self._batch:
+            raise MixedError(f"reads {name!r}, of which more than one dimension depends on it")
+        self._note(name, new.shape, Place(changed[0]))
+        return True
+
+    def _reshaped(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
+        source, output = node.input[0], node.output[0]
+        old, target = self._before.types[source].shape, self._before.types[output].shape
+        written = self._known.values.get(node.input[1]) if node.op_type == "Reshape" else None
+        open_dim = None
+        if written is not None:
+            open_dim = next((dim for dim, size in enumerate(written.reshape(-1)) if size == -1), None)
+        ways = ways_to_reshape(old, self.tensors[source].place, target, self._own, open_dim)
+        if not ways:
+            raise MixedError("puts its elements together with others" if len(target) else "drops it")
+        stuck = written is not None and np.array_equal(written, self._before.values.get(node.input[1], written))
+        if not stuck:
+            found = infer(node)
+            shape = found[output].shape
+            way = next((way for way in ways if way.at(self._batch) == shape), None)
+            if way is None:
+                raise MixedError("does not keep it in one dimension")
+            self.tensors[output] = way
+            return node, found
+        if len(ways) > 1:
+            self.ways[output] = len(ways)
+        way = ways[self._choices.get(output, 0)]
+        following = (Following(1, way.of_one, (way.place.dim,), is_value=True),)
+        changed = with_operands(self._known, node, following, self._batch)
+        found = infer(changed)
+        self.tensors[output] = way
+        self.following[output] = following
+        return changed, found
+
+    def _computed(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
+        """Return the variant of ``node`` with the fewest operands changed that keeps images apart."""
+        refusal: MixedError | None = None
+        for following in itertools.islice(self._variants(node), _MOST_VARIANTS):
+            changed = with_operands(self._known, node, following, self._batch)
+            try:
+                found = infer(changed)
+                places = self._places(changed, found, following)
+            except MixedError as error:
+                refusal = refusal or error
+                continue
+            except MALFORMED:  # a WorkloadError is one: this variant does not fit
+                refusal = refusal or RigidError("takes no other size of it")
+                continue
+            for name, place in places.items():
+                self._note(name, found[name].shape, place)
+            if following:
+                self.following[node.output[0]] = following
+            return changed, found
+        assert refusal is not None
+        raise refusal
+
+    def _variants(self, node: onnx.NodeProto) -> Iterator[tuple[Following, ...]]:
+        """Yield sets of constant operands that may follow the batch, smaller sets first.
+
+        Sizes that are the batch come before sizes that are a multiple of it: of one image, every size is.
+        """
+        options: list[list[Following]] = []
+        for operand, name in enumerate(node.input):
+            if name in self._known.weights and name not in self.tensors:
+                options.append([*self._by_shape(operand, name), *self._by_value(operand, name)])
+        exact = [[each for each in some if all(each.of_one[dim] == 1 for dim in each.dims)] for some in options]
+        for several in (exact, options):
+            for count in range(_MOST_FOLLOWING + 1):
+                for chosen in itertools.combinations(several, count):
+                    yield from itertools.product(*chosen)
+
+    def _by_shape(self, operand: int, name: str) -> Iterator[Following]:
+        shape = self._known.types[name].shape
+        for dim, size in enumerate(shape):
+            if size and size % self._own == 0:
+                repeated = size // self._own
+                of_one = (*shape[:dim], repeated, *shape[dim + 1 :])
+                for inner in dict.fromkeys((repeated, 1)):
+                    yield Following(operand, of_one, (dim,), is_value=False, inner=inner)
+
+    def _by_value(self, operand: int, name: str) -> Iterator[Following]:
+        value = self._known.values.get(name)
+        if value is None or value.ndim > 1 or value.size > _LONGEST_SHAPE or value.dtype.kind != "i":
+            return
+        sizes = tuple(value.reshape(-1).tolist())
+        able = sorted(
+            (dim for dim, size in enumerate(sizes) if size > 0 and size % self._own == 0),
+            key=lambda dim: sizes[dim] != self._own,
+        )
+        for count in range(1, len(able) + 1):
+            for dims in itertools.combinations(able, count):
+                of_one = tuple(size // self._own if dim in dims else size for dim, size in enumerate(sizes))
+                yield Following(operand, of_one, dims, is_value=True)
+
+    def _places(
+        self, node: onnx.NodeProto, found: Mapping[str, Typed], following: Sequence[Following]
+    ) -> dict[str, Place]:
+        """Return where the batch lies in each output; raise ``MixedError`` where images do not stay apart."""
+        known, kind = self._known, kind_of(node.domain, node.op_type)
+        rule = RULES.get(kind)
+        if rule is None:
+            raise MixedError("is not known to keep its elements apart")
+        outputs = tuple(
+            Tensor(name, found[name].shape, dtype_of(name, found[name].element), "activation")
+            if name in found else None
+            for name in node.output
+        )  # fmt: skip
+        nests = rule.build(replace(known.context(node, kind, self._opset), outputs=outputs)).nests
+        wrong = None if rule.partial else misfit(nests)
+        if wrong is not None:
+            raise MixedError(wrong)
+        places = {name: self.tensors[name].place for name in node.input if name in self.tensors}
+        places |= {node.input[f.operand]: Place(f.dims[0], f.inner) for f in following if not f.is_value}
+        for nest in nests:
+            place = place_after(nest, places, self._batch, own_only=self._own_only)
+            if place is not None and places.setdefault(nest.write.tensor, place) != place:
+                raise MixedError("does not keep it in one dimension")
+        for name, typed in found.items():
+            self._check_size(name, typed.shape, places.get(name))
+        results = {name: places[name] for name in found if name in places}
+        if not results:
+            raise MixedError("does not pass it on")
+        return results
+
+    def _check_size(self, name: str, shape: tuple[int, ...], place: Place | None) -> None:
+        """Refuse an output that does not grow as the batch does."""
+        old = self._before.types.get(name)
+        if old is None:
+            return
+        wanted = list(old.shape)
+        if place is not None and place.dim < len(wanted):
+            wanted[place.dim] = wanted[place.dim] * self._batch // self._own
+        if shape != tuple(wanted):
+            raise MixedError("writes a shape that does not follow it")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Follows a batch to the size ``batch`` as ``flow`` says."""
+
+    known: Known
+    flow: BatchFlow
+    batch: int
+
+    def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
+        """Return ``node`` with operands for this batch, and the types of its outputs.
+
+        Raises ``WorkloadError`` naming the operator if they are not those of the batch.
+        """
+        changed = with_operands(self.known, node, self.flow.following.get(node.output[0], ()), self.batch)
+        found = infer(changed)
+        for name, typed in found.items():
+            expected = self.flow.tensors.get(name)
+            if expected is not None and typed.shape != expected.at(self.batch):
+                raise self.known.error(
+                    node,
+                    f"cannot change the batch to {self.batch}: writes {list(typed.shape)}, not"
+                    f" {list(expected.at(self.batch))}",
+                )
+        return changed, found
+
+
+def with_operands(
+    known: Known, node: onnx.NodeProto, following: Sequence[Following], batch: int
+) -> onnx.NodeProto:
+    """Return ``node`` with those constant operands at the size that they have at ``batch``."""
+    if not following:
+        return node
+    changed = onnx.NodeProto()
+    changed.CopyFrom(node)
+    for each in following:
+        name, shape = node.input[each.operand], each.at(batch)
+        if each.is_value:
+            old = known.values[name]
+            value = np.asarray(shape, old.dtype).reshape(old.shape if old.size == len(shape) else -1)
+            changed.input[each.operand] = known.learn_at(name, shape, value)
+        else:
+            resized = _for_images(known.values[name], each, batch) if name in known.values else None
+            changed.input[each.operand] = known.learn_at(name, shape, resized)
+    return changed
+
+
+def _for_images(value: Array, shape: Following, batch: int) -> Array | None:
+    """Return a constant for ``batch`` images, None where it holds something else for each of its own."""
+    dim, inner = shape.dims[0], shape.inner
+    own = value.shape[dim] // shape.of_one[dim]
+    lead, behind = value.shape[:dim], value.shape[dim + 1 :]
+    images = value.reshape(*lead, shape.of_one[dim] // inner, own, inner, *behind)
+    first = images.take([0], axis=dim + 1)
+    if not np.array_equal(np.broadcast_to(first, images.shape), images):
+        return None
+    return np.repeat(first, batch, axis=dim + 1).reshape(shape.at(batch))

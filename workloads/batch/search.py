@@ -1,0 +1,192 @@
+"""Which dimension of which inputs is the batch, found from how it flows through the network.
+
+A candidate is a set of input dimensions. A probe follows it through the file; where an operator does not keep its
+elements apart, the candidate is given up, or another input joins it or leaves it, or a reshape keeps it elsewhere.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from workloads.batch.follow import BatchFlow, Probe, StuckError, Trial
+from workloads.graph import WorkloadError
+from workloads.known import Known, Typed, Walk, typed
+from workloads.lowering import live_nodes
+from workloads.onnx_file import OnnxFile
+from workloads.walk import Again, Follower, walk_file
+
+Dims = tuple[tuple[str, int], ...]
+"""Inputs, each with the dimension that is its batch."""
+
+_MOST_WALKS = 32
+"""Probes of one file; a network that has found no batch by then has none."""
+_SMALLEST_FACTOR = 11
+"""By which a probe multiplies the batch; larger than any rank, so that no axis is taken for a size."""
+_TIME_MAJOR_RANK = 3
+"""Of [time, batch, features]: the batch of such an input may be its second dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoBatch:
+    """A network without a batch, and what its likeliest dimension is used for."""
+
+    reason: str
+    mixes: bool = False
+    """Whether that dimension is known to be no batch, as its elements meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What a probe tries: input dimensions, and the ways that reshapes take."""
+
+    dims: Dims
+    choices: tuple[tuple[str, int], ...] = ()
+
+
+def find_batch(file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], given: Dims = ()) -> BatchFlow | NoBatch:
+    """Return how the batch flows through ``file``; of ``given`` dimensions, or of the likeliest that flow.
+
+    The first dimension is tried first, of the first input and of all that have as many elements there; then that of
+    the other inputs, then the second one of inputs of three dimensions and more of whose first one the elements meet.
+    ``walk`` is at the file's own sizes.
+    """
+    search = _Search(file, walk, inputs, trusted=bool(given))
+    reason = ""
+    refused: set[str] = set()
+    for start in [given] if given else _candidates(inputs):
+        (name, dim), *_ = start
+        if dim and not given and name not in refused:
+            continue
+        flow = search.settle(_State(start), keep=given or start[:1])
+        if isinstance(flow, BatchFlow):
+            return flow
+        refused |= {name} if flow.mixes else set()
+        reason = reason or f"dimension {dim} of input {name!r} is not a batch: {flow.reason}"
+    return NoBatch(reason or "no input has a dimension that could be one")
+
+
+def _candidates(inputs: Mapping[str, Typed]) -> Iterator[Dims]:
+    """Yield sets of input dimensions of one size at one place; the first of a set is what it grew from."""
+    seeds = [
+        *((name, 0) for name, typed in inputs.items() if len(typed.shape) > 1),
+        *((name, 0) for name, typed in inputs.items() if len(typed.shape) == 1),
+        *((name, 1) for name, typed in inputs.items() if len(typed.shape) >= _TIME_MAJOR_RANK),
+    ]
+    tried: set[frozenset[tuple[str, int]]] = set()
+    for name, dim in seeds:
+        size = inputs[name].shape[dim]
+        like = [other for other, typed in inputs.items() if typed.shape[dim : dim + 1] == (size,) and other != name]
+        dims = ((name, dim), *((other, dim) for other in like))
+        if size and frozenset(dims) not in tried:
+            tried.add(frozenset(dims))
+            yield dims
+
+
+class _Search:
+    """Probes of one file, a limited number of them."""
+
+    def __init__(self, file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], *, trusted: bool) -> None:
+        self._file, self._walk, self._inputs, self._trusted = file, walk, inputs, trusted
+        nodes = live_nodes(walk, [entry.name for entry in file.model.graph.output])
+        self._live = frozenset(name for node in nodes for name in node.output if name)
+        self._producer = {name: node for node in nodes for name in node.output if name}
+        self._factor = _factor(walk)
+        self._left = _MOST_WALKS
+
+    def settle(self, start: _State, keep: Dims) -> BatchFlow | NoBatch:
+        """Return the flow of the state nearest to ``start`` that flows; dimensions in ``keep`` stay."""
+        queue, seen, refusal = deque([start]), {start}, NoBatch("")
+        while queue and self._left:
+            state = queue.popleft()
+            self._left -= 1
+            probe: list[Probe] = []
+            try:
+                return self._flow(state, probe)
+            except WorkloadError as error:
+                if not refusal.reason:
+                    text = str(error).removeprefix(f"{self._file.where}: ")
+                    refusal = NoBatch(text, mixes=isinstance(error, StuckError) and error.mixes)
+                if not isinstance(error, StuckError):
+                    continue
+                ways = probe[0].ways if probe else {}
+                for other in self._moves(state, error.output, ways, keep):
+                    if other not in seen:
+                        seen.add(other)
+                        queue.append(other)
+        return refusal
+
+    def _flow(self, state: _State, made: list[Probe]) -> BatchFlow:
+        """Return the flow of ``state``; raise ``StuckError`` where there is none. ``made``: receives the probe."""
+        own = self._inputs[state.dims[0][0]].shape[state.dims[0][1]]
+        batch = own * self._factor
+        wanted = dict(self._inputs)
+        for name, dim in state.dims:
+            shape = list(wanted[name].shape)
+            shape[dim] = batch
+            wanted[name] = typed(self._file.where, name, wanted[name].element, shape)
+
+        trial = Trial(own, batch, dict(state.choices), own_only=own == 1 or self._trusted)
+
+        def follower(known: Known) -> Follower:
+            probe = Probe(known, self._walk, self._file.opset, self._live, trial)
+            for name, dim in state.dims:
+                probe.start(name, dim)
+            made.append(probe)
+            return probe
+
+        walk_file(self._file, wanted, Again(self._walk, follower))
+        (probe,) = made
+        if not any(entry.name in probe.tensors for entry in self._file.model.graph.output):
+            raise StuckError("", "no output has it", mixes=True)
+        return BatchFlow(own, state.dims, probe.tensors, probe.following)
+
+    def _moves(self, state: _State, output: str, ways: Mapping[str, int], keep: Dims) -> Iterator[_State]:
+        """Yield what may help an operator that is stuck: ``output`` is what it writes."""
+        nodes, reached = self._behind(output)
+        for node in nodes:
+            name = node.output[0]
+            for choice in range(1, ways.get(name, 1)):
+                choices = dict(state.choices) | {name: choice}
+                yield _State(state.dims, tuple(choices.items()))
+        chosen = dict(state.dims)
+        own = self._inputs[state.dims[0][0]].shape[state.dims[0][1]]
+        for name in reached:
+            fixed = name in dict(keep)
+            if name in chosen and not fixed:
+                yield _State(tuple(each for each in state.dims if each[0] != name), state.choices)
+            for dim, size in enumerate(self._inputs[name].shape):
+                if size == own and not fixed and chosen.get(name) != dim:
+                    rest = tuple(each for each in state.dims if each[0] != name)
+                    yield _State((*rest, (name, dim)), state.choices)
+
+    def _behind(self, output: str) -> tuple[list[onnx.NodeProto], list[str]]:
+        """Return the operators that ``output`` depends on, nearest first, and the inputs."""
+        nodes: list[onnx.NodeProto] = []
+        queue, seen = deque([output]), {output}
+        reached = []
+        while queue:
+            name = queue.popleft()
+            if name in self._inputs:
+                reached.append(name)
+            node = self._producer.get(name)
+            if node is None:
+                continue
+            nodes.append(node)
+            for read in node.input:
+                if read and read not in seen:
+                    seen.add(read)
+                    queue.append(read)
+        return nodes, reached
+
+
+def _factor(walk: Walk) -> int:
+    """Return a prime number that divides no size of any tensor."""
+    sizes = {size for typed in walk.types.values() for size in typed.shape if size}
+    return next(
+        number
+        for number in itertools.count(_SMALLEST_FACTOR, 2)
+        if all(number % k for k in range(3, int(number**0.5) + 1, 2)) and all(size % number for size in sizes)
+    )
