@@ -46,6 +46,7 @@ def to_plain(graph: Graph) -> dict[str, Any]:
             accesses(nest.write),
             operations(nest.per_iteration),
             operations(nest.per_output),
+            accesses.all([] if nest.carried is None else [nest.carried]),
         ]
     )
     ops = [
@@ -89,8 +90,9 @@ def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Grap
             accesses[write],
             operations[each],
             operations[last],
+            *[accesses[number] for number in carried],
         )
-        for name, own_loops, reads, write, each, last in plain["nests"]
+        for name, own_loops, reads, write, each, last, carried in plain["nests"]
     ]
     ops = tuple(
         Op(

@@ -138,11 +138,20 @@ class LoopNest:
     write: Access
     per_iteration: Operations = Operations()
     per_output: Operations = Operations()
+    carried: Access | None = None
+    """What an iteration reads of what earlier iterations of this nest have written: a recurrence, a running sum.
+
+    Each dimension is addressed as the nest writes it (that element), as it writes it but some elements away (a loop
+    that runs in order: `ordered`), or by another loop (`exchanged`). What lies beyond the border is not there.
+    """
 
     def __post_init__(self) -> None:
         if type(self.name) is not str:
             raise ValueError(f"loop nest {self.name!r}; needs a name")
-        for access in (*self.reads, self.write):
+        own = () if self.carried is None else (self.carried,)
+        if self.carried and (self.carried.tensor, self.carried.shape) != (self.write.tensor, self.write.shape):
+            raise ValueError(f"{self.write.tensor!r} is written, but {self.carried.tensor!r} carried on")
+        for access in (*self.reads, self.write, *own):
             for index in access.indices:
                 for loop, _ in index.terms:
                     if loop >= len(self.loops):
@@ -170,6 +179,41 @@ class LoopNest:
     @property
     def has_reduction(self) -> bool:
         return any(loop.reduction and loop.extent > 1 for loop in self.loops)
+
+    @property
+    def ordered(self) -> tuple[tuple[int, int], ...]:
+        """Loops whose iterations need what earlier ones of them wrote, and so run one after the other.
+
+        Each with its way: 1 from the first iteration to the last, -1 from the last to the first.
+        """
+        found: dict[int, int] = {}
+        for written, before in self._carried_dims():
+            if written.terms == before.terms and written.offset != before.offset:
+                way = 1 if before.offset < written.offset else -1
+                found |= {loop: way for loop, _ in written.terms if self.loops[loop].extent > 1}
+        return tuple(sorted(found.items()))
+
+    @property
+    def exchanged(self) -> tuple[int, ...]:
+        """Loops of what is written whose iterations each need, of the ones before along `ordered`, those of all others.
+
+        Whoever computes a part of them computes all, or gets the others' results for each iteration of `ordered`.
+        """
+        ordered = dict(self.ordered)
+        loops = {
+            loop
+            for written, before in self._carried_dims()
+            if ordered and written.terms != before.terms
+            for loop, _ in written.terms
+            if self.loops[loop].extent > 1
+        }
+        return tuple(sorted(loops))
+
+    def _carried_dims(self) -> tuple[tuple[Index, Index], ...]:
+        """Return how each dimension is written, and how what is carried on is read."""
+        if self.carried is None:
+            return ()
+        return tuple(zip(self.write.indices, self.carried.indices, strict=True))
 
     def moving(self, index: Index) -> Index:
         """Return ``index`` without loops of one iteration: two that move alike are equal."""
@@ -200,12 +244,18 @@ class LoopNest:
     def ranges_for(self, tile: Box) -> tuple[Interval, ...] | None:
         """Return the loop ranges that write the output ``tile``; None if none does.
 
-        Reductions are in full but for iterations that read nothing but padding; a range may come out empty.
+        Reductions are in full but for iterations that read nothing but padding; a range may come out empty. What
+        iterations need of earlier ones is included: `ordered` loops run from their beginning, `exchanged` ones in full.
         """
         ranges: list[Interval] = [(0, loop.extent) for loop in self.loops]
         for index, (lo, hi) in zip(self.write.indices, tile, strict=True):
             if not invert(index, lo, hi, self.loops, ranges):
                 return None
+        if self.carried is not None:
+            for loop, way in self.ordered:
+                ranges[loop] = (0, ranges[loop][1]) if way > 0 else (ranges[loop][0], self.loops[loop].extent)
+            for loop in self.exchanged:
+                ranges[loop] = (0, self.loops[loop].extent)
         for read in self.reads:
             for index, size in zip(read.indices, read.shape, strict=True):
                 if len(index.terms) > 1 and not index.opaque:
@@ -213,13 +263,18 @@ class LoopNest:
         return tuple(ranges)
 
     def loop_extents_for(self, tile: Sequence[int]) -> list[int]:
-        """Return the iterations per loop that write a tile of ``tile`` elements per output dimension."""
+        """Return the iterations per loop that write a tile of ``tile`` elements per output dimension.
+
+        Along `ordered` loops the tiles before it have been computed; `exchanged` ones run in full.
+        """
         extents = [loop.extent for loop in self.loops]
         for index, wanted in zip(self.write.indices, tile, strict=True):
             left = wanted
             for loop, stride in sorted(index.terms, key=by_stride):
                 extents[loop] = min(extents[loop], -(-left // stride))
                 left = min(left, stride)
+        for loop in self.exchanged if self.carried is not None else ():
+            extents[loop] = self.loops[loop].extent
         return extents
 
     def input_region(self, read: Access, tile: Box) -> Box | None:
@@ -230,12 +285,15 @@ class LoopNest:
     def matched_dim(self, read: Access, output_dim: int) -> int | None:
         """Return the dimension of ``read``'s tensor that moves with ``output_dim`` (GraphTurbo's match_dim).
 
-        Where several loops make up the dimension (reshapes), the outermost one decides.
+        Where several loops make up the dimension (reshapes), the outermost one decides. None moves with what an element
+        needs others of: nothing can be split there.
         """
         terms = self.write.indices[output_dim].terms
         if not terms:
             return None
         outermost = max(terms, key=lambda term: term[1])[0]
+        if outermost in dict(self.ordered) or outermost in self.exchanged:
+            return None
         for dim, index in enumerate(read.indices):
             if not index.opaque and any(loop == outermost and _carries(index, s) for loop, s in index.terms):
                 return dim
@@ -274,9 +332,9 @@ Mapping = Literal["elementwise", "broadcast", "injective", "reduction", "contrac
 def mapping_of(nest: LoopNest) -> Mapping:
     """Classify how output elements depend on inputs, from the access maps alone.
 
-    contraction: multiply-accumulate over a reduction; reduction: any other reduction; elementwise: some read
-    has the map of the write and the others broadcast; broadcast: every read is a broadcast; injective:
-    elements move.
+    contraction: multiply-accumulate over a reduction; reduction: any other reduction, also a running one;
+    elementwise: some read has the map of the write and the others broadcast; broadcast: every read is a broadcast;
+    injective: elements move.
     """
     if nest.per_iteration.macs and nest.has_reduction:
         return "contraction"

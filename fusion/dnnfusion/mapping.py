@@ -48,7 +48,7 @@ def _type_of_nest(nest: LoopNest, parameters: Collection[str]) -> MappingType:
 
 def type_of_pair(nest: LoopNest, read: Access) -> MappingType:
     """Return the type of the pair of ``read`` and what ``nest`` writes."""
-    if nest.has_reduction or any(index.window > 1 for index in read.indices):
+    if nest.has_reduction or nest.ordered or any(index.window > 1 for index in read.indices):
         return MappingType.MANY_TO_MANY
     moving = _moving(nest, nest.write)
     if any(index.opaque for index in read.indices):

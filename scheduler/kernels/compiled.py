@@ -72,7 +72,7 @@ class CompiledNest:
         self._full = [loop.extent for loop in nest.loops]
         terms = [index.terms for index in nest.write.indices]
         simple = all((len(t) == 1 and t[0][1] == 1) or not t for t in terms)
-        self._single = [t[0][0] if t else -1 for t in terms] if simple else None
+        self._single = [t[0][0] if t and t[0][0] not in nest.exchanged else -1 for t in terms] if simple else None
         self.counted = [position for position, loop in enumerate(nest.loops) if not loop.reduction]
         """Loops along which there are outputs."""
         self.share = nest.executed_share if nest.per_iteration else Fraction(1)
@@ -129,15 +129,23 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
     """Return what each loop of a product of two operands is to a matrix engine; None if it is not such a product.
 
     rows: in the first operand and the output; columns: in the second and the output; depth: in both operands only;
-    count: in all three, or in one operand alone (as separate products).
+    count: in all three, or in one operand alone (as separate products). Of a recurrence the first operand is what is
+    carried on: each iteration of an ordered loop is a product of its own, and results that are put together (the gates
+    of a unit) are columns.
     """
-    if not nest.per_iteration.macs or not nest.reads[1:]:
+    operands = ((nest.carried,) if nest.carried else ()) + nest.reads
+    if not nest.per_iteration.macs or not operands[1:]:
         return None
-    left, right = nest.reads[:2]
+    left, right = operands[:2]
+    ordered = dict(nest.ordered)
     roles: list[LoopRole] = []
     for position, loop in enumerate(nest.loops):
         in_left, in_right = left.uses(position), right.uses(position)
-        if loop.reduction:
+        if position in ordered:
+            roles.append("count")
+        elif nest.carried and loop.reduction and not in_left:
+            roles.append("columns")
+        elif loop.reduction:
             roles.append("depth")
         elif in_left and not in_right:
             roles.append("rows")

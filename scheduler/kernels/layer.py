@@ -180,7 +180,7 @@ class Layer(Subgraph):
         number: dict[str, int] = {}
 
         def key(nest: LoopNest) -> tuple[object, ...]:
-            accesses = (*nest.reads, nest.write)
+            accesses = (*nest.reads, nest.write, *([] if nest.carried is None else [nest.carried]))
             names = tuple(number.setdefault(access.tensor, len(number)) for access in accesses)
             shapes = tuple((access.shape, access.indices) for access in accesses)
             return nest.loops, names, shapes, nest.per_iteration, nest.per_output

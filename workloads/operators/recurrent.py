@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workloads.graph import Tensor
 from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import all_of, at, everything, whole
+from workloads.operators.access import all_of, anything, at, everything, whole
 from workloads.operators.registry import Lowered, NodeContext, operator
 
 _MAC = Operations(macs=1)
@@ -87,7 +87,10 @@ def _projection(
 
 
 def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor, states: Tensor) -> LoopNest:
-    """Return the steps of one direction: unit h at time t needs all units and gates of the times before."""
+    """Return the steps of one direction: unit h at time t needs its gates, and all units of the step before.
+
+    Sequences of other lengths begin, backwards, at a time that depends on data.
+    """
     recurrence = context.input(2)
     loops = (
         Loop("t", sizes.steps), Loop("b", sizes.batch), Loop("h", sizes.hidden),
@@ -96,18 +99,12 @@ def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor,
     t, b, h, j, k = range(5)
     backward = direction == 1 or context.text("direction", "forward") == "reverse"
     lengths = context.optional_input(4)
-    reach = Index(((t, 1),), offset=0 if backward else 1 - sizes.steps, window=sizes.steps)
-    if lengths is not None and backward:
-        reach = everything(sizes.steps)
+    time = anything((t,)) if lengths is not None and backward else at(t)
     way = Index(offset=direction)
-    gates = everything(summed.shape[3])
+    rows = Index(((j, sizes.hidden), (h, 1)))
     reads = [
-        Access(summed.name, summed.shape, (reach, way, at(b), gates)),
-        Access(
-            recurrence.name,
-            recurrence.shape,
-            (way, everything(recurrence.shape[1]), everything(sizes.hidden)),
-        ),
+        Access(recurrence.name, recurrence.shape, (way, rows, at(k))),
+        Access(summed.name, summed.shape, (time, way, at(b), rows)),
     ]
     if lengths is not None:
         reads.append(Access(lengths.name, lengths.shape, (at(b),)))
@@ -123,8 +120,8 @@ def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor,
     if bias is not None and context.flag("linear_before_reset"):
         reads.append(all_of(bias))
     write = Access(states.name, states.shape, (at(t), way, at(b), at(h)))
-    del j, k
-    return LoopNest("step", loops, tuple(reads), write, _MAC, _PER_STATE[context.kind])
+    before = Access(states.name, states.shape, (Index(((t, 1),), offset=1 if backward else -1), way, at(b), at(k)))
+    return LoopNest("step", loops, tuple(reads), write, _MAC, _PER_STATE[context.kind], before)
 
 
 def _every_state(context: NodeContext, sizes: _Sizes, states: Tensor) -> list[LoopNest]:

@@ -66,20 +66,25 @@ def _reduce(context: NodeContext, axes: Collection[int], *, keepdims: bool) -> L
 
 @operator("CumSum", "CumProd")
 def _running(context: NodeContext) -> Lowered:
-    """Sum up to each place, or from there on in reverse: a window that reaches to the end."""
+    """Add each element to what has been summed up before it, in reverse to what comes behind it."""
     data, output = context.input(0), context.output
     loops, positions = space_loops(output)
     listed = context.constant(1)
+    indices = [at(loop) for loop in positions]
+    carried = None
     if listed is None:
         indices = [anything((loop,)) for loop in positions]
     else:
         axis = int(listed.reshape(-1)[0]) % len(data.shape)
-        size, exclusive = data.shape[axis], int(context.flag("exclusive"))
-        first = exclusive if context.flag("reverse") else 1 - size - exclusive
-        indices = [at(loop) for loop in positions]
-        indices[axis] = Index(((positions[axis], 1),), offset=first, window=size)
+        back = 1 if context.flag("reverse") else -1
+        before = [at(loop) for loop in positions]
+        before[axis] = Index(((positions[axis], 1),), offset=back)
+        carried = Access(output.name, output.shape, tuple(before))
+        if context.flag("exclusive"):
+            indices[axis] = before[axis]
     reads = (Access(data.name, data.shape, tuple(indices)), *(all_of(t) for t in context.unknown(1)))
-    return Lowered((LoopNest(context.kind, loops, reads, whole(output, positions), per_output=_SIMPLE),))
+    write = whole(output, positions)
+    return Lowered((LoopNest(context.kind, loops, reads, write, per_output=_SIMPLE, carried=carried),))
 
 
 @operator("Det", layout="row_major")
