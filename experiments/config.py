@@ -78,7 +78,7 @@ class WorkloadEntry(BaseModel):
     dims: dict[Name, Annotated[int, Field(ge=1, le=LARGEST_COUNT)]] = Field(default_factory=dict)
     """Sizes of dimensions that a file leaves open, by name."""
     batch_dim: Annotated[list[Name], BeforeValidator(_one_or_several)] = Field(default_factory=list)
-    """INPUT:DIM, the dimension of an input that is the batch, or several, or none; found from how it flows by default."""
+    """INPUT:DIM, the dimension of an input that is the batch, or several, or none; by default it is found."""
 
 
 class HardwareEntry(BaseModel):

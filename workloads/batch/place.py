@@ -78,6 +78,8 @@ def place_after(nest: LoopNest, places: Mapping[str, Place], batch: int, *, own_
         raise MixedError("chooses its elements by index")
     if nest.loops[digit.loop].reduction:
         raise MixedError("sums over it or compares its elements")
+    if digit.loop in nest.exchanged or any(digit.loop == loop for loop, _ in nest.ordered):
+        raise MixedError("goes through its elements one after the other")
     written = [
         Place(dim, digit.inner * stride)
         for dim, index in enumerate(nest.write.indices)
