@@ -15,14 +15,16 @@ from experiments.job import Outcome
 from experiments.layers import LayerFigures, layers_of
 from experiments.points import DesignPoint, MeasuredOn, RunRecord, flat, measured_key, measuring_hash
 from experiments.run import Computed, check_finite
+from experiments.sound import OF_FIGURES, check_figures
 from hw_models import HardwareError
 from scheduler.kernels.repeated import RepeatedKernel
-from tuner.bundle import BundleError, BundleResults
+from tuner.bundle import BundleError, BundleResults, checked_by
 from tuner.measure import BUNDLE
+from tuner.measure.soundness import COUNT, SECONDS, Ranges, unsound
 
 _COLUMN = re.compile(r"[\w.() -]{1,80}")
 _MOST_COLUMNS = 200
-_KEY = r"^[0-9a-f]{32,64}$"
+_KEY = re.compile(r"[0-9a-f]{32,64}")
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class BundledPoint:
             if len(part) > _MOST_COLUMNS or not all(map(_COLUMN.fullmatch, part)):
                 raise BundleError("has figures of other names than a bundle's results have")
         try:
+            check_figures(self.record, self.layers)
             check_finite(row)
         except HardwareError as error:
             raise BundleError(str(error)) from error
@@ -71,6 +74,10 @@ class BundledPoint:
 
 
 _POINT = pydantic.TypeAdapter(BundledPoint)
+_RANGES: Ranges = {
+    **OF_FIGURES, (BundledPoint, "threads"): COUNT, (RepeatedKernel, "seconds"): SECONDS,
+    (RepeatedKernel, "threads"): COUNT,
+}  # fmt: skip
 
 
 def bundled(
@@ -86,13 +93,11 @@ def bundled(
 
 def point_of(found: BundleResults) -> BundledPoint:
     """Return the point that results are of; raise ``BundleError`` where the file does not say, or not consistently."""
-    try:
-        point = _POINT.validate_json(found.origin)
-    except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "all of it"
-        raise BundleError(f"origin does not say what was measured: {place[:80]}: {first['msg'][:200]}") from error
-    if not all(re.match(_KEY, key) for key in (point.simulated_key, point.measuring)):
+    point = checked_by(_POINT, found.origin, "origin does not say what was measured")
+    wrong = unsound(point, _RANGES)
+    if wrong is not None:
+        raise BundleError(f"origin has what nobody simulates: {wrong}")
+    if not all(_KEY.fullmatch(key) for key in (point.simulated_key, point.measuring)):
         raise BundleError("origin has keys that are no hashes")
     measurement, record = found.measurement, point.record
     if (measurement.model, measurement.policy, found.batch) != (record.model, record.policy, record.batch):

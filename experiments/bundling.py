@@ -23,6 +23,7 @@ from tuner.bundle import (
     BundleError,
     BundleResults,
     Manifest,
+    RunnerError,
     build_bundle,
     build_gpu_probes,
     build_probes,
@@ -138,9 +139,10 @@ def run(arguments: argparse.Namespace) -> Answer:
         options = ["--kernel-timeout", str(arguments.kernel_timeout)]
         if arguments.threads:
             options += ["--threads", str(arguments.threads)]
-        code, complaint = run_unpacked(Path(folder), out, *options)
-    if code not in (0, POINTS_FAILED):
-        raise BundleError(f"{arguments.bundle}: {complaint[-300:] or f'ends with code {code}'}")
+        try:
+            run_unpacked(Path(folder), out, *options)
+        except RunnerError as error:
+            raise RunnerError(f"{arguments.bundle}: {error}") from error
     if is_calibration(out):
         return calibration(out)
     found = read_results(out)

@@ -55,6 +55,8 @@ def _command(module: str, name: str) -> Command:
     return run
 
 
+_MISTAKE = 2
+"""Exit code of a mistake of the user; an error of another kind has an ``exit_code`` of its own."""
 _WHERE = "what runs it: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
 _TOLD = "log what happens to standard error, with the tracebacks of errors"
 EXIT_CODES = (
@@ -260,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         answer: Answer = arguments.run(arguments)
     except user_errors() as error:
         logging.getLogger(__name__).info("the error's origin:", exc_info=error)
-        return _complain(str(error), arguments.json)
+        return _complain(str(error), arguments.json, code=getattr(error, "exit_code", _MISTAKE))
     except (OSError, RecursionError, MemoryError) as error:
         logging.getLogger(__name__).info("the error's origin:", exc_info=error)
         return _complain(f"{type(error).__name__}: {error}", arguments.json)
@@ -270,7 +272,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return answer.code
 
 
-def _complain(message: str, as_json: bool, code: int = 2) -> int:
+def _complain(message: str, as_json: bool, code: int = _MISTAKE) -> int:
     if as_json:
         sys.stdout.write(json.dumps({"error": message}) + "\n")
     sys.stderr.write(f"dsascape: {for_terminal(message)}\n")

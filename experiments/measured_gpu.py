@@ -114,7 +114,7 @@ def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
 def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
     """Return the simulated run of ``point`` and its measurement on a GPU beside it: this machine's, or behind RPC.
 
-    Raises what `prepared_for_gpu` and `gpu_bundle` raise, and ``MeasureError`` where the bundle does not run.
+    Raises what `prepared_for_gpu`, `gpu_bundle` and `bundle_run` raise.
     """
     ready = prepared_for_gpu(point)
     with tempfile.TemporaryDirectory() as name:
@@ -133,14 +133,12 @@ def _beside(ready: PreparedGpu, found: Measurement) -> Comparison:
 def bundle_run(bundle: Path, device: str, *options: str) -> Path:
     """Run ``bundle`` on ``device``; return the file of results, beside the bundle.
 
-    Raises ``MeasureError`` with what the runner complains of where there are none.
+    Raises ``RunnerError`` with what the runner complains of where there are none, and what `run_sent` raises.
     """
     results = bundle.with_name(_RESULTS)
     if device == LOCAL:
         unpacked(bundle, bundle.parent)
-        code, complaint = run_unpacked(bundle.parent, results, *options)
+        run_unpacked(bundle.parent, results, *options)
     else:
-        code, complaint = run_sent(device, bundle, results, *options)
-    if not results.exists():
-        raise MeasureError(complaint[-300:] or f"the bundle's runner ended with code {code}")
+        run_sent(device, bundle, results, *options)
     return results

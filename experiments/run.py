@@ -16,6 +16,7 @@ from experiments.layers import layers_of
 from experiments.measured_gpu import measured_on_gpu
 from experiments.measured_point import measured_on_processor
 from experiments.points import DesignPoint, flat
+from experiments.sound import check_figures
 from experiments.store import ResultStore
 from hw_models import Gpu, HardwareError
 from scheduler import kind_of, policy_label
@@ -46,9 +47,11 @@ def computed(point: DesignPoint) -> Computed:
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
     outcome = evaluate(point, _known.get(machine, kind_of(point.hardware).known))
     row = described(point)
+    layers = layers_of(outcome)
+    check_figures(outcome.record, layers)
     row |= outcome.record.flat() | {"model": row["model"]}
     check_finite(row)
-    return Computed(row, tuple(flat(layer) for layer in layers_of(outcome)))
+    return Computed(row, tuple(map(flat, layers)))
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
@@ -64,9 +67,10 @@ def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) ->
     """Return the figures of a point that is measured too, and its kernels, predicted beside measured."""
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
+    layers = layers_of(outcome)
+    check_figures(outcome.record, layers)
     check_finite(row)
-    layers = tuple(flat(layer) for layer in layers_of(outcome))
-    return Computed(row, layers, tuple(comparison.kernel_rows()))
+    return Computed(row, tuple(map(flat, layers)), tuple(comparison.kernel_rows()))
 
 
 def check_finite(row: Row) -> None:

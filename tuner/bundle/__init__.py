@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import cast
 
 from scheduler.gpu.schedule import GpuSchedule
-from tuner.bundle.archive import unpacked
+from tuner.bundle.archive import checked_by, unpacked
 from tuner.bundle.contents import START, BundleError, Manifest
 from tuner.bundle.results import (
     BundleResults,
@@ -26,34 +27,64 @@ from tuner.measure.worker import FAILURES, reason
 
 __all__ = [
     "START", "BundleError", "BundleResults", "CalibrationResults", "GpuCalibrationResults", "Manifest",
-    "build_bundle", "build_gpu_bundle", "build_gpu_probes", "build_probes", "is_calibration", "read_calibration",
-    "read_results", "run_sent", "run_unpacked", "unpacked",
+    "RunnerError", "build_bundle", "build_gpu_bundle", "build_gpu_probes", "build_probes", "checked_by",
+    "is_calibration", "read_calibration", "read_results", "run_sent", "run_unpacked", "unpacked",
 ]  # fmt: skip
 
 
-def run_unpacked(folder: Path, results: Path, *options: str) -> tuple[int, str]:
+_WRITTEN = "results.json"
+_DONE = (0, 1)
+"""Exit codes of a runner that has written its results; 1 where a kernel has none."""
+_MOST_CHARACTERS = 300
+
+
+class RunnerError(BundleError):
+    """A bundle's runner that has written no results; the message says what it complained of."""
+
+    exit_code = 1
+
+
+def run_unpacked(folder: Path, results: Path, *options: str) -> None:
     """Run the bundle in ``folder`` with the rights of whoever calls this; ``results`` is what it writes.
 
-    Return its exit code, and what it complains of. Nothing but Python's own library is there for it.
+    Nothing but Python's own library is there for it. It writes to a new folder beside ``results``, which therefore
+    keep an earlier run's figures unless this run has figures of its own. Raises ``RunnerError`` where it has none.
     """
-    command = [sys.executable, "-I", "-S", str(folder / START), "--out", str(results.resolve()), *options]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    return done.returncode, done.stderr.strip()
+    try:
+        with tempfile.TemporaryDirectory(dir=results.parent, prefix=f".{results.name[:100]}.") as fresh:
+            written = Path(fresh) / _WRITTEN
+            command = [sys.executable, "-I", "-S", str(folder / START), "--out", str(written.resolve()), *options]
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+            _check_written(written, done.returncode, done.stderr.decode("utf-8", "replace"))
+            written.replace(results)
+    except OSError as error:
+        raise RunnerError(f"{results} cannot be written: {error.strerror or error}") from error
 
 
-def run_sent(device: str, bundle: Path, results: Path, *options: str) -> tuple[int, str]:
+def run_sent(device: str, bundle: Path, results: Path, *options: str) -> None:
     """Run the file ``bundle`` on ``device``, behind TVM's RPC (`tuner.on_device.sent_bundle`).
 
-    Return its exit code, and what it complains of. Raises ``AddressError`` for a device that is none, ``MeasureError``
-    where its server is not reached, or goes.
+    ``results`` is what it writes. Raises ``AddressError`` for a device that is none, ``MeasureError`` where its server
+    is not reached, or goes, and ``RunnerError`` where no results come back.
     """
     address = remote_address(device)
     if address is None:
         raise MeasureError(f"device has {device!r}; needs one behind RPC")
+    results.unlink(missing_ok=True)
     try:
-        return cast(tuple[int, str], late("sent_bundle").run_sent(address, bundle, results, options))
+        code, complaint = cast(tuple[int, str], late("sent_bundle").run_sent(address, bundle, results, options))
     except FAILURES as error:
         raise MeasureError(f"{device}: {reason(error)}") from error
+    _check_written(results, code, complaint)
+
+
+def _check_written(results: Path, code: int, complaint: str) -> None:
+    """Raise ``RunnerError`` unless a runner that has ended with ``code`` has written ``results``."""
+    if code in _DONE and results.is_file() and results.stat().st_size:
+        return
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    said = lines[-1][-_MOST_CHARACTERS:] if lines else f"it ended with code {code}"
+    raise RunnerError(f"the bundle's runner has written no results: {said}")
 
 
 def build_bundle(

@@ -5,23 +5,43 @@ import io
 import lzma
 import tarfile
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
 import pydantic
 
-from tuner.bundle.contents import BUNDLE, DATA, MANIFEST, START, BundleError, Manifest
+from tuner.bundle.contents import BUNDLE, DATA, MANIFEST, START, BundledArray, BundleError, Manifest
+from tuner.bundle.plain_tar import ArchiveError, Member, PlainTar, is_plain_name
+from tuner.measure.soundness import COUNT, Ranges, unsound
 
 _Record = TypeVar("_Record")
 _MOST_BYTES = 8 * 2**30
 """Of a bundle's files together."""
-_MOST_MANIFEST_BYTES = 64 * 2**20
+_MOST_TIMES, _FREE_BYTES = 64, 256 * 2**20
+"""What comes out of a bundle may be so many times what it takes compressed, and so many bytes more: weights hardly
+shrink."""
+_MOST_MANIFEST_BYTES = 32 * 2**20
+_MOST_FILES = 256
+_RANGES: Ranges = {
+    (BundledArray, "buffer"): (-1, 2**31), (BundledArray, "largest"): (0, float("inf")), (Manifest, "batch"): COUNT,
+}  # fmt: skip
 _EXECUTABLE, _PLAIN = 0o755, 0o644
 
 
 def packed(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
-    """Write a bundle; equal contents give equal bytes."""
-    with lzma.open(path, "wb", preset=1) as compressed, tarfile.open(fileobj=compressed, mode="w|") as archive:
+    """Write a bundle as plain ustar, all or nothing; equal contents give equal bytes."""
+    beside = path.with_name(f".{path.name[:100]}.part")
+    try:
+        with lzma.open(beside, "wb", preset=1) as compressed:
+            _pack(compressed, manifest, files)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _pack(compressed: lzma.LZMAFile, manifest: Manifest, files: Mapping[str, bytes]) -> None:
+    with tarfile.open(fileobj=compressed, mode="w|", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in {MANIFEST: manifest.to_json().encode(), **files}.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
@@ -30,77 +50,109 @@ def packed(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
 
 
 def unpacked(path: Path, folder: Path) -> Manifest:
-    """Unpack the bundle ``path`` into ``folder``; nothing of it is run.
+    """Unpack the bundle ``path`` into ``folder``, which has none of its files yet; nothing of it is run.
 
-    Raises ``BundleError`` for a file that is no bundle, is damaged, or has what its manifest does not list.
+    The archive is read to its end first: where it is refused, nothing has been written. The manifest is written as it
+    was understood. Raises ``BundleError`` for a file that is no bundle, is damaged, or has what its manifest does not
+    list.
     """
+    if not path.is_file():
+        raise BundleError(f"{path} cannot be read: there is no such file")
     try:
-        with tarfile.open(path, mode="r|xz") as archive:
-            return _checked(archive, folder)
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise BundleError(f"{path} is no bundle, or damaged: {error}") from error
+        _read(path, None)
+        return _read(path, folder)
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}") from error
+    except ArchiveError as error:
+        raise BundleError(f"{path} is no bundle, or damaged: it {error}") from error
     except OSError as error:
-        raise BundleError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise BundleError(f"{path} cannot be unpacked: {error.strerror or error}") from error
 
 
-def _checked(archive: tarfile.TarFile, folder: Path) -> Manifest:
-    manifest: Manifest | None = None
-    seen: set[str] = set()
-    left = _MOST_BYTES
-    for entry in archive:
-        name = entry.name
-        if not entry.isfile() or entry.size > left:
-            raise BundleError(f"{name[:80]!r} is no plain file, or too large; a bundle has none such")
-        left -= entry.size
-        if manifest is None:
-            if name != MANIFEST or entry.size > _MOST_MANIFEST_BYTES:
-                raise BundleError(f"begins with {name[:80]!r}; a bundle begins with {MANIFEST}")
-            content = _content(archive, entry)
-            manifest = _manifest(content)
-        else:
-            if name not in manifest.files or name in seen or not _stays_inside(name):
-                raise BundleError(f"has {name[:80]!r}, which its manifest does not list, or not there")
-            content = _content(archive, entry)
-            if hashlib.sha256(content).hexdigest() != manifest.files[name]:
-                raise BundleError(f"{name} is damaged: its checksum is not that of the manifest")
-        seen.add(name)
-        place = folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
-    if manifest is None:
-        raise BundleError(f"is empty; a bundle begins with {MANIFEST}")
-    lacking = sorted(({*manifest.files, manifest.code, DATA, START}) - seen)
-    if lacking:
-        raise BundleError(f"lacks {', '.join(lacking[:3])}")
+def _read(path: Path, folder: Path | None) -> Manifest:
+    """Return the manifest of a bundle whose files are all as it says; write them to ``folder``, if one is given."""
+    with path.open("rb") as file:
+        most_bytes = min(_MOST_BYTES, _FREE_BYTES + _MOST_TIMES * path.stat().st_size)
+        archive = PlainTar(file, most_bytes)
+        manifest = _manifest(archive)
+        if folder is not None:
+            (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+        left = dict(manifest.files)
+        while (entry := archive.next()) is not None:
+            if entry.name not in left:
+                raise ArchiveError(f"has {entry.name!r}, which its manifest does not list, or not twice")
+            if _checksum(archive, entry, folder) != left.pop(entry.name):
+                raise ArchiveError(f"has {entry.name!r} damaged: its checksum is not that of the manifest")
+    if left:
+        raise ArchiveError(f"lacks {', '.join(sorted(left)[:3])}")
     return manifest
 
 
-def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(entry)
-    content = b"" if file is None else file.read()
-    if len(content) != entry.size:
-        raise BundleError(f"{entry.name[:80]!r} is cut off")
-    return content
+def _checksum(archive: PlainTar, entry: Member, folder: Path | None) -> str:
+    """Return the SHA-256 of a file's content, which is written below ``folder``, if one is given."""
+    digest = hashlib.sha256()
+    if folder is None:
+        archive.content(entry, digest.update)
+        return digest.hexdigest()
+    place = folder / entry.name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("xb") as file:
+
+        def take(piece: bytes) -> None:
+            digest.update(piece)
+            file.write(piece)
+
+        archive.content(entry, take)
+    return digest.hexdigest()
 
 
-def _stays_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and "\\" not in name
-
-
-def _manifest(content: bytes) -> Manifest:
-    """Return a foreign manifest after checking every field of it."""
-    found = validated(Manifest, content, MANIFEST)
+def _manifest(archive: PlainTar) -> Manifest:
+    """Return the manifest that an archive begins with, after checking every field of it."""
+    first = archive.next()
+    if first is None or first.name != MANIFEST or first.size_bytes > _MOST_MANIFEST_BYTES:
+        begins = "is empty" if first is None else f"begins with {first.name!r} of {first.size_bytes} bytes"
+        raise ArchiveError(f"{begins}; a bundle begins with {MANIFEST}, at most {_MOST_MANIFEST_BYTES} bytes")
+    pieces: list[bytes] = []
+    archive.content(first, pieces.append)
+    found = validated(Manifest, b"".join(pieces), MANIFEST)
     if found.format != BUNDLE:
-        raise BundleError(f"{MANIFEST} has the format {found.format[:40]!r}; needs {BUNDLE!r}")
+        raise ArchiveError(f"has a {MANIFEST} of the format {found.format[:40]!r}; needs {BUNDLE!r}")
+    wrong = unsound(found, _RANGES, opaque="origin")
+    if wrong:
+        raise ArchiveError(f"has a {MANIFEST} in which {wrong}")
+    _check_names(found)
     return found
+
+
+def _check_names(manifest: Manifest) -> None:
+    """Raise ``ArchiveError`` unless the listed files can lie beside one another and the manifest on any disk."""
+    names = [MANIFEST, *manifest.files]
+    wrong = next((name for name in names if not is_plain_name(name)), None)
+    if wrong is not None:
+        raise ArchiveError(f"has a {MANIFEST} that lists {wrong[:80]!r}, no name that a bundle's files have")
+    folded = {name.casefold() for name in names}
+    folders = {name[: place] for name in folded for place, each in enumerate(name) if each == "/"}
+    if len(names) > _MOST_FILES or len(folded) < len(names) or folded & folders:
+        raise ArchiveError(f"has a {MANIFEST} that lists too many files, or two under one name")
+    lacking = sorted({manifest.code, DATA, START} - manifest.files.keys())
+    if lacking:
+        raise ArchiveError(f"lacks {', '.join(lacking)}")
 
 
 def validated(kind: type[_Record], content: bytes, what: str) -> _Record:
     """Return the record ``kind`` that foreign JSON holds; raise ``BundleError`` for anything else."""
+    return checked_by(pydantic.TypeAdapter(kind), content, f"{what} is not as a bundle has it")
+
+
+def checked_by(
+    adapter: "pydantic.TypeAdapter[_Record]", content: str | bytes, wrong: str
+) -> _Record:
+    """Return the record that ``adapter`` makes of foreign JSON; raise ``BundleError``, ``wrong`` in front."""
     try:
-        return pydantic.TypeAdapter(kind).validate_json(content)
+        return adapter.validate_json(content)
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "all of it"
-        raise BundleError(f"{what} is not as a bundle has it: {place[:80]}: {first['msg'][:200]}") from error
+        raise BundleError(f"{wrong}: {ascii(place[:80])[1:-1]}: {ascii(first['msg'][:200])[1:-1]}") from error
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise BundleError(f"{wrong}: {error}") from error

@@ -1,19 +1,19 @@
 """Results that a bundle's runner has written on some device, as the measurement or the calibration that they are."""
 
-import math
-from collections.abc import Iterator
+import re
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
 from tuner.bundle.archive import validated
 from tuner.bundle.contents import CALIBRATION, GPU_CALIBRATION, RESULTS, BundleError
 from tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
 from tuner.calibrate.figures import Figures
 from tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
-from tuner.measure.records import Measurement, Timing
+from tuner.measure.records import Measurement
+from tuner.measure.soundness import COUNT, Ranges, unsound
 
 _MOST_BYTES = 64 * 2**20
+_DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,9 @@ class BundleResults:
     origin: str
     """What the bundle's builder gave it to be brought back."""
     measurement: Measurement
+
+
+_RANGES: Ranges = {(BundleResults, "batch"): COUNT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,7 @@ def read_results(path: Path) -> BundleResults:
     found = validated(BundleResults, content, str(path))
     if found.format != RESULTS:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {RESULTS!r}")
-    for kernel in (*found.measurement.kernels, found.measurement.network):
-        if kernel.timing is not None and not _is_plausible(kernel.timing):
-            raise BundleError(f"{path} has for {kernel.name[:80]!r} no time that code takes: {kernel.timing.seconds} s")
+    _check_sound(found, path, found.measurement.measured_at)
     return found
 
 
@@ -74,9 +75,8 @@ def read_calibration(path: Path) -> CalibrationResults | GpuCalibrationResults:
     found = validated(CalibrationResults, content, str(path))
     if found.format != CALIBRATION:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {CALIBRATION!r}")
+    _check_sound(found, path, found.measured_at)
     facts, figures = found.facts, found.figures
-    if not all(0 <= each < math.inf for each in _numbers(astuple(figures))):
-        raise BundleError(f"{path} has times that no processor takes")
     memories = [f"l{cache.level}" for cache in facts.caches] + ["dram"]
     if [level.name for level in figures.levels] != memories or bool(facts.cache(3)) != bool(figures.idle):
         raise BundleError(f"{path} has figures of other memories than {', '.join(memories)}")
@@ -91,18 +91,19 @@ def _of_gpu(content: bytes, path: Path) -> GpuCalibrationResults:
     found = validated(GpuCalibrationResults, content, str(path))
     if found.format != GPU_CALIBRATION:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {GPU_CALIBRATION!r}")
-    if not all(0 < each < math.inf for each in _numbers(astuple(found.figures))):
-        raise BundleError(f"{path} has figures that no GPU has")
+    _check_sound(found, path, found.measured_at)
+    if not all(astuple(found.figures)):
+        raise BundleError(f"{path} has figures of zero, which no GPU has")
     return found
 
 
-def _numbers(value: Any) -> Iterator[float]:
-    """Yield all numbers in nested tuples."""
-    if isinstance(value, tuple):
-        for each in value:
-            yield from _numbers(each)
-    elif isinstance(value, int | float):
-        yield value
+def _check_sound(found: object, path: Path, measured_at: str) -> None:
+    """Raise ``BundleError`` unless every number and text of a file's record can be what it says."""
+    wrong = unsound(found, _RANGES, opaque="origin")
+    if wrong is None and not _DATE.fullmatch(measured_at):
+        wrong = f"measured_at is {measured_at[:40]!r}; needs a date and a time, such as 2026-01-31T12:00:00+00:00"
+    if wrong is not None:
+        raise BundleError(f"{path} has what nobody measures: {wrong}")
 
 
 def is_calibration(path: Path) -> bool:
@@ -112,6 +113,8 @@ def is_calibration(path: Path) -> bool:
 
 
 def _content(path: Path) -> bytes:
+    if not path.is_file():
+        raise BundleError(f"{path} cannot be read: there is no such file")
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise BundleError(f"{path} has more than {_MOST_BYTES} bytes: no results of a bundle")
@@ -123,8 +126,3 @@ def _content(path: Path) -> bytes:
 def _is_of(content: bytes, kind: str) -> bool:
     """Return whether a file calls itself results of that kind: those of the other are refused in other words."""
     return f'"format": "{kind}"'.encode() in content[:100]
-
-
-def _is_plausible(timing: Timing) -> bool:
-    shares = timing.spread, timing.interval
-    return 0 < timing.seconds < math.inf and all(0 <= share < math.inf for share in shares)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,10 @@ from tuner.measure.records import Budget, Device, KernelMeasurement, Timing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the bundle in the folder of ``run.py``; return 0, 1 if a kernel failed, or 2 for what the user can mend."""
+    """Run the bundle in the folder of ``run.py``; return 0, or 2 for what the user can mend.
+
+    1 if a kernel failed, or the results cannot be written.
+    """
     parsed = _parser().parse_args(arguments)
     budget = Budget(kernel_s=parsed.kernel_seconds, network_s=parsed.network_seconds, limit_s=parsed.kernel_timeout)
     if parsed.child:
@@ -47,8 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{START}: {error}\n")
         return 2
     beside = parsed.out.with_name(f".{parsed.out.name}.part")
-    beside.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    beside.replace(parsed.out)
+    try:
+        beside.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        beside.replace(parsed.out)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        why = error.strerror or error
+        sys.stderr.write(f"{START}: {parsed.out} cannot be written, what may be there is older: {why}\n")
+        return 1
     if manifest.is_of_probes:
         _say(f"{parsed.out}: figures of {results['facts']['name' if manifest.gpu else 'processor']}")
         return 0

@@ -32,7 +32,9 @@ def run_sent(address: RemoteAddress, bundle: Path, results: Path, options: tuple
     folder = shlex.quote(str(Path(place.sent(bundle, _BUNDLE)).parent))
     run = shlex.join(["python3", f"bundle/{START}", "--out", _RESULTS, *options])
     code = _shell(
-        place, f"cd {folder} && mkdir bundle && tar -xJf {_BUNDLE} -C bundle && {run} > {_SAID}.out 2> {_SAID}"
+        place,
+        f"cd {folder} && rm -rf bundle {_RESULTS} {_SAID} && mkdir bundle && tar -xJf {_BUNDLE} -C bundle"
+        f" && {run} > {_SAID}.out 2> {_SAID}",
     )  # fmt: skip
     said = place.brought(_SAID).decode("utf-8", "replace").strip()
     found = place.brought(_RESULTS)
