@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Numbers = NDArray[np.float64]
+_Whole = NDArray[np.intp]
+_FEW = 64
+"""Numbers of which all pairs are compared."""
 
 
 def mape(predicted: Sequence[float], measured: Sequence[float]) -> float | None:
@@ -24,12 +27,34 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Kendall's tau-b: pairs in the same order less those in the other, by pairs that are not equal."""
-    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    upper = np.triu_indices(len(a), 1)
-    signs_a, signs_b = (np.sign(x[:, None] - x[None, :])[upper] for x in (a, b))
-    pairs = math.sqrt(float(np.abs(signs_a).sum()) * float(np.abs(signs_b).sum()))
-    return float((signs_a * signs_b).sum()) / pairs if pairs else None
+    """Return Kendall's tau-b: pairs in the same order less those in the other, by pairs that are not equal.
+
+    By sorting (Knight, 1966): in n log² n steps, where comparing all pairs takes n².
+    """
+    a, b = (np.unique(np.asarray(x, np.float64), return_inverse=True)[1] for x in (first, second))
+    order = np.lexsort((b, a))
+    everything = len(a) * (len(a) - 1) // 2
+    unequal_a, unequal_b = everything - _equal_pairs(a), everything - _equal_pairs(b)
+    equal_in_both = _equal_pairs(a * len(b) + b)
+    same_less_other = unequal_a + unequal_b - everything + equal_in_both - 2 * _inversions(b[order])
+    pairs = math.sqrt(unequal_a * unequal_b)
+    return same_less_other / pairs if pairs else None
+
+
+def _equal_pairs(numbers: _Whole) -> int:
+    """Return how many pairs of ``numbers`` are equal."""
+    counts = np.unique(numbers, return_counts=True)[1]
+    return int((counts * (counts - 1) // 2).sum())
+
+
+def _inversions(numbers: _Whole) -> int:
+    """Return how many pairs of ``numbers`` have the larger one first."""
+    if len(numbers) <= _FEW:
+        return int((np.triu(numbers[:, None] > numbers[None, :], 1)).sum())
+    half = len(numbers) // 2
+    left, right = np.sort(numbers[:half]), numbers[half:]
+    larger = len(left) - np.searchsorted(left, right, side="right")
+    return int(larger.sum()) + _inversions(numbers[:half]) + _inversions(right)
 
 
 def regret(predicted_s: Mapping[str, float], measured_s: Mapping[str, float]) -> float | None:

@@ -14,7 +14,9 @@ from experiments.points import Figure
 from experiments.store import (
     ALWAYS,
     DATABASE,
+    LONGEST_S,
     NUMERIC,
+    SHORTEST_S,
     TABLE,
     StoreError,
     declared,
@@ -27,6 +29,8 @@ from hw_models.messages import shown
 
 CSV = "results.csv"
 _LARGEST_WHOLE = 2**53
+_TIMES = ("latency_s", "measured_s", "predicted_s")
+_SIGNED = ("spearman", "kendall")
 
 
 @dataclass(frozen=True)
@@ -90,17 +94,30 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
 
 
 def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
-    """Leave out figures that are none and make names text; return what was left out."""
+    """Leave out figures that are none and make names text; return what was left out.
+
+    A row without its time has failed, and says so.
+    """
     wrong = []
+    error = "kernel_error" if "kernel_error" in row else "error"
     for name, value in row.items():
         if types.get(name) not in NUMERIC:
             row[name] = value if value is None or isinstance(value, str) else _text(value)
-        elif value is not None and not (isinstance(value, int | float) and isfinite(value)):
+        elif value is not None and not _is_figure(name, value):
             row[name] = None
             wrong.append(f"{name} of {row.get('model')}, which is {shown(value)}")
-            if name == "latency_s" and row.get("error") is None:
-                row["error"] = f"the stored latency_s is {shown(value)}, no figure"
+            if name in _TIMES and error in row and row[error] is None:
+                row[error] = f"the stored {name} is {shown(value)}, no figure"
     return wrong
+
+
+def _is_figure(name: str, value: object) -> bool:
+    """Whether a stored value can be what its column holds: finite, not negative, and a run takes some time."""
+    if not isinstance(value, int | float) or not isfinite(value):
+        return False
+    if name in _TIMES:
+        return SHORTEST_S <= value <= LONGEST_S
+    return value >= 0 or name in _SIGNED or type_of(name) not in NUMERIC
 
 
 def _text(value: object) -> str:

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 from experiments.layers import LayerFigures
 from experiments.points import RunRecord
+from experiments.store import LONGEST_S, SHORTEST_S
 from hw_models import HardwareError
 from tuner.measure.soundness import COUNT, SHARE, Ranges, unsound
 
-_LONGEST_S = 1e15
 _SLACK = 1e-6
 OF_FIGURES: Ranges = {
-    (RunRecord, "batch"): COUNT, (RunRecord, "latency_s"): (1e-12, _LONGEST_S), (RunRecord, "parts"): COUNT,
+    (RunRecord, "batch"): COUNT, (RunRecord, "latency_s"): (SHORTEST_S, LONGEST_S), (RunRecord, "parts"): COUNT,
     (RunRecord, "parts_at_work"): COUNT, (RunRecord, "batch_at_once"): COUNT, (RunRecord, "iterations"): COUNT,
-    (RunRecord, "utilisation"): SHARE, (RunRecord, "critical"): SHARE, (LayerFigures, "critical_s"): (0, _LONGEST_S),
+    (RunRecord, "utilisation"): SHARE, (RunRecord, "critical"): SHARE, (LayerFigures, "critical_s"): (0, LONGEST_S),
 }  # fmt: skip
 """Beyond what `unsound` asks of every number."""
 

@@ -13,7 +13,7 @@ from typing import get_args
 
 from experiments.points import Figure, RunRecord
 
-_HAS_FIGURES = {"error": "error IS NULL", "latency_s": "latency_s IS NOT NULL"}
+_HAS_FIGURES = {"error": "error IS NULL", "latency_s": "latency_s > 0"}
 DATABASE = "results.sqlite"
 LOCK = ".lock"
 TABLE = "runs"
@@ -39,6 +39,8 @@ OF_MEASUREMENT = {
 }  # fmt: skip
 """Columns of points that were measured."""
 NUMERIC = ("INTEGER", "REAL")
+SHORTEST_S, LONGEST_S = 1e-12, 1e15
+"""Of a run: simulated time counts picoseconds, and nothing much longer could be drawn."""
 _MOST_INSERTIONS = 256
 """Statements, one for each set of columns."""
 _OF_FIGURES = {

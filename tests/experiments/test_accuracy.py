@@ -1,5 +1,7 @@
 """How far predictions are from measurements: small numbers that can be checked by hand."""
 
+from itertools import combinations
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,3 +47,20 @@ def test_regret_is_what_the_chosen_plan_takes_more_than_the_fastest() -> None:
     assert regret({"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 2.0}) == pytest.approx(0.5)
     assert regret({"a": 1.0, "b": 2.0}, {"a": 1.5, "b": 2.0}) == 0
     assert regret({"a": 1.0}, {"b": 1.0}) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=2, max_size=150))
+def test_kendall_counts_what_comparing_all_pairs_counts(pairs: list[tuple[int, int]]) -> None:
+    signs = [
+        ((a > b) - (a < b), (c > d) - (c < d)) for (a, c), (b, d) in combinations(pairs, 2)
+    ]  # fmt: skip
+    unequal = [sum(abs(sign[side]) for sign in signs) for side in (0, 1)]
+    expected = sum(one * other for one, other in signs) / (unequal[0] * unequal[1]) ** 0.5 if all(unequal) else None
+
+    first, second = zip(*pairs, strict=True)
+    assert kendall(first, second) == (None if expected is None else pytest.approx(expected))
+
+
+def test_kendall_of_many_kernels_needs_no_table_of_all_pairs() -> None:
+    many = 200_000  # of which a table of all pairs would take 160 GB
+    assert kendall(range(many), range(many, 0, -1)) == -1

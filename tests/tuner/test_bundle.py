@@ -68,9 +68,9 @@ def run_alone(bundle: Path, folder: Path, *options: str) -> subprocess.Completed
     """Run a bundle as a device does: no package but Python's own, an environment without anything."""
     with tarfile.open(bundle) as archive:
         archive.extractall(folder, filter="data")
-    command = [sys.executable, "-I", "-S", str(folder / "run.py"), *QUICK, *options]
     out = ["--out", str(folder / "results.json")]
-    return subprocess.run([*command, *out], capture_output=True, text=True, env={"PATH": os.defpath}, check=False)
+    command = [sys.executable, "-I", "-S", str(folder / "run.py"), *QUICK, *out, *options]
+    return subprocess.run(command, capture_output=True, text=True, env={"PATH": os.defpath}, check=False)
 
 
 class TestOnTheDevice:
@@ -125,6 +125,13 @@ class TestOnTheDevice:
 
         assert (done.returncode, done.stdout) == (2, "")
         assert "the code is for aarch64; this machine is" in done.stderr
+
+    def test_results_that_cannot_be_written_are_a_failure_with_one_line(self, bundle: Path, tmp_path: Path) -> None:
+        done = run_alone(bundle, tmp_path, "--out", str(tmp_path / "no-folder" / "results.json"))
+
+        assert done.returncode == 1
+        assert "cannot be written, what may be there is older: No such file" in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def with_sums(manifest: Manifest, files: Mapping[str, bytes]) -> Manifest:
@@ -347,6 +354,24 @@ class TestCommands:
         assert {key: value for key, value in taken.items() if key in ran and key != "file"} == {
             key: value for key, value in ran.items() if key != "file"
         }
+
+    @pytest.mark.parametrize("ending", ["", "sys.exit(1)", "sys.exit(2)", "raise OSError('no\\nspace')", "os.abort()"])
+    def test_a_runner_that_writes_no_results_has_failed_whatever_an_earlier_one_wrote(
+        self, bundle: Path, measured: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        manifest, files = content(bundle)
+        files["run.py"] = f"import os, sys\n{ending}\n".encode()
+        packed(tmp_path / "idle.tar.xz", with_sums(manifest, files), files)
+        results = tmp_path / "results.json"
+        results.write_bytes(measured.read_bytes())
+        capsys.readouterr()
+
+        assert main(["bundle", "run", str(tmp_path / "idle.tar.xz"), "--out", str(results)]) == 1
+        told = capsys.readouterr()
+        assert "the bundle's runner has written no results" in told.err
+        assert (told.out, told.err.count("\n")) == ("", 1)
+        assert results.read_bytes() == measured.read_bytes()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["idle.tar.xz", "results.json"]
 
     @pytest.mark.parametrize("text", ["", "{}", '{"format": "dsascape results 1"}', "\x80"])
     def test_other_files_are_no_results(
