@@ -177,13 +177,26 @@ class Cpu(CachedMachine):
 
     @model_validator(mode="after")
     def _has_whole_lines(self) -> "Cpu":
-        for name, core in self.cores.items():
-            for level, cache in (("l1", core.l1), ("l2", core.l2)):
-                if cache is not None and cache.capacity_bytes < self.line_bytes * cache.associativity:
-                    raise ValueError(
-                        f"cores.{name}.{level}.capacity is {cache.capacity_bytes} B; needs one set of"
-                        f" {cache.associativity} lines of {self.line_bytes} B at least"
-                    )
+        levels = [
+            (f"cores.{name}.{level}", cache)
+            for name, core in self.cores.items() for level, cache in (("l1", core.l1), ("l2", core.l2)) if cache
+        ]  # fmt: skip
+        for place, cache in levels:
+            lines = cache.capacity_bytes // self.line_bytes
+            if lines < cache.associativity:
+                needs = f"one set of {cache.associativity} lines"
+            elif lines < cache.shared_by:
+                needs = f"a line for each of the {cache.shared_by} cores that share it,"
+            else:
+                continue
+            raise ValueError(
+                f"{place}.capacity is {cache.capacity_bytes} B; needs {needs} of {self.line_bytes} B at least"
+            )
+        if self.l3 is not None and self.l3.capacity_bytes < self.line_bytes * self.core_count:
+            raise ValueError(
+                f"l3.capacity is {self.l3.capacity_bytes} B; needs a line for each of the {self.core_count} cores, of"
+                f" {self.line_bytes} B, at least"
+            )
         return self
 
     @model_validator(mode="after")

@@ -165,6 +165,14 @@ class Gpu(CachedMachine):
         return self
 
     @model_validator(mode="after")
+    def _has_whole_sectors(self) -> "Gpu":
+        if self.l2.capacity_bytes < self.l2.sector_bytes:
+            raise ValueError(
+                f"l2.capacity is {self.l2.capacity_bytes} B; needs one sector of {self.l2.sector_bytes} B at least"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _holds_a_block(self) -> "Gpu":
         sms = self.sms
         if sms.threads_per_block % sms.warp:

@@ -7,6 +7,7 @@ is known where they are placed.
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -165,8 +166,10 @@ class _InC(PrefetchBuffer):
 
 def prefetch_buffer(name: str, capacity_bytes: int, in_flight: int = 1) -> PrefetchBuffer:
     """Return an empty buffer: one of compiled code, where that may be used."""
-    kind = _InC if may_use("scheduler.in_c.columns") else PrefetchBuffer
-    return kind(name, capacity_bytes, in_flight)
+    if may_use("scheduler.in_c.columns"):
+        with suppress(OverflowError):  # more in flight than compiled code has room for
+            return _InC(name, capacity_bytes, in_flight)
+    return PrefetchBuffer(name, capacity_bytes, in_flight)
 
 
 def _shortage(name: str, capacity_bytes: int, needed_bytes: str) -> ScheduleError:
