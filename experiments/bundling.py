@@ -17,13 +17,11 @@ from experiments.measuring import check_folder, machine_asked_for, point_asked_f
 from experiments.points import DesignPoint
 from hw_models import Gpu
 from hw_models.quantities import count, format_bytes
-from scheduler import policy_label
 from tuner.bundle import (
     START,
     BundleError,
     BundleResults,
     Manifest,
-    RunnerError,
     build_bundle,
     build_gpu_probes,
     build_probes,
@@ -42,9 +40,8 @@ def build(arguments: argparse.Namespace) -> Answer:
     check_place(arguments.out, "--out")
     if arguments.calibrate:
         return _build_probes(arguments)
-    lacking = [name for name, given in (("MODEL", arguments.model), ("--policy", arguments.policy)) if given is None]
-    if lacking:
-        raise BundleError(f"{lacking[0]} is missing: a bundle is of a network under a policy, or --calibrate")
+    if arguments.model is None:
+        raise BundleError("MODEL is missing: a bundle is of a network under a policy, or --calibrate")
     point = point_asked_for(arguments, BUNDLE)
     manifest = _of_network(point, arguments.out, arguments.runtime)
     missing = [
@@ -78,7 +75,7 @@ def _of_network(point: DesignPoint, out: Path, runtime: Path | None) -> Manifest
         return gpu_bundle(on_gpu, out, bundled(point, on_gpu.outcome, on_gpu.kernels, threads=1).to_text())
     ready = prepared(point, Budget())
     origin = bundled(point, ready.outcome, ready.kernels, ready.job.threads).to_text()
-    return build_bundle(ready.job, point.workload.label, policy_label(point.policy), out, runtime, origin)
+    return build_bundle(ready.job, point.workload.label, point.decided_by, out, runtime, origin)
 
 
 def _build_probes(arguments: argparse.Namespace) -> Answer:
@@ -86,7 +83,8 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
     given = [
         f"--{name.replace('_', '-')}"
         for name in (
-            "policy", "option", "threads", "batch", "sequence", "image", "dim", "dtype", "simplify", "flush_caches",
+            "policy", "schedule", "option", "threads", "batch", "sequence", "image", "dim", "dtype", "simplify",
+            "flush_caches",
         )
         if getattr(arguments, name)
     ]
@@ -141,8 +139,8 @@ def run(arguments: argparse.Namespace) -> Answer:
             options += ["--threads", str(arguments.threads)]
         try:
             run_unpacked(Path(folder), out, *options)
-        except RunnerError as error:
-            raise RunnerError(f"{arguments.bundle}: {error}") from error
+        except BundleError as error:
+            raise type(error)(f"{arguments.bundle}: {error}") from error
     if is_calibration(out):
         return calibration(out)
     found = read_results(out)

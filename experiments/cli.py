@@ -154,6 +154,7 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     build = add("build", _command("bundling", "build"), "write one archive: compiled kernels, data, a runner")
     _network_options(build, optional=True)
     build.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    _schedule_option(build)
     build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     build.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
     build.add_argument("--hardware", metavar="H", help="the machine whose tiles the code has")
@@ -208,6 +209,7 @@ def _batch_dim_option(sub: argparse.ArgumentParser) -> None:
 def _measure_options(measure: argparse.ArgumentParser) -> None:
     _network_options(measure, "MODEL|EXPERIMENT.yaml", "; or an experiment file, of which all points are measured")
     measure.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    _schedule_option(measure)
     measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)
@@ -219,6 +221,11 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     _flush_option(measure)
     kept = "store the measurement there, with a report, and write it as JSON"
     measure.add_argument("--out", type=Path, metavar="DIR", help=kept)
+
+
+def _schedule_option(sub: argparse.ArgumentParser) -> None:
+    replaced = "in place of a policy: a schedule from simulate --schedule-out, edited"
+    sub.add_argument("--schedule", type=Path, metavar="FILE.json", help=replaced)
 
 
 def _flush_option(sub: argparse.ArgumentParser) -> None:

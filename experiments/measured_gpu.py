@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.compared import Comparison
-from experiments.evaluate import evaluate, job_of
+from experiments.evaluate import job_of
 from experiments.job import Outcome
-from experiments.measured_point import MEASURED_DTYPE
+from experiments.measured_point import MEASURED_DTYPE, check_whole_batch
 from experiments.points import DesignPoint
+from experiments.replay import simulated
 from hw_models import Gpu, HardwareError, load_hardware
-from scheduler import network_of, policy_label
+from scheduler import network_of
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.repeated import repeated_kernels
 from scheduler.gpu.schedule import GpuSchedule
@@ -67,7 +68,7 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     """Return the simulated run of ``point`` as code runs it: on lanes, in fp32, with an L2 that the last run left warm.
 
     Raises ``MeasureError`` for another dtype, and for a policy whose schedule is no row of kernels, ``HardwareError``
-    for a target of other machines, and what `evaluate` raises.
+    for a target of other machines, and what `simulated` raises.
     """
     check_installed()
     workload, on = point.workload, point.measured_on
@@ -77,12 +78,13 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in {MEASURED_DTYPE}")
     tuning = {**point.tuning, "tensor_units": False, "warm_l2": True}
     point = replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
-    outcome = evaluate(point)
+    outcome = simulated(point)
+    check_whole_batch(outcome)
     schedule = outcome.schedule
     if not isinstance(schedule, GpuSchedule):
         raise MeasureError(f"{outcome.record.policy}: its schedule is not one of a GPU's grids")
-    analysis, simulated = job_of(point.workload, point.hardware, point.tuning)
-    costs = simulated.placing.costs(network_of(schedule.plan, analysis))
+    analysis, job = job_of(point.workload, point.hardware, point.tuning)
+    costs = job.placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(costs, GpuCosts)
     names = launch_names(schedule.plan, [kernel.group for kernel in schedule.runs])
     return PreparedGpu(point, outcome, schedule, dict(zip(names, repeated_kernels(schedule, costs), strict=True)))
@@ -107,7 +109,7 @@ def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
     point = ready.point
     assert point.measured_on is not None
     assert isinstance(point.hardware, Gpu)
-    names = point.workload.label, policy_label(point.policy)
+    names = point.workload.label, point.decided_by
     return build_gpu_bundle(ready.schedule, point.hardware.sms.warp, point.measured_on.target, names, path, origin)
 
 

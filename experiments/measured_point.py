@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from experiments.compared import Comparison
-from experiments.evaluate import evaluate, job_of
+from experiments.evaluate import job_of
 from experiments.job import Outcome
 from experiments.points import DesignPoint, MeasuredOn
+from experiments.replay import simulated
 from hw_models import Cpu, HardwareError
-from scheduler import network_of, policy_label
+from scheduler import network_of
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.repeated import repeated_kernels
 from scheduler.cpu.schedule import CpuSchedule
@@ -65,13 +66,15 @@ class Prepared:
 def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     """Return the simulated run of ``point`` as it is measured, and the job of measuring its schedule.
 
-    Raises what `evaluate` raises, and ``MeasureError`` where TVM is not installed.
+    Raises what `simulated` raises, and ``MeasureError`` where TVM is not installed, or not the whole batch is computed
+    at once.
     """
     check_installed()
     point, on = as_measured(point), _measured_on(point)
-    outcome = evaluate(point)
-    analysis, simulated = job_of(point.workload, point.hardware, point.tuning)
-    costs = simulated.placing.costs(network_of(outcome.schedule.plan, analysis))
+    outcome = simulated(point)
+    check_whole_batch(outcome)
+    analysis, simulated_job = job_of(point.workload, point.hardware, point.tuning)
+    costs = simulated_job.placing.costs(network_of(outcome.schedule.plan, analysis))
     assert isinstance(costs, CpuCosts)
     assert isinstance(outcome.schedule, CpuSchedule)
     job = job_of_schedule(
@@ -80,6 +83,16 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     repeated = repeated_kernels(outcome.schedule, costs, flushed=on.flush_caches)
     plan = outcome.schedule.plan
     return Prepared(outcome, job, {kernel_name(plan, group): kernel for group, kernel in repeated.items()})
+
+
+def check_whole_batch(outcome: Outcome) -> None:
+    """Raise ``MeasureError`` for a schedule that takes the batch in several iterations: code is measured for all."""
+    record = outcome.record
+    if record.iterations > 1:
+        raise MeasureError(
+            f"the schedule takes {record.batch_at_once} of batch {record.batch} at once; code is measured for the whole"
+            f" batch: --batch {record.batch_at_once}"
+        )
 
 
 def processor_of(target: str, device: str) -> str:
@@ -95,5 +108,5 @@ def measured_on_processor(point: DesignPoint, budget: Budget) -> tuple[Outcome, 
     Raises what `prepared` and `measure_plan` raise.
     """
     ready = prepared(point, budget)
-    found = measure_plan(ready.job, policy_label(point.policy))
+    found = measure_plan(ready.job, point.decided_by)
     return ready.outcome, Comparison(found, point.hardware.name, ready.outcome.record.latency_s, ready.kernels)

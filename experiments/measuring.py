@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from experiments.job import Outcome
 from experiments.measured_gpu import compiled_point, gpu_asked_for
 from experiments.measured_point import prepared, processor_of
 from experiments.measured_store import keep
-from experiments.points import DesignPoint, MeasuredOn
+from experiments.points import DesignPoint, MeasuredOn, WrittenSchedule
+from experiments.replay import written_schedule
 from experiments.run import computed_of, measured
 from experiments.runs import run
 from hw_models import Cpu, HardwareError, load_hardware
 from hw_models.quantities import PS_PER_S, count, format_bytes, format_ps
-from scheduler import policy_label
+from scheduler import Policy, ScheduleError
 from tuner.calibrate import host_spec, local_facts
 from tuner.measure import (
     LOCAL,
@@ -48,12 +50,10 @@ def measure(arguments: argparse.Namespace) -> Answer:
     check_installed()
     if arguments.model.endswith((".yaml", ".yml")):
         return _experiment(arguments)
-    if arguments.policy is None:
-        raise MeasureError("--policy is missing: a network is measured under a policy; an experiment file has its own")
-    check_folder(arguments.out)
     point = point_asked_for(arguments, arguments.device)
+    check_folder(arguments.out)
     label, target = point.workload.label, arguments.target
-    policy = policy_label(point.policy)
+    policy = point.decided_by
     outcome: Outcome | None = None
     comparison: Comparison | None = None
     if is_gpu_target(target) and point.measured_on is None:
@@ -97,25 +97,40 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
             raise MeasureError("--flush-caches is about processors; a GPU's L2 is as the run before leaves it")
         gpu, name = gpu_asked_for(arguments.hardware, arguments.target), processor_of(arguments.target, device)
         on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
-        return DesignPoint(workload_asked_for(arguments), gpu, policy_asked_for(arguments), measured_on=on)
-    spec = machine_asked_for(arguments.hardware, arguments.target)
+        policy, schedule = _decided_by(arguments)
+        return DesignPoint(workload_asked_for(arguments), gpu, policy, measured_on=on, schedule=schedule)
+    spec = machine_asked_for(arguments.hardware, arguments.target, 0 if device == LOCAL else arguments.threads or 0)
     own = usable_cores() if device == LOCAL else spec.core_count
     threads = arguments.threads or min(own, spec.core_count)
     if threads > spec.core_count:
         raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
+    policy, schedule = _decided_by(arguments)
     return DesignPoint(
-        workload_asked_for(arguments), spec, policy_asked_for(arguments),
+        workload_asked_for(arguments), spec, policy,
         swept={"tuning.threads": str(threads)}, tuning={"threads": threads},
         measured_on=MeasuredOn(
             arguments.target, device, processor_of(arguments.target, device), arguments.flush_caches
         ),
+        schedule=schedule,
     )  # fmt: skip
+
+
+def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule | None]:
+    """Return the policy of ``--policy``, or that of the schedule of ``--schedule``, and this schedule."""
+    if arguments.policy is None and arguments.schedule is None:
+        raise MeasureError("--policy is missing: code is generated for what a policy decides, or a --schedule")
+    if arguments.schedule is None:
+        return policy_asked_for(arguments), None
+    if arguments.policy is not None or arguments.option:
+        given = "--option" if arguments.policy is None else "--policy"
+        raise ScheduleError(f"{given} does not go with --schedule, which takes the place of a policy")
+    return written_schedule(arguments.schedule)
 
 
 def _experiment(arguments: argparse.Namespace) -> Answer:
     """Run an experiment file with all its points measured."""
-    given = [f"--{name}" for name in ("policy", "hardware", "threads", "batch", "sequence", "image", "dtype")
-             if getattr(arguments, name) is not None]  # fmt: skip
+    names = "policy", "schedule", "hardware", "threads", "batch", "sequence", "image", "dtype"
+    given = [f"--{name}" for name in names if getattr(arguments, name) is not None]
     given += ["--batch-dim"] if arguments.batch_dim else []
     if given:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
@@ -127,10 +142,15 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     return run(asked, way)
 
 
-def machine_asked_for(hardware: str | None, target: str) -> Cpu:
-    """Return the machine that tiles are chosen for: the one asked for, or one that the target describes."""
+def machine_asked_for(hardware: str | None, target: str, threads: int = 0) -> Cpu:
+    """Return the machine that tiles are chosen for: the one asked for, or one that the target describes.
+
+    A device that is not this machine, but runs its code, is taken for one like it, with a core for each of the
+    ``threads``, if these are given.
+    """
     if hardware is None and runs_here(target):
-        return host_spec(local_facts())
+        facts = local_facts()
+        return host_spec(replace(facts, cores=threads) if threads else facts)
     spec = load_hardware(hardware or _OTHER_MACHINE)
     if not isinstance(spec, Cpu):
         raise HardwareError(f"{spec.name}: is no CPU; code is generated and measured for CPUs")

@@ -115,6 +115,17 @@ class MeasuredOn:
     """Where they are not those that the schedule is for."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenSchedule:
+    """A file with a schedule, which takes the place of what a policy decides."""
+
+    path: str
+    digest: str
+    """SHA-256 of the file: figures depend on what it says, not on where it lies."""
+    policy: str
+    """What it calls the policy that it was made by."""
+
+
 @dataclass(frozen=True)
 class DesignPoint:
     """One question to the simulator, and to a real machine if it is to be measured."""
@@ -122,6 +133,7 @@ class DesignPoint:
     workload: Workload
     hardware: AnyHardware
     policy: Policy
+    """Of a schedule from a file it is only the one that made it, as far as that is known here."""
     swept: Mapping[str, str] = field(default_factory=dict)
     """The swept values that led here, as they stand in the experiment file."""
     policy_file: str = ""
@@ -132,16 +144,23 @@ class DesignPoint:
     """None for a machine that was made in Python. Figures do not depend on it, nor does the key."""
     measured_on: MeasuredOn | None = None
     """None: it is simulated only."""
+    schedule: WrittenSchedule | None = None
+    """None: the policy decides."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
         """Send a policy from a file as file and options: other processes do not have its class."""
-        rest = dict(self.swept), self.policy_file, dict(self.tuning), self.origin, self.measured_on
+        rest = dict(self.swept), self.policy_file, dict(self.tuning), self.origin, self.measured_on, self.schedule
         if not self.policy_file:
             return DesignPoint, (self.workload, self.hardware, self.policy, *rest)
         declared: tuple[Field[Any], ...] = fields(self.policy) if is_dataclass(self.policy) else ()
         names = [option.name for option in declared if option.init]
         options = {name: getattr(self.policy, name) for name in names}
         return _rebuilt, (self.workload, self.hardware, options, rest)
+
+    @property
+    def decided_by(self) -> str:
+        """The policy with its options that differ from their defaults, as a schedule from a file states them."""
+        return policy_label(self.policy) if self.schedule is None else self.schedule.policy
 
     @cached_property
     def key(self) -> str:
@@ -159,10 +178,12 @@ class DesignPoint:
             "network": content_hash(self.workload.model),
             "workload": {**asdict(self.workload), "model": self.workload.label},
             "hardware": self.hardware.model_dump(by_alias=True),
-            "policy": [policy.__module__, policy.__qualname__, policy_label(self.policy)],
+            "policy": [policy.__module__, policy.__qualname__, self.decided_by],
             "swept": dict(self.swept),
             "tuning": dict(self.tuning),
         }
+        if self.schedule is not None:
+            content["schedule"] = self.schedule.digest
         return _key_of(content)
 
 
@@ -182,7 +203,9 @@ def split_tuning(settings: Mapping[str, object]) -> tuple[dict[str, object], dic
     return machine, tuning
 
 
-_Rest = tuple[dict[str, str], str, dict[str, object], Origin | None, MeasuredOn | None]
+_Rest = tuple[
+    dict[str, str], str, dict[str, object], Origin | None, MeasuredOn | None, WrittenSchedule | None
+]  # fmt: skip
 
 
 def _rebuilt(workload: Workload, hardware: AnyHardware, options: dict[str, object], rest: _Rest) -> DesignPoint:

@@ -1,16 +1,17 @@
 """Schedules written to files, and run from files that were perhaps edited by hand."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.evaluate import job_of
+from experiments.evaluate import evaluate, job_of
 from experiments.files import write_whole
 from experiments.job import Outcome, replay
-from experiments.points import Workload
+from experiments.points import DesignPoint, Workload, WrittenSchedule
 from hw_models import AnyHardware
-from scheduler import Schedule, ScheduleError, kind_of, labelled_policy, make_network
+from scheduler import Policy, Schedule, ScheduleError, kind_of, labelled_policy, make_network, make_policy
 from workloads.analysis import Analysis
 
 _LARGEST_FILE_BYTES = 256 * 2**20
@@ -19,6 +20,27 @@ _LARGEST_FILE_BYTES = 256 * 2**20
 def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> None:
     """Write a schedule for a machine of this kind as JSON."""
     write_whole(path, json.dumps(kind_of(hardware).write(schedule), indent=1) + "\n")
+
+
+def written_schedule(path: Path) -> tuple[Policy, WrittenSchedule]:
+    """Return what a design point holds of the schedule in the file at ``path``, and the policy that made it.
+
+    A policy that is not known here, such as somebody's own, changes nothing: it is given as ``unfused``. Raises
+    ``ScheduleError`` for a file that holds no JSON.
+    """
+    label = _policy(_read(path))
+    policy = labelled_policy(label) or make_policy("unfused")
+    return policy, WrittenSchedule(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), label)
+
+
+def simulated(point: DesignPoint) -> Outcome:
+    """Return the outcome of ``point`` under its policy, or of its schedule from a file.
+
+    Raises what `evaluate` and `run_schedule_file` raise.
+    """
+    if point.schedule is None:
+        return evaluate(point)
+    return run_schedule_file(Path(point.schedule.path), point.workload, point.hardware, point.tuning)
 
 
 def run_schedule_file(

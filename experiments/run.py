@@ -19,7 +19,7 @@ from experiments.points import DesignPoint, flat
 from experiments.sound import check_figures
 from experiments.store import ResultStore
 from hw_models import Gpu, HardwareError
-from scheduler import kind_of, policy_label
+from scheduler import kind_of
 from tuner.measure import Budget
 from workloads.analysis import Table
 
@@ -85,7 +85,7 @@ def described(point: DesignPoint) -> Row:
     workload = point.workload
     return {
         "model": workload.family if {"sequence", "image"} & set(point.swept) else workload.label,
-        "hardware": point.hardware.name, "policy": policy_label(point.policy), "batch": workload.batch,
+        "hardware": point.hardware.name, "policy": point.decided_by, "batch": workload.batch,
         "dtype": workload.dtype or default_dtype(point.hardware), "area_mm2": point.hardware.area_mm2,
         **point.swept, **_origin(point), "error": None,
     }  # fmt: skip

@@ -74,6 +74,8 @@ def _kernel_record(kernel: CpuKernel) -> _Kernel:
 def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
     """Return the schedule that `schedule_json` has written about the network of ``costs``.
 
+    Kernels on more threads than the run may use (`tuning.threads`) run on all of those.
+
     Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
     """
     file = parsed(_File, data)
@@ -100,7 +102,7 @@ def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKe
         raise ScheduleError(f"{where}: {error}") from error
     _check_upstream(layer, tiles, where)
     check_tile(where, tiles.tile, tiles.padded(shape))
-    return CpuKernel(record.output, record.group, layer, tiles, record.threads)
+    return CpuKernel(record.output, record.group, layer, tiles, min(record.threads, max(costs.view.thread_counts)))
 
 
 def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:

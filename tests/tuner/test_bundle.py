@@ -355,7 +355,7 @@ class TestCommands:
             key: value for key, value in ran.items() if key != "file"
         }
 
-    @pytest.mark.parametrize("ending", ["", "sys.exit(1)", "sys.exit(2)", "raise OSError('no\\nspace')", "os.abort()"])
+    @pytest.mark.parametrize("ending", ["", "sys.exit(1)", "sys.exit(3)", "raise OSError('no\\nspace')", "os.abort()"])
     def test_a_runner_that_writes_no_results_has_failed_whatever_an_earlier_one_wrote(
         self, bundle: Path, measured: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -372,6 +372,12 @@ class TestCommands:
         assert (told.out, told.err.count("\n")) == ("", 1)
         assert results.read_bytes() == measured.read_bytes()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["idle.tar.xz", "results.json"]
+
+    def test_what_a_runner_refuses_is_a_mistake_of_the_user(
+        self, bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["bundle", "run", str(bundle), "--threads", "4096", "--out", str(tmp_path / "results.json")]) == 2
+        assert "the bundle's runner refuses: run.py: threads has 4096" in capsys.readouterr().err
 
     @pytest.mark.parametrize("text", ["", "{}", '{"format": "dsascape results 1"}', "\x80"])
     def test_other_files_are_no_results(

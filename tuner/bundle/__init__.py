@@ -35,6 +35,8 @@ __all__ = [
 _WRITTEN = "results.json"
 _DONE = (0, 1)
 """Exit codes of a runner that has written its results; 1 where a kernel has none."""
+_REFUSED = 2
+"""That of one that says what the user has to mend."""
 _MOST_CHARACTERS = 300
 
 
@@ -48,7 +50,8 @@ def run_unpacked(folder: Path, results: Path, *options: str) -> None:
     """Run the bundle in ``folder`` with the rights of whoever calls this; ``results`` is what it writes.
 
     Nothing but Python's own library is there for it. It writes to a new folder beside ``results``, which therefore
-    keep an earlier run's figures unless this run has figures of its own. Raises ``RunnerError`` where it has none.
+    keep an earlier run's figures unless this run has figures of its own. Raises ``RunnerError`` where it has none, and
+    ``BundleError`` where the runner refuses, such as to run code for another machine.
     """
     try:
         with tempfile.TemporaryDirectory(dir=results.parent, prefix=f".{results.name[:100]}.") as fresh:
@@ -79,11 +82,16 @@ def run_sent(device: str, bundle: Path, results: Path, *options: str) -> None:
 
 
 def _check_written(results: Path, code: int, complaint: str) -> None:
-    """Raise ``RunnerError`` unless a runner that has ended with ``code`` has written ``results``."""
+    """Raise ``RunnerError`` unless a runner that has ended with ``code`` has written ``results``.
+
+    Raises ``BundleError`` where it refuses to run.
+    """
     if code in _DONE and results.is_file() and results.stat().st_size:
         return
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     said = lines[-1][-_MOST_CHARACTERS:] if lines else f"it ended with code {code}"
+    if code == _REFUSED:
+        raise BundleError(f"the bundle's runner refuses: {said}")
     raise RunnerError(f"the bundle's runner has written no results: {said}")
 
 

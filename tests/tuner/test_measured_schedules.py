@@ -1,0 +1,173 @@
+"""A schedule from a file in place of a policy: the code that is measured, here or elsewhere, is what the file says."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+from experiments.measured_point import prepared
+from experiments.points import DesignPoint, MeasuredOn, Workload
+from experiments.replay import written_schedule
+from hw_models import load_hardware
+from scheduler.cpu.schedule import CpuSchedule
+from tests.experiments.terminal import Terminal
+from tests.graphs import Net
+from tests.tuner.runs import written_onnx
+from tests.tuner.servers import Server
+from tuner.measure import Budget
+
+pytestmark = pytest.mark.tvm
+
+MACHINE = ("--hardware", "kirin990")
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capsys)
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> str:
+    made = Net()
+    x = made.relu(made.conv(made.input(1, 4, 16, 16), 8))
+    written_onnx(made.graph(made.unary("Tanh", made.conv(x, 4, 1)), dtype="fp32"), tmp_path / "net.onnx")
+    return str(tmp_path / "net.onnx")
+
+
+@pytest.fixture
+def schedule(terminal: Terminal, net: str, tmp_path: Path) -> Path:
+    path = tmp_path / "schedule.json"
+    terminal.json("simulate", net, *MACHINE, "--policy", "fixed-pattern", "--schedule-out", str(path))
+    return path
+
+
+def edited(schedule: Path, **changes: Any) -> Path:
+    """Return a schedule whose first kernel has other values."""
+    content = json.loads(schedule.read_text())
+    content["kernels"][0] |= changes
+    path = schedule.with_name("edited.json")
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_as_a_policy_has_decided_it_is_measured_and_predicted_as_under_the_policy(
+    terminal: Terminal, net: str, schedule: Path
+) -> None:
+    alone = ["measure", net, *MACHINE, "--threads", "1"]
+    under_policy = terminal.json(*alone, "--policy", "fixed-pattern")
+    from_file = terminal.json(*alone, "--schedule", str(schedule))
+
+    assert from_file["correct"] is True
+    assert (from_file["policy"], from_file["threads"]) == ("fixed-pattern", 1)
+    assert [each["name"] for each in from_file["kernels"]] == [each["name"] for each in under_policy["kernels"]]
+    assert from_file["measured_s"] > 0
+
+
+def test_code_has_the_tiles_that_were_edited_into_the_file(net: str, schedule: Path) -> None:
+    first = json.loads(schedule.read_text())["kernels"][0]
+    other = [1 if size > 1 else size for size in first["register_tile"][:-1]] + first["register_tile"][-1:]
+    path = edited(schedule, register_tile=other, tile=[1, *first["tile"][1:]])
+    policy, written = written_schedule(path)
+    point = DesignPoint(
+        Workload(net), load_hardware("kirin990"), policy, tuning={"threads": 1},
+        measured_on=MeasuredOn("llvm", "local"), schedule=written,
+    )  # fmt: skip
+
+    ready = prepared(point, Budget())
+
+    assert isinstance(ready.outcome.schedule, CpuSchedule)
+    assert list(ready.job.tiles[first["group"]].register) == other
+    assert {kernel.threads for kernel in ready.outcome.schedule.runs} == {1}
+
+
+def test_edited_ones_are_other_points_than_those_of_the_policy(
+    terminal: Terminal, net: str, schedule: Path, tmp_path: Path
+) -> None:
+    tile = json.loads(schedule.read_text())["kernels"][0]["tile"]
+    alone = ["measure", net, *MACHINE, "--threads", "1", "--out", str(tmp_path / "out")]
+    decided = [
+        ["--policy", "fixed-pattern"], ["--schedule", str(schedule)],
+        ["--schedule", str(edited(schedule, threads=1, order=[0, 1, 3, 2], parallel=0, tile=tile))],
+    ]  # fmt: skip
+
+    keys = [terminal.json(*alone, *way)["key"] for way in decided]
+
+    assert len(set(keys)) == len(keys)
+    with closing(sqlite3.connect(tmp_path / "out" / "results.sqlite")) as connection:
+        assert connection.execute("SELECT policy, is_correct FROM runs").fetchall() == [("fixed-pattern", 1)] * 3
+
+
+def test_a_bundle_of_one_runs_and_comes_back(terminal: Terminal, net: str, schedule: Path, tmp_path: Path) -> None:
+    bundle, results = str(tmp_path / "net.tar.xz"), str(tmp_path / "results.json")
+    terminal.json("bundle", "build", net, *MACHINE, "--threads", "1", "--schedule", str(schedule), "--out", bundle)
+    ran = terminal.json("bundle", "run", bundle, "--out", results)
+    taken = terminal.json("bundle", "import", results, "--out", str(tmp_path / "out"))
+
+    assert ran["correct"] is True
+    assert (taken["stored"], taken["policy"]) == ("added", "fixed-pattern")
+
+
+@pytest.mark.parametrize("command", [["measure"], ["bundle", "build"]])
+class TestRefusals:
+    def asked(self, command: list[str], net: str, tmp_path: Path, *more: str) -> list[str]:
+        out = ["--out", str(tmp_path / "b.tar.xz")] if command[0] == "bundle" else []
+        return [*command, net, *out, *more]
+
+    def test_of_other_machines_and_dtypes(
+        self, terminal: Terminal, command: list[str], net: str, tmp_path: Path
+    ) -> None:
+        for hardware, dtype, message in (
+            ("stcp920", "fp16", "format"), ("a100", "fp32", "format"), ("kirin990", "fp16", "network.dtype is fp16"),
+        ):  # fmt: skip
+            path = str(tmp_path / f"{hardware}.json")
+            given = ["--hardware", hardware, "--dtype", dtype, "--policy", "unfused", "--schedule-out", path]
+            terminal.json("simulate", net, *given)
+            told = terminal.refused(*self.asked(command, net, tmp_path, *MACHINE, "--schedule", path))
+            assert path in told
+            assert message in told
+
+    def test_of_other_networks_and_broken_files(
+        self, terminal: Terminal, command: list[str], schedule: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "broken.json").write_text("[" * 100_000)
+        for path, message in (
+            (schedule, "network.name is"), (tmp_path / "broken.json", "is not JSON"),
+            (tmp_path / "none", "no such file"),
+        ):  # fmt: skip
+            more = [*MACHINE, "--sequence", "8", "--schedule", str(path)]
+            told = terminal.refused(*self.asked(command, "bert-tiny", tmp_path, *more))
+            assert message in told
+
+    def test_of_what_does_not_go_with_one(
+        self, terminal: Terminal, command: list[str], net: str, schedule: Path, tmp_path: Path
+    ) -> None:
+        given = ["--schedule", str(schedule)]
+        for more, message in (
+            (["--policy", "unfused"], "--policy does not go with"), (["--option", "a=1"], "--option does not go with"),
+        ):  # fmt: skip
+            assert message in terminal.refused(*self.asked(command, net, tmp_path, *given, *more))
+        assert "--policy is missing" in terminal.refused(*self.asked(command, net, tmp_path))
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    found = Server()
+    yield found
+    found.kill()
+
+
+def test_threads_of_another_device_are_not_this_machine_s(
+    terminal: Terminal, net: str, server: Server, tmp_path: Path
+) -> None:
+    many = ["--threads", "96", "--policy", "fixed-pattern"]
+
+    assert terminal.json("measure", net, *many, "--device", server.device)["threads"] == 96
+    assert terminal.json("bundle", "build", net, *many, "--out", str(tmp_path / "many.tar.xz"))["threads"] == 96
+    assert "threads has 4096" in terminal.refused("measure", net, "--threads", "4096", "--policy", "unfused")
