@@ -18,7 +18,7 @@ from experiments.run import Computed, check_finite
 from experiments.sound import OF_FIGURES, check_figures
 from hw_models import HardwareError
 from scheduler.kernels.repeated import RepeatedKernel
-from tuner.bundle import BundleError, BundleResults, checked_by
+from tuner.bundle import BundleError, BundleResults, validated
 from tuner.measure import BUNDLE
 from tuner.measure.soundness import COUNT, SECONDS, Ranges, unsound
 
@@ -93,7 +93,7 @@ def bundled(
 
 def point_of(found: BundleResults) -> BundledPoint:
     """Return the point that results are of; raise ``BundleError`` where the file does not say, or not consistently."""
-    point = checked_by(_POINT, found.origin, "origin does not say what was measured")
+    point = validated(BundledPoint, found.origin, "origin does not say what was measured")
     wrong = unsound(point, _RANGES)
     if wrong is not None:
         raise BundleError(f"origin has what nobody simulates: {wrong}")

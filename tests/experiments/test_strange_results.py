@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -109,6 +110,18 @@ def test_with_one_value_changed_are_refused_in_one_line_or_sound(
         assert "\x1b" not in capsys.readouterr().out
         return
     assert reason.isprintable()
+
+
+@pytest.mark.parametrize("place", [("measurement", "warnings"), ("measurement", "kernels"), ("origin", "layers")])
+def test_of_a_million_mistakes_are_refused_at_the_first(
+    good: dict[str, Any], tmp_path: Path, place: tuple[str, str]
+) -> None:
+    path = written(changed(good, place, [{}] * 1_000_000), tmp_path / "long.json")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    with pytest.raises(BundleError, match=r"\.0"):
+        point_of(read_results(path))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 400 * 2**10  # KiB
 
 
 def test_as_they_are_written_are_stored(good: dict[str, Any], tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import cast
 
 from scheduler.gpu.schedule import GpuSchedule
-from tuner.bundle.archive import checked_by, unpacked
+from tuner.bundle.archive import unpacked
 from tuner.bundle.contents import START, BundleError, Manifest
+from tuner.bundle.foreign_json import validated
 from tuner.bundle.results import (
     BundleResults,
     CalibrationResults,
@@ -27,8 +28,8 @@ from tuner.measure.worker import FAILURES, reason
 
 __all__ = [
     "START", "BundleError", "BundleResults", "CalibrationResults", "GpuCalibrationResults", "Manifest",
-    "RunnerError", "build_bundle", "build_gpu_bundle", "build_gpu_probes", "build_probes", "checked_by",
-    "is_calibration", "read_calibration", "read_results", "run_sent", "run_unpacked", "unpacked",
+    "RunnerError", "build_bundle", "build_gpu_bundle", "build_gpu_probes", "build_probes",
+    "is_calibration", "read_calibration", "read_results", "run_sent", "run_unpacked", "unpacked", "validated",
 ]  # fmt: skip
 
 

@@ -6,15 +6,12 @@ import lzma
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
-
-import pydantic
 
 from tuner.bundle.contents import BUNDLE, DATA, MANIFEST, START, BundledArray, BundleError, Manifest
+from tuner.bundle.foreign_json import validated
 from tuner.bundle.plain_tar import ArchiveError, Member, PlainTar, is_plain_name
 from tuner.measure.soundness import COUNT, Ranges, unsound
 
-_Record = TypeVar("_Record")
 _MOST_BYTES = 8 * 2**30
 """Of a bundle's files together."""
 _MOST_TIMES, _FREE_BYTES = 64, 256 * 2**20
@@ -114,7 +111,7 @@ def _manifest(archive: PlainTar) -> Manifest:
         raise ArchiveError(f"{begins}; a bundle begins with {MANIFEST}, at most {_MOST_MANIFEST_BYTES} bytes")
     pieces: list[bytes] = []
     archive.content(first, pieces.append)
-    found = validated(Manifest, b"".join(pieces), MANIFEST)
+    found = validated(Manifest, b"".join(pieces), f"{MANIFEST} is not as a bundle has it")
     if found.format != BUNDLE:
         raise ArchiveError(f"has a {MANIFEST} of the format {found.format[:40]!r}; needs {BUNDLE!r}")
     wrong = unsound(found, _RANGES, opaque="origin")
@@ -137,22 +134,3 @@ def _check_names(manifest: Manifest) -> None:
     lacking = sorted({manifest.code, DATA, START} - manifest.files.keys())
     if lacking:
         raise ArchiveError(f"lacks {', '.join(lacking)}")
-
-
-def validated(kind: type[_Record], content: bytes, what: str) -> _Record:
-    """Return the record ``kind`` that foreign JSON holds; raise ``BundleError`` for anything else."""
-    return checked_by(pydantic.TypeAdapter(kind), content, f"{what} is not as a bundle has it")
-
-
-def checked_by(
-    adapter: "pydantic.TypeAdapter[_Record]", content: str | bytes, wrong: str
-) -> _Record:
-    """Return the record that ``adapter`` makes of foreign JSON; raise ``BundleError``, ``wrong`` in front."""
-    try:
-        return adapter.validate_json(content)
-    except pydantic.ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "all of it"
-        raise BundleError(f"{wrong}: {ascii(place[:80])[1:-1]}: {ascii(first['msg'][:200])[1:-1]}") from error
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise BundleError(f"{wrong}: {error}") from error

@@ -4,15 +4,15 @@ import re
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from tuner.bundle.archive import validated
 from tuner.bundle.contents import CALIBRATION, GPU_CALIBRATION, RESULTS, BundleError
+from tuner.bundle.foreign_json import validated
 from tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
 from tuner.calibrate.figures import Figures
 from tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
 from tuner.measure.records import Measurement
 from tuner.measure.soundness import COUNT, Ranges, unsound
 
-_MOST_BYTES = 64 * 2**20
+_MOST_BYTES = 32 * 2**20
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?", re.ASCII)
 
 
@@ -58,7 +58,7 @@ def read_results(path: Path) -> BundleResults:
     content = _content(path)
     if _is_of(content, CALIBRATION) or _is_of(content, GPU_CALIBRATION):
         raise BundleError(f"{path} has figures of a machine, not of a network: dsascape calibrate --from {path}")
-    found = validated(BundleResults, content, str(path))
+    found = validated(BundleResults, content, f"{path} is not as a bundle has it")
     if found.format != RESULTS:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {RESULTS!r}")
     _check_sound(found, path, found.measurement.measured_at)
@@ -72,13 +72,14 @@ def read_calibration(path: Path) -> CalibrationResults | GpuCalibrationResults:
         return _of_gpu(content, path)
     if _is_of(content, RESULTS):
         raise BundleError(f"{path} has figures of a network, not of a machine: dsascape bundle import {path}")
-    found = validated(CalibrationResults, content, str(path))
+    found = validated(CalibrationResults, content, f"{path} is not as a bundle has it")
     if found.format != CALIBRATION:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {CALIBRATION!r}")
     _check_sound(found, path, found.measured_at)
     facts, figures = found.facts, found.figures
     memories = [f"l{cache.level}" for cache in facts.caches] + ["dram"]
-    if [level.name for level in figures.levels] != memories or bool(facts.cache(3)) != bool(figures.idle):
+    named = [[level.name for level in figures.levels], [each.name for each in figures.far]]
+    if named != [memories, memories[1:]] or bool(facts.cache(3)) != bool(figures.idle):
         raise BundleError(f"{path} has figures of other memories than {', '.join(memories)}")
     if any(each <= 0 for each in (figures.fma_chain_s, figures.fma_s, figures.fed_fma_s)):
         raise BundleError(f"{path} has multiply-accumulates that take no time")
@@ -88,7 +89,7 @@ def read_calibration(path: Path) -> CalibrationResults | GpuCalibrationResults:
 
 
 def _of_gpu(content: bytes, path: Path) -> GpuCalibrationResults:
-    found = validated(GpuCalibrationResults, content, str(path))
+    found = validated(GpuCalibrationResults, content, f"{path} is not as a bundle has it")
     if found.format != GPU_CALIBRATION:
         raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {GPU_CALIBRATION!r}")
     _check_sound(found, path, found.measured_at)

@@ -1,0 +1,45 @@
+"""Records from JSON of strangers: read until the first mistake, so that a file of mistakes takes no memory for each."""
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, TypeVar, cast
+
+import pydantic
+from pydantic_core import SchemaValidator, core_schema
+
+from tuner.bundle.contents import BundleError
+
+_Record = TypeVar("_Record")
+_MOST_CHARACTERS = 200
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "tuple": core_schema.tuple_schema, "list": core_schema.list_schema, "dict": core_schema.dict_schema,
+}  # fmt: skip
+_MANY = [name for name, made in _MAKERS.items() if "fail_fast" in signature(made).parameters]
+"""Kinds of values with any number of parts that may end at the first mistake."""
+
+
+def validated(kind: type[_Record], content: bytes | str, wrong: str) -> _Record:
+    """Return the record ``kind`` that foreign JSON holds; raise ``BundleError``, ``wrong`` in front, for another."""
+    try:
+        return cast(_Record, _validator(kind).validate_json(content))
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "all of it"
+        said = f"{place[:80]}: {first['msg'][:_MOST_CHARACTERS]}"
+    except (ValueError, OverflowError, RecursionError) as error:
+        said = str(error)[:_MOST_CHARACTERS]
+    raise BundleError(f"{wrong}: {ascii(said)[1:-1]}")
+
+
+def _validator(kind: type[Any]) -> SchemaValidator:
+    return SchemaValidator(cast(core_schema.CoreSchema, _ending_early(pydantic.TypeAdapter(kind).core_schema)))
+
+
+def _ending_early(schema: Any) -> Any:
+    """Return a schema of pydantic with every tuple, list and mapping in it ending at its first mistake."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_ending_early, schema))
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _ending_early(each) for name, each in schema.items()}
+    return found | {"fail_fast": True} if schema.get("type") in _MANY else found
