@@ -75,7 +75,8 @@ def _gpu_answer(
         text = gpu_yaml(found.facts, found.figures, name, how.get("day", ""))
         spec = hardware_of_text(text, f"{name}.yaml")
     except (HardwareError, ArithmeticError, ValueError) as error:
-        raise BundleError(f"{source or 'what was measured'}: describes no machine: {error}") from error
+        wrong = "; ".join(str(error).splitlines())
+        raise BundleError(f"{source or 'what was measured'}: describes no machine: {wrong}") from error
     assert isinstance(spec, Gpu)
     data = {
         "processor": found.facts.name, "sms": found.facts.sms,

@@ -67,11 +67,14 @@ def run_schedule_file(
 
 def _read(path: Path) -> object:
     try:
-        if path.stat().st_size > _LARGEST_FILE_BYTES:
-            raise ScheduleError(f"{path}: has more than {_LARGEST_FILE_BYTES // 2**20} MiB; no schedule is that large")
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE_BYTES + 1)
     except OSError as error:
         raise ScheduleError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if len(content) > _LARGEST_FILE_BYTES:
+        raise ScheduleError(f"{path}: has more than {_LARGEST_FILE_BYTES // 2**20} MiB; no schedule is that large")
+    try:
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ScheduleError(f"{path}: is not UTF-8 text") from error
     try:

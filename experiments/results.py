@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.files import for_spreadsheet, replacing
+from experiments.files import for_spreadsheet, for_terminal, replacing
 from experiments.points import Figure
 from experiments.store import (
     ALWAYS,
@@ -102,7 +102,9 @@ def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
     error = "kernel_error" if "kernel_error" in row else "error"
     for name, value in row.items():
         if types.get(name) not in NUMERIC:
-            row[name] = value if value is None or isinstance(value, str) else _text(value)
+            if value is not None:
+                text = value if isinstance(value, str) else _text(value)
+                row[name] = text if name == "key" else for_terminal(text)
         elif value is not None and not _is_figure(name, value):
             row[name] = None
             wrong.append(f"{name} of {row.get('model')}, which is {shown(value)}")

@@ -163,6 +163,18 @@ def test_absurd_ones_are_refused_and_change_nothing(
     assert not out.exists()
 
 
+@pytest.mark.parametrize(("table", "column"), [("runs", "hardware"), ("runs", "model"), ("layers", "limited_by")])
+def test_stored_text_is_shown_without_control_characters(
+    good: dict[str, Any], tmp_path: Path, table: str, column: str
+) -> None:
+    main(["bundle", "import", str(written(good, tmp_path / "good.json")), "--out", str(tmp_path)])
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection, connection:
+        connection.execute(f"UPDATE {table} SET {column} = ?", ("\x1b[2J",))
+
+    assert main(["report", str(tmp_path)]) == 0
+    assert not any("\x1b" in path.read_text(encoding="utf-8") for path in tmp_path.glob("*.[ch][st]*"))
+
+
 @pytest.mark.parametrize("table", ["runs", "kernels"])
 @pytest.mark.parametrize("value", ["9e999", "-9e999", "0", "-1", "1e308", "5e-324", "'text'", "x'00'"])
 @pytest.mark.parametrize("column", ["measured_s", "latency_s", "predicted_s"])

@@ -114,14 +114,14 @@ def is_calibration(path: Path) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    if not path.is_file():
-        raise BundleError(f"{path} cannot be read: there is no such file")
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise BundleError(f"{path} has more than {_MOST_BYTES} bytes: no results of a bundle")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise BundleError(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(content) > _MOST_BYTES:
+        raise BundleError(f"{path} has more than {_MOST_BYTES} bytes: no results of a bundle")
+    return content
 
 
 def _is_of(content: bytes, kind: str) -> bool:
