@@ -22,7 +22,8 @@ from tuner.bundle import BundleError, BundleResults, validated
 from tuner.measure import BUNDLE
 from tuner.measure.soundness import COUNT, SECONDS, Ranges, unsound
 
-_COLUMN = re.compile(r"[\w.() -]{1,80}")
+_COLUMN = re.compile(r"[a-z0-9_.() -]{1,80}")
+"""Lower case only: a database takes upper and lower case for the same column."""
 _MOST_COLUMNS = 200
 _KEY = re.compile(r"[0-9a-f]{32,64}")
 
