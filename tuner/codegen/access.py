@@ -56,11 +56,6 @@ def inside_conditions(nest: LoopNest, place: Sequence[Any], shape: Sequence[int]
     return conditions
 
 
-def guarded(conditions: Sequence[Any], value: Any, other: Any) -> Any:
-    """Return ``value`` where all ``conditions`` hold, else ``other``."""
-    return tirx.if_then_else(tirx.all(*conditions), value, other) if conditions else value
-
-
 def is_whole(read: Access) -> bool:
     """Whether a read takes a parameter in full in every iteration: its value is in the arithmetic."""
     fixed = all(not index.terms and index.window == size for index, size in zip(read.indices, read.shape, strict=True))

@@ -11,7 +11,6 @@ from scheduler.cpu.chains import Made, Spans, is_computed_before, loops_apart, r
 from tuner.codegen.access import Stored, affine, logical, loops_of, reach
 from tuner.codegen.arithmetic import Operator
 from tuner.codegen.builder import COMBINE, Builder
-from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing, packing_of
 from tuner.codegen.reductions import Reduction, reduction_of
 from tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
@@ -91,11 +90,14 @@ def _term(
         loops = {**loops_of(nest, inside), **axes}
         local = {**loops_of(nest, place.local), **axes} if place is not None else loops
         iteration = _Iteration(element, loops, place, local)
-        values = [
-            operand(iteration) if operand is not None else builder.read(nest, read, loops, clamped=clamped)
-            for operand, (_, read) in zip(operands, terms, strict=True)
-        ]
-        return COMBINE[rule.combine](rule.term(values), axis=list(axes.values()))
+
+        def added() -> Any:
+            return rule.term([
+                operand(iteration) if operand is not None else builder.read(nest, read, loops, clamped=clamped)
+                for operand, (_, read) in zip(operands, terms, strict=True)
+            ])  # fmt: skip
+
+        return COMBINE[rule.combine](builder.sharing.within(added), axis=list(axes.values()))
 
     return term
 
@@ -154,15 +156,18 @@ def _from_buffer(builder: Builder, nest: LoopNest, read: Access, fill: float, ma
         spans = read_spans(nest, read, chain.sink_spans if made is None else made.spans)
         loose = {dim for dim in range(len(spans)) if _is_loose(builder, nest, read, dim, spans, linked)}
 
+        def found(element: Sequence[Any], place: Place) -> Any:
+            return builder.tensor(read.tensor).at(element) if linked is None else linked.at(place)
+
         def value(place: Place, _: tuple[Any, ...]) -> Any:
             element = chain.element(place, spans)
-            found = builder.tensor(read.tensor).at(element) if linked is None else linked.at(place)
             inside = []
             for dim, (each, span, size) in enumerate(zip(element, spans, tensor.shape, strict=True)):
                 lo, hi = chain.reach(span)
                 inside += [each >= 0] if lo < 0 else []
                 inside += [each < size] if hi > size and dim not in loose else []
-            return tirx.if_then_else(tirx.all(*inside), found, tirx.const(fill, dtype_of(found))) if inside else found
+            fills = tirx.const(fill, builder.dtype(tensor))
+            return builder.sharing.within(lambda: builder.where(inside, lambda: found(element, place), fills))
 
         buffer = chain.buffer(builder.name("tile_copy"), tensor.order, spans, value)
         own = chain.tiles if made is None else made.tiles
@@ -215,8 +220,8 @@ def _pad(builder: Builder, nest: LoopNest, read: Access, fill: float) -> None:
             for condition, needed in ((p >= 0, starts[dim] < 0), (p < size, ends[dim] > size and dim not in loose))
             if needed
         ]
-        value = source.at(place)
-        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(fill, dtype_of(value))) if inside else value
+        fills = tirx.const(fill, builder.dtype(tensor))
+        return builder.sharing.within(lambda: builder.where(inside, lambda: source.at(place), fills))
 
     shape = [ends[dim] - starts[dim] for dim in source.order]
     copy = te.compute(shape, element, name=builder.name("padded"))

@@ -9,13 +9,15 @@ from tvm import te, tirx
 
 from scheduler.cpu.anchors import Anchor
 from scheduler.cpu.chains import Made
+from scheduler.cpu.passes import kept_tensors
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
-from tuner.codegen.access import Stored, affine, divided, loops_of, reach, stored_extent
+from tuner.codegen.access import Stored, affine, divided, logical, loops_of, reach, stored_extent
 from tuner.codegen.arithmetic import Operator, UnsupportedKernelError
 from tuner.codegen.functions import dtype_of
 from tuner.codegen.packing import Packing
 from tuner.codegen.reductions import Reduction
+from tuner.codegen.sharing import Sharing, Value
 from tuner.codegen.tile_buffers import Chain
 from workloads.executable import Executable
 from workloads.graph import Tensor
@@ -54,6 +56,7 @@ class Builder:
     reductions: list[str] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)
     """Names of stages with reduction loops whose neighbouring results are made of what lies apart."""
+    sharing: Sharing = field(default_factory=Sharing)
     _count: int = 0
 
     @staticmethod
@@ -71,11 +74,13 @@ class Builder:
         return f"{clean}_{self._count}"
 
     def compute(self, label: str, tensor: Tensor, element: Callable[..., Any]) -> Any:
-        """Return the stage of ``tensor`` in its memory order.
+        """Return ``tensor`` in its memory order: a stage if it is kept, else its elements for whoever reads them.
 
         A result that vectors stick out of is made in whole vectors first, and what lies inside is copied.
         """
         shape = [tensor.shape[dim] for dim in tensor.order]
+        if not self.is_kept(tensor):
+            return Value(tuple(shape), lambda *stored: self.shared_element(tensor, element, stored))
         if self.made is None and tensor.name == self.layer.sink.name and self.is_wide:
             assert self.anchor is not None
             vector_dim = self.anchor.vector_dim
@@ -90,12 +95,20 @@ class Builder:
         return self._computed(label, tensor, shape, element)
 
     def _computed(self, label: str, tensor: Tensor, shape: Sequence[int], element: Callable[..., Any]) -> Any:
-        place = {dim: p for p, dim in enumerate(tensor.order)}
-
         def body(*stored: Any) -> Any:
-            return self.cast(tensor, element(*[stored[place[dim]] for dim in range(len(stored))]))
+            return self.sharing.within(lambda: self.cast(tensor, element(*logical(tensor, stored))))
 
         return te.compute(shape, body, name=self.name(label))
+
+    def shared_element(self, tensor: Tensor, element: Callable[..., Any], stored: Sequence[Any]) -> Any:
+        """Return an element that is computed where it is read, once for each expression."""
+        return self.sharing.once(
+            tensor.name, stored, lambda: self.cast(tensor, element(*logical(tensor, stored)))
+        )  # fmt: skip
+
+    def is_kept(self, tensor: Tensor) -> bool:
+        """Whether a tensor that the kernel computes is a stage of its own: a result, or what passes keep."""
+        return tensor.name in self.layer.outputs or tensor.name in kept_tensors(self.layer)
 
     def cast(self, tensor: Tensor, value: Any) -> Any:
         """Return ``value`` in the dtype of ``tensor``."""
@@ -128,10 +141,19 @@ class Builder:
                 if sticks_out and not self._is_wide(source, dim, read.shape):
                     value = te.min(value, end - 1)
             element.append(value)
-        found = source.at(element)
+        return self.sharing.once(
+            f"read of {read.tensor}", [*element, *conditions, *([] if fill is None else [fill])],
+            lambda: self.where(conditions, lambda: source.at(element), fill),
+        )  # fmt: skip
+
+    def where(self, conditions: Sequence[Any], compute: Callable[[], Any], other: Any = None) -> Any:
+        """Return what ``compute`` makes where all ``conditions`` hold; elsewhere ``other``, or zero."""
         if not conditions:
-            return found
-        return tirx.if_then_else(tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if fill is None else fill)
+            return compute()
+        found = self.sharing.within(compute)
+        return tirx.if_then_else(
+            tirx.all(*conditions), found, tirx.const(0, dtype_of(found)) if other is None else other
+        )  # fmt: skip
 
     @property
     def is_wide(self) -> bool:

@@ -5,6 +5,7 @@ What these operators read follows from their loop nests only as far as cost goes
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tvm import te, tirx
@@ -44,8 +45,8 @@ def _gathered(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> A
     """Return the element that an index in memory chooses, one of the network's or one that a file lists."""
     data = nest.reads[0]
     dim = next(d for d, index in enumerate(data.indices) if index.opaque)
-    listed = builder.tensor(op.inputs[1])
-    chosen = _place(listed.at([loops[loop] for loop, _ in data.indices[dim].terms]), data.shape[dim])
+    listed, named = builder.tensor(op.inputs[1]), [loops[loop] for loop, _ in data.indices[dim].terms]
+    chosen = _place(builder.sharing.unnamed(lambda: listed.at(named)), data.shape[dim])
     element = [chosen if d == dim else affine(index, loops) for d, index in enumerate(data.indices)]
     return builder.tensor(data.tensor).at(element)
 
@@ -53,7 +54,7 @@ def _gathered(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) -> A
 def _gathered_elements(builder: Builder, _: Operator, nest: LoopNest, loops: Loops) -> Any:
     """Return the element at the same place but for one dimension, along which an index chooses."""
     data, listed = nest.reads
-    chosen = builder.read(nest, listed, loops)
+    chosen = builder.sharing.unnamed(lambda: builder.read(nest, listed, loops))
     element = [
         _place(chosen, size) if index.opaque else affine(index, loops)
         for index, size in zip(data.indices, data.shape, strict=True)
@@ -69,7 +70,7 @@ def _gathered_slices(builder: Builder, _: Operator, nest: LoopNest, loops: Loops
     element, count = [], 0
     for index, size in zip(data.indices, data.shape, strict=True):
         if index.opaque:
-            element.append(_place(names.at([*lead, count]), size))
+            element.append(_place(builder.sharing.unnamed(partial(names.at, [*lead, count])), size))
             count += 1
         else:
             element.append(affine(index, loops))

@@ -32,7 +32,8 @@ def reduced_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tensor
     def term(element: Sequence[Any], values: Mapping[int, Any]) -> Any:
         loops = {**loops_of(nest, element), **values}
         fill = tirx.const(rule.fill, builder.dtype(builder.described(data.tensor)))
-        return rule.term([builder.read(nest, r, loops, fill) for n, r in enumerate(nest.reads) if n not in late])
+        terms = [read for number, read in enumerate(nest.reads) if number not in late]
+        return builder.sharing.within(lambda: rule.term([builder.read(nest, read, loops, fill) for read in terms]))
 
     run = summed_run(builder.layer, nest)
     extent = math.prod([nest.loops[loop].extent for loop in run])

@@ -28,7 +28,8 @@ def kernel_function(stages: Stages, tiles: LoopTiles, name: str, lanes: int) -> 
         _Tiled(schedule, stages, tiles, lanes).apply()
     else:
         schedule = _untiled(schedule, stages, tiles, lanes)
-    function = schedule.mod["main"] if stages.chain is None else with_parts_apart(schedule.mod["main"])
+    module = tirx.transform.ConvertSSA()(schedule.mod)  # loops that are cut have the same names in each of their parts
+    function = module["main"] if stages.chain is None else with_parts_apart(module["main"])
     return function.with_attr("global_symbol", name)
 
 
@@ -50,7 +51,7 @@ class _Tiled:
 
     def apply(self) -> None:
         sch = self.sch
-        padded = self._inline()
+        padded = [block for block in _blocks(sch) if sch.get(block).name_hint.startswith("padded")]
         self._split()
         sch.set_scope(self.sum, 0, "local" if self.tiles.depth_step is None else "global")
         at = self._tile_loop if self.tiles.depth_step is not None else self._register_loop
@@ -85,26 +86,6 @@ class _Tiled:
                 self._vectorise_copy(_computed_at(sch, copy.name, inside + front.loops[: copy.loops]))
             found.append(front)
         return found
-
-    def _inline(self) -> list[Any]:
-        """Inline what is computed element by element; return the blocks of padding, in order."""
-        sch, kept = self.sch, []
-        keep = {self.stages.anchor_stage, self.stages.whole_stage, self.stages.results[0].op.name}
-        if self.stages.chain is not None:
-            keep |= self.stages.chain.stage_names
-        for block in _blocks(sch):
-            name = sch.get(block).name_hint
-            if name in keep:
-                continue
-            if name.startswith("padded"):
-                kept.append(block)
-            elif _before(sch, block, self.sum):
-                sch.compute_inline(block)
-        for block in _blocks(sch):
-            name = sch.get(block).name_hint
-            if name not in keep and not name.startswith("padded"):
-                sch.compute_inline(block)
-        return kept
 
     def _split(self) -> None:
         sch, tiles, order = self.sch, self.tiles, self.order
@@ -235,28 +216,12 @@ def _store_registers(sch: Any, loops: Sequence[Any], lanes: int, *, unrolled: bo
             sch.unroll(loop)
 
 
-def _before(sch: Any, block: Any, other: Any) -> bool:
-    """Whether ``other`` reads, directly or not, what ``block`` writes."""
-    names = {sch.get(other).name_hint}
-    waiting = list(sch.get_consumers(block))
-    while waiting:
-        reader = waiting.pop()
-        if sch.get(reader).name_hint in names:
-            return True
-        waiting += sch.get_consumers(reader)
-    return False
-
-
 def _untiled(sch: Any, stages: Stages, tiles: LoopTiles, lanes: int) -> Any:
     """Return the schedule without register tiles: outer loops split over threads, vectors along the innermost.
 
     Where reductions are behind one another, all of them are finished for one row of the output before the next, if what
     they read of each other lies in that row; else each is finished as a whole.
     """
-    keep = {*[stage.op.name for stage in stages.results], *stages.reductions, *stages.kept}
-    for block in _blocks(sch):
-        if sch.get(block).name_hint not in keep:
-            sch.compute_inline(block)
     if len(_blocks(sch)) > 1 and stages.reductions and len(stages.results) == 1:
         alone = sum(tiles.tile[dim] == 1 for dim in _leading(tiles))
         for rows in range(alone, 0, -1):

@@ -7,16 +7,16 @@ computed beyond the border is dropped when the result is stored.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tvm import tirx
 
 from scheduler.cpu.anchors import Anchor, anchor_of
 from scheduler.cpu.chains import Made
-from scheduler.cpu.passes import kept_tensors
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import Layer
-from tuner.codegen.access import Stored, guarded, inside_conditions, is_whole, logical, loops_of
+from tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
 from tuner.codegen.anchored import anchored_stage, upstream_sums
 from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
 from tuner.codegen.builder import Builder
@@ -24,6 +24,7 @@ from tuner.codegen.choosing import as_reduction, chooser_of
 from tuner.codegen.packing import Packing
 from tuner.codegen.partial_sums import reduced_stage
 from tuner.codegen.reductions import reduction_of
+from tuner.codegen.sharing import Value
 from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
 from workloads.executable import Executable
 from workloads.graph import Op, Tensor
@@ -52,8 +53,6 @@ class Stages:
     """Names of all stages with reduction loops."""
     apart: frozenset[str]
     """Names of those of them that are not vectorised: what neighbouring results are made of does not lie together."""
-    kept: tuple[str, ...]
-    """Names of the stages whose results passes over a tile keep (`scheduler.cpu.passes`); others are inlined."""
     chain: Chain | None
     """The anchors in front of the last one, if there are any."""
 
@@ -152,9 +151,11 @@ class StageBuilder(Builder):
         elif self.front is not None and self.front.following.intersection(read.tensor for read in nest.reads):
             compute = self._pointwise(op, nest)
             self.front.following.add(tensor.name)
-            self.stored[tensor.name] = Stored(
-                lambda *stored: self.cast(tensor, compute(logical(tensor, stored))), tensor.order
+            follower = Value(
+                tuple(tensor.shape[dim] for dim in tensor.order),
+                lambda *stored: self.shared_element(tensor, lambda *element: compute(element), stored),
             )
+            self.stored[tensor.name] = Stored(follower, tensor.order)
         else:
             return False
         if tensor.name == sink.name:
@@ -171,9 +172,12 @@ class StageBuilder(Builder):
             inside = chain.nearest(element, made.spans, tensor.shape)
             if self.is_wide and self.anchor is not None:
                 inside[self.anchor.vector_dim] = element[self.anchor.vector_dim]
-            total = self.cast(summed, self.finish(front.op, front.nest, rule, inside, front.sums.stage(*indices)))
-            self.stored[summed.name] = Stored(lambda *_: total, summed.order)
-            return self.stored[tensor.name].at(inside)
+            total = front.sums.stage(*indices)
+            finished = self.compute(
+                "finished", summed, lambda *_: self.finish(front.op, front.nest, rule, inside, total)
+            )
+            self.stored[summed.name] = Stored(finished, summed.order)
+            return self.sharing.within(lambda: self.stored[tensor.name].at(inside))
 
         buffer = chain.buffer(self.name("made"), tensor.order, made.spans, value)
         chain.buffers[tensor.name] = buffer
@@ -203,8 +207,7 @@ class StageBuilder(Builder):
             value = filler
             for nest, compute in reversed(parts):
                 inside = inside_conditions(nest, place, tensor.shape)
-                own = compute(place)
-                value = own if not inside and op.kind != "Pad" else guarded(inside, own, value)
+                value = self.where(inside, partial(compute, place), value)
             return value
 
         if op.kind == "Pad" and len(nests) == 1:
@@ -238,6 +241,5 @@ def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int
         tuple(builder.inputs), builder.packings, outputs, tuple(builder.inputs.values()), tuple(results),
         layer.sink.order,
         builder.anchor if builder.anchor_stage else None, builder.anchor_stage, builder.whole_stage,
-        tuple(builder.reductions), frozenset(builder.apart),
-        tuple([builder.stored[name].stage.op.name for name in kept_tensors(layer)]), chain,
+        tuple(builder.reductions), frozenset(builder.apart), chain,
     )  # fmt: skip

@@ -83,14 +83,6 @@ class Chain:
     """Of what the last anchor reads, or the one whose stages are being made."""
 
     @property
-    def stage_names(self) -> frozenset[str]:
-        """All that is computed for tiles."""
-        names = {copy.name for copy in self.copies}
-        for each in self.stages:
-            names |= {each.total, each.result, *(copy.name for copy in each.copies)}
-        return frozenset(names)
-
-    @property
     def counts(self) -> tuple[int, ...]:
         """Tiles along each dimension of the sink."""
         return tile_counts(self.parts[-1].sink.shape, self.tiles)

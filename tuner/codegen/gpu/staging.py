@@ -106,8 +106,8 @@ class Staging:
         inside = unravelled(number, box.extents)
         place = tuple(start + each for start, each in zip(box.starts, inside, strict=True))
         logical = _logical(place, operand.order)
-        value = self.values.tensor(operand.read.tensor).at(logical)
-        value = _guarded(place, operand.shape, value, self.own)
+        source = self.values.tensor(operand.read.tensor)
+        value = self._guarded(place, operand.shape, lambda: source.at(logical))
         stored = arena.store(thread, self._slot(step) + operand.begins + number, value)
         conditions = [number < wanted] if wanted % block.threads else []
         return loop(turn, -(-wanted // block.threads), when(conditions, stored))
@@ -142,11 +142,19 @@ class Staging:
             exact = [tirx.EQ(tirx.floormod(v, d), 0) for v, d in zip(sums, divisors, strict=True) if d > 1]
             element = tuple(tirx.floordiv(v, d) if d > 1 else v for v, d in zip(sums, divisors, strict=True))
             offset = ravelled(box.relative(element), box.extents)
-            value = arena.load(None, self._slot(step) + operand.begins + offset)
+            load = partial(arena.load, None, self._slot(step) + operand.begins + offset)
             whole = [dim for dim, size in enumerate(operand.shape) if box.extents[dim] == size]
             places, sizes = [element[dim] for dim in whole], [operand.shape[dim] for dim in whole]
-            found.append(_guarded(places, sizes, value, self.own, exact))
+            found.append(self._guarded(places, sizes, load, exact))
         return self.own.rule.term(found)
+
+    def _guarded(
+        self, place: Sequence[Any], shape: Sequence[int], compute: Callable[[], Any], conditions: Sequence[Any] = ()
+    ) -> Any:
+        """Return a value, or what padding reads as where ``place`` is not in the tensor or a condition fails."""
+        inside = [condition for each, size in zip(place, shape, strict=True) for condition in (each >= 0, each < size)]
+        fills = tirx.const(self.own.rule.fill, self.own.dtype)
+        return self.values.sharing.within(lambda: self.values.where([*conditions, *inside], compute, fills))
 
 
 def staging_of(values: Values, own: Reduced, place: Place, ranges: Sequence[Range], tiles: GpuTiles) -> Staging:
@@ -202,12 +210,3 @@ def _is_sum(index: Index) -> bool:
     return not (index.opaque or index.table or index.clamp) and index.window == 1 and (
         index.divisor == 1 or index.rounding == "exact"
     )
-
-
-def _guarded(
-    place: Sequence[Any], shape: Sequence[int], value: Any, own: Reduced, conditions: Sequence[Any] = ()
-) -> Any:
-    """Return ``value``, or what padding reads as where ``place`` is not in the tensor or a condition does not hold."""
-    inside = [condition for each, size in zip(place, shape, strict=True) for condition in (each >= 0, each < size)]
-    all_of = [*conditions, *inside]
-    return tirx.if_then_else(tirx.all(*all_of), value, tirx.const(own.rule.fill, own.dtype)) if all_of else value

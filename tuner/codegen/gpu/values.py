@@ -1,7 +1,7 @@
 """A kernel's tensors as values of single elements: what a thread needs is computed where it is needed.
 
-Only reductions are computed on their own. Everything else is an expression of the element's place, worked out anew
-wherever it is read.
+Only reductions are computed on their own. Everything else is an expression of the element's place, worked out once in
+each expression that reads it (`tuner.codegen.sharing`).
 """
 
 import math
@@ -19,6 +19,7 @@ from tuner.codegen.access import Stored, logical, loops_of
 from tuner.codegen.arithmetic import Operator
 from tuner.codegen.gpu.phases import index
 from tuner.codegen.reductions import Reduction, reduction_of
+from tuner.codegen.sharing import Value
 from tuner.codegen.stages import StageBuilder
 from workloads.executable import Executable
 from workloads.graph import Tensor
@@ -26,17 +27,6 @@ from workloads.loopnest import Access, LoopNest
 
 Place = tuple[Any, ...]
 """Indices of an element, in the order in which its tensor lies in memory."""
-
-
-@dataclass
-class Value:
-    """A tensor whose elements are computed where they are read."""
-
-    shape: tuple[int, ...]
-    element: Callable[..., Any]
-
-    def __call__(self, *place: Any) -> Any:
-        return self.element(*place)
 
 
 @dataclass(eq=False)
@@ -108,16 +98,9 @@ class Values(StageBuilder):
         for position in layer.ops:
             self.checked(position)
 
-    def compute(self, label: str, tensor: Tensor, element: Callable[..., Any]) -> Value:
-        """Return ``tensor`` as values."""
-        del label
-        dtype = self.dtype(tensor)
-
-        def value(*place: Any) -> Any:
-            found = element(*logical(tensor, place))
-            return found if _dtype(found) == dtype else found.astype(dtype)
-
-        return Value(tuple(tensor.shape[dim] for dim in tensor.order), value)
+    def is_kept(self, tensor: Tensor) -> bool:
+        """Nothing is: what a thread needs is computed where it needs it."""
+        return False
 
     def tensor(self, name: str) -> Stored:
         """Return a tensor, which becomes a parameter where it comes from outside."""
@@ -141,16 +124,18 @@ class Values(StageBuilder):
         """Return what one iteration adds to the element at ``place``."""
         loops = reduced.loop_values(place, iteration)
         fill = tirx.const(reduced.rule.fill, self.dtype(self.described(reduced.terms[0].tensor)))
-        return reduced.rule.term([self.read(reduced.nest, read, loops, fill) for read in reduced.terms])
+        return self.sharing.within(
+            lambda: reduced.rule.term([self.read(reduced.nest, read, loops, fill) for read in reduced.terms])
+        )
 
     def written(self, name: str, place: Place) -> Any:
         """Return an element of a tensor that the kernel computes."""
-        return self.stored[name].stage(*place)
+        return self.sharing.within(lambda: self.stored[name].stage(*place))
 
     def places_read(self, compute: Callable[[], Any]) -> Mapping[int, list[Place]]:
         """Return from where ``compute`` reads each of the reductions, by number."""
         with self._recording():
-            compute()
+            self.sharing.unnamed(compute)
             return {number: list(each.places) for number, each in enumerate(self.reduced) if each.places}
 
     @contextmanager
@@ -174,10 +159,6 @@ def same_places(places: Sequence[Place]) -> bool:
     return all(
         all(tvm_ffi.structural_equal(a, b) for a, b in zip(first, other, strict=True)) for other in places[1:]
     )
-
-
-def _dtype(value: Any) -> str:
-    return str(value.dtype if hasattr(value, "dtype") else value.ty.dtype)
 
 
 def _untiled(layer: Layer) -> LoopTiles:
