@@ -9,6 +9,7 @@ from tvm import te, tirx
 from scheduler.cpu.anchors import anchored_nest, vector_lanes
 from scheduler.cpu.passes import MOST_VECTORS, pieces_of_row
 from scheduler.cpu.tiles import LoopTiles, dividing
+from tuner.codegen.local_values import with_local_values
 from tuner.codegen.parts_apart import mark_part, with_parts_apart
 from tuner.codegen.stages import Stages
 from tuner.codegen.tile_buffers import UpstreamStages
@@ -28,8 +29,8 @@ def kernel_function(stages: Stages, tiles: LoopTiles, name: str, lanes: int) -> 
         _Tiled(schedule, stages, tiles, lanes).apply()
     else:
         schedule = _untiled(schedule, stages, tiles, lanes)
-    module = tirx.transform.ConvertSSA()(schedule.mod)  # loops that are cut have the same names in each of their parts
-    function = module["main"] if stages.chain is None else with_parts_apart(module["main"])
+    function = with_local_values(schedule.mod["main"])
+    function = function if stages.chain is None else with_parts_apart(function)
     return function.with_attr("global_symbol", name)
 
 

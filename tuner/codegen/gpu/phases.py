@@ -16,6 +16,7 @@ import tvm
 from tvm import tirx
 
 from tuner.codegen.arithmetic import UnsupportedKernelError
+from tuner.codegen.local_values import with_thread_values
 
 Language = Literal["cuda", "opencl"]
 """What the code of a grid is written in."""
@@ -126,7 +127,7 @@ class Block:
             thread = index("thread")
             phases = sequence([*allocated, *self._of_one(self.parts, thread)])
             body = bound("blockIdx.x", self.variable, blocks, bound("threadIdx.x", thread, self.threads, phases))
-        return tirx.PrimFunc(list(parameters), body).with_attr("global_symbol", name)
+        return tirx.PrimFunc(list(parameters), with_thread_values(body)).with_attr("global_symbol", name)
 
     def _of_all(self, part: Phase | Steps) -> Any:
         """Return a phase as a loop over the threads."""
