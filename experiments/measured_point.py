@@ -28,6 +28,7 @@ from tuner.measure import (
     job_of_schedule,
     measure_plan,
 )
+from workloads.executable import check_single_precision
 
 MEASURED_DTYPE = "fp32"
 
@@ -73,6 +74,7 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
     point, on = as_measured(point), _measured_on(point)
     outcome = simulated(point)
     check_whole_batch(outcome)
+    check_single_precision(outcome.schedule.plan.graph)
     analysis, simulated_job = job_of(point.workload, point.hardware, point.tuning)
     costs = simulated_job.placing.costs(network_of(outcome.schedule.plan, analysis))
     assert isinstance(costs, CpuCosts)

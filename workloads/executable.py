@@ -17,8 +17,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from workloads.constants import single_node_model
-from workloads.graph import Graph, Tensor, WorkloadError
-from workloads.known import ELEMENTS, Walk, attributes_of
+from workloads.graph import FLOATS, CastRebuild, Graph, Tensor, WorkloadError
+from workloads.known import DTYPES, ELEMENTS, Walk, attributes_of
 from workloads.onnx_import import walk_again
 from workloads.operators.registry import Array
 from workloads.reimport import Reimport
@@ -52,11 +52,14 @@ class Executable:
         return attributes_of(self.nodes[position])
 
     def model(self, outputs: Iterable[str] = ()) -> onnx.ModelProto:
-        """Return the model with its weights; ``outputs`` are tensors that it gives besides the network's results."""
+        """Return the model with its weights; ``outputs`` are tensors that it gives besides the network's results.
+
+        Its nodes are called as the first tensor that they write: files may give several the same name.
+        """
         graph = self.graph
         named = dict.fromkeys((*graph.outputs, *outputs))
         body = helper.make_graph(
-            self.nodes,
+            [_named(node) for node in self.nodes],
             "network",
             [_described(graph.tensors[name]) for name in graph.inputs],
             [_described(graph.tensors[name]) for name in named],
@@ -69,8 +72,10 @@ class Executable:
 def executable(graph: Graph, seed: int = 0) -> Executable:
     """Return ``graph`` with values for its weights, drawn from ``seed``.
 
-    Raises ``WorkloadError`` for a graph that was not imported: it says nothing about what its operators compute.
+    Raises ``WorkloadError`` for a graph that was not imported: it says nothing about what its operators compute; and
+    for one with floating-point numbers of another kind than single precision.
     """
+    check_single_precision(graph)
     if not isinstance(graph.rebuild, Reimport):
         raise WorkloadError(f"{graph.name}: was not read from an ONNX file as it is, so it cannot be run")
     walk, opset = walk_again(graph.rebuild)
@@ -83,6 +88,37 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
         values.update(zip(node.output, map(np.asarray, made), strict=True))
     read = {name for node in nodes for name in node.input}
     return Executable(graph, nodes, {name: value for name, value in values.items() if name in read}, opset)
+
+
+def check_single_precision(graph: Graph) -> None:
+    """Raise ``WorkloadError`` that names a tensor which holds other floating-point numbers than fp32 in its file."""
+    rebuild = graph.rebuild
+    while isinstance(rebuild, CastRebuild):
+        rebuild = rebuild.rebuild
+    if not isinstance(rebuild, Reimport):
+        return
+    if rebuild is graph.rebuild:
+        own = [(op, name, graph.tensors[name].dtype) for op in graph.ops for name in (*op.inputs, *op.outputs)]
+        kinds = [(op.name, op.kind, name, dtype) for op, name, dtype in own]
+    else:
+        walk, _ = walk_again(rebuild)
+        kinds = [
+            (node.name or node.output[0], node.op_type, name, DTYPES.get(walk.types[name].element, ""))
+            for node in walk.nodes for name in (*node.input, *node.output) if name in walk.types
+        ]  # fmt: skip
+    for operator, kind, name, dtype in kinds:
+        if dtype in FLOATS and dtype != "fp32":
+            raise WorkloadError(
+                f"{graph.name}: tensor {name!r} of node {operator!r} ({kind}) is {dtype}; only fp32 is measured: export"
+                " the network in fp32"
+            )
+
+
+def _named(node: onnx.NodeProto) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.name = next(name for name in node.output if name)
+    return copy
 
 
 def _weights(walk: Walk, nodes: Sequence[onnx.NodeProto], seed: int) -> dict[str, Array]:

@@ -19,7 +19,8 @@ _CONDITIONAL = "prim.if_then_else"
 
 def with_local_values(function: Any) -> Any:
     """Return a scheduled PrimFunc in which named values are local memory, beside the loop over a vector's lanes."""
-    return function.with_body(with_thread_values(tvm_ffi.structural_map(function.body, (tirx.For, _lanes), order="pre")))
+    of_vectors = tvm_ffi.structural_map(function.body, (tirx.For, _lanes), order="pre")
+    return function.with_body(with_thread_values(of_vectors))
 
 
 def with_thread_values(body: Any) -> Any:

@@ -23,7 +23,7 @@ from tuner.measure.interference import busy_elsewhere, disturbances
 from tuner.measure.job import Job
 from tuner.measure.records import Device, KernelMeasurement, Measurement
 from tuner.measure.targets import check_target, cuda_architecture, runs_here
-from tuner.measure.worker import NETWORK, PREPARATION, work
+from tuner.measure.worker import NETWORK, PREPARATION, UNPREPARED, work
 
 _END_S = 5.0
 
@@ -133,13 +133,13 @@ class _Waiting:
             while self.open:
                 limit_s = self.job.budget.prepare_s if under_way == PREPARATION else self.job.budget.limit_s
                 if not ours.poll(limit_s):
-                    self._note(under_way, f"took longer than {limit_s:.0f} s")
+                    self._ended(under_way, f"took longer than {limit_s:.0f} s")
                     return
                 try:
                     message = ours.recv()
                 except EOFError:
                     process.join(_END_S)
-                    self._note(under_way, _ending(process.exitcode))
+                    self._ended(under_way, _ending(process.exitcode))
                     return
                 if isinstance(message, Device):
                     self.told = message
@@ -161,10 +161,14 @@ class _Waiting:
         failed = tuple(name for name, kernel in self.found.items() if not kernel.correct)
         return replace(self.job, done=frozenset(self.found), failed=failed)
 
+    def _ended(self, name: str, reason: str) -> None:
+        """Record that the process ended, or was ended, while it worked on ``name``."""
+        self._note(name, f"{UNPREPARED}: {reason}" if name == PREPARATION else reason)
+
     def _note(self, name: str, reason: str) -> None:
         """Record what ended the process; without code or a network there is nothing to go on with."""
         if name == PREPARATION and not self.found:
-            raise MeasureError(f"{self.job.plan.graph.name}: generating code and reference results failed: {reason}")
+            raise MeasureError(f"{self.job.plan.graph.name}: {reason}")
         if name == PREPARATION:  # it worked before: a device that can no longer be reached
             for position in range(len(self.job.plan.groups)):
                 left = kernel_name(self.job.plan, position)

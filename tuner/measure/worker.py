@@ -9,11 +9,13 @@ from multiprocessing.connection import Connection
 from tuner.late import late
 from tuner.measure.job import Job
 from tuner.measure.records import KernelMeasurement
+from workloads import WorkloadError
 
 PREPARATION = "preparation"
 """Stands for generating code and reference results."""
 NETWORK = "network"
 """Stands for all kernels in a row where a kernel's name would."""
+UNPREPARED = "generating code and reference results failed"
 FAILURES = (ValueError, RuntimeError, TypeError, LookupError, AttributeError, MemoryError)
 """What generating, building and running code raises, TVM's own errors among them."""
 _MOST_CHARACTERS = 300
@@ -25,8 +27,11 @@ def work(connection: Connection, job: Job) -> None:
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     try:
         session = late("session").Session(job)  # TVM reads the number of threads when it is imported
+    except WorkloadError as error:
+        connection.send(KernelMeasurement(PREPARATION, (), error=str(error)))
+        return
     except FAILURES as error:
-        connection.send(KernelMeasurement(PREPARATION, (), error=reason(error)))
+        connection.send(KernelMeasurement(PREPARATION, (), error=f"{UNPREPARED}: {reason(error)}"))
         return
     connection.send(session.device)
     for position, kernel in enumerate(session.code.kernels):

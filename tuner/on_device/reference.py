@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state
 
+from workloads import WorkloadError
 from workloads.executable import Executable
 from workloads.operators.registry import Array
 
@@ -19,15 +21,37 @@ def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterab
 
     Numbers smaller than the smallest normal one are zero, as generated code makes them where a softmax has masked
     something out: processors take a hundred times as long with them, and kernels are timed with these values.
+
+    Raises ``WorkloadError`` with what onnxruntime says where it does not take the network.
     """
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
+    options.log_severity_level = _SILENT
+    running = onnxruntime.RunOptions()
+    running.log_severity_level = _SILENT
     model = executable.model(names).SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    outputs = [entry.name for entry in session.get_outputs()]
-    results = session.run(outputs, dict(inputs))
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        outputs = [entry.name for entry in session.get_outputs()]
+        results = session.run(outputs, dict(inputs), running)
+    except _REFUSALS as error:
+        raise WorkloadError(f"onnxruntime does not take the network: {_said(error)}") from error
     return {name: without_subnormals(value) for name, value in zip(outputs, results, strict=True)}
+
+
+_SILENT = 4
+"""Only what ends the process is logged: what is refused is told by an exception."""
+_REFUSALS: tuple[type[Exception], ...] = (
+    *[each for each in vars(onnxruntime_pybind11_state).values()
+      if isinstance(each, type) and issubclass(each, Exception)],
+    RuntimeError, ValueError,
+)  # fmt: skip
+
+
+def _said(error: Exception) -> str:
+    """Return what onnxruntime says in one line, without its codes."""
+    text = " ".join(str(error).split())
+    return text.rpartition("[ONNXRuntimeError] : ")[2].split(" : ", 2)[-1]
 
 
 def without_subnormals(value: Array) -> Array:

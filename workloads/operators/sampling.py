@@ -52,11 +52,20 @@ def _resize(context: NodeContext) -> Lowered:
     return Lowered((LoopNest(context.kind, loops, reads, whole(output, positions), per_output=work),))
 
 
+_FIRST_WITH_MODES = 11
+"""Opset of the standard from which Resize has modes for coordinates and rounding, and a region of interest."""
+
+
+def _is_without_modes(context: NodeContext) -> bool:
+    """Whether output o takes input o / scale, rounded down: Upsample, and Resize of opset 10."""
+    return context.kind == "Upsample" or context.opset < _FIRST_WITH_MODES
+
+
 def _axis(context: NodeContext, dim: int) -> _Axis | None:
     """Return the coordinate map of a dimension, None if it depends on what is not known."""
     small, large = context.input(0).shape[dim], context.output.shape[dim]
     transform = context.text("coordinate_transformation_mode", "half_pixel")
-    if context.kind == "Upsample":
+    if _is_without_modes(context):
         transform = "asymmetric"
     scale = _scale(context, dim, small, large)
     if scale is None:
@@ -83,7 +92,7 @@ def _axis(context: NodeContext, dim: int) -> _Axis | None:
 def _scale(context: NodeContext, dim: int, small: int, large: int) -> Fraction | None:
     """Return output over input size as the operator uses it: given, or from the sizes."""
     rank = len(context.input(0).shape)
-    place = 1 if context.kind == "Upsample" or len(context.inputs) == 2 else 2  # noqa: PLR2004 - opset 10
+    place = 1 if _is_without_modes(context) else 2
     axes = [axis % rank for axis in context.ints("axes", range(rank))]
     if dim not in axes:
         return Fraction(1)
@@ -127,7 +136,7 @@ def _sample(context: NodeContext, axis: _Axis, loop: int, mode: str) -> Index:
     offset, taps = axis.offset, _TAPS.get(mode, 2)
     if mode == "nearest":
         rounding = context.text("nearest_mode", "round_prefer_floor")
-        if context.kind == "Upsample" or len(context.inputs) == 2:  # noqa: PLR2004 - opset 10
+        if _is_without_modes(context):
             rounding = "floor"
         return _nearest(axis, loop, rounding)
     if mode == "cubic":
