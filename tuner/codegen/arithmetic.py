@@ -58,6 +58,8 @@ def _clip(op: Operator, values: Values) -> Any:
     return x if high is None else te.min(x, const(x, high))
 
 
+_PLACE_OF_TRAINING = 2
+"""Input of Dropout that says whether the network is trained."""
 _MOST_FACTORS = 8
 """Of a power that is a product."""
 _SQUARE_ROOT = 0.5
@@ -180,13 +182,26 @@ def _batch_norm(op: Operator, values: Values) -> Any:
     return (x - mean) * (scale / tirx.sqrt(variance + const(x, op.attributes.get("epsilon", 1e-5)))) + shift
 
 
+def _equal(x: Any, y: Any) -> Any:
+    """Return whether two values are equal; truth values, which LLVM compares as if they were floats, by their logic."""
+    if dtype_of(x) != "bool":
+        return tirx.EQ(x, y)
+    return tirx.any(tirx.all(x, y), tirx.Not(tirx.any(x, y)))
+
+
+def _kept(op: Operator, values: Values) -> Any:
+    if len(op.inputs) > _PLACE_OF_TRAINING and op.scalar(_PLACE_OF_TRAINING) != 0:
+        raise UnsupportedKernelError("drops elements at random: it is, or may be, in training mode")
+    return values[0]
+
+
 def _cast(op: Operator, values: Values) -> Any:
     x = values[0]
     return tirx.NE(x, tirx.const(0, dtype_of(x))) if op.dtype == "bool" else x.astype(op.dtype)
 
 
 ELEMENTWISE: Mapping[str, Elementwise] = {
-    "Identity": _unary(lambda x: x), "Dropout": _unary(lambda x: x), "Cast": _cast,
+    "Identity": _unary(lambda x: x), "Dropout": _kept, "Cast": _cast,
     "Relu": _unary(lambda x: te.max(x, const(x, 0))), "Clip": _clip, "LeakyRelu": _leaky,
     "PRelu": lambda _, v: tirx.Select(v[0] < const(v[0], 0), v[0] * v[1], v[0]),
     "Neg": _unary(lambda x: const(x, 0) - x), "Abs": _unary(tirx.abs),
@@ -201,12 +216,12 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "ThresholdedRelu": _thresholded, "Shrink": _shrink, "Sign": _unary(_sign), "Round": _unary(tirx.nearbyint),
     "Tan": _unary(lambda x: tirx.sin(x) / tirx.cos(x)),
     "Asin": _unary(tirx.asin), "Acos": _unary(tirx.acos), "Atan": _unary(tirx.atan), "IsNaN": _unary(tirx.isnan),
-    "Mod": _modulo, "Xor": lambda _, v: tirx.NE(v[0], v[1]), "CastLike": _cast,
+    "Mod": _modulo, "Xor": lambda _, v: tirx.Not(_equal(v[0], v[1])), "CastLike": _cast,
     "BitwiseAnd": lambda _, v: v[0] & v[1], "BitwiseOr": lambda _, v: v[0] | v[1],
     "BitwiseXor": lambda _, v: v[0] ^ v[1], "BitwiseNot": _unary(lambda x: ~x),
     "Add": lambda _, v: v[0] + v[1], "Sub": lambda _, v: v[0] - v[1], "Mul": lambda _, v: v[0] * v[1],
     "Div": _divide, "Pow": _power, "And": lambda _, v: tirx.all(*v), "Or": lambda _, v: tirx.any(*v),
-    "Equal": lambda _, v: tirx.EQ(v[0], v[1]), "Greater": lambda _, v: v[0] > v[1], "Less": lambda _, v: v[0] < v[1],
+    "Equal": lambda _, v: _equal(v[0], v[1]), "Greater": lambda _, v: v[0] > v[1], "Less": lambda _, v: v[0] < v[1],
     "GreaterOrEqual": lambda _, v: v[0] >= v[1], "LessOrEqual": lambda _, v: v[0] <= v[1],
     "Where": lambda _, v: tirx.if_then_else(v[0], v[1], v[2]),
     "Sum": _folded(lambda a, b: a + b), "Max": _folded(te.max), "Min": _folded(te.min),
@@ -230,11 +245,11 @@ def pointwise_of(op: Operator, nest: LoopNest) -> Callable[[Values], Any]:
     label = f"{op.kind}/{nest.name}"
     if op.kind in MOVES:
         return lambda v: v[0]
+    if label in OF_NESTS:
+        return OF_NESTS[label]
     if op.kind in ELEMENTWISE:
         compute = ELEMENTWISE[op.kind]
         return lambda v: compute(op, v)
-    if label in _OF_ROWS:
-        return _OF_ROWS[label]
     if op.kind in CENTRED | UNCENTRED and nest.name == "normalise":
         return partial(_normalised, centred=op.kind in CENTRED)
     raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r}")
@@ -246,11 +261,15 @@ CENTRED = frozenset(
 """Normalisations by the mean and the deviation from it."""
 UNCENTRED = frozenset({"RMSNormalization", "LpNormalization"})
 """Normalisations by the size alone."""
-_OF_ROWS: Mapping[str, Callable[[Values], Any]] = {
+OF_NESTS: Mapping[str, Callable[[Values], Any]] = {
     "Softmax/exp": lambda v: exponential(v[0] - v[1]), "Softmax/scale": lambda v: v[0] * v[1],
     "LogSoftmax/exp": lambda v: v[0] - v[1], "LogSoftmax/scale": lambda v: v[0] - v[1],
+    "Dropout/mask": lambda _: tirx.const(True, "bool"),
 }  # fmt: skip
-"""What is computed with statistics of rows. The logarithm of a softmax keeps differences, not their exponentials."""
+"""What single nests of an operator compute, such as those that use statistics of rows.
+
+The logarithm of a softmax keeps differences, not their exponentials. A dropout that is not trained drops nothing.
+"""
 
 
 def _normalised(values: Values, *, centred: bool) -> Any:

@@ -103,7 +103,8 @@ def _kernel(
 
 def stored_array(graph: Graph, name: str, value: Array) -> Array:
     """Return ``value`` of a tensor as it lies in memory."""
-    return np.ascontiguousarray(value.transpose(graph.tensors[name].order))
+    stored = value.transpose(graph.tensors[name].order)
+    return np.ascontiguousarray(stored).reshape(stored.shape)  # a number by itself stays one
 
 
 def network_array(graph: Graph, name: str, value: Array) -> Array:

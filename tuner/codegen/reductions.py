@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tuner.codegen.arithmetic import CENTRED, UNCENTRED, Operator, UnsupportedKernelError, Values
+from tuner.codegen.arithmetic import CENTRED, MOVES, OF_NESTS, UNCENTRED, Operator, UnsupportedKernelError, Values
 from tuner.codegen.functions import const, exponential
 from workloads.loopnest import LoopNest
 
@@ -43,6 +43,15 @@ def reduction_of(op: Operator, nest: LoopNest) -> Reduction:
     if found is None:
         raise UnsupportedKernelError(f"no arithmetic for loop nest {nest.name!r}")
     return found
+
+
+def says_of_output(kind: str, nest: str) -> bool:
+    """Whether there is arithmetic for what a nest of that name writes, not for the operator's first output alone."""
+    return (
+        kind in MOVES
+        or any(f"{kind}/{nest}" in table for table in (OF_NESTS, _REDUCTIONS))
+        or (kind in CENTRED | UNCENTRED and nest == "rstd")
+    )
 
 
 def _product(op: Operator, nest: LoopNest) -> Reduction:

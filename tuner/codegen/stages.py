@@ -23,7 +23,7 @@ from tuner.codegen.builder import Builder
 from tuner.codegen.choosing import as_reduction, chooser_of
 from tuner.codegen.packing import Packing
 from tuner.codegen.partial_sums import reduced_stage
-from tuner.codegen.reductions import reduction_of
+from tuner.codegen.reductions import reduction_of, says_of_output
 from tuner.codegen.sharing import Value
 from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
 from workloads.executable import Executable
@@ -106,7 +106,11 @@ class StageBuilder(Builder):
         written: dict[str, list[LoopNest]] = {}
         for nest in op.nests:
             written.setdefault(nest.write.tensor, []).append(nest)
+        named = self.executable.nodes[position].output
         for name, nests in written.items():
+            place = list(named).index(name) if name in op.outputs else 0
+            if place and not all(says_of_output(op.kind, nest.name) for nest in nests):
+                raise UnsupportedKernelError(f"no arithmetic for its output {place}, {name!r}")
             tensor = own.get(name) or self.layer.graph.tensors[name]
             self._stage(described, nests, tensor)
 
