@@ -183,10 +183,8 @@ def _batch_norm(op: Operator, values: Values) -> Any:
 
 
 def _equal(x: Any, y: Any) -> Any:
-    """Return whether two values are equal; truth values, which LLVM compares as if they were floats, by their logic."""
-    if dtype_of(x) != "bool":
-        return tirx.EQ(x, y)
-    return tirx.any(tirx.all(x, y), tirx.Not(tirx.any(x, y)))
+    """Return whether two values are equal; truth values as numbers, as LLVM would take them for floats."""
+    return tirx.EQ(x.astype("int8"), y.astype("int8")) if dtype_of(x) == "bool" else tirx.EQ(x, y)
 
 
 def _kept(op: Operator, values: Values) -> Any:

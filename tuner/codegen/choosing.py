@@ -29,9 +29,24 @@ def chooser_of(op: Operator, nest: LoopNest) -> Chooser | None:
     if op.kind == "Gather":
         return _gathered if opaque else None
     if op.kind in ("Resize", "Upsample"):
+        _check_resized(op, nest)
         mixed = any(index.window > 1 for index in indices)
         return _interpolated if mixed and not opaque else None
     return _CHOOSERS.get(op.kind)
+
+
+def _check_resized(op: Operator, nest: LoopNest) -> None:
+    """Raise ``UnsupportedKernelError`` where access maps say another place than the operator, or readings differ."""
+    transform = op.attributes.get("coordinate_transformation_mode", b"")
+    if transform == b"tf_crop_and_resize":
+        raise UnsupportedKernelError("what lies outside of a crop has no code")
+    scales = op.constants.get(2)
+    if transform != b"align_corners" or scales is None or not scales.size:
+        return
+    shape = nest.reads[0].shape
+    axes = op.attributes.get("axes", range(len(shape)))
+    if any(shape[axis] * float(scale) % 1 for axis, scale in zip(axes, scales.reshape(-1), strict=True)):
+        raise UnsupportedKernelError("aligns corners where a size times its scale is no whole number")
 
 
 def _place(chosen: Any, size: int) -> Any:
@@ -111,11 +126,9 @@ def _interpolated(builder: Builder, op: Operator, nest: LoopNest, loops: Loops) 
     weigh = {"linear": _linear, "bilinear": _linear, "cubic": _cubic}.get(mode)
     if weigh is None:
         raise UnsupportedKernelError("rounding decides between two elements")
-    crops = op.attributes.get("coordinate_transformation_mode", b"") == b"tf_crop_and_resize"
     for present, what in (
         (op.attributes.get("antialias", 0), "antialiasing"),
         (op.attributes.get("exclude_outside", 0), "leaving out what lies outside"),
-        (crops, "what lies outside of a crop"),
     ):
         if present:
             raise UnsupportedKernelError(f"interpolates with {what}")

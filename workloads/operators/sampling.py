@@ -57,7 +57,10 @@ _FIRST_WITH_MODES = 11
 
 
 def _is_without_modes(context: NodeContext) -> bool:
-    """Whether output o takes input o / scale, rounded down: Upsample, and Resize of opset 10."""
+    """Whether output o takes input o / scale: Upsample, and Resize of opset 10.
+
+    It is rounded down; where the image becomes smaller, up, as onnxruntime does (the standard does not say).
+    """
     return context.kind == "Upsample" or context.opset < _FIRST_WITH_MODES
 
 
@@ -137,7 +140,7 @@ def _sample(context: NodeContext, axis: _Axis, loop: int, mode: str) -> Index:
     if mode == "nearest":
         rounding = context.text("nearest_mode", "round_prefer_floor")
         if _is_without_modes(context):
-            rounding = "floor"
+            rounding = "ceil" if axis.scale > 1 else "floor"
         return _nearest(axis, loop, rounding)
     if mode == "cubic":
         offset -= 1
@@ -175,8 +178,13 @@ def _nearest(axis: _Axis, loop: int, rounding: str) -> Index:
 
 
 def _is_dyadic(axis: _Axis) -> bool:
-    """Whether binary floating-point numbers hold the map exactly."""
-    return all(value.denominator & (value.denominator - 1) == 0 for value in (axis.scale, axis.offset))
+    """Whether binary floating-point numbers hold the map exactly: its factor, or a divisor where nothing is added."""
+    divides = axis.scale and not axis.offset and _is_binary(1 / axis.scale)
+    return bool(divides) or (_is_binary(axis.scale) and _is_binary(axis.offset))
+
+
+def _is_binary(value: Fraction) -> bool:
+    return value.denominator & (value.denominator - 1) == 0
 
 
 def _rational(scale: Fraction, offset: Fraction, loop: int, window: int) -> Index:
