@@ -120,6 +120,12 @@ def heads(net: Net) -> str:
     return net.transpose(net.reshape(net.dense(net.input(1, 20, 32), 48), 1, 20, 4, 12), 0, 2, 1, 3)
 
 
+def twice(net: Net, x: str) -> str:
+    for _ in range(3):
+        x = net.binary("Mul", x, net.unary("Sigmoid", x))
+    return x
+
+
 FUSED: dict[str, Callable[[Net], str]] = {
     "convolution and activation, odd sizes": lambda net: net.relu(net.conv(net.input(1, 13, 29, 31), 37)),
     "convolution, residual, activation": block,
@@ -133,6 +139,9 @@ FUSED: dict[str, Callable[[Net], str]] = {
     "product": lambda net: net.relu(net.dense(net.input(1, 65, 128), 130)),
     "product whose sums threads share": lambda net: net.dense(net.input(1, 24, 1000), 40),
     "product with heads apart": heads,
+    "values that are read twice, behind a product": lambda net: twice(net, net.dense(net.input(1, 24, 40), 48)),
+    "values that are read twice, where padding is": lambda net: net.conv(twice(net, net.input(1, 5, 17, 15)), 24),
+    "values that are read twice, in a softmax": lambda net: twice(net, net.softmax(twice(net, net.input(2, 4, 83)))),
     "softmax of long rows": lambda net: net.softmax(net.input(2, 4, 383)),
     "softmax of columns": lambda net: net.softmax(net.input(2, 7, 12), 1),
     "layer normalisation": lambda net: net.layer_norm(net.input(2, 5, 257)),

@@ -1,0 +1,130 @@
+"""What operators read twice is computed once: in generated code, in the time that compiling takes, and in the model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+import tvm_ffi
+from tvm import tirx
+
+from fusion import plan_from_groups
+from fusion.plan import Group
+from hw_models import Gpu, load_hardware
+from scheduler.cpu.nests import nests_of
+from scheduler.cpu.passes import pieces_of_row
+from scheduler.gpu.costs import GpuCosts
+from scheduler.gpu.schedule import kernel_by_kernel
+from scheduler.gpu.tuning import GpuTuning
+from scheduler.gpu.view import GpuView
+from scheduler.kernels.cut import layer_of
+from tests.graphs import Net
+from tests.tuner.runs import LANES, deviations, generated
+from tuner.codegen.gpu.kernels import generate_gpu
+from tuner.on_device.reference import KERNEL_TOLERANCE
+from workloads import Graph
+from workloads.analysis import Analysis
+from workloads.executable import executable
+
+pytestmark = pytest.mark.tvm
+
+
+def swish(net: Net, x: str, count: int) -> str:
+    for _ in range(count):
+        x = net.binary("Mul", x, net.unary("Sigmoid", x))
+    return x
+
+
+def behind_a_convolution(net: Net, count: int) -> str:
+    return swish(net, net.conv(net.input(1, 4, 6, 6), 8), count)
+
+
+def in_front_of_one_with_padding(net: Net, count: int) -> str:
+    return net.conv(swish(net, net.input(1, 4, 6, 6), count), 8)
+
+
+def between_two(net: Net, count: int) -> str:
+    return net.conv(swish(net, net.conv(net.input(1, 4, 6, 6), 8, 1), count), 8)
+
+
+def alone(net: Net, count: int) -> str:
+    return swish(net, net.input(3, 26), count)
+
+
+def in_a_softmax(net: Net, count: int) -> str:
+    return net.softmax(swish(net, net.input(3, 26), count))
+
+
+def in_a_normalisation(net: Net, count: int) -> str:
+    return swish(net, net.layer_norm(swish(net, net.input(3, 26), count)), count)
+
+
+def in_parts_of_a_join(net: Net, count: int) -> str:
+    x = net.input(1, 4, 6, 6)
+    return net.concat(swish(net, x, count), swish(net, net.relu(x), count))
+
+
+PLACES: dict[str, Callable[[Net, int], str]] = {
+    each.__name__: each
+    for each in (
+        behind_a_convolution, in_front_of_one_with_padding, between_two, alone, in_a_softmax, in_a_normalisation,
+        in_parts_of_a_join,
+    )
+}  # fmt: skip
+
+
+def fused(place: str, count: int) -> Any:
+    net = Net()
+    graph: Graph = net.graph(PLACES[place](net, count), dtype="fp32")
+    return plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+
+def sigmoids(function: Any) -> int:
+    """Return how many divisions the code has: one for each sigmoid that it computes."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.Div, found.append))
+    return len(found)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_chain_that_reads_everything_twice_is_computed_as_onnxruntime_does(place: str) -> None:
+    assert max(deviations(fused(place, 3)).values()) <= KERNEL_TOLERANCE
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_code_grows_by_the_same_with_each_operator(place: str) -> None:
+    codes = [generated(fused(place, count)) for count in (2, 4, 8)]
+    two, four, eight = (sum(sigmoids(kernel.function) for kernel in code.kernels) for code in codes)
+
+    assert two
+    assert eight - four <= 2 * (four - two)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_code_for_a_gpu_does_too(place: str) -> None:
+    view = GpuView(load_hardware("h100", Gpu), "fp32", GpuTuning(tensor_units=False))
+
+    def of(count: int) -> int:
+        plan = fused(place, count)
+        schedule = kernel_by_kernel(plan, GpuCosts(view, Analysis(plan.graph)))
+        code = generate_gpu(schedule, executable(plan.graph), view.spec.sms.warp)
+        return sum(sigmoids(kernel.code.function) for kernel in code.kernels)
+
+    two, four, eight = of(2), of(4), of(8)
+    assert two
+    assert eight - four <= 2 * (four - two)
+
+
+def test_the_model_counts_an_exponential_for_each_that_the_code_computes() -> None:
+    plan = fused("alone", 5)
+    layer = layer_of(Analysis(plan.graph), plan.groups[0].ops)
+    assert layer is not None
+    (kernel,) = generated(plan).kernels
+    pieces = len(pieces_of_row(26, LANES))  # the row is cut into vectors of falling length
+
+    (own,) = [op for op in fused("alone", 1).graph.ops if op.kind == "Sigmoid"]
+    assert sigmoids(kernel.function) == 5 * pieces
+    assert sum(nest.operations.special for nest in nests_of(layer)) == 5 * own.operations.special
