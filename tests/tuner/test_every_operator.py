@@ -12,11 +12,13 @@ pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[t
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
 from fusion import fixed_pattern_plan, unfused_plan
-from tests.tuner.runs import outcomes
+from tests.tuner.runs import LANES, outcomes, tiles_of
 from tests.workloads import small_kernels, small_movements
 from tests.workloads.small_operators import MAKERS
+from tuner.measure import Job, MeasureError, measure_plan
 from tuner.on_device.reference import KERNEL_TOLERANCE
 from workloads import Graph, WorkloadError, import_onnx
+from workloads.executable import executable
 
 pytestmark = pytest.mark.tvm
 
@@ -157,3 +159,44 @@ def test_truth_values_are_compared(kind: str) -> None:
     constants = {"a": np.float32(0.3), "b": np.float32(0.6)}
 
     assert right_or_refused(model(nodes, (5, 9), {"y": TensorProto.BOOL}, 13, constants))
+
+
+def test_nodes_of_the_same_name_do_not_reach_onnxruntime() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], name="a"), helper.make_node("Neg", ["h"], ["y"], name="a"),
+    ]  # fmt: skip
+
+    assert right_or_refused(model(nodes, (3, 5), {"y": TensorProto.FLOAT}, 17))
+
+
+def dilated() -> Graph:
+    """Return a convolution that the standard allows and onnxruntime does not take."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", dilations=[2, 2], kernel_shape=[3, 3])
+    weight = {"w": np.full((4, 2, 3, 3), 0.5, np.float32)}
+    return model([node], (1, 2, 9, 9), {"y": TensorProto.FLOAT}, 17, weight)
+
+
+def test_what_onnxruntime_does_not_take_is_told_with_its_reason_and_the_node() -> None:
+    with pytest.raises(WorkloadError, match=r"onnxruntime does not take the network: .*'y'.*Dilation not supported"):
+        outcomes(unfused_plan(dilated()))
+
+
+def test_measuring_it_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
+    plan = unfused_plan(dilated())
+    with pytest.raises(MeasureError, match=r"onnxruntime does not take the network: .*Dilation not supported"):
+        measure_plan(Job(plan, tiles_of(plan), LANES, 1), "unfused")
+
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("element", "dtype"), [(TensorProto.FLOAT16, "fp16"), (TensorProto.DOUBLE, "fp64")])
+def test_a_tensor_of_another_precision_is_named(element: int, dtype: str) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["c"], name="other", to=element), helper.make_node("Relu", ["c"], ["h"]),
+        helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT),
+    ]  # fmt: skip
+    graph = model(nodes, (3, 5), {"y": TensorProto.FLOAT}, 17)
+
+    for each in (graph, graph.with_dtype("fp32")):
+        with pytest.raises(WorkloadError, match=rf"tensor 'c' of node 'other' \(Cast\) is {dtype}; only fp32"):
+            executable(each)
