@@ -56,14 +56,24 @@ class Executable:
 
         Its nodes are called as the first tensor that they write: files may give several the same name.
         """
-        graph = self.graph
-        named = dict.fromkeys((*graph.outputs, *outputs))
+        return self._of(self.nodes, self.graph.inputs, dict.fromkeys((*self.graph.outputs, *outputs)))
+
+    def operator_model(self, position: int) -> onnx.ModelProto:
+        """Return the operator at ``position`` by itself, with its weights."""
+        node = self.nodes[position]
+        given = [name for name in dict.fromkeys(node.input) if name and name not in self.values]
+        return self._of([node], given, [name for name in node.output if name in self.graph.tensors])
+
+    def _of(
+        self, nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], outputs: Iterable[str]
+    ) -> onnx.ModelProto:
+        tensors, read = self.graph.tensors, {name for node in nodes for name in node.input}
         body = helper.make_graph(
-            [_named(node) for node in self.nodes],
+            [_named(node) for node in nodes],
             "network",
-            [_described(graph.tensors[name]) for name in graph.inputs],
-            [_described(graph.tensors[name]) for name in named],
-            [numpy_helper.from_array(value, name) for name, value in self.values.items()],
+            [_described(tensors[name]) for name in inputs],
+            [_described(tensors[name]) for name in outputs],
+            [numpy_helper.from_array(value, name) for name, value in self.values.items() if name in read],
         )
         opsets = [helper.make_opsetid("", self.opset)]
         return helper.make_model(body, opset_imports=opsets, ir_version=_NEWEST_IR_VERSION)

@@ -3,8 +3,8 @@
 What is computed element by element has no memory of its own: it is an expression of the element's place, written down
 wherever it is read. Written down twice by each of a chain of operators that read their operand twice, as x sigmoid(x)
 does, it would be there 2^n times behind n operators. So each element that one expression reads gets a name (TVM's
-``Let``), and is named again by whoever reads it again. What is read in one branch of a condition is computed in that
-branch.
+``Let``, which becomes memory of the statement, `tuner.codegen.local_values`), and whoever reads it again has the name.
+What is read in one branch of a condition is computed in that branch.
 """
 
 from collections.abc import Callable, Hashable, Sequence

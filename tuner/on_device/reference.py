@@ -24,18 +24,16 @@ def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterab
 
     Raises ``WorkloadError`` with what onnxruntime says where it does not take the network.
     """
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = _SILENT
     running = onnxruntime.RunOptions()
     running.log_severity_level = _SILENT
     model = executable.model(names).SerializeToString()
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = _session(model)
         outputs = [entry.name for entry in session.get_outputs()]
         results = session.run(outputs, dict(inputs), running)
     except _REFUSALS as error:
-        raise WorkloadError(f"onnxruntime does not take the network: {_said(error)}") from error
+        said = _said(error)
+        raise WorkloadError(f"onnxruntime does not take {_refused(executable, said)}: {said}") from error
     return {name: without_subnormals(value) for name, value in zip(outputs, results, strict=True)}
 
 
@@ -46,6 +44,31 @@ _REFUSALS: tuple[type[Exception], ...] = (
       if isinstance(each, type) and issubclass(each, Exception)],
     RuntimeError, ValueError,
 )  # fmt: skip
+
+
+def _session(model: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = _SILENT
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _refused(executable: Executable, said: str) -> str:
+    """Return which operator it is that onnxruntime does not take: the one that it names, or the first it refuses."""
+    ops = executable.graph.ops
+    named = [op for op in ops if f"'{op.outputs[0]}'" in said]
+    found = named[0] if named else next(
+        (op for position, op in enumerate(ops) if not _takes(executable.operator_model(position).SerializeToString())), None
+    )  # fmt: skip
+    return "the network" if found is None else f"node {found.name!r} ({found.kind})"
+
+
+def _takes(model: bytes) -> bool:
+    try:
+        _session(model)
+    except _REFUSALS:
+        return False
+    return True
 
 
 def _said(error: Exception) -> str:
