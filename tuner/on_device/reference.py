@@ -57,9 +57,8 @@ def _refused(executable: Executable, said: str) -> str:
     """Return which operator it is that onnxruntime does not take: the one that it names, or the first it refuses."""
     ops = executable.graph.ops
     named = [op for op in ops if f"'{op.outputs[0]}'" in said]
-    found = named[0] if named else next(
-        (op for position, op in enumerate(ops) if not _takes(executable.operator_model(position).SerializeToString())), None
-    )  # fmt: skip
+    alone = (executable.operator_model(position).SerializeToString() for position in range(len(ops)))
+    found = named[0] if named else next((op for op, model in zip(ops, alone, strict=True) if not _takes(model)), None)
     return "the network" if found is None else f"node {found.name!r} ({found.kind})"
 
 
