@@ -26,6 +26,10 @@ class CarryOver:
     sequence_ratio: Fraction
     """Of the sequence length now to that in the file."""
 
+    def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return ``node``: what follows depends on the types of what it reads."""
+        return node
+
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
         """Return ``node``, its shape constants following the change where they stood still, and its outputs' types."""
         changed = self._carried(node)

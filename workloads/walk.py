@@ -36,6 +36,9 @@ _DEEPEST = 8
 class Follower(Protocol):
     """Decides what an operator's operands are in a walk at other sizes than the file's."""
 
+    def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return the operator with those operands that are known before anything is computed of it."""
+
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
         """Return the operator with its operands at these sizes, and the types of its outputs."""
 
@@ -128,6 +131,7 @@ class Walker:
         """Learn the outputs of ``node``; keep it among ``nodes`` if it computes at run time."""
         known = self._known
         node = self._as_walked(self._checked(node))
+        node = node if self._follower is None else self._follower.prepared(node)
         inputs = [name for name in node.input if name]
         kind = kind_of(node.domain, node.op_type)
         if kind in ("Shape", "Size") and inputs:

@@ -119,6 +119,18 @@ def gru(net: Writer, x: str) -> str:
     return net.op("Transpose", net.op("Squeeze", whole, net.ints(1)), perm=[1, 0, 2])
 
 
+def rnn_of_expanded_state(net: Writer, x: str) -> str:
+    """A state of zeros at the batch of the export, expanded to a shape that is computed from the input."""
+    steps = net.op("Transpose", x, perm=[1, 0, 2])
+    batch = net.op("Gather", net.op("Shape", steps), net.ints(1))
+    shape = net.op("Concat", net.ints(1), batch, net.ints(FEATURES), axis=0)
+    zeros = net.constant(np.zeros((1, net.batch, FEATURES), np.float32))
+    state = net.op("Expand", zeros, shape)
+    gates = net.weight(1, FEATURES, FEATURES), net.weight(1, FEATURES, FEATURES)
+    whole = net.op("RNN", steps, *gates, "", "", state, hidden_size=FEATURES)
+    return net.op("Transpose", net.op("Squeeze", whole, net.ints(1)), perm=[1, 0, 2])
+
+
 def lstm(net: Writer, x: str) -> str:
     """A recurrence with two states and lengths, all of the batch."""
     steps = net.op("Transpose", x, perm=[1, 0, 2])
@@ -162,7 +174,8 @@ def twice_the_batch(net: Writer, x: str) -> str:
 Block = Callable[[Writer, str], str]
 BLOCKS: Sequence[Block] = (
     linear, rows, attention_by_heads, attention_in_four_dimensions, masked_heads, learned_queries, expanded_queries,
-    class_token, gru, lstm, zeros_like_the_batch, whole_slice, resized, scaled_by_image, twice_the_batch,
+    class_token, gru, rnn_of_expanded_state, lstm, zeros_like_the_batch, whole_slice, resized, scaled_by_image,
+    twice_the_batch,
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ batch lies, and for every operator which of its constant operands have to follow
 somebody asks for, and does what the probe found.
 """
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,14 +105,20 @@ class Probe:
         """Note that dimension ``dim`` of input ``name`` is the batch."""
         self._note(name, self._known.types[name].shape, Place(dim))
 
+    def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return ``node``: which operands follow is found by trying."""
+        return node
+
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
         """Return ``node`` with the operands that it needs at this batch, and the types of its outputs."""
-        if not self._live.intersection(node.output):
+        if not any(name in self._live or name in self._before.weights for name in node.output):
             return node, infer(node)
         try:
             carried = [name for name in node.input if name and self._carries(name)]
             if not carried:
-                return node, infer(node)
+                with contextlib.suppress(WorkloadError):
+                    return node, infer(node)
+                return self._computed(node, infer)
             if kind_of(node.domain, node.op_type) in _RESHAPES:
                 return self._reshaped(node, infer)
             return self._computed(node, infer)
@@ -277,13 +284,16 @@ class Target:
     flow: BatchFlow
     batch: int
 
+    def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Return ``node`` with operands for this batch."""
+        return with_operands(self.known, node, self.flow.following.get(node.output[0], ()), self.batch)
+
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
-        """Return ``node`` with operands for this batch, and the types of its outputs.
+        """Return ``node``, and the types of its outputs.
 
         Raises ``WorkloadError`` naming the operator if they are not those of the batch.
         """
-        changed = with_operands(self.known, node, self.flow.following.get(node.output[0], ()), self.batch)
-        found = infer(changed)
+        found = infer(node)
         for name, typed in found.items():
             expected = self.flow.tensors.get(name)
             if expected is not None and typed.shape != expected.at(self.batch):
@@ -292,7 +302,7 @@ class Target:
                     f"cannot change the batch to {self.batch}: writes {list(typed.shape)}, not"
                     f" {list(expected.at(self.batch))}",
                 )
-        return changed, found
+        return node, found
 
 
 def with_operands(
