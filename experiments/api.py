@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.decompose import run_decomposed
-from experiments.evaluate import check_dtype, default_dtype, share_of_cluster
+from experiments.evaluate import check_dtype, default_dtype
 from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
 from experiments.results import read_results
 from experiments.run import run_points
+from experiments.shared_out import run_shared_out, share_of_cluster
 from hw_models import AnyHardware, load_hardware, with_values
 from scheduler import Placing, Policy, kind_of, policy_types
 from workloads import Graph, load_network
@@ -43,7 +43,7 @@ def simulate(
     dtype = check_dtype(dtype or default_dtype(machine), machine)
     cast = graph.with_batch(share).with_dtype(dtype)
     placing = Placing(hardware=machine, parts=clusters, dtype=dtype)
-    return run_decomposed(Analysis(cast), chosen, Job(graph.name, batch, placing))
+    return run_shared_out(Analysis(cast), chosen, Job(graph.name, batch, placing))
 
 
 def sweep(

@@ -19,6 +19,11 @@ def leaves_batches_open(policy: Policy) -> bool:
     return getattr(policy, _OPTION, _OPTION) is None
 
 
+def prescribes_batches(policy: Policy) -> bool:
+    """Return whether a policy's option says a number of images that a cluster takes at once."""
+    return getattr(policy, _OPTION, None) not in (None, "best")
+
+
 def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
     """Return the outcome of a cluster's graph with the policy's option ``batches_per_cluster``.
 

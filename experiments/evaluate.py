@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import get_args
 
-from experiments.decompose import run_decomposed
 from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload
+from experiments.shared_out import run_shared_out, share_of_cluster
 from hw_models import AnyHardware, HardwareError
 from hw_models.spec_types import DType
 from scheduler import Placing, kind_of, make_tuning
-from workloads import Graph, WorkloadError, load_network
+from workloads import Graph, load_network
 from workloads.analysis import Analysis
 from workloads.graph import Batch
 
@@ -69,19 +69,6 @@ def load(workload: Workload, batch: int | None) -> Graph:
     )
 
 
-def share_of_cluster(batch: int, clusters: int, missing: str = "") -> tuple[int, int]:
-    """Return (clusters in use, batch of each): as even as can be; a share that is not full is padded.
-
-    ``missing``: why the network has no batch, if it has none. Raises ``WorkloadError`` for a batch that it cannot have.
-    """
-    if batch < 1:
-        raise WorkloadError(f"batch has {batch}; needs at least 1")
-    if missing and batch != 1:
-        raise WorkloadError(f"has no batch that can become {batch}: {missing}; name its dimension with --batch-dim")
-    share = -(-batch // min(batch, clusters))
-    return -(-batch // share), share
-
-
 def job_of(
     workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object], known: object = None
 ) -> tuple[Analysis, Job]:
@@ -104,4 +91,4 @@ def job_of(
 def evaluate(point: DesignPoint, known: object = None) -> Outcome:
     """Return the outcome of ``point``; raise what `job_of` raises."""
     analysis, job = job_of(point.workload, point.hardware, point.tuning, known)
-    return run_decomposed(analysis, point.policy, job)
+    return run_shared_out(analysis, point.policy, job)

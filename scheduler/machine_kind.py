@@ -33,6 +33,11 @@ def _one_part(spec: Any) -> int:
     return 1
 
 
+def _all_parts(spec: Any) -> tuple[int, ...]:
+    del spec
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class MachineKind:
     """What a kind of machine offers between a plan and a simulated run; ``costs`` is what its other functions take."""
@@ -43,6 +48,8 @@ class MachineKind:
     """What networks are computed in unless told otherwise: the first of these that a machine has."""
     parts: Callable[[Any], int] = _one_part
     """Parts of the machine that share out the batch and run the same, such as clusters."""
+    fewer_parts: Callable[[Any], tuple[int, ...]] = _all_parts
+    """Smaller numbers of parts that are worth trying, the largest first; empty where fewer parts are never faster."""
     dtypes: Callable[[Any], frozenset[str]]
     """What it computes in."""
     summary: Callable[[Any], MachineSummary]

@@ -19,6 +19,18 @@ def _clusters(spec: ClusteredDsa) -> int:
     return spec.clusters
 
 
+def _fewer_clusters(spec: ClusteredDsa) -> tuple[int, ...]:
+    """Return halves of the clusters, rounded down, and powers of two; none if each has a part of DDR to itself.
+
+    A machine with twice as many clusters tries all that this one does.
+    """
+    if spec.ddr.sharing == "private":
+        return ()
+    bits = spec.clusters.bit_length()
+    found = {spec.clusters >> half for half in range(1, bits)} | {1 << bit for bit in range(bits)}
+    return tuple(sorted(found - {spec.clusters}, reverse=True))
+
+
 def _costs(
     spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, known: Any, analysis: Analysis
 ) -> DsaCosts:
@@ -41,6 +53,7 @@ CLUSTERED_DSA = MachineKind(
     tuning=DsaTuning,
     preferred_dtypes=("fp16", "bf16", "fp32", "int8"),
     parts=_clusters,
+    fewer_parts=_fewer_clusters,
     dtypes=dsa_dtypes,
     summary=dsa_summary,
     known=KnownTilings,

@@ -1,0 +1,200 @@
+"""Whether more of a machine makes it slower, and more images take less time: random machines, every numeric field.
+
+Run ``python -m benchmarks.more_resource [--seed N] [--draws N] [--kind dsa|cpu|gpu] [--policy P]``. A draw is a machine
+near a preset, a small network, a policy and a batch. Some of its numeric fields are doubled (latencies halved), one
+each time, and so is the batch; whatever takes more than 2 % longer with more of a resource, or less time for twice the
+images, is printed, and how many there are of each.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from experiments.evaluate import evaluate
+from experiments.points import DesignPoint, Workload
+from hw_models import AnyHardware, ClusteredDsa, HardwareError, SimulationError, load_hardware, with_values
+from scheduler import ScheduleError, make_policy
+
+PRESETS: Mapping[str, tuple[str, ...]] = {
+    "dsa": ("stcp920", "stcp920_paper", "ascend910", "goya", "ipu_mk1"),
+    "cpu": (
+        "epyc", "kirin980", "kirin990", "platinum_8124m", "platinum_8269cy", "raspberry_pi_3b_plus", "snapdragon810",
+        "snapdragon855", "snapdragon865",
+    ),
+    "gpu": ("a100", "adreno640", "adreno650", "h100", "h200", "mali_g76", "p100", "v100"),
+}
+NETWORKS = ("bert-tiny", "squeezenet", "resnet18", "mobilenet-v2", "resnet18-tailor")
+POLICIES: Mapping[str, tuple[str, ...]] = {
+    "dsa": ("unfused", "fixed-pattern", "astitch", "graphturbo", "dnnfusion", "ago"),
+    "cpu": ("unfused", "fixed-pattern", "dnnfusion", "ago"),
+    "gpu": ("unfused", "fixed-pattern", "astitch", "graphturbo", "dnnfusion", "ago"),
+}
+UNITS = (("_bytes_per_s", "B/s"), ("_bytes", "B"), ("_hz", "Hz"), ("_ps", "ps"))
+LESS_IS_BETTER = (
+    "latency", "latency_cycles", "fma_latency_cycles", "startup", "launch", "kernel_call", "parallel_region",
+    "special_cycles", "loop_cycles", "reserved",
+)  # fmt: skip
+NO_RESOURCE = (
+    "line", "shared_by", "unit", "warp", "registers_unit", "sector", "weight_window", "kept", "fresh", "rows",
+    "columns", "depth", "warps", "accumulator_sets", "exposed", "exposed_stores", "writing", "scattered", "overlap",
+    "energy", "area", "efficiency", "sustained_factor",
+)  # fmt: skip
+"""Fields that describe how something works; more of them is neither better nor worse."""
+TOLERANCE = 1.02
+
+
+@dataclass(frozen=True)
+class Field:
+    """A numeric field: its path, its value, the unit that it is written with."""
+
+    path: str
+    value: float
+    unit: str
+
+    @property
+    def less_is_better(self) -> bool:
+        return self.path.rpartition(".")[2] in LESS_IS_BETTER
+
+    def scaled(self, factor: float) -> str | float | int:
+        """Return the field's value times ``factor``, as it is written."""
+        value = self.value * factor
+        if isinstance(self.value, int):
+            value = max(round(value), 1)
+        return f"{value:.12g} {self.unit}" if self.unit else value
+
+
+def fields_of(record: BaseModel, prefix: str = "") -> Iterator[Field]:
+    """Yield the numeric fields of a machine that more or less of is better."""
+    for name, info in type(record).model_fields.items():
+        alias = info.alias or name
+        value = getattr(record, name)
+        if alias in NO_RESOURCE:
+            continue
+        unit = next((unit for suffix, unit in UNITS if name.endswith(suffix)), "")
+        yield from _fields_at(f"{prefix}{alias}", value, unit)
+
+
+def _fields_at(path: str, value: Any, unit: str) -> Iterator[Field]:
+    if isinstance(value, BaseModel):
+        yield from fields_of(value, f"{path}.")
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _fields_at(f"{path}.{key}", entry, unit)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield Field(path, value, unit)
+
+
+def beside(machine: AnyHardware, path: str) -> dict[str, str]:
+    """Return what has to grow with a field: DDR with the clusters that have equal parts of it to themselves."""
+    if not isinstance(machine, ClusteredDsa) or path != "clusters" or machine.ddr.sharing == "shared":
+        return {}
+    ddr = machine.ddr
+    return {
+        "ddr.bandwidth": f"{2 * ddr.bandwidth_bytes_per_s} B/s", "ddr.capacity": f"{2 * ddr.capacity_bytes} B"
+    }  # fmt: skip
+
+
+def near(base: AnyHardware, chosen: random.Random) -> AnyHardware:
+    """Return a machine that differs from ``base`` in a few fields, by a factor of up to 8 each."""
+    machine = base
+    for field in chosen.sample(list(fields_of(base)), chosen.randrange(4)):
+        value = field.scaled(2 ** chosen.choice((-3, -2, -1, 1, 2, 3)))
+        try:
+            machine = with_values(machine, {field.path: value})
+        except HardwareError:
+            continue
+    return machine
+
+
+@dataclass(frozen=True)
+class Found:
+    """A pair of which the one that should be faster is slower, and by what."""
+
+    kind: str
+    policy: str
+    what: str
+    ratio: float
+    where: str
+
+
+def seconds(point: DesignPoint) -> float | None:
+    """Return the latency; None for what does not run."""
+    try:
+        return evaluate(point).record.latency_s
+    except (ScheduleError, SimulationError, HardwareError):
+        return None
+
+
+def drawn(kind: str, policy: str | None, chosen: random.Random) -> tuple[DesignPoint, str]:
+    """Return a random point, and where it is."""
+    preset = chosen.choice(PRESETS[kind])
+    machine = near(load_hardware(preset), chosen)
+    network, name = chosen.choice(NETWORKS), chosen.choice(POLICIES[kind])
+    name = policy or name
+    batch = chosen.choice((1, 2, 3, 4, 6, 8))
+    point = DesignPoint(Workload(network, batch), machine, make_policy(name), {})
+    changed = {f.path: f.value for f in fields_of(machine)} .items() - {
+        f.path: f.value for f in fields_of(load_hardware(preset))
+    }.items()
+    return point, f"{preset} {dict(changed)} {network} x{batch}"
+
+
+def main() -> None:
+    """Print what is found, and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--pairs", type=int, default=4)
+    parser.add_argument("--kind", choices=tuple(PRESETS))
+    parser.add_argument("--policy")
+    given = parser.parse_args()
+    started = time.time()
+    found, pairs, batches, machines = list[Found](), 0, 0, 0
+    for number in range(given.draws):
+        chosen = random.Random(f"{given.seed} {number}")
+        kind = given.kind or chosen.choice(tuple(PRESETS))
+        point, where = drawn(kind, given.policy, chosen)
+        policy = point.policy.name
+        base_s = seconds(point)
+        if base_s is None:
+            continue
+        machines += 1
+        for field in chosen.sample(list(fields_of(point.hardware)), given.pairs):
+            value = field.scaled(0.5 if field.less_is_better else 2)
+            try:
+                better = with_values(point.hardware, {field.path: value, **beside(point.hardware, field.path)})
+            except HardwareError:
+                continue
+            if better == point.hardware:
+                continue
+            more_s = seconds(replace(point, hardware=better))
+            pairs += 1
+            if more_s is None or more_s > TOLERANCE * base_s:
+                ratio = more_s / base_s if more_s else float("inf")
+                found.append(Found(kind, policy, field.path, ratio, where))
+                print(f"{ratio:7.3f} {policy:14} {field.path:30} [{number}] {where}", flush=True)
+        batch = point.workload.batch or 1
+        twice_s = seconds(replace(point, workload=replace(point.workload, batch=2 * batch)))
+        if twice_s is None:
+            continue
+        batches += 1
+        if twice_s * TOLERANCE < base_s:
+            found.append(Found(kind, policy, "batch", base_s / twice_s, where))
+            print(f"{twice_s / base_s:7.3f} {policy:14} {'batch':30} [{number}] {where}", flush=True)
+    print(f"{machines} points, {pairs} pairs, {batches} doubled batches, {time.time() - started:.0f} s")
+    slower = [each for each in found if each.what != "batch"]
+    print(f"slower with more: {len(slower)}; faster with twice the images: {len(found) - len(slower)}")
+    for (kind, policy, what), count in sorted(Counter((f.kind, f.policy, f.what) for f in found).items()):
+        worst = max(f.ratio for f in found if (f.kind, f.policy, f.what) == (kind, policy, what))
+        print(f"  {kind:4} {policy:14} {what:34} {count:4} {worst:8.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
