@@ -8,7 +8,6 @@ images, is printed, and how many there are of each.
 
 import argparse
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -140,7 +139,7 @@ def drawn(kind: str, policy: str | None, chosen: random.Random) -> tuple[DesignP
     name = policy or name
     batch = chosen.choice((1, 2, 3, 4, 6, 8))
     point = DesignPoint(Workload(network, batch), machine, make_policy(name), {})
-    changed = {f.path: f.value for f in fields_of(machine)} .items() - {
+    changed = {f.path: f.value for f in fields_of(machine)}.items() - {
         f.path: f.value for f in fields_of(load_hardware(preset))
     }.items()
     return point, f"{preset} {dict(changed)} {network} x{batch}"
@@ -197,4 +196,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

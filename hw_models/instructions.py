@@ -107,6 +107,8 @@ class Compute:
     """Memories, and the bytes of each that are read and written."""
     issued: Issued | None = None
     """The instructions that it takes, for units that are programmed with them."""
+    at_work: int = 0
+    """Members of the unit that do such work at the same time and share memories; 0: all of them."""
     steps: tuple["Compute", ...] = ()
     """What it consists of, where nothing of one step hides behind another: all else is said of them together, but for
     instructions, which are said of each."""

@@ -9,6 +9,10 @@ cut (intensive fusion). The paper then leaves the other dimensions whole; here t
 again in the count, and cut those, too, where that is faster. Where there is no machine to ask, layers are taken as they
 are and every redundancy-free pair is joined.
 
+A network at batch 1 has no batch to cut; with two images every pair could be cut there. Padded by a second image, one
+could have the plan for two. So where a machine is asked it may have the same kernels: the local search goes on with
+what two images allow, from the kernels of one and from all layers apart.
+
 Operators weigh what they do for one image, whatever the batch: the paper's networks run at batch 1, and the threshold
 is that of such weights. With more images a convolution alone would weigh too much for its activation.
 """
@@ -46,9 +50,10 @@ def ago_plan(analysis: Analysis, tuning: Tuning) -> FusionPlan:
     """Return the kernels of AGO's sub-graphs for the network of ``analysis``."""
     graph = analysis.graph
     weighed = for_one_image(graph)
+    doubled = None if tuning.kernel_s is None or not tuning.intensive else analysis.of(_for_two_images)
     groups = []
     for found in cluster(weighed, tuning.weights, tuning.threshold):
-        groups += _Reformer(analysis, weighed, found, tuning).groups()
+        groups += _Reformer(analysis, weighed, found, tuning, doubled).groups()
     return plan_from_groups(graph, groups)
 
 
@@ -63,11 +68,25 @@ def for_one_image(graph: Graph) -> Graph:
     return one if [op.name for op in one.ops] == [op.name for op in graph.ops] else graph
 
 
+def _for_two_images(analysis: Analysis) -> Analysis | None:
+    """Return the network at batch 2, if it is at batch 1 and has the same operators then; else None."""
+    graph = analysis.graph
+    if graph.batch != 1 or graph.rebuild is None:
+        return None
+    two = graph.with_batch(2)
+    return Analysis(two) if [op.name for op in two.ops] == [op.name for op in graph.ops] else None
+
+
 class _Reformer:
     """One sub-graph: split, then joined as far as that pays."""
 
-    def __init__(self, analysis: Analysis, weighed: Graph, found: SubGraph, tuning: Tuning) -> None:
+    def __init__(
+        self, analysis: Analysis, weighed: Graph, found: SubGraph, tuning: Tuning, doubled: Analysis | None
+    ) -> None:
         self._analysis = analysis
+        self._cut_in = analysis
+        """The network in which a dimension is looked for that can be cut."""
+        self._doubled = doubled
         self._graph = analysis.graph
         self._weighed = weighed
         self._found = found
@@ -90,8 +109,15 @@ class _Reformer:
 
     def _improved(self, *starts: list[Part]) -> Grouping:
         """Return the cheapest of what the local search finds from each of ``starts``, the first of equal ones."""
+        best = self._searched(list(map(frozenset, starts)))
+        if self._doubled is None:
+            return best
+        self._cut_in = self._doubled
+        return self._searched([best, frozenset(starts[-1])])
+
+    def _searched(self, starts: list[Grouping]) -> Grouping:
         asked, most_ops = Asked(self._seconds), len(self._found.ops)
-        found = [improved(self._graph, start, asked, most_ops) for start in dict.fromkeys(map(frozenset, starts))]
+        found = [improved(self._graph, start, asked, most_ops) for start in dict.fromkeys(starts)]
         return min(found, key=lambda grouping: math.fsum(map(self._kernel_s, grouping)))
 
     def _undivided(self, mini: Part, layers: list[Part]) -> list[Part]:
@@ -137,7 +163,7 @@ class _Reformer:
             return f"{name} would be a second complex operator"
         if not Subgraph(self._graph, ops).has_single_output:
             return f"with {name}, several results would leave the kernel"
-        if inner and not can_be_tiled(self._analysis, ops, inner):
+        if inner and not can_be_tiled(self._cut_in, ops, inner):
             return f"computed inside {name}, it would be computed again whichever dimension is cut"
         return None
 

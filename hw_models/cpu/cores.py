@@ -1,10 +1,14 @@
 """How many cycles a core takes to issue instructions when all data is at hand."""
 
-from hw_models.cpu.spec import CoreKind
+from typing import TYPE_CHECKING
+
 from hw_models.instructions import Issued
 
+if TYPE_CHECKING:
+    from hw_models.cpu.spec import CoreKind
 
-def issue_cycles(core: CoreKind, issued: Issued) -> float:
+
+def issue_cycles(core: "CoreKind", issued: Issued) -> float:
     """Return the cycles in which ``core`` issues ``issued``.
 
     Multiply-accumulates keep the pipes busy only with as many accumulators as fit into their latency. In an

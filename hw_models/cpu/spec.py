@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from hw_models.cached_parts import CachedMachine, Dram, LaneEnergy
+from hw_models.cpu.cores import issue_cycles
+from hw_models.instructions import Issued
 from hw_models.quantities import (
     PS_PER_S,
     Bytes,
@@ -46,6 +48,14 @@ class Simd(BaseModel):
     def lanes_of(self, dtype: str) -> int:
         """Return the numbers of ``dtype`` in a vector; 0 for one that is not computed."""
         return next((count for name, count in self.lanes.items() if name == dtype), 0)
+
+    @property
+    def product_step(self) -> Issued:
+        """One step in depth of a product whose sums fill the registers: six rows, operands loaded for each step."""
+        rows = 6
+        columns = max((self.registers - 1) // (rows + 1), 1)
+        by_row = -(-rows // next(iter(self.lanes.values()))) if self.multiplies_by_lane else rows
+        return Issued(fma=rows * columns, load=columns + by_row, accumulators=rows * columns)
 
 
 class Cache(BaseModel):
@@ -216,8 +226,16 @@ class Cpu(CachedMachine):
 
     @property
     def kinds(self) -> tuple[CoreKind, ...]:
-        """The kinds of cores, the fastest arithmetic first; of equal ones, as they stand in the file."""
-        return tuple(sorted(self.cores.values(), key=lambda core: -core.clock_hz * core.fma_pipes))
+        """The kinds of cores, the fastest in a matrix product first; of equal ones, as they stand in the file."""
+        return tuple(sorted(self.cores.values(), key=lambda core: -self.products_per_s(core)))
+
+    def products_per_s(self, core: CoreKind) -> float:
+        """Return the multiply-accumulates of vectors per second of ``core`` in a matrix product whose data is at hand.
+
+        Loads and the front end bound it too, so that pipes which nothing feeds do not count.
+        """
+        step = self.simd.product_step
+        return step.fma / issue_cycles(core, step) * core.clock_hz
 
     @property
     def sram_pj_per_byte(self) -> dict[str, float]:

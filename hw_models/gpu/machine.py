@@ -61,7 +61,7 @@ def _running(spec: Gpu) -> Serve:
 def _service(pace: SmPace, payload: Compute, blocks: int) -> Service:
     assert payload.issued is not None
     moved = [(base_name(memory), size) for memory, size in payload.traffic]
-    taken = pace.taken(payload.issued, moved, blocks)
+    taken = pace.taken(payload.issued, moved, blocks, payload.at_work or pace.spec.sms.count)
     largest = max((size for _, size in payload.traffic), default=0)
     touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
     return Service(

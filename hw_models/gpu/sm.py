@@ -64,14 +64,10 @@ class SmPace:
     @cached_property
     def bytes_per_cycle(self) -> Mapping[str, float]:
         """What one SM moves at most between itself and each memory."""
-        return self._bytes_per_cycle(sharing=1)
+        return self.fair_bytes_per_cycle(1)
 
-    @cached_property
-    def fair_bytes_per_cycle(self) -> Mapping[str, float]:
-        """What one SM moves when all of them move as much."""
-        return self._bytes_per_cycle(self.spec.sms.count)
-
-    def _bytes_per_cycle(self, sharing: int) -> Mapping[str, float]:
+    def fair_bytes_per_cycle(self, sharing: int) -> Mapping[str, float]:
+        """Return what one SM moves between itself and each memory when so many of them move as much."""
         spec, each_s = self.spec, self.spec.cycle_ps / PS_PER_S / sharing
         path = spec.sms.l2_bytes_per_cycle
         return {
@@ -108,28 +104,30 @@ class SmPace:
             found.append((blocks * issued.matrix / min(rates[TENSOR], chains / tensor.latency_cycles), TENSOR))
         return max(found)
 
-    def taken(self, issued: Issued, traffic: Iterable[tuple[str, float]], blocks: int) -> Taken:
+    def taken(self, issued: Issued, traffic: Iterable[tuple[str, float]], blocks: int, at_work: int) -> Taken:
         """Return what ``blocks`` take that are held at a time; ``traffic`` is that of one of them, by memory.
 
-        Blocks are at different places when they run: while one waits for its data the others use the pipes. So of a
-        latency there shows only what the others, and what was asked for ahead, do not fill. How fast the others go is
-        judged with all SMs at work, each with its share of the bandwidth.
+        They take as long as the busiest pipe, and no less than one of them alone does: its first data, then a step of
+        its work for each time that it waits, and of the data asked for ahead, which come in the time of one latency and
+        one step, one piece a step. What shows of latencies is what that is longer. So many SMs are ``at_work`` and have
+        equal shares of the bandwidth. No time is longer on a machine with more of anything (tests).
         """
         cycles, limit = self.pipe_cycles(issued, blocks)
-        pace = self.pipe_cycles(issued, 1)[0]
-        latency = 0.0
+        together, alone, latency = cycles, self.pipe_cycles(issued, 1)[0], 0.0
+        fair = self.fair_bytes_per_cycle(at_work)
         for memory, size in traffic:
             if not size:
                 continue
             moving = blocks * size / self.bytes_per_cycle[memory]
             if moving > cycles:
                 cycles, limit = moving, memory
-            pace = max(pace, size / self.fair_bytes_per_cycle[memory])
+            together = max(together, blocks * size / fair[memory])
+            alone = max(alone, size / fair[memory])
             latency = max(latency, self.latency_cycles[memory])
         exposed = 0.0
         if issued.waits:
-            first = latency - (blocks - 1) * pace
-            later = latency - (blocks * issued.ahead - 1) * pace / issued.waits
-            exposed = max(first, 0.0) + (issued.waits - 1) * max(later, 0.0)
+            step = alone / issued.waits
+            later = max(step, (latency + step) / issued.ahead)
+            exposed = max(latency + step + (issued.waits - 1) * later - together, 0.0)
         cycle_ps = self.spec.cycle_ps
         return Taken(exposed * cycle_ps, cycles * cycle_ps, limit)

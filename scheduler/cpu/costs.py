@@ -4,13 +4,10 @@ from collections.abc import Sequence
 
 from fusion.costs import OnChipMemory
 from hw_models.quantities import PS_PER_S
-from scheduler.cpu.chains import scratch_bytes
-from scheduler.cpu.estimate import handed_over, time_ps
-from scheduler.cpu.footprints import footprints_of
+from scheduler.cpu.estimate import among_others_ps
 from scheduler.cpu.tiling import KnownTiles, Tiling, choose_tiling
 from scheduler.cpu.time_bounds import least_time_of_ps, most_time_of_ps
 from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import kernel_work
 from scheduler.kernels.cut import layer_of
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
@@ -69,10 +66,5 @@ class CpuCosts:
         return 0.0 if layer is None else most_time_of_ps(layer, self.dtype, self.view, self.known) / PS_PER_S
 
     def _time_ps(self, layer: Layer) -> float:
-        tiling, view, found = self.tiling_of(layer), self.view, footprints_of(layer)
-        work = kernel_work(layer, tiling.tiles, tiling.threads, self.dtype, view)
-        scratch = scratch_bytes(layer, tiling.tiles)
-        work = work.with_found({
-            name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()
-        })  # fmt: skip
-        return time_ps(work, view)
+        tiling = self.tiling_of(layer)
+        return among_others_ps(layer, tiling.tiles, tiling.threads, self.dtype, self.view)

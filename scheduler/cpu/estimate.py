@@ -7,10 +7,14 @@ from hw_models import Cpu
 from hw_models.caches.lines import found_again
 from hw_models.cpu.machine import DRAM, L1, L3
 from hw_models.quantities import PS_PER_S
+from scheduler.cpu.chains import scratch_bytes
+from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.operands import Footprints
 from scheduler.cpu.tiled_kernel import TiledKernel
+from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CacheSize, CpuView
-from scheduler.cpu.work import Found, KernelWork
+from scheduler.cpu.work import Found, KernelWork, kernel_work
+from scheduler.kernels.layer import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,16 @@ def handed_over(footprints: Footprints, scratch: int, threads: int, cache: Cache
     operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
     kept = [(place, share) for place, operand in operands if operand.is_written]
     return Found(tuple([(place, share) for place, _ in operands]), tuple(kept), (share, share))
+
+
+def among_others_ps(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> float:
+    """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit."""
+    found, scratch = footprints_of(layer), scratch_bytes(layer, tiles)
+    work = kernel_work(layer, tiles, threads, dtype, view)
+    work = work.with_found({
+        name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()
+    })  # fmt: skip
+    return time_ps(work, view)
 
 
 def time_ps(work: KernelWork, view: CpuView) -> float:

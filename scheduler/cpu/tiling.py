@@ -5,8 +5,9 @@ over tiles: a few sizes along each dimension (the register tile, up to four of t
 outermost or innermost, the depth loop whole or in steps; the machine model says of each how long instructions take, and
 what each level moves. The sum of these times decides, not the longest of them: what hides behind what depends on what
 the kernels before have left in the caches. Then the least traffic, then what is tried first; tiles that are sure to
-take longer than the best are not looked at to the end. Last, several threads or one, by how long the slowest core
-takes. Layers without an anchor are computed row by row.
+take longer than the best are not looked at to the end. Last, the number of threads, by how long the slowest core takes:
+fewer are taken where that is faster both with empty caches and with what the kernels before have left in them. Layers
+without an anchor are computed row by row.
 
 Where there are several anchors, these are the loops of the last one, in a few more sizes; each anchor in front gets the
 register tile that needs the fewest cycles for what one tile needs of it.
@@ -21,7 +22,7 @@ from operator import attrgetter, itemgetter
 
 from scheduler.cpu.anchors import anchored_nest, shared_rows
 from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
-from scheduler.cpu.estimate import Estimate, bounds_apart_ps, estimate, least_time_ps
+from scheduler.cpu.estimate import Estimate, among_others_ps, bounds_apart_ps, estimate, least_time_ps
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
 from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
@@ -74,13 +75,17 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     shape = layer.sink.shape
     found = best_of([TiledKernel(layer, cut, most, dtype, view) for cut in candidates(layer, dtype, view)], most)
     best = found[0]
+
+    def among(tiling: Tiling) -> float:
+        return among_others_ps(layer, tiling.tiles, tiling.threads, dtype, view)
+
     for threads in fewer:
         for other in found:
             parallel = _parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
             kernel = TiledKernel(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
             if least_time_ps(kernel) < best.time_ps:
                 tried = Tiling(kernel.tiles, threads, estimate(kernel))
-                best = tried if tried.time_ps < best.time_ps else best
+                best = tried if tried.time_ps < best.time_ps and among(tried) < among(best) else best
     return best
 
 

@@ -56,17 +56,19 @@ class CpuView:
 
     @cached_property
     def thread_counts(self) -> tuple[int, ...]:
-        """How many threads a kernel may be split over: one, or all cores of the fastest kinds, or as many as asked for.
+        """How many threads a kernel may be split over, or one and as many as are asked for.
 
-        First the number that does most arithmetic in equal chunks, which the slowest of its cores ends.
+        All cores of the fastest kinds; or, of the slowest of these, the half, a quarter and so on, down to one. First the number that does most arithmetic in equal chunks, which the slowest of its cores ends. A machine with
+        twice the cores of a kind tries all numbers that this one does.
         """
         if self.tuning.threads:
             return tuple(dict.fromkeys((min(self.tuning.threads, self.spec.core_count), 1)))
         speeds = {1: 0.0}
         threads = 0
         for core in self.kinds:
+            for number in [threads + (core.count >> half) for half in range(core.count.bit_length())]:
+                speeds[number] = number * self.spec.products_per_s(core)
             threads += core.count
-            speeds[threads] = threads * core.clock_hz * core.fma_pipes
         return tuple(sorted(speeds, key=lambda number: (-speeds[number], number)))
 
     @cached_property

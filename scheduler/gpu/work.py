@@ -110,7 +110,7 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
         return math.ceil(total / blocks - 1e-9)
 
     payload = Compute(
-        dtype=view.dtype, issued=code.issued,
+        dtype=view.dtype, issued=code.issued, at_work=min(blocks, view.spec.sms.count),
         macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
         traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
     )  # fmt: skip
@@ -137,7 +137,7 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
     for times, blocks in ((waves, sms * held), (1, left)):
         if times and blocks:
             most = -(-blocks // sms)
-            taken = view.pace.taken(grid.code.issued, traffic, most)
+            taken = view.pace.taken(grid.code.issued, traffic, most, min(blocks, sms))
             even = (most - 1) * sms  # blocks that all SMs have; those that some have besides are done after these
             last_ps = max(taken.duration_ps / most, (blocks - even) * chip_ps)
             duration_ps += times * (taken.startup_ps + max(taken.duration_ps, even * chip_ps + last_ps))

@@ -1,6 +1,7 @@
 """Sub-graphs become kernels: split, and joined where nothing is computed twice and the machine does not take longer."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fusion.ago import Tuning, ago_plan
 from fusion.plan import FusionPlan
@@ -51,12 +52,22 @@ class TestIntensiveFusion:
         assert names(plan) == [["conv1", "relu1", "conv2"]]
 
     def test_a_plain_convolution_at_batch_one_would_compute_its_input_again(self) -> None:
-        plan = ago_plan(Analysis(pair(3)), FEWER_IS_FASTER)
+        one_image_only = replace(pair(3), rebuild=None)
+        plan = ago_plan(Analysis(one_image_only), FEWER_IS_FASTER)
 
         assert names(plan) == [["conv1", "relu1"], ["conv2"]]
         assert plan.groups[0].boundary_reason == (
             "computed inside conv2, it would be computed again whichever dimension is cut"
         )
+
+    def test_where_a_machine_is_asked_one_image_may_have_the_kernels_of_two(self) -> None:
+        for batch in (1, 2):
+            plan = ago_plan(Analysis(pair(3).with_batch(batch)), FEWER_IS_FASTER)
+
+            assert names(plan) == [["conv1", "relu1", "conv2"]]
+
+        apart = ago_plan(Analysis(pair(3)), Tuning(kernel_s=lambda ops: 1e-6 * len(ops) ** 2))
+        assert ["conv1", "relu1", "conv2"] not in names(apart)
 
     def test_it_can_be_switched_off(self) -> None:
         plan = ago_plan(Analysis(pair(1)), Tuning(kernel_s=fewer_is_faster, intensive=False))

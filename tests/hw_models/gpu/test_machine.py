@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hw_models import (
     Compute,
@@ -42,8 +44,26 @@ def run(spec: Gpu, blocks: int, payload: Compute = BUSY, held: int = 1) -> Simul
     return simulate(machine.program([launch, grid]), machine, gpu_energy(spec))
 
 
-def taken(issued: Issued, *traffic: tuple[str, float], blocks: int = 1, dtype: str = "fp32") -> Taken:
-    return SmPace(gpu(), dtype).taken(issued, traffic, blocks)
+def taken(
+    issued: Issued, *traffic: tuple[str, float], blocks: int = 1, dtype: str = "fp32", at_work: int = 4
+) -> Taken:
+    return SmPace(gpu(), dtype).taken(issued, traffic, blocks, at_work)
+
+
+BETTER = (
+    ("dram.bandwidth", "64 GB/s"), ("dram.latency", "100 ns"), ("l2.bandwidth", "256 GB/s"), ("l2.latency", "10 ns"),
+    ("sms.clock", "2 GHz"), ("sms.l2_bytes_per_cycle", 64.0), ("sms.shared.bytes_per_cycle", 1000.0),
+    ("sms.lanes.fp32", 128), ("sms.accesses_per_cycle", 64), ("sms.fma_latency_cycles", 2.0),
+    ("sms.issued_per_cycle", 4), ("sms.special_per_cycle", 32),
+)  # fmt: skip
+
+
+def shared_ps(spec: Gpu, issued: Issued, traffic: tuple[tuple[str, int], ...], blocks: int, at_work: int) -> float:
+    """Return how long blocks take if each memory serves all SMs that are at work."""
+    pace = SmPace(spec, "fp32")
+    found, fair = pace.taken(issued, traffic, blocks, at_work), pace.fair_bytes_per_cycle(at_work)
+    moving = [blocks * size / fair[memory] * spec.cycle_ps for memory, size in traffic]
+    return found.startup_ps + max(found.duration_ps, *moving)
 
 
 class TestPipes:
@@ -83,15 +103,43 @@ class TestLatencies:
         assert taken(Issued(waits=1), ("l2", 3200), blocks=2) == Taken(0.0, 200 * NS, "l2")
 
     def test_what_is_asked_for_ahead_hides_the_latency_of_later_steps(self) -> None:
-        """Ten steps of 10 cycles each: a step hides 10 ns for each stage but its own."""
+        """Ten steps of 10 cycles each; of them as many as there are stages come in one latency and one step."""
         steps = {stages: Issued(fma=100, accumulators=4, waits=10, ahead=stages) for stages in (1, 3, 11)}
 
         exposed = {stages: taken(issued, ("l2", 320)).startup_ps / NS for stages, issued in steps.items()}
 
         # a step lasts 10 ns, since 320 bytes take 20 cycles in all at the fair share
         assert exposed[1] == pytest.approx(100 + 9 * 100)
-        assert exposed[3] == pytest.approx(100 + 9 * 80)
+        assert exposed[3] == pytest.approx(100 + 9 * (110 / 3 - 10))
         assert exposed[11] == pytest.approx(100)
+
+    def test_bandwidth_that_idle_sms_do_not_use_hides_nothing(self) -> None:
+        """Two blocks of 3200 bytes, 100 ns each on an SM's own path; at a fair share of the L2 they would be 200."""
+        whole, fair = [taken(Issued(waits=1), ("l2", 3200), blocks=2, at_work=sms) for sms in (1, 4)]
+
+        assert (whole.startup_ps, fair.startup_ps) == (0, 0)
+        assert taken(Issued(waits=2), ("l2", 3200), blocks=2, at_work=1).startup_ps == (100 + 50 + 150 - 200) * NS
+
+    @given(
+        issued=st.builds(
+            Issued, fma=st.integers(0, 2000), load=st.integers(0, 500), special=st.integers(0, 100),
+            accumulators=st.integers(1, 64), waits=st.integers(0, 40), ahead=st.integers(1, 8),
+        ),
+        traffic=st.tuples(*[st.tuples(st.just(name), st.integers(0, 20_000)) for name in ("shared", "l2", "dram")]),
+        blocks=st.integers(1, 16), at_work=st.integers(1, 4), data=st.data(),
+    )  # fmt: skip
+    def test_no_blocks_take_longer_where_there_is_more_of_anything(
+        self, issued: Issued, traffic: tuple[tuple[str, int], ...], blocks: int, at_work: int, data: st.DataObject
+    ) -> None:
+        """With the SMs at work sharing each memory, as in the simulation."""
+        spec = gpu()
+        path, better = data.draw(st.sampled_from(BETTER))
+
+        before, after = [
+            shared_ps(each, issued, traffic, blocks, at_work) for each in (spec, with_values(spec, {path: better}))
+        ]
+
+        assert after <= before * (1 + 1e-9)
 
     def test_the_memory_furthest_out_is_waited_for(self) -> None:
         assert taken(Issued(waits=1), ("l2", 3200), ("dram", 32)).startup_ps == 400 * NS
