@@ -58,8 +58,9 @@ class CpuView:
     def thread_counts(self) -> tuple[int, ...]:
         """How many threads a kernel may be split over, or one and as many as are asked for.
 
-        All cores of the fastest kinds; or, of the slowest of these, the half, a quarter and so on, down to one. First the number that does most arithmetic in equal chunks, which the slowest of its cores ends. A machine with
-        twice the cores of a kind tries all numbers that this one does.
+        All cores of the fastest kinds; or, of the slowest of these, the half, a quarter and so on, down to one. First
+        the number that does most arithmetic in equal chunks, which the slowest of its cores ends. A machine with twice
+        the cores of a kind tries all numbers that this one does.
         """
         if self.tuning.threads:
             return tuple(dict.fromkeys((min(self.tuning.threads, self.spec.core_count), 1)))

@@ -65,7 +65,7 @@ class AStitch:
     def schedule(self, plan: FusionPlan, costs: DsaCosts | GpuCosts) -> Schedule | GpuSchedule:
         """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none.
 
-        On a GPU it is the plan, kernel by kernel.
+        First with all that fits kept there, then without what cores would mostly exchange. On a GPU it is the plan, kernel by kernel.
         """
         if isinstance(costs, GpuCosts):
             return kernel_by_kernel(plan, costs, self.name)
@@ -82,11 +82,12 @@ def _is_memory_intensive(analysis: Analysis, ops: frozenset[int]) -> str:
 def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:
     check_can_be_scheduled(costs)
     judge = Judge(costs, policy)
-    for at, uses_local in [*((at, True) for at in with_smaller_buffers(costs)), (costs, False)]:
+    few = costs.view.tuning.most_exchanged
+    tried = [(costs, True, 1.0), *((at, True, few) for at in with_smaller_buffers(costs)), (costs, False, few)]
+    for at, uses_local, most_exchanged in tried:
         capacity = Capacity(
-            at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False,
-            most_exchanged=costs.view.tuning.most_exchanged,
-        )  # fmt: skip
+            at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False, most_exchanged=most_exchanged
+        )
         made_of = policy, plan.groups, capacity, costs.cores, costs.view.tuning.most_padding
         judge.consider(candidate(costs.analysis, made_of, partial(_layout, plan, costs, capacity)), at)
         if judge.is_content():
