@@ -112,6 +112,20 @@ def near(base: AnyHardware, chosen: random.Random) -> AnyHardware:
     return machine
 
 
+def better_machines(
+    machine: AnyHardware, number: int, chosen: random.Random
+) -> Iterator[tuple[Field, AnyHardware]]:
+    """Yield so many random fields of a machine, and the machine with each doubled; without those that may not be."""
+    for field in chosen.sample(list(fields_of(machine)), number):
+        value = field.scaled(0.5 if field.less_is_better else 2)
+        try:
+            better = with_values(machine, {field.path: value, **beside(machine, field.path)})
+        except HardwareError:
+            continue
+        if better != machine:
+            yield field, better
+
+
 @dataclass(frozen=True)
 class Found:
     """A pair of which the one that should be faster is slower, and by what."""
@@ -165,14 +179,7 @@ def main() -> None:
         if base_s is None:
             continue
         machines += 1
-        for field in chosen.sample(list(fields_of(point.hardware)), given.pairs):
-            value = field.scaled(0.5 if field.less_is_better else 2)
-            try:
-                better = with_values(point.hardware, {field.path: value, **beside(point.hardware, field.path)})
-            except HardwareError:
-                continue
-            if better == point.hardware:
-                continue
+        for field, better in better_machines(point.hardware, given.pairs, chosen):
             more_s = seconds(replace(point, hardware=better))
             pairs += 1
             if more_s is None or more_s > TOLERANCE * base_s:

@@ -70,9 +70,15 @@ def load(workload: Workload, batch: int | None) -> Graph:
 
 
 def job_of(
-    workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object], known: object = None
+    workload: Workload,
+    hardware: AnyHardware,
+    tuning: Mapping[str, object],
+    known: object = None,
+    at_work: int | None = None,
 ) -> tuple[Analysis, Job]:
     """Return the network of one cluster and the job that it is; ``known`` is kept between points of one machine.
+
+    ``at_work``: how many parts share out the batch, if that is a number that is tried on this machine; else all do.
 
     The batch is split over the clusters, which then do the same; where it does not divide, the last share is
     padded. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for what the
@@ -81,7 +87,10 @@ def job_of(
     dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
     own = own_batch(replace(workload, batch=None, dtype=None))
     batch = own.size if workload.batch is None else workload.batch
-    clusters, share = share_of_cluster(batch, kind_of(hardware).parts(hardware), own.missing)
+    kind = kind_of(hardware)
+    counts = kind.parts(hardware), *kind.fewer_parts(hardware)
+    tried = [share_of_cluster(batch, parts, own.missing) for parts in counts]
+    clusters, share = next((each for each in tried if each[0] == at_work), tried[0])
     placing = Placing(
         hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), known=known
     )

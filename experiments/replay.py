@@ -52,7 +52,7 @@ def run_schedule_file(
     ``ScheduleError`` for a file that holds no schedule of this network and machine, or one that cannot run.
     """
     data = _read(path)
-    analysis, job = job_of(workload, hardware, tuning)
+    analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data))
     share = analysis.graph.batch
     batch = _batch(data, share)
     at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
@@ -87,6 +87,13 @@ def _read(path: Path) -> object:
 def _policy(data: object) -> str:
     """Return what a file calls the policy that it was made by."""
     return str(data.get("policy", "")) if isinstance(data, dict) else ""
+
+
+def _clusters(data: object) -> int | None:
+    """Return how many clusters a schedule is for, if it says a number."""
+    machine = data.get("machine") if isinstance(data, dict) else None
+    clusters = machine.get("clusters") if isinstance(machine, dict) else None
+    return clusters if isinstance(clusters, int) else None
 
 
 def _batch(data: object, share: int) -> int:

@@ -65,7 +65,8 @@ class AStitch:
     def schedule(self, plan: FusionPlan, costs: DsaCosts | GpuCosts) -> Schedule | GpuSchedule:
         """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none.
 
-        First with all that fits kept there, then without what cores would mostly exchange. On a GPU it is the plan, kernel by kernel.
+        First with all that fits kept there, then without what cores would mostly exchange. On a GPU it is the plan,
+        kernel by kernel.
         """
         if isinstance(costs, GpuCosts):
             return kernel_by_kernel(plan, costs, self.name)
