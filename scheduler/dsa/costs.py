@@ -43,6 +43,11 @@ class DsaCosts:
         spec = view.spec.model_copy(update={"local_buffer": buffer})
         return DsaCosts(replace(view, spec=spec), self.analysis, self.dtype, self.known)
 
+    def with_cores(self, number: int) -> "DsaCosts":
+        """Return the costs on the same machine with so many cores in a cluster."""
+        spec = self.view.spec.model_copy(update={"cores_per_cluster": number})
+        return DsaCosts(replace(self.view, spec=spec), self.analysis, self.dtype, self.known)
+
     def with_network(self, analysis: Analysis) -> "DsaCosts":
         """Return the costs of another network on the same machine."""
         return DsaCosts(self.view, analysis, self.dtype, self.known)

@@ -11,6 +11,7 @@ with these smaller buffers: what comes of it is kept with the network and serves
 else that takes time.
 """
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -28,10 +29,12 @@ from scheduler.dsa.lower.program import lower
 from scheduler.dsa.needs import RunNeeds, needs_of
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.dsa.tuning import DsaTuning
+from scheduler.dsa.view import GLOBAL
 from scheduler.errors import ScheduleError
 from workloads.analysis import Analysis
 
 _KIB = 1024
+_ON_CHIP_UNITS = ("path_load", "path_store", "broadcast")
 _MOST_LAYOUTS = 128
 """Kept of one network: each may have hundreds of layer runs."""
 _MOST_DECISIONS = 32
@@ -51,6 +54,19 @@ def with_smaller_buffers(costs: DsaCosts) -> Iterator[DsaCosts]:
         if _rung_bytes(number) < _KIB:
             return
         yield costs.with_local_buffer(_rung_bytes(number))
+
+
+def with_fewer_cores(costs: DsaCosts, judge: "Judge") -> Iterator[DsaCosts]:
+    """Yield the same machine with half of its cores, and with half of these again as long as that brought something.
+
+    Fewer cores exchange less, and what all of them need passes their paths less often; a layout made for them runs on
+    more as it is. None where the best so far does not wait for that, nor any whose arithmetic alone takes as long.
+    """
+    cores, before_s = costs.cores // 2, math.inf
+    while cores and costs.arithmetic_s * costs.cores / cores < judge.best_s < before_s and judge.waits_on_chip():
+        before_s = judge.best_s
+        yield costs.with_cores(cores)
+        cores //= 2
 
 
 def _rung_bytes(number: int) -> int:
@@ -147,18 +163,19 @@ class _Leader:
 class _Run:
     """A candidate that has been simulated."""
 
+    cores: int
     local_buffer_bytes: int
     promised_s: float
     """Of its traffic and launches."""
     launches: int
     seconds: float
 
-    def is_like(self, local_buffer_bytes: int, promised_s: float, launches: int, tuning: DsaTuning) -> bool:
+    def is_like(self, cores: int, local_buffer_bytes: int, promised_s: float, launches: int, tuning: DsaTuning) -> bool:
         """Return whether a layout promises as long a time or a little longer, at no fewer launches.
 
         One for smaller buffers may promise more than one for the same, and is like this one all the same.
         """
-        if launches < self.launches or local_buffer_bytes > self.local_buffer_bytes:
+        if cores != self.cores or launches < self.launches or local_buffer_bytes > self.local_buffer_bytes:
             return False
         longer = tuning.alike if local_buffer_bytes < self.local_buffer_bytes else tuning.nearly_equal
         return self.promised_s <= promised_s <= self.promised_s * (1 + longer)
@@ -184,6 +201,21 @@ class Judge:
         """Return whether a layout with such traffic off the chip could be faster than the best so far."""
         return self._best is None or self.least_s(moved_ddr_bytes, launches) < self._best.seconds
 
+    @property
+    def best_s(self) -> float:
+        """What the best so far takes; infinite if there is none."""
+        return math.inf if self._best is None else self._best.seconds
+
+    def waits_on_chip(self) -> bool:
+        """Return whether the best so far waits longer for data on the chip than for arithmetic, or may do so."""
+        best = self._best
+        if best is None:
+            return False
+        known = best.at.analysis.table(_waits_on_chip)
+        if best.judged is None:
+            return known.known(best.key) is not False
+        return known.get(best.key, partial(_waits_on_chip, best.judged, best.at))
+
     def least_s(self, moved_ddr_bytes: int, launches: int) -> float:
         """Return the seconds that no schedule with such traffic and so many launches can beat."""
         costs = self._costs
@@ -205,7 +237,7 @@ class Judge:
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
-        if key in self._seen or any(run.is_like(size_bytes, promised_s, launches, tuning) for run in runs):
+        if key in self._seen or any(run.is_like(at.cores, size_bytes, promised_s, launches, tuning) for run in runs):
             return True
         self._seen.add(key)
         made: list[Judged] = []
@@ -215,7 +247,7 @@ class Judge:
         if timed.refusal:
             self._refusal = self._refusal or timed.refusal
             return True
-        runs.append(_Run(size_bytes, promised_s, launches, timed.seconds))
+        runs.append(_Run(at.cores, size_bytes, promised_s, launches, timed.seconds))
         if self._best is None or timed.seconds < self._best.seconds:
             self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
         hides_little = timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s)
@@ -252,11 +284,18 @@ class Judge:
         kept = best.at.analysis.table(judged, _MOST_RUNS)
         key = best.key, self._policy
         found = best.judged or kept.known(key)
-        if found is None:
+        if found is None or best.at.cores != self._costs.cores:
             return judged(self._decide(best.candidate, best.at, best.overlaps_layers), self._costs)
         if len(found.program.instructions) <= _MOST_INSTRUCTIONS:
             kept.get(key, lambda: found)
         return found if found is best.judged and best.at is self._costs else on_larger(found, self._costs)
+
+
+def _waits_on_chip(found: Judged, costs: DsaCosts) -> bool:
+    """Return whether more of the critical path is for what moves between buffers than for what computes."""
+    spent = found.result.critical_ps
+    moving = sum([ps for name, ps in spent.items() if name.removesuffix("-startup") in (GLOBAL, *_ON_CHIP_UNITS)])
+    return moving > sum([spent.get(unit, 0) for unit in costs.view.spec.units])
 
 
 def simulated(decided: Callable[[], Schedule], costs: DsaCosts, made: list[Judged]) -> Timed:

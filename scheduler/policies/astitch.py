@@ -15,6 +15,7 @@ the machine model, where AStitch has rules; results are never handed on through 
 synchronising all blocks; operators that nothing connects are not put into one kernel.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -28,7 +29,7 @@ from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.graphturbo.instance_binding import bind_instances
 from scheduler.dsa.graphturbo.placement import Capacity
 from scheduler.dsa.graphturbo.plan_cost import Reads
-from scheduler.dsa.judging import Judge, Judged, candidate, with_smaller_buffers
+from scheduler.dsa.judging import Judge, Judged, candidate, with_fewer_cores, with_smaller_buffers
 from scheduler.dsa.limits import check_can_be_scheduled
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.gpu.costs import GpuCosts
@@ -65,8 +66,8 @@ class AStitch:
     def schedule(self, plan: FusionPlan, costs: DsaCosts | GpuCosts) -> Schedule | GpuSchedule:
         """Return the fastest of the schedules for the machine's local buffers, for smaller ones, and for none.
 
-        First with all that fits kept there, then without what cores would mostly exchange. On a GPU it is the plan,
-        kernel by kernel.
+        First with all that fits kept there, then without what cores would mostly exchange; last on fewer cores. On a
+        GPU it is the plan, kernel by kernel.
         """
         if isinstance(costs, GpuCosts):
             return kernel_by_kernel(plan, costs, self.name)
@@ -84,13 +85,19 @@ def _search(plan: FusionPlan, costs: DsaCosts, policy: str) -> Judged:
     check_can_be_scheduled(costs)
     judge = Judge(costs, policy)
     few = costs.view.tuning.most_exchanged
-    tried = [(costs, True, 1.0), *((at, True, few) for at in with_smaller_buffers(costs)), (costs, False, few)]
-    for at, uses_local, most_exchanged in tried:
+
+    def tried() -> Iterator[tuple[DsaCosts, bool, float]]:
+        yield costs, True, 1.0
+        yield from ((at, True, few) for at in with_smaller_buffers(costs))
+        yield costs, False, few
+        yield from ((at, True, 1.0) for at in with_fewer_cores(costs, judge))
+
+    for at, uses_local, most_exchanged in tried():
         capacity = Capacity(
             at.on_chip[0].outputs_bytes, 0, uses_local, spills_longest=False, most_exchanged=most_exchanged
         )
-        made_of = policy, plan.groups, capacity, costs.cores, costs.view.tuning.most_padding
-        judge.consider(candidate(costs.analysis, made_of, partial(_layout, plan, costs, capacity)), at)
+        made_of = policy, plan.groups, capacity, at.cores, costs.view.tuning.most_padding
+        judge.consider(candidate(costs.analysis, made_of, partial(_layout, plan, at, capacity)), at)
         if judge.is_content():
             break
     return judge.chosen()

@@ -29,7 +29,15 @@ from scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_insta
 from scheduler.dsa.graphturbo.placement import Capacity
 from scheduler.dsa.graphturbo.plan_bound import least_bytes
 from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s
-from scheduler.dsa.judging import Candidate, Judge, Judged, candidate, through_ddr_candidate, with_smaller_buffers
+from scheduler.dsa.judging import (
+    Candidate,
+    Judge,
+    Judged,
+    candidate,
+    through_ddr_candidate,
+    with_fewer_cores,
+    with_smaller_buffers,
+)
 from scheduler.dsa.limits import check_can_be_scheduled, has_too_many_instances
 from scheduler.dsa.schedule import Layout, Schedule
 from scheduler.dsa.view import DDR
@@ -150,6 +158,8 @@ class GraphTurbo:
                 break
         if self.outputs == "local":
             replace(self, outputs="global")._consider_plans(judge, costs, laid_out)
+        for fewer in with_fewer_cores(costs, judge):
+            self._consider_plans(judge, fewer, {})
         if not self.unbound:  # which layers through DDR do not heed
             self._consider(judge, through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs), costs)
         return judge.chosen()

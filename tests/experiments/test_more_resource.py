@@ -4,6 +4,7 @@
 chosen by an estimate that the simulation does not bear out.
 """
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,7 @@ class TestClusters:
     def test_that_share_ddr_are_left_idle_where_each_would_load_the_weights_again(self, policy: str) -> None:
         records = [run("bert-tiny", 8, "goya", policy, clusters=number) for number in (1, 2, 4, 64, 4096)]
 
-        for fewer, more in zip(records, records[1:], strict=False):
+        for fewer, more in itertools.pairwise(records):
             assert more.latency_s <= TOLERANCE * fewer.latency_s
         assert records[-1].parts_at_work < 8
         assert records[-1].parts == 4096
@@ -79,7 +80,7 @@ def test_pipes_that_nothing_feeds_do_not_make_little_cores_the_first(policy: str
         run("bert-tiny", 1, "kirin980", policy, cores__little__fma_pipes=pipes).latency_s for pipes in (1, 2, 4, 7)
     ]
 
-    for fewer, more in zip(taken_s, taken_s[1:], strict=False):
+    for fewer, more in itertools.pairwise(taken_s):
         assert more <= TOLERANCE * fewer
 
 
@@ -94,7 +95,7 @@ def test_pipes_that_nothing_feeds_do_not_make_little_cores_the_first(policy: str
 def test_bert_tiny_on_a100_is_no_slower_with_more(policy: str, path: str, values: list[object]) -> None:
     taken_s = [run("bert-tiny", 1, "a100", policy, **{path: value}).latency_s for value in values]
 
-    for less, more in zip(taken_s, taken_s[1:], strict=False):
+    for less, more in itertools.pairwise(taken_s):
         assert more <= TOLERANCE * less
 
 
@@ -103,5 +104,5 @@ def test_bert_tiny_on_a100_is_no_slower_with_more(policy: str, path: str, values
 def test_more_images_take_no_less_time_on_scratchpads(network: str, policy: str) -> None:
     taken_s = [run(network, 4 * images, "stcp920", policy).latency_s for images in (1, 2, 4)]
 
-    for fewer, more in zip(taken_s, taken_s[1:], strict=False):
+    for fewer, more in itertools.pairwise(taken_s):
         assert fewer <= TOLERANCE * more
