@@ -54,7 +54,7 @@ def run_shared_out(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
         fewer = replace(job, placing=replace(job.placing, parts=parts))
         try:
             found = run_decomposed(analysis.of(_with_batch, share), policy, fewer)
-        except (ScheduleError, SimulationError):
+        except (ScheduleError, SimulationError, WorkloadError):
             continue
         tried.append(found)
         best = min(best, found, key=lambda outcome: outcome.record.latency_s)
@@ -80,7 +80,6 @@ def _least_s(outcome: Outcome, parts: int) -> float:
     record, result, graph = outcome.record, outcome.result, outcome.schedule.graph
     computing_s = record.macs / record.peak_macs_per_s * record.parts / parts if record.peak_macs_per_s else 0.0
     weights = sum([tensor.size_bytes for tensor in graph.tensors.values() if tensor.role == "weight"])
-    # one iteration's figures, as its critical path is
     moved = max(result.traffic_bytes.get(_SHARED, 0), 1)
     share = min(1.0, _WEIGHTS_READ * weights * record.parts_at_work / moved) * (1 - parts / record.parts_at_work)
     saved_s = result.critical_ps.get(_SHARED, 0) * share / PS_PER_S * record.iterations
