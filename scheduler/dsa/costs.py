@@ -113,6 +113,18 @@ class DsaCosts:
         except ScheduleError:  # not even the smallest tile fits
             return math.inf
 
+    def fits(self, ops: Sequence[int]) -> bool:
+        """Return whether some tile of the operators as one layer fits the buffers."""
+        layer = layer_of(self.analysis, ops)
+        if layer is None:
+            return True
+        # two buffers for all that a tile of single elements takes, for every core
+        most_bytes, view = 2 * layer.smallest_bytes, self.view
+        has_room = not view.has_global_buffer or 2 * most_bytes * self.cores <= view.global_buffer_bytes
+        if most_bytes <= view.local_buffer_bytes and has_room:
+            return True
+        return self.kernel_s(ops) < math.inf
+
     def least_s(self, ops: Sequence[int]) -> float:
         """Return no bound: `kernel_s` is quick to tell."""
         del ops

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
+from scheduler.dsa.apart import with_large_operators_apart
 from scheduler.dsa.costs import DsaCosts
 from scheduler.dsa.judging import Judged, judged
 from scheduler.dsa.kernel_by_kernel import kernel_by_kernel
@@ -34,7 +35,8 @@ def _fewer_clusters(spec: ClusteredDsa) -> tuple[int, ...]:
 def _costs(
     spec: ClusteredDsa, clusters: int, dtype: str, tuning: DsaTuning | None, known: Any, analysis: Analysis
 ) -> DsaCosts:
-    return DsaCosts(DsaView(spec, clusters, tuning or DsaTuning()), analysis, dtype, known)
+    view = DsaView(spec, clusters, tuning or DsaTuning())
+    return with_large_operators_apart(DsaCosts(view, analysis, dtype, known))
 
 
 def _judged(schedule: Schedule, costs: DsaCosts) -> Judged:

@@ -146,8 +146,47 @@ class Layer(Subgraph):
         loops = [i for i, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
         return max(loops, key=lambda i: nest.loops[i].extent, default=None)
 
+    @cached_property
+    def summed(self) -> LoopNest | None:
+        """The nest whose results can be added up piece by piece: the anchor, or else the largest reduction.
+
+        A reduction that is no product of operands counts only if each of its results goes into one element of the sink:
+        otherwise every tile of the sink would reduce the same once more.
+        """
+        if self.contraction is not None:
+            return self.contraction
+        found = [c.nest for c in self.nests if c.nest.has_reduction and not c.is_view]
+        nest = max(found, key=lambda nest: math.prod(nest.extents), default=None)
+        return nest if nest is not None and self._reduces_once(nest) else None
+
+    def _reduces_once(self, nest: LoopNest) -> bool:
+        """Whether tiles of single elements of the sink take together as many iterations of ``nest`` as there are."""
+        works = self.tile_work((1,) * len(self.sink.shape)).nests
+        single = next((work.extents for work in works if work.nest is nest), ())
+        return math.prod(single) * math.prod(self.sink.shape) == math.prod(nest.extents)
+
+    @cached_property
+    def depth_loops(self) -> tuple[int, ...]:
+        """Loops of `summed` along which its results are added up piece by piece, the outermost first.
+
+        Of the anchor the longest reduction loop, of any other reduction all loops that it reduces: these are cut as if
+        they were one, and the depth of a step counts their iterations together.
+        """
+        nest = self.summed
+        if nest is None:
+            return ()
+        if nest is self.contraction:
+            return () if self.depth_loop is None else (self.depth_loop,)
+        return tuple(number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1)
+
+    @property
+    def depth_extents(self) -> Extents:
+        """Iterations of each of the `depth_loops`."""
+        nest = self.summed
+        return () if nest is None else tuple([nest.loops[number].extent for number in self.depth_loops])
+
     def tile_work(self, tile: Extents, depth: int | None = None) -> TileWork:
-        """Return the work for ``tile`` elements per dimension of the sink; ``depth`` iterations of the depth loop."""
+        """Return the work for ``tile`` elements per dimension of the sink; ``depth`` iterations of the depth loops."""
         return self.analysis.table(_tile_work).get((self.ops, tile, depth), partial(_tile_work, self, tile, depth))
 
     def operand_bytes(self, tile: Extents) -> Mapping[str, int]:
@@ -196,6 +235,28 @@ class Layer(Subgraph):
         return self.analysis.of(_first_equal, found)
 
 
+def piece_extents(extents: Extents, depth: int) -> Extents:
+    """Return the iterations per loop of ``depth`` in a row, of loops of ``extents`` that are run through as one."""
+    found = []
+    for extent in reversed(extents):
+        found.append(min(extent, depth))
+        depth = -(-depth // extent)
+    return tuple(reversed(found))
+
+
+def whole_pieces(extents: Extents, depth: int) -> int:
+    """Return the least number of iterations from ``depth`` on that ends where an inner loop of ``extents`` does.
+
+    Only of inner loops that ``depth`` iterations run through: a piece of one loop may end anywhere.
+    """
+    unit = 1
+    for extent in reversed(extents):
+        if depth < unit * extent:
+            break
+        unit *= extent
+    return -(-depth // unit) * unit
+
+
 def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
     """Return `first_alike` of an operator's nests."""
     nests = analysis.graph.ops[op].nests
@@ -203,7 +264,7 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
 
 
 def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
-    anchor = layer.contraction if depth is not None else None
+    summed = layer.summed if depth is not None else None
     known: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
     held_bytes: list[int] = []
@@ -212,9 +273,9 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
         """Return those of each loop that write so much."""
         extents = compiled.loop_extents(written)
-        if depth is not None and compiled.nest is anchor:
-            assert layer.depth_loop is not None
-            extents[layer.depth_loop] = min(extents[layer.depth_loop], depth)
+        if depth is not None and compiled.nest is summed:
+            for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
+                extents[loop] = min(extents[loop], count)
         return extents
 
     def note_work(
@@ -279,7 +340,7 @@ def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:
 
 
 def _smallest_bytes(layer: Layer) -> int:
-    work = layer.tile_work((1,) * len(layer.sink.shape), None if layer.depth_loop is None else 1)
+    work = layer.tile_work((1,) * len(layer.sink.shape), 1 if layer.depth_loops else None)
     return sum(work.operand_bytes.values()) + work.between_bytes + work.output_bytes
 
 
@@ -312,12 +373,13 @@ def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
         for dim, size in enumerate(shape)
         if size > 1
     }
-    if depth is not None:
-        grown[DEPTH] = layer.tile_work(single).operand_bytes
-    return tuple(
-        frozenset(dim for dim, needed in grown.items() if needed.get(name, 0) > one[name]) if name in one else None
-        for name in layer.inputs
-    )
+    found = {name: {dim for dim, needed in grown.items() if needed.get(name, 0) > one[name]} for name in one}
+    if layer.depth_loops:
+        whole, piece = layer.tile_work(single).operand_bytes, layer.tile_work(single, 1).operand_bytes
+        for name, depends in found.items():
+            if whole.get(name, 0) > piece.get(name, 0):
+                depends.add(DEPTH)
+    return tuple(frozenset(found[name]) if name in found else None for name in layer.inputs)
 
 
 def _first_equal(analysis: Analysis, signature: "Signature") -> "Signature":

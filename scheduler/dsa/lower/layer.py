@@ -153,13 +153,13 @@ class _LayerEmitter:
     def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[int]]:
         """Return a tile's work and its jobs, the numbers of what units do for it one after the other.
 
-        What follows the products waits for the last pass over the depth.
+        What follows the nest that is added up piece by piece waits for the last pass over the depth.
         """
         at, layer, units = self._at, self._at.run.layer, self._at.execution.units
         work = layer.tile_work(extents, depth)
         assigned = assign(work, units, at.view, at.dtype)
         if not last:
-            assigned = _up_to(layer.contraction, assigned, layer.graph.storage)
+            assigned = _up_to(layer.summed, assigned, layer.graph.storage)
         return work, [
             at.writer.work(Work(unit=unit, payload=payload, participants=at.active_cores), spent_ps)
             for unit, payload, spent_ps in merged(assigned, work, layer.graph.storage)
@@ -231,13 +231,13 @@ def in_parts(size_bytes: int, parts: int) -> list[int]:
     return [size_bytes * (part + 1) // parts - size_bytes * part // parts for part in range(parts)]
 
 
-def _up_to(anchor: LoopNest | None, jobs: Sequence[Assignment], storage: Mapping[str, str]) -> list[Assignment]:
-    """Return the jobs of the anchor and of what computes its operands, in order."""
+def _up_to(summed: LoopNest | None, jobs: Sequence[Assignment], storage: Mapping[str, str]) -> list[Assignment]:
+    """Return the jobs of the nest ``summed`` and of what computes its operands, in order."""
     found: list[Assignment] = []
     needed: set[str] = set()
     for job in reversed(jobs):
         nest = job.work.nest
-        if nest is anchor or nest.write.tensor in needed:
+        if nest is summed or nest.write.tensor in needed:
             found.append(job)
             needed.update(storage.get(read.tensor, read.tensor) for read in nest.reads)
     return found[::-1]

@@ -61,13 +61,14 @@ class TileCandidates:
         self._unit_ps_known: Table[Sequence[int]] = times.get(computing, _known_times)
         """By tile and depth."""
         self.depth_extent = self._cuts.depth_extent
-        """Iterations of the anchor's depth loop."""
+        """Iterations of the layer's depth loops."""
         alike = (
             self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None,
-            view.on_chip_rates,
+            view.on_chip_rates, request.in_pieces,
         )  # fmt: skip
+        inner = request.layer.depth_extents[1:]
         lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
-        self.lattice: Lattice = lattices.get(alike, partial(Lattice, (*request.part, self.depth_extent)))
+        self.lattice: Lattice = lattices.get(alike, partial(Lattice, (*request.part, request.searched_depth), inner))
         """What has been tried for requests that differ in room alone, on machines that compute and move alike."""
         self._alike = alike
         self._global_room = sum(request.global_gaps)

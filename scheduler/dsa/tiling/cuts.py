@@ -89,9 +89,8 @@ class Cuts:
         self._cores = request.cores
         self._routes = request.routes
         self._depends = layer.dependencies
-        loop, nest = layer.depth_loop, layer.contraction
-        self.depth_extent = nest.loops[loop].extent if nest is not None and loop is not None else 1
-        """Iterations of the anchor's depth loop."""
+        self.depth_extent = math.prod(layer.depth_extents)
+        """Iterations of the layer's depth loops."""
         self.orders = self._candidate_orders(layer.sink.order)
         """Dimensions of the sink, the outermost first: what is tried."""
         whole = layer.tile_work(request.box)

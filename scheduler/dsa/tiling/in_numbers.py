@@ -2,7 +2,7 @@
 
 It knows loop nests and what a dimension's index reaches, lanes and arrays, operands and gaps: no operator and no kind
 of machine. What it does not know is left to Python: tensors that are read at several places, scalars, numbers beyond
-64 bits.
+64 bits, reductions other than products that are added up piece by piece.
 """
 
 import math
@@ -45,7 +45,7 @@ def may_compile() -> bool:
 
 def compiled_tiles(request: TileRequest, cuts: Cuts, view: DsaView) -> "Tiles | None":
     """Return what searches tiles for ``request``, and for all that ask alike elsewhere; None where Python has to."""
-    if not _can_compute(request, view) or not _is_known(request, cuts):
+    if not _can_compute(request, view) or not _is_known(request):
         return None
     try:
         return Tiles(tuple(_LayerNumbers(request, cuts, view).all()))
@@ -68,10 +68,10 @@ def _rate(unit: ComputeUnit, dtype: str) -> int:
     return {str(known): rate for known, rate in rates.items()}.get(dtype, 0)
 
 
-def _is_known(request: TileRequest, cuts: Cuts) -> bool:
+def _is_known(request: TileRequest) -> bool:
     """Whether the layer is one of those whose tiles are worked out, and no number can be too large."""
     layer = request.layer
-    if layer.reads_apart:
+    if layer.reads_apart or request.in_pieces:
         return False
     sizes = [size for name in (*layer.outputs, *layer.inputs) for size in layer.graph.tensors[name].shape]
     if 0 in (*sizes, *request.part, *(extent for one in layer.nests for extent in one.nest.extents)):
@@ -83,7 +83,7 @@ def _is_known(request: TileRequest, cuts: Cuts) -> bool:
             return False
     tensors = layer.graph.tensors
     operand_bytes = sum(tensors[name].size_bytes for name in (*layer.inputs, *layer.outputs))
-    passes = math.prod(request.part) * cuts.depth_extent
+    passes = math.prod(request.part) * request.searched_depth
     return operand_bytes * max(request.cores, passes) < _MOST_BYTES_LOADED
 
 
@@ -120,7 +120,7 @@ class _LayerNumbers:
         """Yield them."""
         request, layer, view = self._request, self._layer, self._view
         spec = view.spec
-        yield from (len(request.part), *request.part, self._cuts.depth_extent, *layer.sink.shape, *layer.sink.order)
+        yield from (len(request.part), *request.part, request.searched_depth, *layer.sink.shape, *layer.sink.order)
         yield from (request.cores, _MEMORIES.index(request.output_memory), request.prefetch is not None)
         yield sum(one.contraction for one in self._nests) > 1
         yield from (view.path_startup_ps, view.path_bytes_per_ps, view.broadcast_bytes_per_ps)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from scheduler.dsa.tiling.cuts import Cut
 from scheduler.dsa.tiling.estimate import Stages
+from scheduler.kernels.layer import whole_pieces
 from workloads.loopnest import Extents
 
 Halvings = tuple[int, ...]
@@ -51,9 +52,10 @@ class Halved:
 
     __slots__ = ("around", "depth", "finer", "halvings", "passes", "placed", "shape", "tile", "tiles")
 
-    def __init__(self, halvings: Halvings, extents: Extents) -> None:
+    def __init__(self, halvings: Halvings, extents: Extents, inner: Extents = ()) -> None:
         self.halvings = halvings
         *along, depth = [-(-size >> times) for size, times in zip(extents, halvings, strict=True)]
+        depth = whole_pieces(inner, depth)
         self.tile = tuple(along)
         self.depth: int | None = depth if halvings[-1] else None
         """Iterations of the depth loop in a step; None: all of them, in one piece."""
@@ -73,8 +75,10 @@ class Halved:
 class Lattice:
     """All ways to halve dimensions of these extents, made when they are asked for."""
 
-    def __init__(self, extents: Extents) -> None:
+    def __init__(self, extents: Extents, inner: Extents = ()) -> None:
         self._extents = extents
+        self._inner = inner
+        """Iterations of the depth loops that lie inside another one: steps end where they do."""
         self.limits: Halvings = tuple([max(size - 1, 0).bit_length() for size in extents])
         """How often a dimension can be halved."""
         self._ways: dict[Halvings, Halved] = {}
@@ -88,7 +92,7 @@ class Lattice:
         """Return the way to halve so often."""
         found = self._ways.get(halvings)
         if found is None:
-            found = self._ways[halvings] = Halved(halvings, self._extents)
+            found = self._ways[halvings] = Halved(halvings, self._extents, self._inner)
         return found
 
     def finer(self, way: Halved) -> Sequence[Halved]:

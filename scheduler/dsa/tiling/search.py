@@ -31,6 +31,19 @@ class TilingError(ScheduleError):
 def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
     """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
 
+    Reductions that are no products are added up piece by piece only where nothing fits otherwise.
+    """
+    try:
+        return _best_tiling(request, view)
+    except TilingError:
+        if request.layer.contraction is not None or not request.layer.depth_loops:
+            raise
+    return _best_tiling(replace(request, in_pieces=True), view)
+
+
+def _best_tiling(request: TileRequest, view: DsaView) -> Tiling:
+    """Return the best tiling found with weights through the prefetch buffers, if there are any, or around them.
+
     Where the prefetch buffers force small tiles, weights go around them if that is estimated to be faster. That is not
     tried where computing in one piece, or loading everything once, would not be faster either.
     """

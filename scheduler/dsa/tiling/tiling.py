@@ -138,3 +138,11 @@ class TileRequest:
     """Whether tiles are to be those of GraphTurbo's text, where these fit, not searched for."""
     prefetch: tuple[int, int] | None = None
     """Bytes of local and global prefetch buffer that weights are fetched ahead through; None: they are not."""
+    in_pieces: bool = False
+    """Whether reductions that are no products may be added up piece by piece, too."""
+
+    @property
+    def searched_depth(self) -> int:
+        """Iterations of the layer's depth loops, as far as these may be cut; 1 where they may not."""
+        may_cut = self.in_pieces or self.layer.contraction is not None
+        return math.prod(self.layer.depth_extents) if may_cut else 1

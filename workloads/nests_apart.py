@@ -1,0 +1,58 @@
+"""Operators of several loop nests taken apart: an operator for each tensor that they write.
+
+Nests of one operator hand internal tensors to each other, tile by tile. Where a tile is too large for that, because it
+holds a whole line that is reduced first and scaled afterwards, the nests have to run one after the other over the whole
+tensor: then their internal tensors are tensors of the network like any other.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from workloads.analysis import Analysis
+from workloads.graph import Graph, Op
+from workloads.loopnest import LoopNest
+
+
+def nests_apart(analysis: Analysis, ops: tuple[int, ...]) -> Analysis:
+    """Return the network with the operators at positions ``ops`` taken apart; the same one where none can be."""
+    graph = with_nests_apart(analysis.graph, ops)
+    return analysis if graph is analysis.graph else Analysis(graph)
+
+
+def with_nests_apart(graph: Graph, ops: Collection[int]) -> Graph:
+    """Return ``graph`` with the operators at positions ``ops`` taken apart, as far as they can be.
+
+    At another batch size, which ``Graph.with_batch`` makes, they are whole again.
+    """
+    wanted, tensors = set(ops), dict(graph.tensors)
+    found: list[Op] = []
+    names = {op.name for op in graph.ops}
+    for position, op in enumerate(graph.ops):
+        parts = _parts(op) if position in wanted and not any(t.name in tensors for t in op.internals) else (op,)
+        if len(parts) > 1 and not any(part.name in names for part in parts[:-1]):
+            tensors.update({tensor.name: tensor for tensor in op.internals})
+            names.update(part.name for part in parts)
+            found += parts
+        else:
+            found.append(op)
+    return graph if len(found) == len(graph.ops) else replace(graph, ops=tuple(found), tensors=tensors)
+
+
+def _parts(op: Op) -> tuple[Op, ...]:
+    """Return an operator for each tensor that ``op`` writes, in the order in which they are complete.
+
+    The last one keeps the name. ``op`` alone where one of its nests reads what is not complete by then.
+    """
+    nests: dict[str, list[LoopNest]] = {}
+    for nest in op.nests:
+        nests[nest.write.tensor] = [*nests.pop(nest.write.tensor, []), nest]
+    complete: set[str] = {*op.inputs}
+    parts: list[Op] = []
+    for written, own in nests.items():
+        reads = tuple(dict.fromkeys(read.tensor for nest in own for read in nest.reads if read.tensor != written))
+        if not complete.issuperset(reads):
+            return (op,)
+        complete.add(written)
+        name = op.name if len(parts) == len(nests) - 1 else f"{op.name}:{written.rpartition(':')[2]}"
+        parts.append(Op(name, op.kind, reads, (written,), tuple(own)))
+    return tuple(parts)
