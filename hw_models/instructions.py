@@ -109,6 +109,8 @@ class Compute:
     """The instructions that it takes, for units that are programmed with them."""
     at_work: int = 0
     """Members of the unit that do such work at the same time and share memories; 0: all of them."""
+    rounds: int = 1
+    """How many parts of it, all alike, follow each other because each needs what the one before has made."""
     steps: tuple["Compute", ...] = ()
     """What it consists of, where nothing of one step hides behind another: all else is said of them together, but for
     instructions, which are said of each."""
@@ -119,7 +121,7 @@ class Compute:
         wrong = next((step.problem for step in self.steps if step.problem), "")
         if wrong or (self.steps and sum([step.macs for step in self.steps]) != self.macs):
             return wrong or f"has {self.macs} multiply-accumulates, its steps another number"
-        sizes = [self.macs, self.simple, self.special, *(size for _, size in self.traffic)]
+        sizes = [self.macs, self.simple, self.special, self.rounds - 1, *(size for _, size in self.traffic)]
         if self.issued is not None:
             issued = self.issued
             sizes += [*issued.counts, issued.accumulators - 1, issued.waits, issued.ahead - 1]
@@ -127,6 +129,8 @@ class Compute:
             sizes += [self.shape.rows, self.shape.columns, self.shape.depth, self.shape.count]
             if min(sizes) >= 0 and self.shape.macs != self.macs:
                 return f"has {self.macs} multiply-accumulates, its products {self.shape.macs}"
+            if self.rounds > 1 and self.shape.count % self.rounds:
+                return f"has {self.shape.count} products, which {self.rounds} rounds cannot share"
         return "has a size or count below zero" if min(sizes) < 0 else ""
 
 

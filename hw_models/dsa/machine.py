@@ -1,5 +1,7 @@
 """The units and memories of a clustered scratchpad accelerator, and how long its engines take."""
 
+from dataclasses import replace
+
 from hw_models.clock import whole_ps
 from hw_models.dsa.arrays import product_cycles
 from hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
@@ -143,8 +145,8 @@ def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) 
     """Return how long ``unit`` takes for ``work``.
 
     A matrix unit takes what its array needs (`hw_models.dsa.arrays`). A vector unit spends one cycle per ``lanes``
-    simple operations or products, and ``special_cycles`` per ``lanes`` special ones. Raises ``HardwareError`` for a
-    dtype that it lacks.
+    simple operations or products, and ``special_cycles`` per ``lanes`` special ones. Where rounds follow each other,
+    each fills and drains the array, or the lanes, for itself. Raises ``HardwareError`` for a dtype that it lacks.
     """
     rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
     rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)
@@ -153,7 +155,11 @@ def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) 
     if isinstance(unit, MatrixUnit):
         if work.shape is None or work.simple or work.special:
             raise ProgramError(f"matrix unit {name!r} does products only")
-        cycles = product_cycles(unit, work.shape, rate)
+        cycles = product_cycles(unit, replace(work.shape, count=work.shape.count // work.rounds), rate)
     else:
-        cycles = -(-work.simple // rate) + -(-work.macs // rate) + -(-work.special // rate) * unit.special_cycles
+        simple, macs, special = (
+            -(-operations // (rate * work.rounds)) for operations in (work.simple, work.macs, work.special)
+        )
+        cycles = simple + macs + special * unit.special_cycles
+    cycles *= work.rounds
     return whole_ps(cycles * spec.cycle_ps / unit.efficiency)

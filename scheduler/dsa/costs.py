@@ -137,7 +137,7 @@ class DsaCosts:
 
     def _estimate_ps(self, layer: Layer) -> float:
         view, extents = self.view, layer.sink.shape
-        binding = plain_binding(extents, layer.sink.order, self.cores, (), view.tuning.most_padding)
+        binding = plain_binding(extents, layer.sink.order, self.cores, layer.together, view.tuning.most_padding)
         part = binding.part_extents(extents)
         routes = {}
         for name in layer.tile_work(extents).operand_bytes:

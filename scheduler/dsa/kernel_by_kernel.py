@@ -42,7 +42,7 @@ def through_ddr(plan: FusionPlan, costs: DsaCosts) -> Layout:
 
 def layer_binding(layer: Layer, box: Box, cores: int, most_padding: float) -> Binding:
     """Return the plain binding of a layer's output box."""
-    return plain_binding([hi - lo for lo, hi in box], layer.sink.order, cores, (), most_padding)
+    return plain_binding([hi - lo for lo, hi in box], layer.sink.order, cores, layer.together, most_padding)
 
 
 def stored(graph: Graph, name: str, box: Box, memory: BufferScope, binding: Binding) -> TensorSlice:

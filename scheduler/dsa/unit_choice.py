@@ -5,11 +5,13 @@ all not on which tile was asked for first.
 """
 
 import math
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
+from hw_models.dsa.spec import VectorUnit
 from hw_models.quantities import PS_PER_S
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
@@ -30,7 +32,10 @@ class Assignment:
     payload: Compute
     duration_ps: int
     operand_bytes: int = 0
-    """What a matrix unit reads of the local buffer: operands of every block of its array anew."""
+    """What is read of the local buffer anew: by a matrix unit for every block of its array, in rounds by each; 0 where
+    operands are read once."""
+    follows: bool = False
+    """Whether it is what comes behind the products of the nest, on another unit: it reads what they have written."""
 
 
 def choose_units(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
@@ -65,8 +70,31 @@ def can_do(work: NestWork, unit: str, view: DsaView, dtype: str) -> bool:
 
 
 def assign(work: TileWork, units: Units, view: DsaView, dtype: str) -> list[Assignment]:
-    """Return the nests of a tile on their units."""
-    return [_assigned(nest, unit, view, dtype) for nest, unit in zip(work.nests, units, strict=True)]
+    """Return the nests of a tile on their units.
+
+    Where iterations follow each other, what is done with the products of each is not hidden behind further products:
+    another unit does it, which the next iteration waits for.
+    """
+    found = []
+    for nest, unit in zip(work.nests, units, strict=True):
+        found.append(_assigned(nest, unit, view, dtype))
+        if nest.nest.carried is not None and isinstance(view.spec.units[unit], MatrixUnit):
+            found += _behind_products(nest, view, dtype)
+    return found
+
+
+def _behind_products(work: NestWork, view: DsaView, dtype: str) -> list[Assignment]:
+    """Return what is done with the results of products that follow each other, on the fastest unit for it."""
+    done = replace(work.operations, macs=0)
+    if not done:
+        return []
+    only = replace(work, operations=done)
+    found = [
+        replace(_assigned(only, name, view, dtype), follows=True)
+        for name, unit in view.spec.units.items()
+        if not isinstance(unit, MatrixUnit) and dtype in map(str, unit.lanes)
+    ]
+    return sorted(found, key=lambda each: each.duration_ps)[:1]
 
 
 def units_of(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
@@ -91,12 +119,38 @@ def _assigned(work: NestWork, name: str, view: DsaView, dtype: str) -> Assignmen
         if sizes is None:
             raise ScheduleError(f"unit {name} cannot do the nest that writes {work.nest.write.tensor!r}")
         shape = MatrixShape(*sizes)
-        payload = Compute(dtype=dtype, macs=shape.macs, shape=shape)
+        payload = Compute(dtype=dtype, macs=shape.macs, shape=shape, rounds=work.rounds)
         elements = operands_read(unit, shape)
         read = sum(elements) * DTYPE_BYTES[dtype]
         return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload), read)
-    payload = element_work(work, dtype)
-    return Assignment(work, name, payload, compute_ps(view.spec, name, unit, payload))
+    found = [(compute_ps(view.spec, name, unit, each), each) for each in _in_lanes(work, unit, dtype)]
+    duration_ps, payload = min(found, key=operator.itemgetter(0))
+    return Assignment(work, name, payload, duration_ps, _read_in_rounds(work, dtype) if payload.rounds > 1 else 0)
+
+
+def _read_in_rounds(work: NestWork, dtype: str) -> int:
+    """Return the bytes of operands that rounds read: all of what does not move along loops in order, in each."""
+    ordered = dict(work.nest.ordered)
+    times = [1 if any(map(read.uses, ordered)) else work.rounds for read in work.nest.reads]
+    sizes = [math.prod(read.extents(work.extents)) for read in work.nest.reads]
+    return sum([count * size for count, size in zip(times, sizes, strict=True)]) * DTYPE_BYTES[dtype]
+
+
+def _in_lanes(work: NestWork, unit: VectorUnit, dtype: str) -> list[Compute]:
+    """Return the ways to do a nest as element operations.
+
+    Iterations that follow each other are rounds. A running sum, whose results do not mix, can also be had of all lanes
+    at once: these combine what is 1, 2, 4, ... places before, then all take what the lanes before them came to
+    (Hillis and Steele, "Data parallel algorithms", CACM 1986).
+    """
+    plain, lanes = element_work(work, dtype), {str(known): count for known, count in unit.lanes.items()}.get(dtype, 1)
+    if work.rounds == 1:
+        return [plain]
+    found = [replace(plain, rounds=work.rounds)]
+    if not work.nest.exchanged and not plain.macs:
+        times = (min(work.rounds, lanes) - 1).bit_length() + 1
+        found.append(replace(plain, simple=plain.simple * times, special=plain.special * times))
+    return found
 
 
 def element_work(work: NestWork, dtype: str) -> Compute:

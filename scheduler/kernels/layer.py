@@ -40,6 +40,13 @@ class NestWork:
     operations: Operations
 
     @property
+    def rounds(self) -> int:
+        """Iterations that follow each other, as each needs what the one before has computed."""
+        if self.nest.carried is None:
+            return 1
+        return math.prod([self.extents[loop] for loop, _ in self.nest.ordered])
+
+    @property
     def is_product(self) -> bool:
         """Whether a matrix engine can do it."""
         return self.roles is not None and bool(self.operations.macs)
@@ -76,6 +83,11 @@ class TileWork:
     def between_bytes(self) -> int:
         """Return what lies between nests, where nothing but buffers can hold it."""
         return self.internal_bytes + self.handed_bytes
+
+    @property
+    def rounds(self) -> int:
+        """Iterations of a nest, the most of any, that follow each other."""
+        return max([nest.rounds for nest in self.nests], default=1)
 
 
 @dataclass(frozen=True)
@@ -147,6 +159,45 @@ class Layer(Subgraph):
         return max(loops, key=lambda i: nest.loops[i].extent, default=None)
 
     @cached_property
+    def is_ordered(self) -> bool:
+        """Whether some loop runs in order: its iterations need what earlier ones have computed."""
+        return any(compiled.nest.carried is not None and compiled.nest.ordered for compiled in self.nests)
+
+    @cached_property
+    def together(self) -> frozenset[int]:
+        """Dimensions of the sink that several cores cannot share.
+
+        Along them a loop runs in order, or they share nothing of one: each would compute all of it.
+        """
+        if not self.is_ordered:
+            return frozenset()
+        single = (1,) * len(self.sink.shape)
+        alone = self._in_order(single)
+        found = set()
+        for dim, size in enumerate(self.sink.shape):
+            grown = self._in_order((*single[:dim], size, *single[dim + 1 :]))
+            for (rounds, all_of_it), (more_rounds, more) in zip(alone, grown, strict=True):
+                if size > 1 and (more_rounds > rounds or more == all_of_it):
+                    found.add(dim)
+        return frozenset(found)
+
+    def _in_order(self, tile: Extents) -> list[tuple[int, int]]:
+        """Return for each nest of a tile that has a loop in order the iterations in order, and all iterations."""
+        works = [work for work in self.tile_work(tile).nests if work.nest.carried is not None and work.nest.ordered]
+        return [(work.rounds, math.prod(work.extents)) for work in works]
+
+    @cached_property
+    def from_the_start(self) -> frozenset[LoopNest]:
+        """Nests with a loop in order of which the sink holds the last results only: each tile takes all iterations."""
+        if not self.is_ordered:
+            return frozenset()
+        works = _tile_work(self, self.sink.shape, None, frozenset()).nests
+        return frozenset(
+            work.nest for work in works if work.nest.carried is not None
+            and any(work.extents[loop] < work.nest.loops[loop].extent for loop, _ in work.nest.ordered)
+        )  # fmt: skip
+
+    @cached_property
     def summed(self) -> LoopNest | None:
         """The nest whose results can be added up piece by piece: the anchor, or else the largest reduction.
 
@@ -187,7 +238,8 @@ class Layer(Subgraph):
 
     def tile_work(self, tile: Extents, depth: int | None = None) -> TileWork:
         """Return the work for ``tile`` elements per dimension of the sink; ``depth`` iterations of the depth loops."""
-        return self.analysis.table(_tile_work).get((self.ops, tile, depth), partial(_tile_work, self, tile, depth))
+        make = partial(_tile_work, self, tile, depth, self.from_the_start)
+        return self.analysis.table(_tile_work).get((self.ops, tile, depth), make)
 
     def operand_bytes(self, tile: Extents) -> Mapping[str, int]:
         """Return the bytes that ``tile`` elements per dimension read of each operand; equal layers share them."""
@@ -263,7 +315,7 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
     return first_alike(nests) if nests[1:] else (0,)
 
 
-def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
+def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
     summed = layer.summed if depth is not None else None
     known: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
@@ -273,6 +325,9 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None) -> TileWork:
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
         """Return those of each loop that write so much."""
         extents = compiled.loop_extents(written)
+        if from_the_start and compiled.nest in from_the_start:
+            for loop, _ in compiled.nest.ordered:
+                extents[loop] = compiled.nest.loops[loop].extent
         if depth is not None and compiled.nest is summed:
             for loop, count in zip(layer.depth_loops, piece_extents(layer.depth_extents, depth), strict=True):
                 extents[loop] = min(extents[loop], count)

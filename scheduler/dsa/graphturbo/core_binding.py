@@ -122,10 +122,13 @@ def infer_binding(
 
 
 def _unbound_of(layer: Layer, unbound: Unbound) -> frozenset[int]:
-    """Return the dimensions of a layer's output that cannot be bound, nor can those of its further outputs."""
+    """Return the dimensions of a layer's output that cannot be bound, nor can those of its further outputs.
+
+    Beside those annotated they are those along which loops run in order.
+    """
     rank = len(layer.sink.shape)
     alike = (name for name in layer.outputs if len(layer.graph.tensors[name].shape) == rank)
-    return frozenset(dim for name in alike for dim in unbound.get(name, ()))
+    return layer.together.union(dim for name in alike for dim in unbound.get(name, ()))
 
 
 def matches_of(layer: Layer, dim: int) -> Mapping[str, int | None]:

@@ -197,7 +197,8 @@ class _LayerEmitter:
         """Add the tile's computation, one nest after the other; return its last instruction.
 
         The first pass over the depth allocates the output tile, unless the output stays where it is computed. What
-        nests hand to each other, ``between_bytes``, has one buffer: the next tile waits for it.
+        nests hand to each other, ``between_bytes``, has one buffer: the next tile waits for it, as it does where loops
+        run in order.
         """
         at = self._at
         outgoing = at.output_memory != LOCAL
@@ -206,7 +207,7 @@ class _LayerEmitter:
             after.append(at.writer.outside(ENTRY))
         if first and outgoing:
             after.extend(self._storer.slot())
-        if between_bytes and self._done:
+        if self._done and (between_bytes or at.run.layer.is_ordered):
             after.append(self._done[-1])
         done = between = -1
         for number, job in enumerate(jobs):
@@ -237,7 +238,7 @@ def _up_to(summed: LoopNest | None, jobs: Sequence[Assignment], storage: Mapping
     needed: set[str] = set()
     for job in reversed(jobs):
         nest = job.work.nest
-        if nest is summed or nest.write.tensor in needed:
+        if (nest is summed and not job.follows) or nest.write.tensor in needed:
             found.append(job)
             needed.update(storage.get(read.tensor, read.tensor) for read in nest.reads)
     return found[::-1]
@@ -255,7 +256,8 @@ def merged(
     for place, job in enumerate(jobs):
         local_bytes = _local_bytes(job.work, work, place, jobs, storage)
         unit, before, spent_ps = found[-1] if found else ("", job.payload, 0)
-        if unit == job.unit and before.shape is None and job.payload.shape is None:
+        in_order = before.rounds > 1 or job.payload.rounds > 1
+        if unit == job.unit and before.shape is None and job.payload.shape is None and not in_order:
             both = replace(
                 before,
                 macs=before.macs + job.payload.macs,
@@ -275,6 +277,8 @@ def _local_bytes(
     """Return the bytes that one nest of a tile reads from and writes to the local buffer."""
     handed_over = work.output_bytes if place and jobs[place - 1].unit != jobs[place].unit else 0
     written = work.output_bytes if place == len(jobs) - 1 else 0
+    if jobs[place].follows:
+        return written + handed_over
     if jobs[place].operand_bytes:
         return jobs[place].operand_bytes + written + handed_over
     read = (storage.get(access.tensor, access.tensor) for access in nest.nest.reads)

@@ -134,6 +134,9 @@ class TileCandidates:
     ) -> Tiling:  # fmt: skip
         """Return the tiling of which all that can be decided is given; raise ``ScheduleError`` for what cannot be."""
         cut = self._cuts.ordered(tile, depth, order)
+        if not cut.is_possible:
+            rounds = cut.work.rounds
+            raise ScheduleError(f"depth {depth}: tiles of {rounds} iterations that run in order cannot be cut in depth")
         can = self._prefetchable(cut)
         for name in prefetched:
             if name not in can:
@@ -207,6 +210,8 @@ class TileCandidates:
     def fits(self, candidate: Candidate) -> bool:
         """Whether all buffers of a candidate find their gaps, and its weights the prefetch buffers."""
         request, placed = self._request, candidate.placed
+        if not candidate.cut.is_possible:
+            return False
         if request.prefetch is not None:
             near_bytes, far_bytes = request.prefetch
             if placed.near_bytes > near_bytes or self._far_bytes(candidate) > far_bytes:

@@ -74,6 +74,11 @@ class Cut(NamedTuple):
     depth_steps: int
 
     @property
+    def is_possible(self) -> bool:
+        """Whether no iteration begins before the one that it needs has been added up over the whole depth."""
+        return self.depth_steps == 1 or self.work.rounds == 1
+
+    @property
     def passes(self) -> int:
         """Tiles times steps along the depth."""
         return self.tiles * self.depth_steps

@@ -140,7 +140,8 @@ def stages_of(request: TileRequest, choice: Choice, view: DsaView) -> Stages:
         if request.output_memory == DDR:
             stored_tiles, stored_bytes = cut.tiles, store_bytes * cut.tiles
     tile_ps, passes = sum(choice.unit_ps), max(cut.passes, 1)
-    one_after_the_other = cut.work.between_bytes > 0  # what nests hand to each other has one buffer for all tiles
+    # what nests hand to each other has one buffer for all tiles
+    one_after_the_other = cut.work.between_bytes > 0 or request.layer.is_ordered
     computing = [tile_ps] if one_after_the_other else choice.unit_ps
     on_chip_starts = (path_starts > 0) + (broadcast_starts > 0)
     return Stages(

@@ -2,7 +2,7 @@
 
 It knows loop nests and what a dimension's index reaches, lanes and arrays, operands and gaps: no operator and no kind
 of machine. What it does not know is left to Python: tensors that are read at several places, scalars, numbers beyond
-64 bits, reductions other than products that are added up piece by piece.
+64 bits, loops that run in order, reductions other than products that are added up piece by piece.
 """
 
 import math
@@ -71,7 +71,7 @@ def _rate(unit: ComputeUnit, dtype: str) -> int:
 def _is_known(request: TileRequest) -> bool:
     """Whether the layer is one of those whose tiles are worked out, and no number can be too large."""
     layer = request.layer
-    if layer.reads_apart or request.in_pieces:
+    if layer.reads_apart or layer.is_ordered or request.in_pieces:
         return False
     sizes = [size for name in (*layer.outputs, *layer.inputs) for size in layer.graph.tensors[name].shape]
     if 0 in (*sizes, *request.part, *(extent for one in layer.nests for extent in one.nest.extents)):

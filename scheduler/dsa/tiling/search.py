@@ -31,12 +31,13 @@ class TilingError(ScheduleError):
 def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
     """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
 
-    Reductions that are no products are added up piece by piece only where nothing fits otherwise.
+    Reductions that are no products, and products that follow each other, are added up piece by piece only where nothing
+    fits otherwise.
     """
     try:
         return _best_tiling(request, view)
     except TilingError:
-        if request.layer.contraction is not None or not request.layer.depth_loops:
+        if request.cuts_depth or not request.layer.depth_loops:
             raise
     return _best_tiling(replace(request, in_pieces=True), view)
 

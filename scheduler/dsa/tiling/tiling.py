@@ -139,10 +139,16 @@ class TileRequest:
     prefetch: tuple[int, int] | None = None
     """Bytes of local and global prefetch buffer that weights are fetched ahead through; None: they are not."""
     in_pieces: bool = False
-    """Whether reductions that are no products may be added up piece by piece, too."""
+    """Whether reductions that are no products may be added up piece by piece, too, and products that follow each
+    other: their operands are then brought for each of them."""
+
+    @property
+    def cuts_depth(self) -> bool:
+        """Whether the layer's depth loops may be cut."""
+        layer = self.layer
+        return self.in_pieces or (layer.contraction is not None and not layer.is_ordered)
 
     @property
     def searched_depth(self) -> int:
         """Iterations of the layer's depth loops, as far as these may be cut; 1 where they may not."""
-        may_cut = self.in_pieces or self.layer.contraction is not None
-        return math.prod(self.layer.depth_extents) if may_cut else 1
+        return math.prod(self.layer.depth_extents) if self.cuts_depth else 1
