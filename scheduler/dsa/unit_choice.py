@@ -13,6 +13,7 @@ from functools import partial
 from hw_models import Compute, HardwareError, MatrixShape, MatrixUnit, compute_ps, operands_read
 from hw_models.dsa.spec import VectorUnit
 from hw_models.quantities import PS_PER_S
+from scheduler.dsa.shared_work import rate_of, units_together, ways_to_share
 from scheduler.dsa.view import DsaView
 from scheduler.errors import ScheduleError
 from scheduler.kernels.layer import Layer, NestWork, TileWork
@@ -34,6 +35,10 @@ class Assignment:
     operand_bytes: int = 0
     """What is read of the local buffer anew: by a matrix unit for every block of its array, in rounds by each; 0 where
     operands are read once."""
+    part: tuple[int, int] = (1, 1)
+    """Its share of the nest: arithmetic, and that of all units that do the nest together."""
+    beside: bool = False
+    """Whether it is done at the same time as the one before, as a further part of the same nest."""
     follows: bool = False
     """Whether it is what comes behind the products of the nest, on another unit: it reads what they have written."""
 
@@ -53,7 +58,7 @@ def _fastest(work: NestWork, view: DsaView, dtype: str) -> str:
         if not can_do(work, name, view, dtype):
             continue
         try:
-            found.append((_assigned(work, name, view, dtype).duration_ps, name))
+            found.append((max(part.duration_ps for part in _shared(work, name, view, dtype)), name))
         except HardwareError as error:
             refusals.append(str(error))
     if not found:
@@ -75,26 +80,64 @@ def assign(work: TileWork, units: Units, view: DsaView, dtype: str) -> list[Assi
     Where iterations follow each other, what is done with the products of each is not hidden behind further products:
     another unit does it, which the next iteration waits for.
     """
-    found = []
+    found: list[Assignment] = []
     for nest, unit in zip(work.nests, units, strict=True):
-        found.append(_assigned(nest, unit, view, dtype))
+        found += _shared(nest, unit, view, dtype)
         if nest.nest.carried is not None and isinstance(view.spec.units[unit], MatrixUnit):
             found += _behind_products(nest, view, dtype)
     return found
 
 
 def _behind_products(work: NestWork, view: DsaView, dtype: str) -> list[Assignment]:
-    """Return what is done with the results of products that follow each other, on the fastest unit for it."""
+    """Return what is done with the results of products that follow each other, on the fastest units for it."""
     done = replace(work.operations, macs=0)
     if not done:
         return []
     only = replace(work, operations=done)
     found = [
-        replace(_assigned(only, name, view, dtype), follows=True)
+        [replace(part, follows=True) for part in _shared(only, name, view, dtype)]
         for name, unit in view.spec.units.items()
-        if not isinstance(unit, MatrixUnit) and dtype in map(str, unit.lanes)
+        if not isinstance(unit, MatrixUnit) and rate_of(unit, dtype)
     ]
-    return sorted(found, key=lambda each: each.duration_ps)[:1]
+    return min(found, key=lambda parts: max(part.duration_ps for part in parts), default=[])
+
+
+def _shared(work: NestWork, name: str, view: DsaView, dtype: str) -> list[Assignment]:
+    """Return a nest's tile on unit ``name`` and those that share its work, divided so that it is done first."""
+    whole = _assigned(work, name, view, dtype)
+    names = units_together(name, view, dtype, is_product=bool(work.operations.macs))
+    if len(names) == 1:
+        return [whole]
+    found = [[whole]]
+    for payloads in ways_to_share(whole.payload, [view.spec.units[each] for each in names]):
+        parts = [
+            _part(whole, each, payload, view)
+            for each, payload in zip(names, payloads, strict=True) if payload is not None
+        ]  # fmt: skip
+        found.append([replace(part, beside=number > 0) for number, part in enumerate(parts)])
+    return min((parts for parts in found if parts), key=lambda parts: max(part.duration_ps for part in parts))
+
+
+def _part(whole: Assignment, name: str, payload: Compute, view: DsaView) -> Assignment:
+    """Return the part ``payload`` of a nest's tile on unit ``name``."""
+    unit = view.spec.units[name]
+    own, all_of_it = ([work.macs, work.simple, work.special] for work in (payload, whole.payload))
+    share = sum(own), sum(all_of_it)
+    read = -(-whole.operand_bytes * share[0] // share[1])
+    if isinstance(unit, MatrixUnit) and payload.shape is not None:
+        read = sum(operands_read(unit, payload.shape)) * DTYPE_BYTES[payload.dtype]
+    return Assignment(whole.work, name, payload, compute_ps(view.spec, name, unit, payload), read, share)
+
+
+def side_by_side(jobs: Sequence[Assignment]) -> list[list[Assignment]]:
+    """Return assignments in groups that are done at the same time."""
+    found: list[list[Assignment]] = []
+    for job in jobs:
+        if job.beside:
+            found[-1].append(job)
+        else:
+            found.append([job])
+    return found
 
 
 def units_of(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
@@ -104,11 +147,15 @@ def units_of(layer: Layer, part: Extents, view: DsaView, dtype: str) -> Units:
 
 
 def unit_ps(work: TileWork, units: Units, view: DsaView, dtype: str) -> Sequence[int]:
-    """Return the time that each unit of a core at work needs for a tile, or for its operands if these take longer."""
+    """Return the time that each unit of a core at work needs for a tile, or for its operands if these take longer.
+
+    Units that share a nest count as one.
+    """
     spent: dict[str, int] = {}
-    for assigned in assign(work, units, view, dtype):
-        read_ps = round(assigned.operand_bytes * PS_PER_S / view.spec.local_buffer.bandwidth_bytes_per_s)
-        spent[assigned.unit] = spent.get(assigned.unit, 0) + max(assigned.duration_ps, read_ps)
+    for parts in side_by_side(assign(work, units, view, dtype)):
+        read_bytes, unit = sum([part.operand_bytes for part in parts]), parts[0].unit
+        read_ps = round(read_bytes * PS_PER_S / view.spec.local_buffer.bandwidth_bytes_per_s)
+        spent[unit] = spent.get(unit, 0) + max(read_ps, *[part.duration_ps for part in parts])
     return list(spent.values())
 
 
@@ -143,7 +190,7 @@ def _in_lanes(work: NestWork, unit: VectorUnit, dtype: str) -> list[Compute]:
     at once: these combine what is 1, 2, 4, ... places before, then all take what the lanes before them came to
     (Hillis and Steele, "Data parallel algorithms", CACM 1986).
     """
-    plain, lanes = element_work(work, dtype), {str(known): count for known, count in unit.lanes.items()}.get(dtype, 1)
+    plain, lanes = element_work(work, dtype), max(rate_of(unit, dtype), 1)
     if work.rounds == 1:
         return [plain]
     found = [replace(plain, rounds=work.rounds)]

@@ -7,7 +7,7 @@ until the tile before the last has been stored.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hw_models import Compute, Work
+from hw_models import Compute, MatrixShape, Work
 from hw_models.columns import column
 from scheduler.dsa.lower.emit import (
     BETWEEN,
@@ -27,10 +27,10 @@ from scheduler.dsa.lower.prefetch import PrefetchUse
 from scheduler.dsa.lower.prefetch_buffer import Passing
 from scheduler.dsa.lower.stores import OutputStorer
 from scheduler.dsa.lower.tile_waits import Waits
-from scheduler.dsa.unit_choice import Assignment, assign
+from scheduler.dsa.unit_choice import Assignment, assign, side_by_side
 from scheduler.dsa.view import GLOBAL, LOCAL
 from scheduler.fragments import Fragment, FragmentBuffer, Outside
-from scheduler.kernels.layer import NestWork, TileWork
+from scheduler.kernels.layer import TileWork
 from workloads.loopnest import Extents, LoopNest
 
 _MOST_ALIKE = 4
@@ -122,7 +122,7 @@ class _LayerEmitter:
         tiles = tiling.passes // tiling.depth_steps
         halo: list[int] | None = None
         last = -1
-        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[int], TileBytes]] = {}
+        known: dict[tuple[Extents, int | None, bool], tuple[TileWork, list[list[int]], TileBytes]] = {}
         for position, extents, depth_step, depth in tiling.steps():
             key = extents, depth, depth_step == last_depth
             if key not in known:
@@ -150,8 +150,8 @@ class _LayerEmitter:
         alike_bytes, fetches = self._storer.alike_bytes, self._loader.fetches
         return WrittenLayer(fragment, outside, prefetch, tuple(self._done), *firsts, alike_bytes, fetches)
 
-    def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[int]]:
-        """Return a tile's work and its jobs, the numbers of what units do for it one after the other.
+    def _jobs(self, extents: tuple[int, ...], depth: int | None, *, last: bool) -> tuple[TileWork, list[list[int]]]:
+        """Return a tile's work and its jobs, the numbers of what units do for it, one group after the other.
 
         What follows the nest that is added up piece by piece waits for the last pass over the depth.
         """
@@ -160,9 +160,17 @@ class _LayerEmitter:
         assigned = assign(work, units, at.view, at.dtype)
         if not last:
             assigned = _up_to(layer.summed, assigned, layer.graph.storage)
+        groups = merged(assigned, work, layer.graph.storage)
+        if groups and groups[-1][1:]:  # whoever waits for the tile waits for one instruction
+            unit, payload, _ = groups[-1][0]
+            nothing = None if payload.shape is None else MatrixShape(0, 0, 0, 0)
+            groups.append([(unit, Compute(dtype=at.dtype, shape=nothing), 0)])
         return work, [
-            at.writer.work(Work(unit=unit, payload=payload, participants=at.active_cores), spent_ps)
-            for unit, payload, spent_ps in merged(assigned, work, layer.graph.storage)
+            [
+                at.writer.work(Work(unit=unit, payload=payload, participants=at.active_cores), spent_ps)
+                for unit, payload, spent_ps in group
+            ]
+            for group in groups
         ]
 
     def _written(self, tile: int) -> list[int]:
@@ -192,7 +200,7 @@ class _LayerEmitter:
         return fetched[-1:]
 
     def _compute(
-        self, jobs: Sequence[int], work: TileWork, inputs: list[int], *, first: bool, between_bytes: int
+        self, jobs: Sequence[Sequence[int]], work: TileWork, inputs: list[int], *, first: bool, between_bytes: int
     ) -> int:
         """Add the tile's computation, one nest after the other; return its last instruction.
 
@@ -210,9 +218,9 @@ class _LayerEmitter:
         if self._done and (between_bytes or at.run.layer.is_ordered):
             after.append(self._done[-1])
         done = between = -1
-        for number, job in enumerate(jobs):
-            done = at.writer.add(job, at.label(), after)
-            after = [done]
+        for number, group in enumerate(jobs):
+            after = [at.writer.add(job, at.label(), after) for job in group]
+            done = after[0]
             if self._first_compute < 0:
                 self._first_compute = done
             if number == 0 and first and outgoing:
@@ -244,43 +252,67 @@ def _up_to(summed: LoopNest | None, jobs: Sequence[Assignment], storage: Mapping
     return found[::-1]
 
 
-def merged(
-    jobs: Sequence[Assignment], work: TileWork, storage: Mapping[str, str]
-) -> list[tuple[str, Compute, int]]:
-    """Return the tile's jobs by unit and their time, with neighbours on one vector unit made one, traffic filled in.
+_Job = tuple[str, Compute, int]
+"""A unit, what it does, and how long that takes it alone."""
 
-    Fused element operations hand values over in registers: only operands from outside, and results that leave the
-    unit, pass the local buffer. ``storage``: the tensor behind each view.
+
+def merged(jobs: Sequence[Assignment], work: TileWork, storage: Mapping[str, str]) -> list[list[_Job]]:
+    """Return the tile's jobs, one group of jobs at the same time after the other, traffic filled in.
+
+    Neighbours on one vector unit are made one: fused element operations hand values over in registers. Only operands
+    from outside, and results that leave the unit, pass the local buffer. ``storage``: the tensor behind each view.
     """
-    found: list[tuple[str, Compute, int]] = []
-    for place, job in enumerate(jobs):
-        local_bytes = _local_bytes(job.work, work, place, jobs, storage)
-        unit, before, spent_ps = found[-1] if found else ("", job.payload, 0)
-        in_order = before.rounds > 1 or job.payload.rounds > 1
-        if unit == job.unit and before.shape is None and job.payload.shape is None and not in_order:
-            both = replace(
-                before,
-                macs=before.macs + job.payload.macs,
-                simple=before.simple + job.payload.simple,
-                special=before.special + job.payload.special,
-                traffic=((LOCAL, before.traffic[0][1] + local_bytes),),
-            )
-            found[-1] = unit, both, spent_ps + job.duration_ps
+    found: list[list[_Job]] = []
+    groups = side_by_side(jobs)
+    for place, group in enumerate(groups):
+        local_bytes = _local_bytes(place, groups, work, storage)
+        own = [
+            (job.unit, replace(job.payload, traffic=((LOCAL, size),)), job.duration_ps)
+            for job, size in zip(group, local_bytes, strict=True)
+        ]
+        if found and _goes_on(found[-1], own):
+            found[-1] = [_both(before, further) for before, further in zip(found[-1], own, strict=True)]
         else:
-            found.append((job.unit, replace(job.payload, traffic=((LOCAL, local_bytes),)), job.duration_ps))
+            found.append(own)
     return found
 
 
+def _goes_on(before: Sequence[_Job], further: Sequence[_Job]) -> bool:
+    """Whether the same vector units go on with other element operations."""
+    payloads = [payload for _, payload, _ in (*before, *further)]
+    same_units = [unit for unit, _, _ in before] == [unit for unit, _, _ in further]
+    return same_units and all(payload.shape is None and payload.rounds == 1 for payload in payloads)
+
+
+def _both(before: _Job, further: _Job) -> _Job:
+    (unit, first, first_ps), (_, second, second_ps) = before, further
+    payload = replace(
+        first,
+        macs=first.macs + second.macs,
+        simple=first.simple + second.simple,
+        special=first.special + second.special,
+        traffic=((LOCAL, first.traffic[0][1] + second.traffic[0][1]),),
+    )
+    return unit, payload, first_ps + second_ps
+
+
 def _local_bytes(
-    nest: NestWork, work: TileWork, place: int, jobs: Sequence[Assignment], storage: Mapping[str, str]
-) -> int:
-    """Return the bytes that one nest of a tile reads from and writes to the local buffer."""
-    handed_over = work.output_bytes if place and jobs[place - 1].unit != jobs[place].unit else 0
-    written = work.output_bytes if place == len(jobs) - 1 else 0
-    if jobs[place].follows:
-        return written + handed_over
-    if jobs[place].operand_bytes:
-        return jobs[place].operand_bytes + written + handed_over
-    read = (storage.get(access.tensor, access.tensor) for access in nest.nest.reads)
+    place: int, groups: Sequence[Sequence[Assignment]], work: TileWork, storage: Mapping[str, str]
+) -> list[int]:
+    """Return the bytes that each unit that does one nest of a tile reads from and writes to the local buffer."""
+    group = groups[place]
+    units = [[job.unit for job in each] for each in groups]
+    handed_over = work.output_bytes if place and units[place - 1] != units[place] else 0
+    written = work.output_bytes if place == len(groups) - 1 else 0
+    if any(job.operand_bytes for job in group):
+        return [job.operand_bytes + _of_part(job, written + handed_over) for job in group]
+    if group[0].follows:
+        return [_of_part(job, written + handed_over) for job in group]
+    read = (storage.get(access.tensor, access.tensor) for access in group[0].work.nest.reads)
     external = sum(work.operand_bytes.get(name, 0) for name in read)
-    return external + written + 2 * handed_over
+    return [_of_part(job, external + written + 2 * handed_over) for job in group]
+
+
+def _of_part(job: Assignment, whole_bytes: int) -> int:
+    part, whole = job.part
+    return -(-whole_bytes * part // whole)

@@ -2,7 +2,8 @@
 
 It knows loop nests and what a dimension's index reaches, lanes and arrays, operands and gaps: no operator and no kind
 of machine. What it does not know is left to Python: tensors that are read at several places, scalars, numbers beyond
-64 bits, loops that run in order, reductions other than products that are added up piece by piece.
+64 bits, units that share a nest, loops that run in order, reductions other than products that are added up piece by
+piece.
 """
 
 import math
@@ -10,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from hw_models import MatrixUnit
 from hw_models.dsa.arrays import fill_and_drain_cycles
-from hw_models.dsa.spec import ComputeUnit
 from hw_models.in_c import is_built, may_use
+from scheduler.dsa.shared_work import rate_of, units_together
 from scheduler.dsa.tiling.cuts import Cuts
 from scheduler.dsa.tiling.tiling import TileRequest
 from scheduler.dsa.unit_choice import can_do
@@ -54,18 +55,13 @@ def compiled_tiles(request: TileRequest, cuts: Cuts, view: DsaView) -> "Tiles | 
 
 
 def _can_compute(request: TileRequest, view: DsaView) -> bool:
-    """Whether all units can do their nests; Python says why one cannot."""
+    """Whether all units can do their nests, each alone; Python says why one cannot."""
     works, units = request.layer.tile_work(request.part).nests, view.spec.units
     return bool(request.units) and all(
-        can_do(work, name, view, request.dtype) and _rate(units[name], request.dtype)
+        can_do(work, name, view, request.dtype) and rate_of(units[name], request.dtype)
+        and len(units_together(name, view, request.dtype, is_product=bool(work.operations.macs))) == 1
         for work, name in zip(works, request.units, strict=True)
-    )
-
-
-def _rate(unit: ComputeUnit, dtype: str) -> int:
-    """Return what a unit computes in a cycle; 0 for a dtype that it lacks."""
-    rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
-    return {str(known): rate for known, rate in rates.items()}.get(dtype, 0)
+    )  # fmt: skip
 
 
 def _is_known(request: TileRequest) -> bool:
@@ -151,7 +147,7 @@ class _LayerNumbers:
 
     def _unit(self, name: str) -> Numbers:
         unit, dtype = self._view.spec.units[name], self._request.dtype
-        rate = _rate(unit, dtype)
+        rate = rate_of(unit, dtype)
         if isinstance(unit, MatrixUnit):
             array = (*unit.native_tile, *fill_and_drain_cycles(unit), unit.accumulator_sets, *unit.reuse)
             return (True, rate, unit.efficiency, 0.0, *array, DTYPE_BYTES[dtype])
