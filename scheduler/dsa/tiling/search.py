@@ -9,6 +9,7 @@ sets the pace, the first load and the last store stand alone.
 On request, tiles are those of GraphTurbo's text (section 4.1) where these fit.
 """
 
+import math
 import operator
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,14 +33,20 @@ def choose_tiling(request: TileRequest, view: DsaView) -> Tiling:
     """Return the best tiling found; raise ``TilingError`` when not even single elements fit.
 
     Reductions that are no products, and products that follow each other, are added up piece by piece only where nothing
-    fits otherwise.
+    fits otherwise, or where a core has so few results that cutting these leaves little to overlap.
     """
+    in_pieces = replace(request, in_pieces=True)
+    can_cut = not request.cuts_depth and bool(request.layer.depth_loops)
     try:
-        return _best_tiling(request, view)
+        whole = _best_tiling(request, view)
     except TilingError:
-        if request.cuts_depth or not request.layer.depth_loops:
+        if not can_cut:
             raise
-    return _best_tiling(replace(request, in_pieces=True), view)
+        return _best_tiling(in_pieces, view)
+    if not can_cut or request.layer.is_ordered or math.prod(request.part) >= view.tuning.most_tiles:
+        return whole
+    cut = _best_tiling(in_pieces, view)
+    return cut if cut.estimate_ps < view.tuning.worthwhile * whole.estimate_ps else whole
 
 
 def _best_tiling(request: TileRequest, view: DsaView) -> Tiling:
