@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, LoopNest, Operations
+from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from workloads.operators.access import all_of, anything, at, everything, space_loops, whole
+from workloads.operators.reduction import statistic
 from workloads.operators.registry import Array, Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _SIMPLE = Operations(simple=1)
@@ -149,30 +151,74 @@ def _reverse_sequence(context: NodeContext) -> Lowered:
 
 @operator("TopK", layout="row_major")
 def _top_k(context: NodeContext) -> Lowered:
+    """Keep the k best of each line in a heap while all of the line passes by, then sort them.
+
+    Each element is compared with the worst of the heap and, at most, sinks through its log2(k) levels; each result is
+    sorted with log2(k) comparisons.
+    """
     axis = context.axis(-1)
-    depth = max(math.ceil(math.log2(max(context.input(0).shape[axis], 2))), 1)
-    return Lowered(tuple(_line(context, output, (axis,), depth) for output in context.results))
+    levels = _levels(context.output.shape[axis])
+    data = context.input(0)
+    looked, best = statistic(
+        f"{context.output.name}:best", data, (axis,), (), Operations(simple=1 + levels), Operations()
+    )
+    return _after(context, looked, best, Operations(simple=max(levels, 1)))
 
 
 @operator("Hardmax")
 def _hardmax(context: NodeContext) -> Lowered:
-    """Before opset 13 everything from the axis on is one line."""
+    """Find the place of the largest of each line, then compare places.
+
+    Before opset 13 everything from the axis on is one line.
+    """
     rank = len(context.input(0).shape)
     legacy = context.opset < 13  # noqa: PLR2004 - the ONNX opset that changed it
     axis = context.axis(1 if legacy else -1)
-    return Lowered((_line(context, context.output, range(axis, rank) if legacy else (axis,), 1),))
+    axes = range(axis, rank) if legacy else (axis,)
+    place = statistic(f"{context.output.name}:largest", context.input(0), axes, (), Operations(simple=2), Operations())
+    return _after(context, *place, _SIMPLE)
 
 
 @operator("Multinomial", layout="row_major")
 def _multinomial(context: NodeContext) -> Lowered:
-    return Lowered((_line(context, context.output, (1,), 2),))
+    """Turn each row of log-probabilities into a running sum, then look up each sample in it.
+
+    An exponential and an addition for each element; a sample takes a random number and log2(classes) comparisons.
+    """
+    data, output = context.input(0), context.output
+    sums = Tensor(f"{output.name}:sums", data.shape, data.dtype, "activation", data.order)
+    loops, positions = space_loops(sums)
+    added = LoopNest(
+        "sums", loops, (whole(data, positions),), whole(sums, positions), per_output=Operations(simple=1, special=1)
+    )
+    samples, places = space_loops(output)
+    looked_up = Access(sums.name, sums.shape, (at(places[0]), anything((places[1],))))
+    work = Operations(simple=2 + _levels(data.shape[1]))
+    found = LoopNest("Multinomial", samples, (looked_up,), whole(output, places), per_output=work)
+    return Lowered((added, found), (sums,))
 
 
-def _line(context: NodeContext, output: Tensor, axes: Sequence[int], work: int) -> LoopNest:
-    """Return the nest whose outputs depend on the whole line of inputs along ``axes``."""
-    loops, positions = space_loops(output)
-    reads = (_free_along(context.input(0), positions, *axes), *(all_of(t) for t in context.unknown(1)))
-    return LoopNest(context.kind, loops, reads, whole(output, positions), per_output=Operations(simple=work))
+def _levels(number: int) -> int:
+    """Return the comparisons that find a place among ``number`` sorted values."""
+    return math.ceil(math.log2(max(number, 1)))
+
+
+def _after(context: NodeContext, looked: LoopNest, found: Tensor, last: Operations) -> Lowered:
+    """Return the nest that looks at all of the input, and those that write results from what it has found.
+
+    ``found`` has the input's dimensions, of size one where it holds for a whole line.
+    """
+    nests = [looked]
+    for output in context.results:
+        loops, positions = space_loops(output)
+        dims = enumerate(found.shape)
+        if len(output.shape) == len(found.shape):
+            read = tuple(Index() if size == 1 else at(positions[dim]) for dim, size in dims)
+        else:
+            read = tuple(Index() for _ in dims)
+        reads = (Access(found.name, found.shape, read),)
+        nests.append(LoopNest(context.kind, loops, reads, whole(output, positions), per_output=last))
+    return Lowered(tuple(nests), (found,))
 
 
 def _unpooled(context: NodeContext) -> list[tuple[Sequence[int], str]]:
@@ -189,12 +235,72 @@ def _unpooled(context: NodeContext) -> list[tuple[Sequence[int], str]]:
 
 
 @operator("MaxUnpool", layout="row_major", shapes=_unpooled)
-@operator("NonMaxSuppression", "NonZero", "Compress", "Unique", layout="row_major")
-def _selected(context: NodeContext) -> Lowered:
-    """Any output may depend on any input. How many there are must stand in the file."""
-    nests = []
-    for output in context.results:
-        loops, positions = space_loops(output)
-        reads = tuple(all_of(tensor) for tensor in context.inputs if tensor is not None)
-        nests.append(LoopNest(context.kind, loops, reads, whole(output, positions), per_output=_SIMPLE))
-    return Lowered(tuple(nests))
+def _max_unpool(context: NodeContext) -> Lowered:
+    """Put each element of the same image and channel where its index says."""
+    looked, found = _passed_over(context, _SIMPLE)
+    chosen = context.input(1)
+    together = Access(chosen.name, chosen.shape, looked.reads[0].indices)
+    return _after(context, replace(looked, reads=(*looked.reads, together)), found, Operations())
+
+
+@operator("NonZero", layout="row_major")
+def _non_zero(context: NodeContext) -> Lowered:
+    """Compare each element with zero and count those before it."""
+    return _after(context, *_passed_over(context, Operations(simple=2)), _SIMPLE)
+
+
+@operator("Compress", layout="row_major")
+def _compress(context: NodeContext) -> Lowered:
+    """Pass over the data, and over the condition along with it, counting what is kept so far."""
+    data, condition = context.input(0), context.input(1)
+    looked, found = _passed_over(context, _SIMPLE)
+    places = [index.terms[0][0] for index in looked.reads[0].indices]
+    if "axis" in context.attributes:
+        along = at(places[context.axis(0)])
+    else:
+        along = Index(tuple((place, math.prod(data.shape[dim + 1 :])) for dim, place in enumerate(places)))
+    asked = Access(condition.name, condition.shape, (along,))
+    return _after(context, replace(looked, reads=(*looked.reads, asked)), found, Operations())
+
+
+@operator("Unique", layout="row_major")
+def _unique(context: NodeContext) -> Lowered:
+    """Sort all elements (slices, along an axis): log2 of their number comparisons each; then compare neighbours."""
+    data = context.input(0)
+    sorted_by = _levels(data.elements if "axis" not in context.attributes else data.shape[context.axis(0)])
+    return _after(context, *_passed_over(context, Operations(simple=sorted_by + 1)), _SIMPLE)
+
+
+@operator("NonMaxSuppression", layout="row_major")
+def _non_max_suppression(context: NodeContext) -> Lowered:
+    """Sort the boxes of each class by score, then compare each with the boxes of its class that are kept.
+
+    log2(boxes) comparisons for each score to be sorted, and some 12 operations for each overlap; a class keeps as many
+    as the file says, or as the shape of the output allows.
+    """
+    scores, output = context.input(1), context.output
+    batch, classes, boxes = scores.shape
+    most = context.constant(2)
+    kept = -(-output.shape[0] // max(batch * classes, 1)) if most is None else int(most.reshape(-1)[0])
+    each = _levels(boxes) + _OVERLAP * max(min(kept, boxes), 1)
+    loops = (Loop("n", batch, reduction=True), Loop("c", classes, reduction=True), Loop("b", boxes, reduction=True))
+    corners = context.input(0)
+    found = Tensor(f"{output.name}:found", (1, 1, 1), scores.dtype, "activation")
+    reads = (
+        whole(scores, (0, 1, 2)),
+        Access(corners.name, corners.shape, (at(0), at(2), everything(corners.shape[2]))),
+        *(all_of(tensor) for tensor in context.unknown(2, 3, 4)),
+    )
+    write = Access(found.name, found.shape, (Index(),) * 3)
+    looked = LoopNest("looked", loops, reads, write, Operations(simple=each))
+    return _after(context, looked, found, _SIMPLE)
+
+
+_OVERLAP = 12
+"""Operations that tell how much two boxes overlap: four limits, two lengths, three areas, a sum and a comparison."""
+
+
+def _passed_over(context: NodeContext, each: Operations) -> tuple[LoopNest, Tensor]:
+    """Return the nest that passes over the whole of the first input, and what it finds."""
+    data = context.input(0)
+    return statistic(f"{context.output.name}:found", data, range(len(data.shape)), (), each, Operations())
