@@ -31,8 +31,14 @@ _VECTORS = (1, 2, 4, 8)
 """Neighbours that a thread computes, without products."""
 _ACROSS = (1, 4)
 """Times as many of them, beside each other."""
-_SPLITS = (1, 32)
+_SPLITS = (1, 32, 256)
 """Threads that share a reduction, without products."""
+_SHARES = (4, 16, 64, 256, 1024, 4096)
+"""Blocks that share one, where it is long."""
+_LEAST_TURNS = 4
+"""Iterations of a shared reduction that are left for each thread."""
+_MOST_SHARING = 16_384
+"""Blocks of a grid in which some share a reduction."""
 _SHARED_BY = 4
 """Threads or warps that share a reduction of products."""
 
@@ -217,12 +223,18 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
             tiles[tuple(_filled(shape, others, max(run // shape[dim], 1), whole, even=True))] = None
     most = min(sms.threads_per_block, max(_THREADS) * 2)
     splits = _SPLITS if any(nest.compiled.nest.has_reduction for nest in nests_of(layer).nests) else (1,)
+    iterations = nests_of(layer).shared_iterations
     for tile in tiles:
+        blocks = math.prod([-(-size // each) for size, each in zip(shape, tile, strict=True)])
         for part in _run_parts(tile, dims):
             parts = math.prod([-(-size // each) for size, each in zip(tile, part, strict=True)])
             for split in splits:
-                if parts * split <= most:
-                    yield GpuTiles(tile, order, part, split, None, 1, "lanes")
+                if parts * split > most:
+                    continue
+                yield GpuTiles(tile, order, part, split, None, 1, "lanes")
+                for shares in _SHARES:
+                    if blocks * shares <= _MOST_SHARING and shares * split * _LEAST_TURNS <= iterations:
+                        yield GpuTiles(tile, order, part, split, None, 1, "lanes", shares)
 
 
 def _run_parts(tile: Extents, dims: Sequence[int]) -> Iterator[Extents]:

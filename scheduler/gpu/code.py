@@ -88,6 +88,32 @@ def block_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode:
     return _Block(layer, nests_of(layer), tiles, view).code()
 
 
+def partial_bytes(layer: Layer, tiles: GpuTiles) -> int:
+    """Return the bytes of the partial results that all blocks which share the reduction of a tile hand over."""
+    if tiles.shares == 1:
+        return 0
+    nests = nests_of(layer)
+    return tiles.shares * nests.works(layer, tiles.tile)[nests.reduction].outputs * _SUM_BYTES
+
+
+def last_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode | None:
+    """Return what the last of the blocks that share a tile's reduction issues besides: None where none do.
+
+    It counts those that have ended, reads what they have handed over, all threads together, and adds it up.
+    """
+    size = partial_bytes(layer, tiles)
+    if not size:
+        return None
+    sums, warp = size // _SUM_BYTES, view.spec.sms.warp
+    warps = -(-sums // warp)
+    by_thread = -(-sums // tiles.threads(warp))
+    issued = Issued(
+        load=warps, arithmetic=warps, store=1, scalar=warps * view.tuning.address_instructions,
+        accumulators=-(-tiles.threads(warp) // warp), waits=1 + -(-by_thread // view.tuning.loads_ahead),
+    )  # fmt: skip
+    return BlockCode(issued, size)
+
+
 class _Block:
     """Instructions of one block being added up, by thread; a warp issues one for all of its threads."""
 
@@ -110,8 +136,9 @@ class _Block:
         works = nests.works(self._layer, tiles.tile)
         of_part = nests.works(self._layer, tiles.part)
         padding = parts * self._of_part / max(math.prod(tiles.tile), 1)
-        for number, alike in nests.runs:
+        for number, times in nests.runs:
             nest, work, own = nests.nests[number], works[number], of_part[number]
+            alike = times / tiles.shares if number <= nests.reduction else times
             made, outputs = work.operations, work.outputs
             product = None if nest.compiled.roles is None else nest.product(own.extents, own.operations.macs)
             if product is not None:
@@ -128,6 +155,8 @@ class _Block:
                 self._write(nest, work, alike)
         if tiles.split > 1:
             self._put_together()
+        if tiles.shares > 1:
+            self._store += works[nests.reduction].outputs
         return BlockCode(self._issued(parts), math.ceil(self._shared_bytes))
 
     def _issued(self, parts: int) -> Issued:
@@ -168,7 +197,7 @@ class _Block:
     def _multiply(self, nest: BlockNest, work: NestWork, own: Product, parts: int) -> None:
         """Add the multiply-accumulates of a product, and the loads of its operands from shared memory."""
         tiles, warp = self._tiles, self._warp
-        depth = -(-own.depth // tiles.split)
+        depth = -(-own.depth // (tiles.split * tiles.shares))
         done = parts * tiles.split
         together = done * own.number * depth
         left_bytes, right_bytes = [read.element_bytes for read in nest.reads[:2]]
@@ -217,7 +246,7 @@ class _Block:
         self._shared_bytes += staged
         self._steps += -(-steps // self._tiles.split)
 
-    def _read(self, nest: BlockNest, work: NestWork, times: int) -> None:
+    def _read(self, nest: BlockNest, work: NestWork, times: float) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""
         tuning, inner = self._view.tuning, self._inner
         for read, each in zip(nest.reads, work.read, strict=True):
@@ -232,7 +261,7 @@ class _Block:
                 self._outside_loads += loads
                 self._scalar += loads * tuning.address_instructions
 
-    def _write(self, nest: BlockNest, work: NestWork, times: int) -> None:
+    def _write(self, nest: BlockNest, work: NestWork, times: float) -> None:
         """Add the stores of a nest, ``times`` those for ``work``."""
         outputs = times * work.outputs
         stores = outputs / self._vector(nest.element_bytes, self._inner)

@@ -4,6 +4,8 @@ A kernel is launched when all blocks of the one before have ended, and its block
 that are computed have their place in DRAM from the kernel that writes them to the last that reads them.
 """
 
+from dataclasses import replace
+
 from hw_models import Buffer, Instruction, Launch, Program, gpu_machine
 from hw_models.gpu.machine import LAUNCH
 from hw_models.gpu.sm import DRAM, SHARED, SM
@@ -35,6 +37,12 @@ def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
             layer_run=number,
         )  # fmt: skip
         instructions += [launch, grid]
+        if work.last is not None:
+            instructions[-1] = replace(grid, frees=())
+            instructions.append(Instruction(
+                unit=SM, payload=work.last, label=kernel.name, after=(len(instructions) - 1,), blocks=work.tiles,
+                blocks_per_member=work.blocks_per_sm, frees=grid.frees, layer_run=number,
+            ))  # fmt: skip
         waits = (len(instructions) - 1,)
     return gpu_machine(view.spec).program(instructions, tuple(buffers))
 

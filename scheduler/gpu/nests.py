@@ -97,6 +97,10 @@ class BlockNests:
     """Whether the anchor is the last reduction, and each of its sums goes into one element of the result: then they
     stay in a thread's registers, and lanes can have its operands brought to shared memory step by step."""
 
+    reduction: int
+    """Which nest's reduction several blocks may share: the only one, if it has far more iterations than there are
+    results to write behind it; -1: none."""
+
     runs: tuple[tuple[int, int], ...]
     """Nests, by their number, that each stand for so many that follow each other and are alike: the parts of a
     concatenation."""
@@ -105,6 +109,13 @@ class BlockNests:
     def shared(self) -> int:
         """Tensors that lie in shared memory, statistics and the like included."""
         return sum([nest.writes == "shared" for nest in self.nests])
+
+    @property
+    def shared_iterations(self) -> int:
+        """Iterations of the reduction that blocks may share, for one of its results; 1 without one."""
+        if self.reduction < 0:
+            return 1
+        return math.prod([loop.extent for loop in self.nests[self.reduction].compiled.nest.loops if loop.reduction])
 
     @property
     def depth(self) -> int:
@@ -173,7 +184,20 @@ def _nests(layer: Layer) -> BlockNests:
         )  # fmt: skip
     place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
     ends_last = place >= 0 and _ends_last(layer, *found[place:])
-    return BlockNests(tuple(found), _is_plain(layer, compiled), place, ends_last, _runs(found))
+    shared = _shared_reduction(layer, [each.nest for each in compiled])
+    return BlockNests(tuple(found), _is_plain(layer, compiled), place, ends_last, shared, _runs(found))
+
+
+_WORTH_SHARING = 64
+"""Iterations of a reduction for each element of the sink that are worth the putting together of partial results."""
+
+
+def _shared_reduction(layer: Layer, nests: Sequence[LoopNest]) -> int:
+    reducing = [number for number, nest in enumerate(nests) if nest.has_reduction]
+    if len(reducing) != 1:
+        return -1
+    iterations = math.prod(nests[reducing[0]].extents)
+    return reducing[0] if iterations >= _WORTH_SHARING * math.prod(layer.sink.shape) else -1
 
 
 def _runs(nests: Sequence[BlockNest]) -> tuple[tuple[int, int], ...]:

@@ -29,13 +29,14 @@ class GpuKernel(Kernel):
     @property
     def blocks(self) -> int:
         """Blocks of the grid."""
-        return math.prod(self.tiles.blocks_along(self.layer.sink.shape))
+        return math.prod(self.tiles.blocks_along(self.layer.sink.shape)) * self.tiles.shares
 
     def __str__(self) -> str:
         tiles = self.tiles
         loops = " ".join(f"d{dim}" for dim in tiles.order)
         staged = "nothing staged" if tiles.depth_step is None else f"{tiles.stages} stages of depth {tiles.depth_step}"
         split = f", reductions split {tiles.split} ways" if tiles.split > 1 else ""
+        split += f", reductions shared by {tiles.shares} blocks" if tiles.shares > 1 else ""
         by = "a warp" if tiles.unit == "tensor" else "a thread"
         return (
             f"{self.name}: {self.blocks} blocks of {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, grid {loops},"

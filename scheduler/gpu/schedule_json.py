@@ -37,6 +37,7 @@ class _Kernel(KernelRecord):
     depth_step: Size | None
     stages: Few
     unit: ComputeUnit
+    shares: Size = 1
 
 
 class _File(ScheduleFile[_Kernel]):
@@ -54,6 +55,7 @@ def _kernel_record(kernel: GpuKernel) -> _Kernel:
     return _Kernel(
         output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
         part=tiles.part, split=tiles.split, depth_step=tiles.depth_step, stages=tiles.stages, unit=tiles.unit,
+        shares=tiles.shares,
     )  # fmt: skip
 
 
@@ -71,7 +73,8 @@ def _kernel(costs: GpuCosts, where: str, record: _Kernel, layer: Layer) -> GpuKe
     check_tile(where, record.tile, layer.sink.shape)
     try:
         tiles = GpuTiles(
-            record.tile, record.order, record.part, record.split, record.depth_step, record.stages, record.unit
+            record.tile, record.order, record.part, record.split, record.depth_step, record.stages, record.unit,
+            record.shares,
         )
     except ValueError as error:
         raise ScheduleError(f"{where}: {error}") from error
@@ -87,6 +90,8 @@ def _check_block(where: str, layer: Layer, tiles: GpuTiles, costs: GpuCosts) -> 
             raise ScheduleError(f"{where}: unit: {view.spec.name} has no tensor units for {view.dtype} in use")
         if nests_of(layer).product(layer, tiles.part) is None:
             raise ScheduleError(f"{where}: unit: tensor units compute products of two operands only")
+    if tiles.shares > nests_of(layer).shared_iterations:
+        raise ScheduleError(f"{where}: shares: {tiles.shares} blocks cannot share a reduction of this kernel")
     needs = block_needs(layer, tiles, view)
     held = occupancy(view.spec.sms, needs)
     if not held.blocks:

@@ -34,6 +34,9 @@ class GpuTiles:
     """Steps that are in shared memory or on their way at a time."""
     unit: ComputeUnit
     """What does the anchor's multiply-accumulates."""
+    shares: int = 1
+    """Blocks that share the reduction of each tile, each taking some of its iterations; the last of them to end puts
+    their partial results together."""
 
     def __post_init__(self) -> None:
         dims = len(self.tile)
@@ -41,6 +44,8 @@ class GpuTiles:
             raise ValueError(f"tiles of {dims} dimensions have order {self.order}, part {self.part}")
         if any(small > large for small, large in zip(self.part, self.tile, strict=True)):
             raise ValueError(f"part {self.part} is larger than tile {self.tile}")
+        if self.shares < 1 or (self.shares > 1 and self.depth_step is not None):
+            raise ValueError(f"{self.shares} blocks share a reduction; needs at least one, and nothing staged")
         if self.unit == "tensor" and self.depth_step is None:
             raise ValueError("tensor units take their operands from shared memory; depth_step is missing")
 

@@ -15,7 +15,7 @@ from hw_models import Compute
 from hw_models.gpu.occupancy import BlockNeeds, occupancy
 from hw_models.gpu.sm import DRAM, L2, SHARED
 from hw_models.quantities import PS_PER_S
-from scheduler.gpu.code import BlockCode, block_code, block_needs, operations_of
+from scheduler.gpu.code import BlockCode, block_code, block_needs, last_code, operations_of, partial_bytes
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
 from scheduler.gpu.view import GpuView
@@ -34,6 +34,10 @@ class KernelWork:
     """That an SM holds at a time."""
     shared_bytes: int
     """Of shared memory, that one block asks for."""
+    last: Compute | None = None
+    """What is done once for each tile when all blocks that share its reduction have ended."""
+    tiles: int = 0
+    """For which that is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Grid:
     """Of all blocks together, recomputed halos counted."""
     l2_bytes: int
     """That all blocks together move between SMs and L2."""
+    last: BlockCode | None = None
+    """Of the last of the blocks that share a reduction, besides."""
 
 
 def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
@@ -63,7 +69,11 @@ def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
     key = layer.signature, tiles.tile, sector_bytes
     whole = layer.analysis.table(_whole_of).get(key, partial(_whole_of, layer, tiles.tile, sector_bytes))
     code, needs = block_code(layer, tiles, view), block_needs(layer, tiles, view)
-    return Grid(tiles, whole.blocks, code, needs, whole.operations, whole.l2_bytes)
+    handed_over = whole.blocks * partial_bytes(layer, tiles)
+    return Grid(
+        tiles, whole.blocks * tiles.shares, code, needs, whole.operations, whole.l2_bytes + handed_over,
+        last_code(layer, tiles, view),
+    )  # fmt: skip
 
 
 class _Whole(NamedTuple):
@@ -114,7 +124,12 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
         macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
         traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
     )  # fmt: skip
-    return KernelWork(blocks, payload, occupancy(view.spec.sms, grid.needs).blocks, grid.needs.shared_bytes)
+    last = None
+    if grid.last is not None:
+        traffic = (SHARED, grid.last.shared_bytes), (L2, grid.last.shared_bytes), (DRAM, 0)
+        last = Compute(dtype=view.dtype, issued=grid.last.issued, traffic=traffic)
+    held = occupancy(view.spec.sms, grid.needs).blocks
+    return KernelWork(blocks, payload, held, grid.needs.shared_bytes, last, blocks // grid.tiles.shares)
 
 
 def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
@@ -141,4 +156,9 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
             even = (most - 1) * sms  # blocks that all SMs have; those that some have besides are done after these
             last_ps = max(taken.duration_ps / most, (blocks - even) * chip_ps)
             duration_ps += times * (taken.startup_ps + max(taken.duration_ps, even * chip_ps + last_ps))
+    if grid.last is not None:
+        size = float(grid.last.shared_bytes)
+        most = -(-grid.blocks // grid.tiles.shares // sms)
+        taken = view.pace.taken(grid.last.issued, ((SHARED, size), (L2, size)), most)
+        duration_ps += taken.startup_ps + taken.duration_ps
     return spec.launch_ps + duration_ps
