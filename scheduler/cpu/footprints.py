@@ -12,7 +12,7 @@ from functools import partial
 from hw_models.caches.lines import Array
 from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.chains import is_computed_before, parts_of
-from scheduler.cpu.operands import Footprints, Operand, Reach, TouchedLines
+from scheduler.cpu.operands import Footprints, Met, Operand, Reach, TouchedLines
 from scheduler.cpu.passes import nests_in_order, passes_of
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
@@ -33,7 +33,7 @@ def _footprints(layer: Layer) -> Footprints:
     shape, depth = layer.sink.shape, _depth(layer)
     single = (1,) * len(shape)
     one_step = None if depth == 1 else 1
-    one = layer.tile_work(single, one_step).operand_extents
+    one = _needed(layer, single, one_step)
     whole = layer.tile_work(shape).operand_extents
     axes = [dim for dim, size in enumerate(shape) if size > 1] + ([DEPTH] if depth > 1 else [])
     second = {axis: _probe(layer, axis, 2) for axis in axes}
@@ -54,7 +54,8 @@ def _footprints(layer: Layer) -> Footprints:
         in_front = behind is not None and name not in behind.inputs
         part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
         operands.append(
-            Operand(name, array, reaches, False, depends, name in deep, name in copied, in_front, part)
+            Operand(name, array, reaches, False, depends, name in deep, name in copied, in_front, part,
+                _met(layer, name))
         )
         places.append(place)
     for number, name in enumerate(layer.outputs):
@@ -63,6 +64,20 @@ def _footprints(layer: Layer) -> Footprints:
     return Footprints(
         tuple(operands), tuple(places), depth, _has_buffers(layer), _buffers(layer), _passes(layer, places)
     )
+
+
+def _met(layer: Layer, name: str) -> tuple[Met, ...]:
+    """Return along which dimensions of the sink not every tile needs an operand."""
+    shape = layer.sink.shape
+    if name not in layer.tile_work((1,) * len(shape)).shares:
+        return ()
+    found = []
+    for axis, size in enumerate(shape):
+        row = tuple([1 if dim == axis else whole for dim, whole in enumerate(shape)])
+        least = layer.tile_work(row).shares.get(name, 1.0)
+        if least < 1:
+            found.append(Met(axis, least, 1 / size))
+    return tuple(found)
 
 
 def _reaches(
@@ -172,7 +187,13 @@ def _probe(layer: Layer, axis: int, extent: int) -> Mapping[str, Extents]:
     tile = tuple([(min(extent, size) or size) if dim == axis else 1 for dim, size in enumerate(shape)])
     depth = _depth(layer)
     step = None if depth == 1 else (min(extent, depth) or depth) if axis == DEPTH else 1
-    return layer.tile_work(tile, step).operand_extents
+    return _needed(layer, tile, step)
+
+
+def _needed(layer: Layer, tile: Extents, depth: int | None) -> Mapping[str, Extents]:
+    """Return what most tiles of that size need of each operand."""
+    work = layer.tile_work(tile, depth)
+    return {**work.operand_extents, **work.usual_extents} if work.usual_extents else work.operand_extents
 
 
 def _output(layer: Layer, name: str) -> Operand:

@@ -166,7 +166,7 @@ def _add_read(
     What is the same for all vectors of a row is loaded once for the row.
     """
     count = nest.count
-    times = vectors.steps if read.moves_with_depth or not nest.is_anchor else vectors.outputs
+    times = read.share * (vectors.steps if read.moves_with_depth or not nest.is_anchor else vectors.outputs)
     if not nest.is_anchor and read.along_vector == "same":
         times = 0 if not read.dims else times / max(vectors.in_row, 1)
     if nest.is_anchor and vectors.follows_sink:

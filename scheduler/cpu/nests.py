@@ -28,6 +28,8 @@ class Read:
     lies_along_depth: bool
     """Whether the next iteration of the innermost reduction finds the next element."""
     element_bytes: int
+    share: float = 1.0
+    """Of the iterations: those that load it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ def _inlined(layer: Layer, made: Operations) -> NestCode:
         if grown == [_innermost(tensor.shape, tensor.order)]:
             along = "together"
         depends = frozenset(place for place in layer.dependencies.get(name, frozenset()) if place >= 0)
-        reads.append(Read(along, depends, False, False, tensor.element_bytes))
+        share = layer.tile_work(single).shares.get(name, 1.0)
+        reads.append(Read(along, depends, False, False, tensor.element_bytes, share))
     return NestCode(False, tuple(shape), 1, shape[dim] if dim >= 0 else 1, tuple(reads), True, made)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
+from typing import NamedTuple
 
 from hw_models.caches.lines import Array, Lines, box_lines
 from scheduler.kernels.layer import DEPTH
@@ -64,6 +65,20 @@ class Reach:
         return Reach(self.of((*single, depth)), self.most, tuple([each for each in self.slopes if each[0] != DEPTH]))
 
 
+class Met(NamedTuple):
+    """How many of the tiles need an operand, by how large they are along one dimension of the sink."""
+
+    axis: int
+    least: float
+    """Share of the smallest tiles that need it."""
+    slope: float
+    """Share for each element of a larger tile; all that are large enough need it."""
+
+    def of(self, tile: Extents) -> float:
+        """Return the mean share of such tiles."""
+        return min(max(self.least, self.slope * tile[self.axis]), 1.0)
+
+
 @dataclass(frozen=True)
 class Operand:
     """A stored array that a layer reads or writes, its dimensions as they lie in memory."""
@@ -83,6 +98,8 @@ class Operand:
     """Whether only what is computed in front of the last anchor reads it: done before that begins with a tile."""
     part: int = 0
     """The part of the kernel (`scheduler.cpu.chains.parts_of`) that fetches it: the first one to read it."""
+    met: tuple[Met, ...] = ()
+    """Where not every tile needs it: along which dimensions of the sink."""
 
     @cached_property
     def size_bytes(self) -> int:
@@ -102,10 +119,16 @@ class Operand:
     @property
     def varies_with(self) -> tuple[int, ...]:
         """Dimensions of the sink, or ``DEPTH``, along which larger tiles need more of it."""
-        return tuple(dict.fromkeys([dim for reach in self.reaches for dim, _ in reach.slopes]))
+        slopes = [dim for reach in self.reaches for dim, _ in reach.slopes]
+        return tuple(dict.fromkeys([*slopes, *[met.axis for met in self.met]]))
 
     def lines(self, tile: Extents, line_bytes: int) -> Lines:
-        """Return the lines that a tile touches."""
+        """Return the lines that a tile touches; where not every tile does, in the mean."""
+        found = self._lines(tile, line_bytes)
+        share = math.prod([met.of(tile) for met in self.met])
+        return found if share == 1 else Lines(found.count * share, found.runs, found.pitch_lines, found.jumps * share)
+
+    def _lines(self, tile: Extents, line_bytes: int) -> Lines:
         if not self.has_gaps:
             return box_lines(self.array, [reach.of(tile) for reach in self.reaches], line_bytes)
         cut = [reach.pieces(tile) for reach in self.reaches]
@@ -176,8 +199,8 @@ class TouchedLines:
         self._copied = found.copied
         alike: dict[object, Table[Lines]] = {}  # operands of one shape, as those of a concatenation
         self._operands = [
-            (operand, _picking(operand.varies_with), alike.setdefault((operand.array, operand.reaches), Table()))
-            for operand in found.operands
+            (each, _picking(each.varies_with), alike.setdefault((each.array, each.reaches, each.met), Table()))
+            for each in found.operands
         ]
         self._rows: Table[tuple[Lines, ...]] = Table()
         self._copies: Table[tuple[Lines, ...]] = Table()

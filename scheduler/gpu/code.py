@@ -138,7 +138,7 @@ class _Block:
         padding = parts * self._of_part / max(math.prod(tiles.tile), 1)
         for number, times in nests.runs:
             nest, work, own = nests.nests[number], works[number], of_part[number]
-            alike = times / tiles.shares if number <= nests.reduction else times
+            alike = times * work.share / (tiles.shares if number <= nests.reduction else 1)
             made, outputs = work.operations, work.outputs
             product = None if nest.compiled.roles is None else nest.product(own.extents, own.operations.macs)
             if product is not None:
@@ -147,7 +147,8 @@ class _Block:
                 if made.macs:
                     self._fma += alike * made.macs * padding
                 self._scalar += alike * self._loops(max(made.macs, outputs) * padding)
-                self._read(nest, *((work, alike) if nest.is_of_block else (own, alike * parts)))
+                each = alike * parts * own.share / work.share
+                self._read(nest, *((work, alike) if nest.is_of_block else (own, each)))
             self._arithmetic += alike * (made.simple + (0 if made else outputs)) * padding
             if made.special:
                 self._special += alike * made.special * padding

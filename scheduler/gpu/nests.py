@@ -82,6 +82,8 @@ class NestWork(NamedTuple):
     """Elements written."""
     read: Sequence[int]
     """Elements of each tensor that it reads."""
+    share: float = 1.0
+    """Of such boxes: those for which it does this, in the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +133,15 @@ class BlockNests:
         works: list[NestWork] = []
         of_tile = () if self.is_plain else layer.tile_work(box).nests
         for number, alike in self.runs:
-            each = self.nests[number]
+            each, share = self.nests[number], 1.0
             if self.is_plain:
                 extents: Sequence[int] = each.compiled.loop_extents(box)
                 made, outputs = each.compiled.operations(extents), math.prod(box)
             else:
                 extents, made = of_tile[number].extents, of_tile[number].operations
+                share = of_tile[number].share
                 outputs = _written(each.compiled.nest, extents)
-            works += [NestWork(extents, made, outputs, _read(each, extents))] * alike
+            works += [NestWork(extents, made, outputs, _read(each, extents), share)] * alike
         return works
 
     def product(self, layer: Layer, box: Extents) -> Product | None:

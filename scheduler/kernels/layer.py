@@ -6,11 +6,13 @@ maps, so halos, broadcasts and recomputation are in the figures without being me
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own, first_alike
+from scheduler.kernels.parts_met import Shares
 from scheduler.kernels.pieces_read import (
     Piece,
     elements_of,
@@ -38,6 +40,9 @@ class NestWork:
     roles: tuple[LoopRole, ...] | None
     """What the loops are to a matrix engine, if the nest is a product of two operands."""
     operations: Operations
+    share: float = 1.0
+    """Of tiles of that size: those that it has something to do for, in the mean. Each part of what several nests put
+    together is met by few small tiles."""
 
     @property
     def rounds(self) -> int:
@@ -78,6 +83,10 @@ class TileWork:
     handed_bytes: int
     """Of what one operator hands to another that reads it otherwise than element by element, such as in windows."""
     nests: tuple[NestWork, ...]
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """By operand that not every such tile reads: the mean share of them that do."""
+    usual_extents: Mapping[str, Extents] = field(default_factory=dict)
+    """By operand of which tiles need different parts: elements per dimension of the part that most of them need."""
 
     @property
     def between_bytes(self) -> int:
@@ -119,8 +128,13 @@ class Layer(Subgraph):
     @cached_property
     def puts_together(self) -> bool:
         """Whether some tensor is written part by part, as a concatenation is."""
+        return bool(self.put_together)
+
+    @cached_property
+    def put_together(self) -> frozenset[str]:
+        """The tensors that are written part by part."""
         written = [compiled.target for compiled in self.nests]
-        return len(set(written)) < len(written)
+        return frozenset(name for name, parts in Counter(written).items() if parts > 1)
 
     @cached_property
     def internal_bytes(self) -> Mapping[str, int]:
@@ -321,6 +335,7 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
     works: list[NestWork] = []
     held_bytes: list[int] = []
     handed_bytes: list[int] = []
+    shares = Shares(layer.put_together)
 
     def iterations(compiled: CompiledNest, written: Extents) -> list[int]:
         """Return those of each loop that write so much."""
@@ -334,14 +349,15 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         return extents
 
     def note_work(
-        compiled: CompiledNest, written: Extents, extents: tuple[int, ...], made: Operations
+        compiled: CompiledNest, written: Extents, extents: tuple[int, ...], made: Operations, read: Sequence[Extents]
     ) -> None:
+        share = shares.of(compiled.nest, written, read)
         if compiled.internal:
             held_bytes.append(math.prod(written) * layer.internal_bytes[compiled.target])
         elif compiled.target in layer.handed:
             handed_bytes.append(math.prod(written) * layer.graph.tensors[compiled.target].element_bytes)
         if not compiled.is_view:  # which only renames elements
-            works.append(NestWork(compiled.nest, extents, compiled.roles, made))
+            works.append(NestWork(compiled.nest, extents, compiled.roles, made, share))
 
     def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
         found = known.get(compiled.alike)
@@ -349,22 +365,21 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
             extents = iterations(compiled, written)
             read_extents = [read.extents(extents) for read in compiled.reads]
             found = known[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
-        note_work(compiled, *found[:3])
+        note_work(compiled, *found)
         return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
 
     def operands_apart(compiled: CompiledNest, written: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
         all_of_them = stacked(written)
         of_all = iterations(compiled, all_of_them)
-        note_work(compiled, all_of_them, tuple(of_all), compiled.operations(of_all))
+        read = [each.extents(of_all) for each in compiled.reads]
+        note_work(compiled, all_of_them, tuple(of_all), compiled.operations(of_all), read)
         for piece in written:
             extents = iterations(compiled, piece.extents)
             first = first_iterations(compiled.nest, piece.first, extents)
             for read, access in zip(compiled.reads, compiled.nest.reads, strict=True):
                 yield read.tensor, (Piece(first_read(access, first, extents), read.extents(extents)),)
 
-    wanted = {layer.sink.name: tile}
-    for name in layer.outputs[1:]:
-        wanted[name] = layer.share(name, tile)
+    wanted = {layer.sink.name: tile} | {name: layer.share(name, tile) for name in layer.outputs[1:]}
     tensors = layer.graph.tensors
     if layer.reads_apart:
         pieces: dict[str, tuple[Piece, ...]] = {
@@ -379,13 +394,15 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         operand_extents = {name: need[name] for name in layer.inputs if name in need}
         elements = {name: math.prod(box) for name, box in operand_extents.items()}
         computed = {name: math.prod(need[name]) for name in layer.outputs}
-    operand_bytes = {name: count * tensors[name].element_bytes for name, count in elements.items()}
-    output_bytes = sum([math.prod(own) * tensors[name].element_bytes for name, own in wanted.items()])
-    for name, count in computed.items():  # what neighbours need too is computed by each of them and stored by one
-        held_bytes.append((count - math.prod(wanted[name])) * tensors[name].element_bytes)
+    held_bytes += [  # what neighbours need too is computed by each of them and stored by one
+        (count - math.prod(wanted[name])) * tensors[name].element_bytes for name, count in computed.items()
+    ]
     return TileWork(
-        operand_bytes, operand_extents, output_bytes, sum(held_bytes), sum(handed_bytes), tuple(reversed(works))
-    )
+        {name: count * tensors[name].element_bytes for name, count in elements.items()}, operand_extents,
+        sum([math.prod(own) * tensors[name].element_bytes for name, own in wanted.items()]),
+        sum(held_bytes), sum(handed_bytes), tuple(reversed(works)),
+        shares.below_one(elements), {name: box for name, box in shares.usual.items() if name in elements},
+    )  # fmt: skip
 
 
 def _operand_bytes(layer: Layer, tile: Extents) -> tuple[int | None, ...]:
