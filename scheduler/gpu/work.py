@@ -127,7 +127,8 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
     last = None
     if grid.last is not None:
         traffic = (SHARED, grid.last.shared_bytes), (L2, grid.last.shared_bytes), (DRAM, 0)
-        last = Compute(dtype=view.dtype, issued=grid.last.issued, traffic=traffic)
+        at_work = min(blocks // grid.tiles.shares, view.spec.sms.count)
+        last = Compute(dtype=view.dtype, issued=grid.last.issued, traffic=traffic, at_work=at_work)
     held = occupancy(view.spec.sms, grid.needs).blocks
     return KernelWork(blocks, payload, held, grid.needs.shared_bytes, last, blocks // grid.tiles.shares)
 
@@ -158,7 +159,8 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
             duration_ps += times * (taken.startup_ps + max(taken.duration_ps, even * chip_ps + last_ps))
     if grid.last is not None:
         size = float(grid.last.shared_bytes)
-        most = -(-grid.blocks // grid.tiles.shares // sms)
-        taken = view.pace.taken(grid.last.issued, ((SHARED, size), (L2, size)), most)
+        tiles = grid.blocks // grid.tiles.shares
+        most = -(-tiles // sms)
+        taken = view.pace.taken(grid.last.issued, ((SHARED, size), (L2, size)), most, min(tiles, sms))
         duration_ps += taken.startup_ps + taken.duration_ps
     return spec.launch_ps + duration_ps

@@ -371,8 +371,8 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
     def operands_apart(compiled: CompiledNest, written: tuple[Piece, ...]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
         all_of_them = stacked(written)
         of_all = iterations(compiled, all_of_them)
-        read = [each.extents(of_all) for each in compiled.reads]
-        note_work(compiled, all_of_them, tuple(of_all), compiled.operations(of_all), read)
+        found = [each.extents(of_all) for each in compiled.reads]
+        note_work(compiled, all_of_them, tuple(of_all), compiled.operations(of_all), found)
         for piece in written:
             extents = iterations(compiled, piece.extents)
             first = first_iterations(compiled.nest, piece.first, extents)
@@ -385,10 +385,10 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
         pieces: dict[str, tuple[Piece, ...]] = {
             name: (Piece((0,) * len(extents), extents),) for name, extents in wanted.items()
         }
-        found = follow_back(layer.nests, pieces, operands_apart, joined)
-        elements = {name: elements_of(found[name], tensors[name].shape) for name in layer.inputs if name in found}
-        operand_extents = {name: _extents(found[name], tensors[name].shape, count) for name, count in elements.items()}
-        computed = {name: elements_of(found[name], tensors[name].shape) for name in layer.outputs}
+        lying = follow_back(layer.nests, pieces, operands_apart, joined)
+        elements = {name: elements_of(lying[name], tensors[name].shape) for name in layer.inputs if name in lying}
+        operand_extents = {name: _extents(lying[name], tensors[name].shape, count) for name, count in elements.items()}
+        computed = {name: elements_of(lying[name], tensors[name].shape) for name in layer.outputs}
     else:
         need = follow_back(layer.nests, wanted, operands, widest)
         operand_extents = {name: need[name] for name in layer.inputs if name in need}

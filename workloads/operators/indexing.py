@@ -183,7 +183,8 @@ def _hardmax(context: NodeContext) -> Lowered:
 def _multinomial(context: NodeContext) -> Lowered:
     """Turn each row of log-probabilities into a running sum, then look up each sample in it.
 
-    An exponential and an addition for each element; a sample takes a random number and log2(classes) comparisons.
+    An exponential and an addition for each element; a sample takes a random number and log2(classes) comparisons. The
+    row of sums that it is looked up in has to be there whole.
     """
     data, output = context.input(0), context.output
     sums = Tensor(f"{output.name}:sums", data.shape, data.dtype, "activation", data.order)
@@ -192,7 +193,7 @@ def _multinomial(context: NodeContext) -> Lowered:
         "sums", loops, (whole(data, positions),), whole(sums, positions), per_output=Operations(simple=1, special=1)
     )
     samples, places = space_loops(output)
-    looked_up = Access(sums.name, sums.shape, (at(places[0]), anything((places[1],))))
+    looked_up = Access(sums.name, sums.shape, (at(places[0]), everything(data.shape[1])))
     work = Operations(simple=2 + _levels(data.shape[1]))
     found = LoopNest("Multinomial", samples, (looked_up,), whole(output, places), per_output=work)
     return Lowered((added, found), (sums,))

@@ -62,6 +62,8 @@ def gpu_function(
     """
     if tiles.unit != "lanes":
         raise UnsupportedKernelError("it is scheduled for tensor units, which code does not use")
+    if tiles.shares > 1:
+        raise UnsupportedKernelError(f"{tiles.shares} blocks share its reduction, which code does not do yet")
     block = Block(tiles.threads(warp), as_loops, language)
     return _Kernel(layer, Values(layer, executable), tiles, block).function(name)
 
