@@ -232,7 +232,7 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
                 if parts * split > most:
                     continue
                 yield GpuTiles(tile, order, part, split, None, 1, "lanes")
-                for shares in _SHARES:
+                for shares in _SHARES if view.tuning.shared_reductions else ():
                     if blocks * shares <= _MOST_SHARING and shares * split * _LEAST_TURNS <= iterations:
                         yield GpuTiles(tile, order, part, split, None, 1, "lanes", shares)
 

@@ -22,6 +22,8 @@ class GpuTuning:
     an empty one."""
     tensor_units: bool = True
     """Whether products may run on tensor units."""
+    shared_reductions: bool = True
+    """Whether several blocks may share the reduction of one tile."""
     stages: Annotated[int, Field(ge=1, le=16)] = 3
     """Steps of the depth loop that are in shared memory or on their way at a time."""
     step_bytes: Annotated[int, Field(ge=8, le=4096)] = 64

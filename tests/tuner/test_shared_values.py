@@ -105,7 +105,7 @@ def test_code_grows_by_the_same_with_each_operator(place: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_code_for_a_gpu_does_too(place: str) -> None:
-    view = GpuView(load_hardware("h100", Gpu), "fp32", GpuTuning(tensor_units=False))
+    view = GpuView(load_hardware("h100", Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
 
     def of(count: int) -> int:
         plan = fused(place, count)

@@ -52,7 +52,7 @@ NVCC = shutil.which("nvcc")
 
 
 def view(hardware: str) -> GpuView:
-    return GpuView(load_hardware(hardware, Gpu), "fp32", GpuTuning(tensor_units=False))
+    return GpuView(load_hardware(hardware, Gpu), "fp32", GpuTuning(tensor_units=False, shared_reductions=False))
 
 
 VIEW = view("h100")
