@@ -71,11 +71,14 @@ class _Node:
 class Grouper:
     """Merges sub-graphs until no pattern merges any more. Deterministic: patterns are tried in topological order."""
 
-    def __init__(self, analysis: Analysis, local_bytes: int, most_recompute: float) -> None:
+    def __init__(
+        self, analysis: Analysis, local_bytes: int, most_recompute: float, *, counts_inputs: bool = True
+    ) -> None:
         graph = self._graph = analysis.graph
         self._analysis = analysis
         self._room = Room(local_bytes)
         self._most_recompute = most_recompute
+        self._counts_inputs = counts_inputs
         self._refused: set[int] = set()
         """Layers, as sets of bits, that are not to become one sub-graph."""
         self._nodes: dict[int, _Node] = {}
@@ -84,7 +87,7 @@ class Grouper:
         layers = analysis.of(fixed_pattern_of)
         self._fused = analysis.of(_tensors_inside_layers)
         for number in range(len(layers.groups)):  # l. 1-4
-            piece = analysis.of(layer_piece, number)
+            piece = analysis.of(layer_piece, number, counts_inputs)
             self._nodes[number] = _Node(piece, self._best(piece))
             self._next[number] = {}
             self._previous[number] = {}
@@ -114,7 +117,10 @@ class Grouper:
                 break
         nodes = sorted(self._nodes.values(), key=lambda node: node.piece.last)
         found = [
-            Grouped(self._analysis.of(_splittable, operators(node.piece), self._fused), node.split, node.reason)
+            Grouped(
+                self._analysis.of(_splittable, operators(node.piece), self._fused, self._counts_inputs),
+                node.split, node.reason,
+            )
             for node in nodes
         ]
         return Grouping(tuple(found), self._room.fitted_bytes, self._room.refused_bytes)
@@ -224,7 +230,9 @@ class Grouper:
         if all(source.has_single_output for source in sources):
             return self._analysis.of(merged, sources, target)
         ops = sorted(op for piece in (*sources, target) for op in operators(piece))
-        return self._analysis.of(walked, tuple(ops), layers) if len(ops) <= _MOST_WALKED else None
+        if len(ops) > _MOST_WALKED:
+            return None
+        return self._analysis.of(walked, tuple(ops), layers, self._counts_inputs)
 
 
 def tensors_inside(layers: FusionPlan) -> frozenset[str]:
@@ -244,34 +252,39 @@ def _pays(piece: Piece, split: SplitChoice) -> bool:
     return (split.factor - 1) * piece.weights.size_bytes <= 2 * piece.inner_bytes
 
 
-def layer_piece(analysis: Analysis, number: int) -> WalkedPiece:
+def layer_piece(analysis: Analysis, number: int, counts_inputs: bool = True) -> WalkedPiece:
     """Return layer ``number`` of the network as a piece that others can merge with."""
-    return walked(analysis, analysis.of(fixed_pattern_of).groups[number].ops, 1 << number)
+    return walked(analysis, analysis.of(fixed_pattern_of).groups[number].ops, 1 << number, counts_inputs)
 
 
-def walked(analysis: Analysis, ops: tuple[int, ...], layers: int) -> WalkedPiece:
+def walked(analysis: Analysis, ops: tuple[int, ...], layers: int, counts_inputs: bool = True) -> WalkedPiece:
     """Return the piece of ``ops``, which are ``layers``, that answers from a walk over all of them."""
-    return WalkedPiece(layers, analysis.of(_splittable, ops, analysis.of(_tensors_inside_layers)))
+    return WalkedPiece(layers, analysis.of(_splittable, ops, analysis.of(_tensors_inside_layers), counts_inputs))
 
 
-def _splittable(analysis: Analysis, ops: tuple[int, ...], fused: frozenset[str]) -> Splittable:
-    return Splittable(analysis.graph, ops, analysis, fused)
+def _splittable(
+    analysis: Analysis, ops: tuple[int, ...], fused: frozenset[str], counts_inputs: bool = True
+) -> Splittable:
+    return Splittable(analysis.graph, ops, analysis, fused, counts_inputs)
 
 
-def group_subgraphs(analysis: Analysis, local_bytes: int, most_recompute: float) -> Grouping:
+def group_subgraphs(
+    analysis: Analysis, local_bytes: int, most_recompute: float, *, counts_inputs: bool = True
+) -> Grouping:
     """Return GraphTurbo's sub-graphs of a network for ``local_bytes`` of local buffers in a cluster.
 
-    Local buffers that hold the same of what was asked for are grouped for once.
+    ``counts_inputs``: whether what an instance reads from other sub-graphs has to fit beside what it makes. Local
+    buffers that hold the same of what was asked for are grouped for once.
     """
-    known = analysis.of(_known_groupings, most_recompute)
+    known = analysis.of(_known_groupings, most_recompute, counts_inputs)
     found = next((each for each in known.values() if each.is_for(local_bytes)), None)
     if found is None:
-        found = Grouper(analysis, local_bytes, most_recompute).run()
+        found = Grouper(analysis, local_bytes, most_recompute, counts_inputs=counts_inputs).run()
         known.get(found.fitted_bytes, lambda: found)
     return found
 
 
-def _known_groupings(analysis: Analysis, most_recompute: float) -> Table[Grouping]:
+def _known_groupings(analysis: Analysis, most_recompute: float, counts_inputs: bool) -> Table[Grouping]:
     """Return a table of the groupings of a network, by the bytes that have to fit."""
-    del analysis, most_recompute  # whose table it is
+    del analysis, most_recompute, counts_inputs  # whose table it is
     return Table(_MOST_GROUPINGS)

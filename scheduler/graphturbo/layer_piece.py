@@ -39,13 +39,9 @@ class WalkedPiece(Piece):
         viewed = [name for name in sub.made if tensors.number[name] in tensors.viewed]
         self.made = _counted(tensors, sub.made, viewed)
         self.made_sink_bytes = graph.tensors[stored_sink].size_bytes if stored_sink in sub.made else 0
-        self._comes_in = [self._is_from_outside(life.root) for life in sub.lives]
+        self.counts_inputs = sub.counts_inputs
+        self._comes_in = [sub.is_from_outside(life) for life in sub.lives]
         self.spans = _map(self._spans())
-
-    def _is_from_outside(self, root: str) -> bool:
-        """Whether a stored tensor is there when the layer begins; a weight is alive only where a view of it is made."""
-        is_weight = self.tensors.number[root] in self.tensors.viewed_weights
-        return not is_weight and self._sub.graph.producer.get(root, -1) not in self._sub.ops
 
     def _spans(self) -> Iterator[tuple[int, Span]]:
         ops, tensors = self._sub.ops, self.tensors
@@ -74,6 +70,8 @@ class WalkedPiece(Piece):
         begins, ends = [0] * len(sub.ops), [0] * len(sub.ops)
         outside_bytes = 0
         for (root, size, begin, end), comes_in in zip(sub.lives, self._comes_in, strict=True):
+            if comes_in and not self.counts_inputs:
+                continue
             held = instance_bytes(size, factor) if matched.get(root, (None, False))[0] is not None else size
             begins[begin] += held
             ends[end] += held

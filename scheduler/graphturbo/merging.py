@@ -33,7 +33,7 @@ class MergedPiece(Piece):
         self.layers = reduce(lambda known, part: known | part.layers, parts, 0)
         self.sink, self.stored_sink = target.sink, target.stored_sink
         self.has_single_output, self.made_sink_bytes = target.has_single_output, target.made_sink_bytes
-        self.only_last_leads_out = target.only_last_leads_out
+        self.only_last_leads_out, self.counts_inputs = target.only_last_leads_out, target.counts_inputs
         self.weights = reduce(Counted.joined, [part.weights for part in parts])
         self.made = reduce(Counted.joined, [part.made for part in parts])
         self._uncut = Cut(None, None, is_clean=True, reaches_sink=False, parts=(None,) * len(parts))
@@ -95,18 +95,22 @@ class MergedPiece(Piece):
             part_dim = None if part_cut is None else part_cut.dim
             alive: Alive = part.known_alive(part_dim, factor) or (yield part.alive(part_dim, factor))
             there, from_outside = alive.at, alive.outside_bytes
-            for number, span in met:
+            for number, span in self._counted(met):
                 held = self._held_bytes(number, factor if self._is_cut(number, span, part_cut) else 1)
                 there = live_bytes.raised(there, span.begin, span.end, -held)
                 from_outside -= held if span.begin < 0 else 0
             at = there if at is None else live_bytes.joined(at, outside_bytes, there, from_outside)
             outside_bytes += from_outside
         assert at is not None
-        for number, span in self._met:
+        for number, span in self._counted(self._met):
             held = self._held_bytes(number, factor if self._reaches(cut, number) else 1)
             at = live_bytes.raised(at, span.begin, span.end, held)
             outside_bytes += held if span.begin < 0 else 0
         return Alive(at, outside_bytes)
+
+    def _counted(self, spans: Sequence[tuple[int, Span]]) -> Sequence[tuple[int, Span]]:
+        """Return those of ``spans`` that count among what is alive."""
+        return spans if self.counts_inputs else [entry for entry in spans if entry[1].begin >= 0]
 
     def _is_cut(self, number: int, span: Span, part_cut: Cut | None) -> bool:
         """Whether a cut of a part reaches a tensor that others touch: what it makes of these is its sink."""

@@ -114,6 +114,8 @@ class Piece(ABC):
     stored_sink: int
     """Number of the stored tensor behind the sink."""
     has_single_output: bool
+    counts_inputs: bool
+    """Whether activations from outside count among what is alive (`Splittable.counts_inputs`)."""
     only_last_leads_out: bool
     """Whether nothing but outputs of the last operator is read outside."""
     weights: Counted

@@ -6,6 +6,9 @@ an instance is spread over all of them, less the window for weights. ``v`` runs 
 match the dimension and divide by ``f_d`` (line 9 as printed counts all). The "simple cost model to prevent excessive
 recomputations" is a bound on operations done more than once (``most_recompute``). An instance's footprint is
 ``peak / v`` for the tensors that the dimension reaches; others, which every instance needs whole, count whole.
+``peak`` is the most that is alive at once, with what the sub-graph reads from outside or (``counts_inputs=False``)
+without: section 3.1 speaks of the output and intermediates, and leaves inputs to follow from these; but inputs
+lie in the local buffers too.
 """
 
 from bisect import bisect_left
@@ -91,6 +94,8 @@ class Splittable(Subgraph):
     analysis: Analysis = field(repr=False, compare=False)
     fused: frozenset[str] = frozenset()
     """Tensors that exist one tile at a time, inside a fused loop nest: they take no room."""
+    counts_inputs: bool = True
+    """Whether activations that are read from outside belong to the footprint, or the output and intermediates alone."""
 
     @cached_property
     def made(self) -> tuple[str, ...]:
@@ -133,13 +138,22 @@ class Splittable(Subgraph):
             if root not in self.fused
         ]
 
+    def is_from_outside(self, life: Life) -> bool:
+        """Return whether an activation is there when the first operator runs; views of weights are made inside."""
+        is_weight = self.graph.tensors[life.root].role == "weight"
+        return not is_weight and self.graph.producer.get(life.root, -1) not in self.ops
+
     def peak_bytes(self, matched: Mapping[str, Match] | None = None, factor: int = 1) -> int:
         """Return the most bytes alive at once while one of ``factor`` instances runs its operators in order.
 
-        Inputs and output are included. Tensors that the split dimension does not reach (``matched``) stay whole.
+        The output is included, inputs if they count. Tensors that the split dimension does not reach (``matched``) stay
+        whole.
         """
         change = [0] * (len(self.ops) + 1)
-        for root, size, begin, end in self.lives:
+        for life in self.lives:
+            if not self.counts_inputs and self.is_from_outside(life):
+                continue
+            root, size, begin, end = life
             reached = factor > 1 and matched is not None and matched.get(root, (None, False))[0] is not None
             held = instance_bytes(size, factor) if reached else size
             change[begin] += held

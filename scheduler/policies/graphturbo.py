@@ -103,6 +103,10 @@ class GraphTurbo:
     the one written last, which stays out of the way of those that are read often."""
     unbound: Annotated[tuple[_Annotation, ...], BeforeValidator(_listed)] = ()
     """Dimensions annotated as not to be bound to cores (section 3.4): ``conv1:2``, or ``*:2`` for all tensors."""
+    footprint: Literal["all", "made"] = "all"
+    """What has to fit the local buffers when sub-graphs are grouped and split (Algorithm 1's ``peak``): ``all`` that an
+    instance touches, inputs from other sub-graphs as well; or ``made``, intermediates and output only, which are what
+    section 3.1 names."""
     most_recompute: Annotated[float, Field(ge=0, le=10)] = 0.25
     """Operations that overlapping instances may repeat, as a share of the sub-graph's own."""
 
@@ -241,9 +245,10 @@ class GraphTurbo:
         analysis = costs.analysis
         for headroom in costs.view.tuning.grouping_headrooms:
             local_bytes = int(costs.cores * self._capacity(costs).local_bytes * (1 - headroom))
-            grouping = group_subgraphs(analysis, local_bytes, self.most_recompute)
+            counts_inputs = self.footprint == "all"
+            grouping = group_subgraphs(analysis, local_bytes, self.most_recompute, counts_inputs=counts_inputs)
             for cut in (True, False) if self.instances else (False,):
-                key = grouping.fitted_bytes, self.most_recompute, cut
+                key = grouping.fitted_bytes, self.most_recompute, counts_inputs, cut
                 yield analysis.table(_plan, _MOST_PLANS).get(key, partial(_plan, analysis, grouping, cut=cut))
 
     def _ordered(self, parts: InstanceGraph) -> Sequence[int]:
