@@ -158,11 +158,13 @@ class Launch:
 
     threads: int = 1
     """Threads that its loop is split over, where launching depends on that."""
+    regions: int = 1
+    """Such loops, one after the other: the steps of a recurrence."""
 
     @property
     def problem(self) -> str:
         """What is wrong with it; empty if nothing is."""
-        return "has no thread" if self.threads < 1 else ""
+        return "has no thread, or no loop" if min(self.threads, self.regions) < 1 else ""
 
 
 Payload = Compute | Transfer | Launch

@@ -72,10 +72,13 @@ def _has_vectors(layer: Layer, nest: LoopNest, dim: int) -> bool:
         return False
     tensors = {t.name: t for p in layer.ops for t in layer.graph.ops[p].internals} | dict(layer.graph.tensors)
     reduced = [p for p, loop in enumerate(nest.loops) if loop.reduction]
+    loops = [loop for loop, _ in along.terms]
     return any(
-        tensors[read.tensor].role == "weight" or nest.moving(read.indices[tensors[read.tensor].order[-1]]) == along
+        any(map(read.uses, loops))
+        if tensors[read.tensor].role == "weight"
+        else nest.moving(read.indices[tensors[read.tensor].order[-1]]) == along
         for read in nest.reads
-        if any(map(read.uses, reduced)) and along in [nest.moving(index) for index in read.indices]
+        if any(map(read.uses, reduced))
     )
 
 

@@ -8,7 +8,7 @@ from scheduler.cpu.estimate import among_others_ps
 from scheduler.cpu.tiling import KnownTiles, Tiling, choose_tiling
 from scheduler.cpu.time_bounds import least_time_of_ps, most_time_of_ps
 from scheduler.cpu.view import CpuView
-from scheduler.kernels.cut import layer_of
+from scheduler.kernels.cut import layers_in_order
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
 
@@ -52,18 +52,17 @@ class CpuCosts:
 
         What it reads, and what it writes, is in caches as far as it fits; weights are not.
         """
-        layer = layer_of(self.analysis, ops)
-        return 0.0 if layer is None else self._time_ps(layer) / PS_PER_S
+        return sum(map(self._time_ps, layers_in_order(self.analysis, ops))) / PS_PER_S
 
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the arithmetic of the operators takes anyhow."""
-        layer = layer_of(self.analysis, ops)
-        return 0.0 if layer is None else least_time_of_ps(layer, self.dtype, self.view) / PS_PER_S
+        layers = layers_in_order(self.analysis, ops)
+        return sum([least_time_of_ps(layer, self.dtype, self.view) for layer in layers]) / PS_PER_S
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take with empty caches, where the operators have one anchor."""
-        layer = layer_of(self.analysis, ops)
-        return 0.0 if layer is None else most_time_of_ps(layer, self.dtype, self.view, self.known) / PS_PER_S
+        layers = layers_in_order(self.analysis, ops)
+        return sum([most_time_of_ps(layer, self.dtype, self.view, self.known) for layer in layers]) / PS_PER_S
 
     def _time_ps(self, layer: Layer) -> float:
         tiling = self.tiling_of(layer)

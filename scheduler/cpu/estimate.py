@@ -45,7 +45,7 @@ def estimate(kernel: TiledKernel) -> Estimate:
                 moved[each.memory] += used * each.size_bytes
         apart = max(apart, own_ps)
     longest = max(longest, _shared_ps(spec, moved))
-    called_ps = _called_ps(spec, chunks.count)
+    called_ps = _called_ps(spec, chunks.count, kernel.regions)
     return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
 
 
@@ -57,7 +57,7 @@ def bounds_apart_ps(kernel: TiledKernel) -> Iterator[float]:
     """
     view = kernel.view
     pace, used = view.on_cores(kernel.chunks.count)[-1]
-    least_ps = _called_ps(view.spec, kernel.chunks.count) + kernel.chunk_cycles(pace) * pace.cycle_ps
+    least_ps = _called_ps(view.spec, kernel.chunks.count, kernel.regions) + kernel.chunk_cycles(pace) * pace.cycle_ps
     least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
     yield least_ps * _ROUNDING
     further_ps = kernel.least_moved_ps(pace, used)
@@ -110,18 +110,18 @@ def time_ps(work: KernelWork, view: CpuView) -> float:
         for name, size in each.payload.traffic:
             if name in moved:
                 moved[name] += size * each.count
-    return _called_ps(spec, work.threads) + max(longest, _shared_ps(spec, moved))
+    return _called_ps(spec, work.threads, work.regions) + max(longest, _shared_ps(spec, moved))
 
 
 def least_time_ps(kernel: TiledKernel) -> float:
     """Return what `Estimate.time_ps` is not less than: the instructions of the slowest core."""
     paces = [pace for pace, _ in kernel.view.on_cores(kernel.chunks.count)]
-    called_ps = _called_ps(kernel.view.spec, kernel.chunks.count)
+    called_ps = _called_ps(kernel.view.spec, kernel.chunks.count, kernel.regions)
     return called_ps + max([kernel.chunk_cycles(pace) * pace.cycle_ps for pace in paces])
 
 
-def _called_ps(spec: Cpu, threads: int) -> int:
-    return spec.kernel_call_ps + (spec.parallel_region_ps if threads > 1 else 0)
+def _called_ps(spec: Cpu, threads: int, regions: int) -> int:
+    return spec.kernel_call_ps + (spec.parallel_region_ps * regions if threads > 1 else 0)
 
 
 def _shared_ps(spec: Cpu, moved: Mapping[str, float]) -> float:

@@ -135,6 +135,8 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
     steps = count * vectors.steps
     each_result = count * vectors.outputs / every
     total.fma += made.macs / iterations * steps
+    if nest.chained:
+        _add_chain(total, nest, vectors, element_bytes=of.element_bytes)
     total.arithmetic += (made.simple - of_results.simple) / iterations * steps + of_results.simple * each_result
     total.special += (made.special - of_results.special) / iterations * steps + of_results.special * each_result
     element = of.element_bytes
@@ -156,6 +158,19 @@ def _add_nest(total: Counts, nest: NestCode, of: _Registers) -> None:
             total.loops += vectors.outputs / in_tile * passes
     elif nest.reads:
         total.scalar += steps * tuning.loop_instructions / tuning.unrolled
+
+
+def _add_chain(total: Counts, nest: NestCode, vectors: _Vectors, element_bytes: int) -> None:
+    """Add the additions to earlier results, each of which waits for one of them.
+
+    What lies between two that wait for each other is read again from where it was written.
+    """
+    total.fma += vectors.steps
+    total.arithmetic -= vectors.steps
+    total.accumulators = max(1, int(nest.chained / vectors.lanes))
+    if nest.chained > 1:
+        total.load += vectors.steps
+        total.register_bytes += vectors.steps * vectors.lanes * element_bytes
 
 
 def _add_read(

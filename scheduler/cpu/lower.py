@@ -25,7 +25,7 @@ def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:
     waits: tuple[int, ...] = ()
     for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
         call = Instruction(
-            unit=LAUNCH, payload=Launch(work.threads), label=kernel.name, after=waits,
+            unit=LAUNCH, payload=Launch(work.threads, work.regions), label=kernel.name, after=waits,
             allocates=tuple(allocates.get(number, ())), layer_run=number,
         )  # fmt: skip
         place = len(instructions)
@@ -50,7 +50,7 @@ def works(schedule: CpuSchedule, view: CpuView) -> list[KernelWork]:
     others = any(cache.kept_ps is not None for cache in view.caches.values())
     times_ps = [_estimate_ps(kernel, schedule.dtype, view) if others else 0.0 for kernel in kernels]
     by_cache = {
-        name: found_in_cache(schedule.graph, kernels, footprints, times_ps, cache, warm=warm)
+        name: found_in_cache(schedule.written_out, kernels, footprints, times_ps, cache, warm=warm)
         for name, cache in view.caches.items()
     }
     known: dict[object, KernelWork] = {}
@@ -71,7 +71,7 @@ def _estimate_ps(kernel: CpuKernel, dtype: str, view: CpuView) -> float:
 
 def _places(schedule: CpuSchedule) -> tuple[list[Buffer], dict[int, list[int]], dict[int, list[int]]]:
     """Return a place in DRAM for every tensor, which kernel takes it first, and after which it is free."""
-    graph = schedule.graph
+    graph = schedule.written_out
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, kernel in enumerate(schedule.runs):

@@ -8,6 +8,7 @@ from typing import Literal
 
 from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.passes import Passes, kept_tensors, nests_in_order, passes_of
+from scheduler.cpu.recurrences import elements_inside, ordered_dims
 from scheduler.kernels.layer import Layer, NestWork
 from workloads.loopnest import Access, Extents, LoopNest, Operations
 
@@ -58,6 +59,8 @@ class NestCode:
     """Of the anchor: what it reads with padding and from outside; what the layer computes for it is as it needs it."""
     passes: int = 1
     """Passes that compute it, each for itself (`scheduler.cpu.passes`)."""
+    chained: int = 0
+    """Elements written between two of which the later needs the earlier; 0 where none needs another."""
     places: tuple[int, ...] = (0,)
     """Among the nests of the layer, of all that are just like it."""
 
@@ -153,7 +156,9 @@ def _inlined(layer: Layer, made: Operations) -> NestCode:
         depends = frozenset(place for place in layer.dependencies.get(name, frozenset()) if place >= 0)
         share = layer.tile_work(single).shares.get(name, 1.0)
         reads.append(Read(along, depends, False, False, tensor.element_bytes, share))
-    return NestCode(False, tuple(shape), 1, shape[dim] if dim >= 0 else 1, tuple(reads), True, made)
+    chained, ordered = elements_inside(layer), ordered_dims(layer)
+    own = shape[dim] if dim >= 0 and dim not in ordered else 1
+    return NestCode(False, tuple(shape), 1, own, tuple(reads), True, made, chained=chained)
 
 
 def _behind_views(layer: Layer, name: str) -> str:

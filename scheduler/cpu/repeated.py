@@ -26,7 +26,7 @@ def repeated_kernels(
     known: dict[object, RepeatedKernel] = {}
     found = {}
     for kernel in schedule.runs:
-        results = [name in schedule.graph.stored_outputs for name in kernel.layer.outputs]
+        results = [name in schedule.written_out.stored_outputs for name in kernel.layer.outputs]
         key = kernel.layer.signature, kernel.tiles, kernel.threads, tuple(results)
         if key not in known:
             known[key] = _repeated(replace(schedule, runs=(kernel,)), kernel, begun)

@@ -9,7 +9,7 @@ from fusion.plan import FusionPlan
 from scheduler.cpu.chunks import chunks_of
 from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.cut import layer_of
+from scheduler.kernels.cut import layers_in_order
 from scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 
 
@@ -50,11 +50,13 @@ class CpuSchedule(KernelSchedule[CpuKernel]):
 
 
 def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> CpuSchedule:
-    """Return the schedule that calls the plan's kernels one after the other."""
+    """Return the schedule that calls the plan's kernels one after the other.
+
+    Operators of several products and recurrences are several kernels each.
+    """
     found = []
     for number, group in enumerate(plan.groups):
-        layer = layer_of(costs.analysis, group.ops)
-        if layer is not None:
+        for layer in layers_in_order(costs.analysis, group.ops):
             tiling = costs.tiling_of(layer)
             found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, tiling.threads))
     return CpuSchedule(plan, tuple(found), costs.dtype, policy)

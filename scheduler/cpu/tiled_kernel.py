@@ -13,6 +13,7 @@ from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import L1, CorePace, Moved, Step
 from scheduler.cpu.chunk_traffic import traffic_of
 from scheduler.cpu.code import known_codes
+from scheduler.cpu.recurrences import waiting_steps
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
@@ -28,6 +29,8 @@ class TiledKernel:
         """Of each part."""
         self.traffic = traffic_of(layer, tiles, threads, spec.line_bytes, write_allocate=spec.write_allocate)
         self.chunks = self.traffic.chunks
+        self.regions = waiting_steps(layer)
+        """Parallel loops, one after the other."""
 
     def chunk_cycles(self, pace: CorePace) -> float:
         """Return the cycles in which a core issues the instructions of a full chunk."""

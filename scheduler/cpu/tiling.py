@@ -25,9 +25,11 @@ from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
 from scheduler.cpu.estimate import Estimate, among_others_ps, bounds_apart_ps, estimate, least_time_ps
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
+from scheduler.cpu.recurrences import ordered_dims
 from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
 from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, dividing
+from scheduler.cpu.tiles_in_order import tiles_in_order
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
 from scheduler.parts import divisors
@@ -73,6 +75,8 @@ def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) ->
 def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     most, *fewer = view.thread_counts
     shape = layer.sink.shape
+    if ordered_dims(layer):
+        return min(_in_order(layer, dtype, view), key=_taken)
     found = best_of([TiledKernel(layer, cut, most, dtype, view) for cut in candidates(layer, dtype, view)], most)
     best = found[0]
 
@@ -89,8 +93,21 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     return best
 
 
+def _in_order(layer: Layer, dtype: str, view: CpuView) -> Iterator[Tiling]:
+    """Yield the tilings that are tried for a layer whose results need earlier ones."""
+    for threads in view.thread_counts:
+        for tiles in tiles_in_order(layer, dtype, view, threads):
+            yield Tiling(tiles, threads, estimate(TiledKernel(layer, tiles, threads, dtype, view)))
+
+
+def _taken(tiling: Tiling) -> tuple[float, tuple[float, tuple[float, ...]]]:
+    return tiling.time_ps, tiling.rank
+
+
 def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     """Return the tiles that are tried for a layer, on as many threads as do most arithmetic."""
+    if ordered_dims(layer):
+        return list(tiles_in_order(layer, dtype, view, view.thread_counts[0]))
     parts = parts_of(layer)
     if not parts:
         return list(_without_anchor(layer, dtype, view))

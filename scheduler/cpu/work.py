@@ -70,6 +70,8 @@ class KernelWork:
     """That have something to do."""
     compulsory: tuple[Mapping[str, Compulsory], ...]
     """By part, by the memory behind a cache."""
+    regions: int = 1
+    """Parallel loops, one after the other: steps that wait for each other."""
 
     def with_found(self, found: Mapping[str, Found]) -> "KernelWork":
         """Return the same where caches have something, by the memory behind each.
@@ -142,7 +144,7 @@ def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: 
             found.append(ChunkWork(used - has_last, _payload(kernel, levels, dtype, is_last=False)))
         if has_last:
             found.append(ChunkWork(1, _payload(kernel, levels, dtype, is_last=True)))
-    return KernelWork(tuple(found), chunks.count, compulsory)
+    return KernelWork(tuple(found), chunks.count, compulsory, kernel.regions)
 
 
 def _with_first_use(kernel: TiledKernel, passed: Sequence[Passed]) -> list[Passed]:

@@ -133,7 +133,7 @@ def loop_roles(nest: LoopNest) -> tuple[LoopRole, ...] | None:
     carried on: each iteration of an ordered loop is a product of its own, and results that are put together (the gates
     of a unit) are columns.
     """
-    operands = ((nest.carried,) if nest.carried else ()) + nest.reads
+    operands = ((nest.carried,) if nest.carried and nest.exchanged else ()) + nest.reads
     if not nest.per_iteration.macs or not operands[1:]:
         return None
     left, right = operands[:2]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from fusion.fixed_pattern import fixed_pattern_layers
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
+from workloads.nest_by_nest import written_out
 
 
 def layer_of(analysis: Analysis, ops: Iterable[int]) -> Layer | None:
@@ -37,6 +38,35 @@ def single_layer(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
 def layers_by_pattern(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
     """Return the kernel ``ops`` cut into layers of at most one complex operator, in order (GraphTurbo, section 4.1)."""
     return analysis.of(_layers_by_pattern, tuple(ops))
+
+
+def layers_in_order(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
+    """Return the kernel ``ops`` as the layers that a machine runs one after the other, of the network written out.
+
+    That is one, unless operators hold several products, whose layers have at most one each, or results need earlier
+    ones of their own operator, which is a layer by itself.
+    """
+    return analysis.of(_layers_in_order, tuple(ops))
+
+
+def _layers_in_order(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
+    out = analysis.of(written_out)
+    written, every = out.analysis, out.ops(sorted(ops))
+    graph = written.graph
+    if len(every) == len(ops) and not any(nest.ordered for op in every for nest in graph.ops[op].nests):
+        return single_layer(written, every)
+    found: list[Layer] = []
+    together: list[int] = []
+    for op in (*every, None):
+        runs_in_order = op is not None and any(nest.ordered for nest in graph.ops[op].nests)
+        if op is None or runs_in_order:
+            found += layers_by_pattern(written, together)
+            together = []
+        if op is not None and runs_in_order:
+            found += single_layer(written, (op,))
+        elif op is not None:
+            together.append(op)
+    return tuple(found)
 
 
 def _layers_by_pattern(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:

@@ -37,6 +37,11 @@ class KernelSchedule(Generic[KernelT]):
         return self.plan.graph
 
     @property
+    def written_out(self) -> Graph:
+        """The network that the kernels compute: with operators of several steps written out where they are run so."""
+        return self.runs[0].layer.graph if self.runs else self.graph
+
+    @property
     def kernels(self) -> int:
         """Calls that do anything."""
         return len(self.runs)

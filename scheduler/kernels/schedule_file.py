@@ -13,6 +13,7 @@ from scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 from workloads.loopnest import Extents
+from workloads.nest_by_nest import written_out
 
 Number = Annotated[int, Field(ge=0, lt=2**53)]
 Size = Annotated[int, Field(ge=1, lt=2**53)]
@@ -154,10 +155,11 @@ def read_kernels(
     """
     plan = _plan(file, analysis.graph, dtype)
     kernels = []
+    written = analysis.of(written_out).analysis
     for number, record in enumerate(file.kernels):
         where = f"schedule: kernels.{number} ({record.output})"
-        kernels.append(read(where, record, read_layer(where, record, len(file.groups), analysis)))
-    check_order(kernels, analysis.graph)
+        kernels.append(read(where, record, read_layer(where, record, len(file.groups), written)))
+    check_order(kernels, written.graph)
     return plan, tuple(kernels)
 
 

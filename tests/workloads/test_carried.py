@@ -54,11 +54,11 @@ class TestRecurrences:
     def test_a_step_of_some_units_reads_the_weights_of_all(self) -> None:
         step = self.step()
         weights, gates = step.reads[:2]
-        one_step = step.loop_extents_for((1, 1, 2, 1))
+        one_step = step.loop_extents_for((1, 2, 1))
 
         assert weights.extents(one_step) == (1, 16, 4)
         assert gates.extents(one_step) == (1, 1, 2, 16)
-        assert CompiledNest(step, False).loop_extents((1, 1, 2, 1)) == one_step
+        assert CompiledNest(step, False).loop_extents((1, 2, 1)) == one_step
 
     def test_each_step_is_a_product_of_its_own(self) -> None:
         step = self.step()
@@ -75,7 +75,7 @@ class TestRecurrences:
     def test_nothing_moves_with_time_or_units(self) -> None:
         step = self.step()
 
-        assert [step.matched_dim(step.reads[1], dim) for dim in range(4)] == [None, None, 2, None]
+        assert [step.matched_dim(step.reads[1], dim) for dim in range(3)] == [None, 2, None]
 
 
 def test_what_is_carried_is_what_is_written() -> None:

@@ -45,11 +45,12 @@ def _recurrent(context: NodeContext) -> Lowered:
     _check_operands(context, sizes, data)
     name = context.results[0].name
     summed = Tensor(f"{name}:gates", (steps, directions, batch, gate_rows), data.dtype, "activation")
-    states = Tensor(f"{name}:states", (steps, directions, batch, sizes.hidden), data.dtype, "activation")
+    shape = (steps, batch, sizes.hidden)
+    states = [Tensor(f"{name}:states{number or ''}", shape, data.dtype, "activation") for number in range(directions)]
     project = _projection(context, sizes, data, weight, summed)
-    walks = [_states(context, sizes, direction, summed, states) for direction in range(directions)]
+    walks = [_states(context, sizes, direction, summed, own) for direction, own in enumerate(states)]
     outputs = [*_every_state(context, sizes, states), *_last_states(context, sizes, states)]
-    return Lowered((project, *walks, *outputs), (summed, states))
+    return Lowered((project, *walks, *outputs), (summed, *states))
 
 
 def _check_operands(context: NodeContext, sizes: _Sizes, data: Tensor) -> None:
@@ -119,26 +120,30 @@ def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor,
     bias = context.optional_input(3)
     if bias is not None and context.flag("linear_before_reset"):
         reads.append(all_of(bias))
-    write = Access(states.name, states.shape, (at(t), way, at(b), at(h)))
-    before = Access(states.name, states.shape, (Index(((t, 1),), offset=1 if backward else -1), way, at(b), at(k)))
+    write = whole(states, (t, b, h))
+    before = Access(states.name, states.shape, (Index(((t, 1),), offset=1 if backward else -1), at(b), at(k)))
     return LoopNest("step", loops, tuple(reads), write, _MAC, _PER_STATE[context.kind], before)
 
 
-def _every_state(context: NodeContext, sizes: _Sizes, states: Tensor) -> list[LoopNest]:
+def _every_state(context: NodeContext, sizes: _Sizes, states: Sequence[Tensor]) -> list[LoopNest]:
     output = context.optional_output(0)
     if output is None:
         return []
-    loops = tuple(Loop(name, size) for name, size in zip("tdbh", states.shape, strict=True))
-    t, d, b, h = range(4)
-    order = (b, t, d, h) if sizes.batch_first else (t, d, b, h)
-    reads = [whole(states, (t, d, b, h))]
-    lengths = context.optional_input(4)
-    if lengths is not None:
-        reads.append(Access(lengths.name, lengths.shape, (at(b),)))
-    return [LoopNest("copy", loops, tuple(reads), whole(output, order))]
+    nests = []
+    t, b, h = range(3)
+    for direction, own in enumerate(states):
+        loops = tuple(Loop(name, size) for name, size in zip("tbh", own.shape, strict=True))
+        way = Index(offset=direction)
+        order = (at(b), at(t), way, at(h)) if sizes.batch_first else (at(t), way, at(b), at(h))
+        reads = [whole(own, (t, b, h))]
+        lengths = context.optional_input(4)
+        if lengths is not None:
+            reads.append(Access(lengths.name, lengths.shape, (at(b),)))
+        nests.append(LoopNest("copy", loops, tuple(reads), Access(output.name, output.shape, order)))
+    return nests
 
 
-def _last_states(context: NodeContext, sizes: _Sizes, states: Tensor) -> list[LoopNest]:
+def _last_states(context: NodeContext, sizes: _Sizes, states: Sequence[Tensor]) -> list[LoopNest]:
     """Return the copies of the last state of each direction; with lengths, which one is last depends on them.
 
     The cell state of an LSTM is computed beside the hidden state and needs the same.
@@ -148,7 +153,7 @@ def _last_states(context: NodeContext, sizes: _Sizes, states: Tensor) -> list[Lo
     for output in (context.optional_output(1), context.optional_output(2)):
         if output is None:
             continue
-        for direction in range(sizes.directions):
+        for direction, own in enumerate(states):
             backward = direction == 1 or context.text("direction", "forward") == "reverse"
             last = (
                 everything(sizes.steps)
@@ -157,7 +162,7 @@ def _last_states(context: NodeContext, sizes: _Sizes, states: Tensor) -> list[Lo
             )
             way = Index(offset=direction)
             loops = (Loop("b", sizes.batch), Loop("h", sizes.hidden))
-            reads = [Access(states.name, states.shape, (last, way, at(0), at(1)))]
+            reads = [Access(own.name, own.shape, (last, at(0), at(1)))]
             if lengths is not None:
                 reads.append(Access(lengths.name, lengths.shape, (at(0),)))
             lead: Sequence[Index] = (at(0), way) if sizes.batch_first else (way, at(0))

@@ -1,0 +1,99 @@
+"""Operators that hold several products, or a recurrence, written out as one operator for each of their steps.
+
+An attention is a product, a softmax and a product; a recurrent network a product of all inputs at once, then steps
+that follow each other. Machines that run whole kernels one after the other run such operators as those kernels.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from workloads.analysis import Analysis
+from workloads.graph import Graph, Op, Tensor
+from workloads.index import Index
+from workloads.loopnest import Access, LoopNest, mapping_of
+
+
+@dataclass(frozen=True)
+class WrittenOut:
+    """A network whose operators are written out, and which operators each of the original ones became."""
+
+    analysis: Analysis
+    ops_of: tuple[tuple[int, ...], ...]
+
+    def ops(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """Return the operators that those at ``positions`` of the network became."""
+        return tuple([op for position in positions for op in self.ops_of[position]])
+
+
+def written_out(analysis: Analysis) -> WrittenOut:
+    """Return the network of ``analysis`` written out; the same analysis where no operator has to be."""
+    graph = analysis.graph
+    if not any(map(_has_steps, graph.ops)):
+        return WrittenOut(analysis, tuple([(position,) for position in range(len(graph.ops))]))
+    ops: list[Op] = []
+    tensors = dict(graph.tensors)
+    ops_of = []
+    for op in graph.ops:
+        first = len(ops)
+        if _has_steps(op):
+            tensors |= {tensor.name: tensor for tensor in op.internals}
+            for step in _steps(op):
+                made, before = _step_by_itself(step, tensors)
+                tensors |= {tensor.name: tensor for tensor in before}
+                ops.append(made)
+        else:
+            ops.append(op)
+        ops_of.append(tuple(range(first, len(ops))))
+    kept = {name for op in ops for name in (*op.inputs, *op.outputs)} | set(graph.tensors)
+    known = {name: tensor for name, tensor in tensors.items() if name in kept}
+    made_of = Graph(graph.name, tuple(ops), known, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
+    return WrittenOut(Analysis(made_of), tuple(ops_of))
+
+
+def _has_steps(op: Op) -> bool:
+    products = [nest for nest in op.nests if mapping_of(nest) == "contraction"]
+    return bool(products[1:]) or any(nest.exchanged for nest in op.nests)
+
+
+def _steps(op: Op) -> Iterator[Op]:
+    """Yield the steps of ``op``: each product, and what is computed between two of them up to each result."""
+    groups: list[list[LoopNest]] = []
+    is_open = False
+    for nest in op.nests:
+        is_product = mapping_of(nest) == "contraction"
+        of_same = bool(groups) and groups[-1][-1].write.tensor == nest.write.tensor
+        made = {each.write.tensor for each in groups[-1]} if groups else set()
+        follows = is_open and not is_product and any(read.tensor in made for read in nest.reads)
+        if of_same or follows:
+            groups[-1].append(nest)
+        else:
+            groups.append([nest])
+        is_open = not is_product and nest.write.tensor not in op.outputs
+    internals = {tensor.name for tensor in op.internals}
+    for number, group in enumerate(groups):
+        written = list(dict.fromkeys([nest.write.tensor for nest in group]))
+        elsewhere = {read.tensor for other in groups if other is not group for nest in other for read in nest.reads}
+        outputs = tuple([name for name in written if name not in internals or name in elsewhere])
+        inside = tuple([tensor for tensor in op.internals if tensor.name in written and tensor.name not in outputs])
+        inputs = dict.fromkeys([read.tensor for nest in group for read in nest.reads if read.tensor not in written])
+        yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
+
+
+def _step_by_itself(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:
+    """Return a recurrence whose exchanged results are an operand of their own: each iteration finds others there."""
+    (nest, *more) = op.nests
+    carried = nest.carried
+    if more or carried is None or not nest.exchanged:
+        return op, ()
+    written = tensors[nest.write.tensor]
+    ordered = dict(nest.ordered)
+    along = [any(loop in ordered for loop, _ in index.terms) for index in nest.write.indices]
+    shape = tuple([1 if runs else size for runs, size in zip(along, written.shape, strict=True)])
+    before = Tensor(f"{written.name}:before", shape, written.dtype, "weight", written.order)
+    indices = [Index() if runs else index for runs, index in zip(along, carried.indices, strict=True)]
+    kept = [was if runs else own for runs, was, own in zip(along, carried.indices, nest.write.indices, strict=True)]
+    made = replace(
+        nest, reads=(Access(before.name, shape, tuple(indices)), *nest.reads),
+        carried=Access(written.name, written.shape, tuple(kept)),
+    )  # fmt: skip
+    return replace(op, inputs=(before.name, *op.inputs), nests=(made,)), (before,)
