@@ -4,7 +4,6 @@ What these operators read follows from their loop nests only as far as cost goes
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,6 @@ from tuner.codegen.access import affine
 from tuner.codegen.arithmetic import Operator, UnsupportedKernelError
 from tuner.codegen.builder import Builder
 from tuner.codegen.functions import const, dtype_of
-from workloads.index import Index, Loop
 from workloads.loopnest import LoopNest
 
 Loops = Mapping[int, Any]
@@ -175,19 +173,3 @@ def _cubic(fraction: Any, sloped: float) -> Sequence[Any]:
         weight(fraction + one, far), weight(fraction, near), weight(one - fraction, near),
         weight(one + one - fraction, far),
     )  # fmt: skip
-
-
-def as_reduction(op: Operator, nest: LoopNest) -> LoopNest:
-    """Return a running sum as a sum over the window that it reads: code keeps nothing from one element to the next.
-
-    Raises ``UnsupportedKernelError`` where the dimension is not known before the network runs.
-    """
-    read, axis = nest.reads[0], op.scalar(1)
-    if axis is None:
-        raise UnsupportedKernelError("the dimension is not known before the network runs")
-    index = read.indices[int(axis)]
-    step = Index((*index.terms, (len(nest.loops), 1)), offset=index.offset)
-    indices = list(read.indices)
-    indices[int(axis)] = step
-    loops = (*nest.loops, Loop("k", index.window, reduction=True))
-    return replace(nest, loops=loops, reads=(replace(read, indices=tuple(indices)),))

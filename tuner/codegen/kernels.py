@@ -15,8 +15,9 @@ from scheduler.kernels.layer import Layer
 from tuner.codegen.arithmetic import UnsupportedKernelError
 from tuner.codegen.names import kernel_name
 from tuner.codegen.packing import Packing
+from tuner.codegen.running_sums import is_running_sum
 from tuner.codegen.schedules import kernel_function
-from tuner.codegen.stages import stages_of
+from tuner.codegen.stages import running_sum, stages_of
 from workloads.analysis import Analysis
 from workloads.executable import Executable
 from workloads.graph import Graph
@@ -95,8 +96,11 @@ def generate(plan: FusionPlan, executable: Executable, tiles: GroupTiles, lanes:
 def _kernel(
     layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int, named: tuple[str, int, tuple[str, ...]]
 ) -> Kernel:
-    stages = stages_of(layer, executable, tiles, lanes)
     name, position, operators = named
+    if is_running_sum(layer):
+        function = running_sum(layer, executable, tiles, name)
+        return Kernel(name, position, operators, layer.inputs, layer.outputs, {}, tiles, function)
+    stages = stages_of(layer, executable, tiles, lanes)
     function = kernel_function(stages, tiles, name, lanes)
     return Kernel(name, position, operators, stages.inputs, stages.outputs, stages.packings, tiles, function)
 

@@ -20,10 +20,11 @@ from tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
 from tuner.codegen.anchored import anchored_stage, upstream_sums
 from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
 from tuner.codegen.builder import Builder
-from tuner.codegen.choosing import as_reduction, chooser_of
+from tuner.codegen.choosing import chooser_of
 from tuner.codegen.packing import Packing
 from tuner.codegen.partial_sums import reduced_stage
 from tuner.codegen.reductions import reduction_of, says_of_output
+from tuner.codegen.running_sums import running_sum_function
 from tuner.codegen.sharing import Value
 from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
 from workloads.executable import Executable
@@ -101,7 +102,7 @@ class StageBuilder(Builder):
     def add(self, position: int) -> None:
         """Add the stages of one operator."""
         op = self.layer.graph.ops[position]
-        described = self._operator(position, op)
+        described = self.operator(position, op)
         own = {tensor.name: tensor for tensor in op.internals}
         written: dict[str, list[LoopNest]] = {}
         for nest in op.nests:
@@ -114,7 +115,8 @@ class StageBuilder(Builder):
             tensor = own.get(name) or self.layer.graph.tensors[name]
             self._stage(described, nests, tensor)
 
-    def _operator(self, position: int, op: Op) -> Operator:
+    def operator(self, position: int, op: Op) -> Operator:
+        """Return what an operator of the graph computes."""
         node = self.executable.nodes[position]
         values = self.executable.values
         constants = {place: values[name] for place, name in enumerate(node.input) if name in values}
@@ -129,8 +131,6 @@ class StageBuilder(Builder):
             return
         if self.anchor is not None and nest is self.anchor.nest:
             stage = anchored_stage(self, op, nest, tensor)
-        elif op.kind == "CumSum":
-            stage = self._reduced(op, as_reduction(op, nest), tensor)
         elif any(loop.reduction for loop in nest.loops):
             if len(nests) > 1:
                 raise UnsupportedKernelError(f"{op.kind} reduces into parts of a tensor")
@@ -226,6 +226,16 @@ class StageBuilder(Builder):
     def _reduced(self, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
         """Return a reduction that is not tiled."""
         return reduced_stage(self, op, nest, tensor)
+
+
+def running_sum(layer: Layer, executable: Executable, tiles: LoopTiles, name: str) -> Any:
+    """Return the function ``name`` of a layer that is one running sum; parameters are its input and its output."""
+    builder = StageBuilder(layer, executable, tiles, None, 1, None)
+    (position,) = layer.ops
+    op, tensors = layer.graph.ops[position], layer.graph.tensors
+    data, output = tensors[layer.inputs[0]], tensors[layer.outputs[0]]
+    described = builder.operator(position, op)
+    return running_sum_function(described, data, output, builder.dtype(output), name, parallel=bool(tiles.parallel))
 
 
 def stages_of(layer: Layer, executable: Executable, tiles: LoopTiles, lanes: int) -> Stages:

@@ -1,0 +1,98 @@
+"""What runs in order takes its time, and no more: each step reads what it needs once, running sums are linear."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, helper
+
+from dsascape import simulate
+from experiments.points import RunRecord
+from tests.workloads.onnx_models import model, read
+
+CPUS = ("kirin990", "snapdragon865")
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def op(kind: str, inputs: str, **attributes: Any) -> NodeProto:
+    return helper.make_node(kind, inputs.split(), ["y"], **attributes)
+
+
+def recurrent(kind: str, steps: int, batch: int, units: int, *, both_ways: bool = False) -> ModelProto:
+    ways = 2 if both_ways else 1
+    weights = np.ones((ways, GATES[kind] * units, units), np.float32)
+    direction = {"direction": "bidirectional"} if both_ways else {}
+    node = op(kind, "x w r", hidden_size=units, **direction)
+    return model(node, inputs={"x": [steps, batch, units]}, w=weights, r=weights)
+
+
+def running_sum(*shape: int, axis: int) -> ModelProto:
+    return model(op("CumSum", "x a"), inputs={"x": list(shape)}, a=np.array(axis))
+
+
+def attention(heads: int, tokens: int, depth: int) -> ModelProto:
+    shape = [1, heads, tokens, depth]
+    built = model(op("Attention", "q k v"), inputs={"q": shape, "k": shape, "v": shape})
+    built.opset_import[0].version = 23
+    return built
+
+
+def run(built: ModelProto, machine: str, policy: str = "fixed-pattern") -> RunRecord:
+    return simulate(read(built), machine, policy).record
+
+
+NETWORKS = {
+    **{f"{kind}, {units} units": recurrent(kind, 10, 1, units) for kind in GATES for units in (16, 64, 256)},
+    "LSTM of 8 sequences": recurrent("LSTM", 20, 8, 128),
+    "LSTM both ways": recurrent("LSTM", 20, 1, 512, both_ways=True),
+    "running sum of rows": running_sum(1000, 1000, axis=1),
+    "running sum of columns": running_sum(1000, 1000, axis=0),
+    "running sum of one line": running_sum(100_000, axis=0),
+    "attention in caches": attention(2, 32, 16),
+    "attention beyond them": attention(8, 256, 64),
+    "Fourier transform": model(op("DFT", "x"), inputs={"x": [1, 1024, 1]}),
+}
+
+
+@pytest.mark.parametrize("machine", CPUS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_time_is_within_50_times_the_roofline_and_operands_are_read(name: str, machine: str) -> None:
+    built = NETWORKS[name]
+    graph, record = read(built), run(built, machine)
+    operand_bytes = sum(t.size_bytes for t in graph.tensors.values() if t.role in ("input", "weight"))
+    moved = record.traffic_bytes["dram"]
+    bound_s = max(moved / record.off_chip_bytes_per_s, record.macs / record.peak_macs_per_s)
+
+    assert moved >= operand_bytes
+    assert bound_s <= record.latency_s < 50 * bound_s + 5e-6
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_twice_the_steps_take_twice_the_time(kind: str) -> None:
+    few, more, many = (run(recurrent(kind, steps, 1, 64), "kirin990").latency_s for steps in (20, 40, 80))
+
+    assert many - more == pytest.approx(2 * (more - few), rel=0.25)
+
+
+def test_a_running_sum_is_linear() -> None:
+    """A thousand times as long: a thousand times the time."""
+    small, large = (run(running_sum(size, axis=0), "kirin990").latency_s for size in (10_000, 1_000_000))
+
+    assert large < 120 * small
+
+
+def test_an_attention_is_not_far_from_its_products_and_softmax_by_themselves() -> None:
+    """Keys are not transposed first, as the operators by themselves do, so that its product has no vectors of them."""
+    shape = [8, 256, 64]
+    written_out = model(
+        helper.make_node("Transpose", ["k"], ["t"], perm=[0, 2, 1]), helper.make_node("MatMul", ["q", "t"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"]), helper.make_node("MatMul", ["p", "v"], ["y"]),
+        inputs={"q": shape, "k": shape, "v": shape},
+    )  # fmt: skip
+
+    assert run(attention(8, 256, 64), "kirin990").latency_s < 5 * run(written_out, "kirin990", "unfused").latency_s
+
+
+@pytest.mark.parametrize("policy", ["unfused", "ago", "dnnfusion", "searched"])
+def test_every_policy_runs_a_recurrence(policy: str) -> None:
+    assert run(recurrent("LSTM", 10, 1, 64), "kirin990", policy).latency_s < 1e-3
