@@ -46,9 +46,30 @@ def expanded(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
             f" {MOST_NODES} nodes of {MOST_BYTES} bytes are taken"
         )
     try:
-        return inliner.inline_local_functions(model)
+        written = _written_out(model)
     except (RuntimeError, ValueError, IndexError, onnx.checker.ValidationError) as error:
         raise WorkloadError(f"{where}: its local functions cannot be written out ({error})") from error
+    for node in _with_inner(written.graph.node):
+        left = count.functions.get(_key(node.domain, node.op_type, node.overload))
+        if left is not None:
+            raise WorkloadError(
+                f"{where}: node {node_name(node)!r} calls the local function {left.name!r}: the function is written in"
+                f" opset {_opset(left.opset_import)}, the network in {_opset(model.opset_import)}"
+            )
+    return written
+
+
+def _written_out(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return ``model`` without calls, bodies of other opsets converted; calls stay where the converter cannot."""
+    try:
+        return inliner.inline_local_functions(model, convert_version=True)
+    except (RuntimeError, ValueError, IndexError):
+        return inliner.inline_local_functions(model)
+
+
+def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
+    """Return the opset of the standard operators; 0 where none is stated."""
+    return next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
 
 
 @dataclass(slots=True)

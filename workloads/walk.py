@@ -31,6 +31,9 @@ from workloads.operators.registry import Array, ShapeRule
 
 _DEEPEST = 8
 """Levels to which functions and branches are expanded."""
+_POOLS = ("MaxPool", "AveragePool", "LpPool")
+_POOLS_WITHOUT_EMPTY_WINDOWS = 22
+"""The opset whose shapes of pools are what runtimes compute for every opset: no window begins in the padding behind."""
 
 
 class Follower(Protocol):
@@ -67,7 +70,7 @@ def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None =
         if entry.name not in known.types:
             known.types.update(typed_values([entry]))
     walker = Walker(file, known, again)
-    for node in _sorted_nodes(file.where, file.model.graph.node, known.types):
+    for node in _sorted_nodes(file.where, _needed(file.model.graph), known.types):
         try:
             walker.visit(node)
         except WorkloadError:
@@ -243,6 +246,8 @@ class Walker:
             raise known.error(node, f"is not taken: {NOT_TAKEN[kind]}")
         try:
             schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
+            if kind in _POOLS and self._opset < _POOLS_WITHOUT_EMPTY_WINDOWS:
+                schema = onnx.defs.get_schema(node.op_type, _POOLS_WITHOUT_EMPTY_WINDOWS, "")
         except onnx.defs.SchemaError:
             raise known.error(node, f"is not an operator of ONNX opset {self._opset}") from None
         types = {name: known.types[name].proto for name in node.input if name}
@@ -317,6 +322,24 @@ class Walker:
                 if name in before.values:
                     known.values[name] = before.values[name]
         return walked
+
+
+def _needed(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Return the nodes that an output of ``graph`` depends on, in their order; all where it has no outputs."""
+    if not graph.output:
+        return list(graph.node)
+    writers: dict[str, list[int]] = {}
+    for place, node in enumerate(graph.node):
+        for name in node.output:
+            writers.setdefault(name, []).append(place)
+    kept: set[int] = set()
+    pending = [entry.name for entry in graph.output]
+    while pending:
+        for place in writers.pop(pending.pop(), ()):
+            if place not in kept:
+                kept.add(place)
+                pending.extend(reads_of(graph.node[place]))
+    return [node for place, node in enumerate(graph.node) if place in kept]
 
 
 def _sorted_nodes(where: str, nodes: Sequence[onnx.NodeProto], ready: Collection[str]) -> list[onnx.NodeProto]:
