@@ -1,4 +1,4 @@
-"""Nodes that no output needs are not looked at; functions of another opset are refused by both numbers."""
+"""Nodes that no output needs are not looked at; functions of another opset are converted, or refused with both numbers."""
 
 import pytest
 from onnx import TensorProto, helper
@@ -27,12 +27,20 @@ def test_a_node_of_a_custom_domain_that_no_output_needs_is_dropped() -> None:
     assert [op.kind for op in graph.ops] == ["Relu"]
 
 
-def test_a_function_of_another_opset_that_cannot_be_converted_is_refused_with_both_opsets() -> None:
-    body = [helper.make_node("Softmax", ["a"], ["b"], axis=1)]
+def test_a_function_of_another_opset_is_converted_to_that_of_the_network() -> None:
+    body = [helper.make_node("Softmax", ["a"], ["b"], axis=0)]  # in opset 11 over all elements, in 17 over the first
     function = helper.make_function("d", "F", ["a"], ["b"], body, [helper.make_opsetid("", 11)])
     data = _data([helper.make_node("F", ["x"], ["y"], domain="d")], [function])
+    graph = graph_from_file(parse_onnx(data, "f.onnx"), "f", ImportOptions())
+    assert "Flatten" in [op.kind for op in graph.ops]
+
+
+def test_a_function_that_cannot_be_converted_is_refused_with_both_opsets() -> None:
+    body = [helper.make_node("Squeeze", ["a"], ["b"], axes=[0])]
+    function = helper.make_function("d", "S", ["a"], ["b"], body, [helper.make_opsetid("", 11)])
+    nodes = [helper.make_node("S", ["x"], ["t"], domain="d"), helper.make_node("Relu", ["t"], ["y"])]
     with pytest.raises(WorkloadError, match="the function is written in opset 11, the network in 17"):
-        graph_from_file(parse_onnx(data, "f.onnx"), "f", ImportOptions())
+        parse_onnx(_data(nodes, [function]), "f.onnx")
 
 
 def test_a_function_of_the_networks_own_opset_is_written_out() -> None:

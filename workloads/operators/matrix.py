@@ -1,13 +1,16 @@
 """Matrix products and Einstein sums, also of integers with scales."""
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import prod
 
 from workloads.graph import Tensor
 from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 from workloads.operators.access import at, broadcast, whole
 from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
+_PAIR = 2
 _MAC = Operations(macs=1)
 _NONE = Operations()
 _REQUANTISE = Operations(simple=3)
@@ -93,25 +96,71 @@ def _at(loop: int, size: int, loops: Sequence[Loop]) -> Index:
 
 @operator("Einsum", layout="row_major")
 def _einsum(context: NodeContext) -> Lowered:
-    """One loop per letter; those that the output lacks are reductions. An ellipsis is fresh letters."""
+    """One loop per letter; those that the output lacks are reductions. An ellipsis is fresh letters.
+
+    Three or more operands are multiplied two at a time, as frameworks do.
+    """
     tensors = [context.input(position) for position in range(len(context.inputs))]
     operands, result = _letters(context.text("equation", ""), tensors)
     sizes: dict[str, int] = {}
     for letters, tensor in zip(operands, tensors, strict=True):
         for letter, size in zip(letters, tensor.shape, strict=True):
             sizes[letter] = max(size, sizes.get(letter, 1))
-    order = [*result, *sorted(set(sizes) - set(result))]
+    held = list(zip(tensors, operands, strict=True))
+    nests: list[LoopNest] = []
+    passed: list[Tensor] = []
+    while len(held) > _PAIR:
+        first, second = _cheapest([letters for _, letters in held], result, sizes)
+        pair = (held[first], held[second])
+        held = [one for place, one in enumerate(held) if place not in (first, second)]
+        kept = _kept([letters for _, letters in pair], [letters for _, letters in held], result)
+        shape = tuple(sizes[letter] for letter in kept)
+        name = f"{context.output.name}:product{len(passed)}"
+        passed.append(Tensor(name, shape, context.output.dtype, "activation"))
+        nests.append(_contraction(pair, (passed[-1], kept), sizes))
+        held.append((passed[-1], kept))
+    nests.append(_contraction(held, (context.output, result), sizes))
+    return Lowered(tuple(nests), tuple(passed))
+
+
+def _contraction(
+    operands: Sequence[tuple[Tensor, str]], target: tuple[Tensor, str], sizes: Mapping[str, int]
+) -> LoopNest:
+    """Return the sum over the letters of ``operands`` that ``target`` lacks."""
+    output, result = target
+    order = [*result, *sorted({c for _, letters in operands for c in letters} - set(result))]
     loops = tuple(Loop(letter, sizes[letter], reduction=letter not in result) for letter in order)
-    reads = tuple(
-        _aligned(tensor, [order.index(letter) for letter in letters], loops)
-        for letters, tensor in zip(operands, tensors, strict=True)
-    )
-    summed = any(loop.reduction for loop in loops)
-    factors = len(tensors) - 1
+    reads = tuple(_aligned(tensor, [order.index(c) for c in letters], loops) for tensor, letters in operands)
+    summed = len(order) > len(result)
+    factors = len(operands) - 1
     products, others = (factors, 0) if summed else (0, factors)
     each = Operations(macs=products, simple=others or int(summed and not factors))
-    write = whole(context.output, [order.index(letter) for letter in result])
-    return Lowered((LoopNest("Einsum", loops, reads, write, each),))
+    return LoopNest("Einsum", loops, reads, whole(output, range(len(result))), each)
+
+
+def _kept(pair: Sequence[str], others: Sequence[str], result: str) -> str:
+    """Return the letters of ``pair`` that other operands or the result have, each once."""
+    wanted = set(result).union(*others)
+    return "".join(c for c in dict.fromkeys("".join(pair)) if c in wanted)
+
+
+def _cheapest(operands: Sequence[str], result: str, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Return the pair whose product adds least to what is held, then the one of fewest products.
+
+    The greedy order of opt_einsum (Smith and Gray, 2018): size of the product less the sizes of its two operands.
+    """
+
+    def cost(pair: tuple[int, int]) -> tuple[int, int]:
+        chosen = [operands[place] for place in pair]
+        others = [letters for place, letters in enumerate(operands) if place not in pair]
+        made = _elements(_kept(chosen, others, result), sizes)
+        return made - sum(_elements(letters, sizes) for letters in chosen), _elements("".join(chosen), sizes)
+
+    return min(combinations(range(len(operands)), 2), key=cost)
+
+
+def _elements(letters: str, sizes: Mapping[str, int]) -> int:
+    return prod(sizes[letter] for letter in set(letters))
 
 
 def _letters(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
