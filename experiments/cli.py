@@ -242,16 +242,16 @@ def _dim(text: str) -> tuple[str, int]:
     name, sign, size = text.rpartition("=")
     if not sign or not name:
         raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs NAME=SIZE")
-    return name, _count(size)
+    return name, _count(size, least=0)
 
 
-def _count(text: str) -> int:
+def _count(text: str, least: int = 1) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if not 1 <= number <= 2**20:
-        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs a whole number from 1 to {2**20}")
+        number = -1
+    if not least <= number <= 2**20:
+        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs a whole number from {least} to {2**20}")
     return number
 
 

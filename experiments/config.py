@@ -75,7 +75,7 @@ class WorkloadEntry(BaseModel):
     """Pixels along each side of the images that it reads."""
     dtype: DType | None = None
     simplify: bool = False
-    dims: dict[Name, Annotated[int, Field(ge=1, le=LARGEST_COUNT)]] = Field(default_factory=dict)
+    dims: dict[Name, Annotated[int, Field(ge=0, le=LARGEST_COUNT)]] = Field(default_factory=dict)
     """Sizes of dimensions that a file leaves open, by name."""
     batch_dim: Annotated[list[Name], BeforeValidator(_one_or_several)] = Field(default_factory=list)
     """INPUT:DIM, the dimension of an input that is the batch, or several, or none; by default it is found."""

@@ -68,7 +68,8 @@ def _sized(file: OnnxFile, options: ImportOptions, rounds: tuple[tuple[Edit, ...
         walk = simplified(walk, [entry.name for entry in file.model.graph.output])
     for edits in rounds:
         walk = edited_walk(file, walk, edits)
-    return _Sized(walk, tuple(wanted), batch)
+    filled = tuple(name for name, given in wanted.items() if 0 not in given.shape)
+    return _Sized(walk, filled, batch)
 
 
 def _at_batch(file: OnnxFile, walk: Walk, inputs: InputTypes, options: ImportOptions) -> tuple[Walk, Batch]:

@@ -43,9 +43,10 @@ class ImportOptions:
 
     def __post_init__(self) -> None:
         given = [("batch", self.batch), ("sequence", self.sequence), ("image", self.image)]
-        for option, size in [*given, *((f"dim {name}", n) for name, n in self.dims)]:
-            if size is not None and (not is_count(size) or size < 1):
-                raise WorkloadError(f"{option} has {size!r}; needs at least 1")
+        needs = [(option, size, 1) for option, size in given] + [(f"dim {name}", n, 0) for name, n in self.dims]
+        for option, size, least in needs:
+            if size is not None and (not is_count(size) or size < least):
+                raise WorkloadError(f"{option} has {size!r}; needs at least {least}")
 
 
 @dataclass(frozen=True, slots=True)

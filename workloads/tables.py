@@ -179,6 +179,11 @@ GFLOP is twice the multiply-accumulates, as in the paper; `dsascape models` also
 and so on. A padded tap of a convolution counts as work; a transposed convolution counts only taps that meet
 an element and land inside the output, for DCGAN a seventh less than the usual input size x kernel size.
 
+The batch of a network is found from how it flows through the loop nests from inputs to outputs; an open dimension
+called `batch` or `N` is the batch. `--batch-dim INPUT:DIM` states it, `--batch-dim none` says that there is none (in
+YAML `batch_dim`, in Python `batch_dims`). Where none flows through, the network has no batch: it runs as one image,
+and the answer says why.
+
 ## DNNFusion's Tables 5 and 6 (before optimisation) beside ours"""
 
 _LEFT_OUT = (

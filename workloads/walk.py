@@ -69,6 +69,10 @@ def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None =
     for entry in file.model.graph.input:
         if entry.name not in known.types:
             known.types.update(typed_values([entry]))
+    for name, given in inputs.items():
+        if 0 in given.shape:  # nothing is in it, so it is known
+            known.values[name] = np.empty(given.shape, helper.tensor_dtype_to_np_dtype(given.element))
+            known.weights.add(name)
     walker = Walker(file, known, again)
     for node in _sorted_nodes(file.where, _needed(file.model.graph), known.types):
         try:

@@ -1,4 +1,4 @@
-"""Nodes that no output needs are not looked at; functions of another opset are converted, or refused with both numbers."""
+"""Nodes that no output needs are dropped; functions of another opset are converted, or refused with both numbers."""
 
 import pytest
 from onnx import TensorProto, helper
