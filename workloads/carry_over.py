@@ -113,7 +113,7 @@ class CarryOver:
         return _with_input_name(node, place, self.known.learn_at(node.input[place], shape, None))
 
     def _with_input(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.NodeProto:
-        name = f"{node.output[0]}:{node.input[place]}"
+        name = self.known.free_name(f"{node.output[0]}:{node.input[place]}")
         self.known.learn(name, value)
         return _with_input_name(node, place, name)
 

@@ -67,6 +67,8 @@ class Known:
     values: dict[str, Array] = field(default_factory=dict)
     weights: set[str] = field(default_factory=set)
     """Tensors that do not depend on the network's inputs."""
+    reserved: frozenset[str] = frozenset()
+    """Names that the file gives to its own tensors."""
 
     def learn(self, name: str, value: Array) -> None:
         """Note the value of a tensor that does not depend on the network's inputs."""
@@ -74,12 +76,18 @@ class Known:
         self.weights.add(name)
         self.types[name] = Typed(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
+    def free_name(self, name: str) -> str:
+        """Return ``name``, or one like it that no tensor of the file has; always the same."""
+        while name in self.reserved:
+            name += "'"
+        return name
+
     def learn_at(self, name: str, shape: tuple[int, ...], value: Array | None) -> str:
         """Return the name of constant ``name`` at another size: ``shape``, or ``value``'s own if that is known.
 
         It is the same for every operator that needs the constant at that size.
         """
-        beside = f"{name}[{'x'.join(map(str, shape))}]"
+        beside = self.free_name(f"{name}[{'x'.join(map(str, shape))}]")
         if value is not None:
             self.learn(beside, value)
         else:

@@ -37,7 +37,7 @@ def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:
             entry.path.read_bytes(),
             entry.name,
             options,
-            lambda: read_network(entry.read_bytes(), entry.name, entry.name, options),
+            lambda: read_network(entry.read_bytes(), entry.name, entry.name, options, stripped=True),
         )
 
 

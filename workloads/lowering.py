@@ -1,16 +1,17 @@
 """From typed ONNX nodes to the operators of a Graph, each lowered to its loop nests."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import onnx
 
 from workloads.graph import Batch, Graph, Op, Rebuild, Role, Tensor, WorkloadError
 from workloads.known import MALFORMED, Typed, Walk, attributes_of, dtype_of, node_error, node_name
-from workloads.loopnest import LoopNest
+from workloads.loopnest import Access, LoopNest
 from workloads.onnx_file import OnnxFile
 from workloads.operands import misfit
 from workloads.operators import NOT_TAKEN, RULES, NodeContext, OperatorRule, UnsupportedOperatorError, kind_of
+from workloads.operators.registry import Lowered
 
 _MATRIX_RANK = 2
 
@@ -97,7 +98,7 @@ class _Lowering:
         constants = {t.name: values[t.name] for t in inputs if t is not None and t.name in values}
         name = self._unique(node_name(node))
         context = NodeContext(name, kind, attributes_of(node), inputs, outputs, constants, self.file.opset)
-        lowered = rule.build(context)
+        lowered = _built(rule, context, self.walk.types)
         wrong = None if rule.partial else misfit(lowered.nests)
         if wrong is not None:
             raise UnsupportedOperatorError(wrong)
@@ -123,6 +124,39 @@ class _Lowering:
             candidate = f"{name}#{number}"
         self.taken.add(candidate)
         return candidate
+
+
+def _built(rule: OperatorRule, context: NodeContext, taken: Container[str]) -> Lowered:
+    """Return an operator as loop nests, its own tensors called like none of the file's, which are ``taken``."""
+    lowered = rule.build(context)
+    if not any(tensor.name in taken for tensor in lowered.internals):
+        return lowered
+    # an operand may be called like an internal tensor: while nests are made, operands are called otherwise
+    aliases = {t.name: f"operand {n}" for n, t in enumerate(context.inputs) if t is not None}
+    inputs = tuple(None if t is None else replace(t, name=aliases[t.name]) for t in context.inputs)
+    constants = {aliases[name]: value for name, value in context.constants.items()}
+    lowered = rule.build(replace(context, inputs=inputs, constants=constants))
+    called = {alias: name for name, alias in aliases.items()}
+    for tensor in lowered.internals:
+        free = tensor.name
+        while free in taken:
+            free += "'"
+        called[tensor.name] = free
+
+    def renamed(access: Access) -> Access:
+        return replace(access, tensor=called.get(access.tensor, access.tensor))
+
+    nests = tuple(
+        replace(
+            nest,
+            reads=tuple(map(renamed, nest.reads)),
+            write=renamed(nest.write),
+            carried=None if nest.carried is None else renamed(nest.carried),
+        )
+        for nest in lowered.nests
+    )
+    internals = tuple(replace(tensor, name=called[tensor.name]) for tensor in lowered.internals)
+    return replace(lowered, nests=nests, internals=internals)
 
 
 def _tensor(name: str, typed: Typed, role: Role, order: tuple[int, ...]) -> Tensor:

@@ -1,5 +1,6 @@
 """Parsing an ONNX file without trusting it: no external data, nothing evaluated."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from workloads.functions import expanded
 from workloads.graph import WorkloadError
 from workloads.operators.registry import Array
 
+WEIGHTS_KEY = "weights"
+"""In the metadata of stripped files: the names of all weights, as a JSON list, or separated by commas."""
 LARGEST_KNOWN_VALUE = 65_536
 """Constants of more elements keep their shape only."""
 
@@ -31,8 +34,11 @@ class OnnxFile:
     opset: int
 
 
-def parse_onnx(data: bytes, where: str) -> OnnxFile:
+def parse_onnx(data: bytes, where: str, *, stripped: bool = False) -> OnnxFile:
     """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one.
+
+    ``stripped``: the file was written by this project, and lists the weights whose values it lacks in its metadata; a
+    user's own metadata means nothing here.
 
     Raises ``MemoryError`` where there is no room for it.
     """
@@ -52,17 +58,17 @@ def parse_onnx(data: bytes, where: str) -> OnnxFile:
     if not 1 <= opset <= newest:
         raise WorkloadError(f"{where}: uses opset {opset} of the ONNX operators; this reads 1 to {newest}")
     try:
-        constants, names = _constants(model)
+        constants, names = _constants(model, stripped=stripped)
     except (TypeError, ValueError) as error:
         raise WorkloadError(f"{where}: is malformed ({error})") from error
     return OnnxFile(where, model, constants, frozenset(names), opset)
 
 
-def _constants(model: onnx.ModelProto) -> tuple[dict[str, Array], set[str]]:
+def _constants(model: onnx.ModelProto, *, stripped: bool) -> tuple[dict[str, Array], set[str]]:
     """Return the values of the small initializers, and the names of all weights."""
-    stripped = next((entry.value for entry in model.metadata_props if entry.key == "weights"), "")
+    listed = next((entry.value for entry in model.metadata_props if entry.key == WEIGHTS_KEY), "") if stripped else ""
     constants: dict[str, Array] = {}
-    names = set(stripped.split(",")) if stripped else set()
+    names = set(json.loads(listed)) if listed.startswith("[") else set(filter(None, listed.split(",")))
     for tensor in model.graph.initializer:
         names.add(tensor.name)
         value = tensor_value(tensor)

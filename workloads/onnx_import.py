@@ -1,5 +1,6 @@
 """From an ONNX file to a Graph: shapes made static, shape arithmetic folded, every operator a loop nest."""
 
+import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from workloads.graph import Batch, Graph, WorkloadError
 from workloads.input_shapes import InputTypes, input_types, rescaled_types
 from workloads.known import Walk, typed
 from workloads.lowering import build_graph
-from workloads.onnx_file import OnnxFile, parse_onnx
+from workloads.onnx_file import WEIGHTS_KEY, OnnxFile, parse_onnx
 from workloads.reimport import ImportOptions, Reimport, naming
 from workloads.simplify import simplified
 from workloads.walk import Again, walk_file
@@ -51,7 +52,7 @@ def walk_again(source: Reimport) -> tuple[Walk, int]:
 def file_and_walk(source: Reimport) -> tuple[OnnxFile, Walk]:
     """Return the file of a network, and the nodes that its operators were made of, with types and known values."""
     with naming(source.where):
-        file = parse_onnx(source.content(), source.where)
+        file = parse_onnx(source.content(), source.where, stripped=True)
         return file, _sized(file, source.options, source.rounds).walk
 
 
@@ -125,7 +126,7 @@ def _stripped(file: OnnxFile) -> bytes:
     model = _without(file.model, "graph", "metadata_props")
     model.graph.CopyFrom(graph)
     entry = model.metadata_props.add()
-    entry.key, entry.value = "weights", ",".join(sorted(file.weights))
+    entry.key, entry.value = WEIGHTS_KEY, json.dumps(sorted(file.weights))
     return model.SerializeToString()
 
 

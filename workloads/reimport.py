@@ -64,7 +64,8 @@ class Reimport:
     def __call__(self, batch: int) -> Graph:
         content = self.content()
         with naming(self.where):
-            return read_network(content, self.where, self.name, replace(self.options, batch=batch), self.rounds)
+            options = replace(self.options, batch=batch)
+            return read_network(content, self.where, self.name, options, self.rounds, stripped=True)
 
     def content(self) -> bytes:
         """Return the stripped file; raise ``WorkloadError`` if what was kept of it is damaged."""
@@ -147,9 +148,13 @@ def _free_bytes() -> int | None:
 
 
 def read_network(
-    content: bytes, where: str, name: str, options: ImportOptions, rounds: tuple[tuple["Edit", ...], ...] = ()
-) -> Graph:
-    """Return the network called ``name`` in an ONNX file of ``content``, which messages call ``where``."""
-    file = resolve_name("workloads.onnx_file:parse_onnx")(content, where)
+    content: bytes, where: str, name: str, options: ImportOptions, rounds: tuple[tuple["Edit", ...], ...] = (), *,
+    stripped: bool = False,
+) -> Graph:  # fmt: skip
+    """Return the network called ``name`` in an ONNX file of ``content``, which messages call ``where``.
+
+    ``stripped``: see `parse_onnx`.
+    """
+    file = resolve_name("workloads.onnx_file:parse_onnx")(content, where, stripped=stripped)
     graph: Graph = resolve_name("workloads.onnx_import:graph_from_file")(file, name, options, rounds)
     return graph

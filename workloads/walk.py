@@ -60,7 +60,9 @@ def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None =
 
     ``again``: how constants that the file ties to its own sizes follow to those of ``inputs``.
     """
-    known = Known(file.where, dict(inputs), dict(file.constants), set(file.weights))
+    own = {name for node in file.model.graph.node for name in node.output}
+    own.update(inputs, file.weights, (entry.name for entry in file.model.graph.input))
+    known = Known(file.where, dict(inputs), dict(file.constants), set(file.weights), frozenset(own))
     for tensor in file.model.graph.initializer:
         known.types[tensor.name] = typed(file.where, tensor.name, tensor.data_type, tensor.dims)
     for sparse in file.model.graph.sparse_initializer:

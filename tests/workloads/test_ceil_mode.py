@@ -1,6 +1,7 @@
 """Pools in ceil mode have the shapes that onnxruntime computes, in every opset."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,7 +14,7 @@ from workloads.onnx_import import graph_from_file
 from workloads.reimport import ImportOptions
 
 
-def _model(kind: str, opset: int, rank: int, attributes: dict[str, object]) -> onnx.ModelProto:
+def _model(kind: str, opset: int, rank: int, attributes: dict[str, Any]) -> onnx.ModelProto:
     node = helper.make_node(kind, ["x"], ["y"], **attributes)
     shape = [1, 1, *(6, 7, 5)[:rank]]
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)

@@ -1,5 +1,8 @@
 """Nodes that no output needs are dropped; functions of another opset are converted, or refused with both numbers."""
 
+from collections.abc import Sequence
+
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -9,7 +12,7 @@ from workloads.onnx_import import graph_from_file
 from workloads.reimport import ImportOptions
 
 
-def _data(nodes: list[object], functions: list[object]) -> bytes:
+def _data(nodes: Sequence[onnx.NodeProto], functions: Sequence[onnx.FunctionProto]) -> bytes:
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
     graph = helper.make_graph(nodes, "g", [given], [result])
