@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.answers import Answer, table
+from experiments.answers import POINTS_FAILED, Answer, say, table
 from experiments.files import check_place, write_whole
 from experiments.points import TUNING, named_dims, stated_batch
 from experiments.report.kinds import kinds_picture
@@ -16,7 +16,7 @@ from hw_models.loading import hardware_kinds
 from hw_models.machine_file import machine_file
 from hw_models.quantities import count, format_bytes, readable
 from hw_models.reference import markdown, sections
-from scheduler import kind_of, policy_types
+from scheduler import broken_policies, kind_of, policy_types
 from scheduler.machine_kinds import kind_named
 from workloads import WorkloadError, load_network, zoo_names
 from workloads.summary import summarise, summarise_kinds
@@ -139,10 +139,17 @@ def _value_at(data: Any, path: str) -> Any:
 
 
 def policies(arguments: argparse.Namespace) -> Answer:
-    """List the policies with their options."""
+    """List the policies with their options, and those that installed packages offer but cannot be used."""
     found: list[dict[str, Any]] = []
     for name, kind in sorted(policy_types().items()):
         options = {option.name: repr(option.default) for option in fields(kind)}
-        found.append({"name": name, "what": (kind.__doc__ or "").strip().splitlines()[0], "options": options})
+        found.append({"name": name, "what": (kind.__doc__ or name).strip().partition("\n")[0], "options": options})
     rows = [(p["name"], p["what"], ", ".join(f"{k}={v}" for k, v in p["options"].items())) for p in found]
-    return Answer({"policies": found}, table("Policies", ("name", "what it is", "options"), rows))
+    broken = broken_policies()
+    listed = table("Policies", ("name", "what it is", "options"), rows)
+
+    def show() -> None:
+        listed()
+        say(*broken)
+
+    return Answer({"policies": found, "broken": list(broken)}, show, POINTS_FAILED if broken else 0)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import pydantic
 
@@ -66,17 +66,60 @@ BUILT_IN: Mapping[str, str] = {
 
 
 def policy_types() -> dict[str, type[Any]]:
-    """Return the built-in policies and those that installed packages offer (entry points ``dsascape.policies``)."""
-    return {name: entry.load() for name, entry in _entries().items()}
+    """Return the built-in policies and those that installed packages offer (entry points ``dsascape.policies``).
+
+    Those that cannot be used are left out; `broken_policies` says why.
+    """
+    return _usable()[0]
 
 
-def _entries() -> dict[str, EntryPoint]:
-    """Return where each policy is; it is imported when it is asked for."""
+def broken_policies() -> tuple[str, ...]:
+    """Return a message for each policy that an installed package offers and that cannot be used, naming both."""
+    return (*_usable()[1], *_entries()[1])
+
+
+def _usable() -> tuple[dict[str, type[Any]], tuple[str, ...]]:
+    """Return the policies that can be loaded, and a message for each of the others."""
+    found: dict[str, type[Any]] = {}
+    broken = []
+    for name, entry in _entries()[0].items():
+        try:
+            found[name] = _loaded(entry)
+        except ScheduleError as error:
+            broken.append(str(error))
+    return found, tuple(broken)
+
+
+def _entries() -> tuple[dict[str, EntryPoint], tuple[str, ...]]:
+    """Return where each policy is, to be imported when it is asked for; and a message for each name taken twice."""
     found = {name: EntryPoint(name, place, ENTRY_POINTS) for name, place in BUILT_IN.items()}
+    taken = []
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        if entry.name in found:
-            raise ScheduleError(f"policy {entry.name!r} of {entry.value} has the name of {found[entry.name].module}")
-        found[entry.name] = entry
+        first = found.setdefault(entry.name, entry)
+        if first.value != entry.value:
+            taken.append(f"{_offered(entry)} has the name of {first.value}, which is used; rename it")
+    return found, tuple(taken)
+
+
+def _offered(entry: EntryPoint) -> str:
+    package = f" of package {entry.dist.name}" if entry.dist is not None else ""
+    return f"policy {entry.name!r} of the entry point {entry.value!r}{package}"
+
+
+def _loaded(entry: EntryPoint) -> type[Any]:
+    """Return the class that an entry point names; raise ``ScheduleError`` if that is no policy, or its import fails."""
+    try:
+        found = entry.load()
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:
+        place = where_raised(error)
+        where = f" ({place})" if place else ""
+        raise ScheduleError(
+            f"{_offered(entry)} cannot be imported: {type(error).__name__}: {error}{where}; mend or remove the package"
+        ) from error
+    if not _is_policy(found) or not dataclasses.is_dataclass(found):
+        raise ScheduleError(f"{_offered(entry)} is no policy; needs a frozen dataclass with name and plan")
     return found
 
 
@@ -111,7 +154,7 @@ def policy_label(policy: Policy) -> str:
 def labelled_policy(label: str) -> Policy | None:
     """Return the policy that `policy_label` calls so; None if there is none. No label is a file to run."""
     name, _, options = label.removesuffix(")").partition("(")
-    if name not in _entries():
+    if name not in _entries()[0]:
         return None
     values: dict[str, str] = {}
     last = ""
@@ -143,13 +186,12 @@ def _shown(value: object) -> str:
 
 
 def _from_table(name: str) -> type[Any]:
-    known = _entries()
+    known = _entries()[0]
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; nearest: {near[0]}" if near else ""
         raise ScheduleError(f"unknown policy {name!r}{hint}; known: {', '.join(sorted(known))}")
-    found: type[Any] = known[name].load()
-    return found
+    return _loaded(known[name])
 
 
 def _from_file(path: Path) -> type[Any]:
@@ -181,6 +223,9 @@ def _from_file(path: Path) -> type[Any]:
 
 def _policies_in(module: ModuleType) -> Iterator[type[Any]]:
     for value in vars(module).values():
-        own = isinstance(value, type) and value.__module__ == module.__name__
-        if own and hasattr(value, "plan") and hasattr(value, "name"):
+        if _is_policy(value) and value.__module__ == module.__name__:
             yield value
+
+
+def _is_policy(value: object) -> TypeGuard[type[Any]]:
+    return isinstance(value, type) and hasattr(value, "plan") and hasattr(value, "name")

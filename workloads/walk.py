@@ -237,8 +237,7 @@ class Walker:
     def _infer(self, node: onnx.NodeProto, kind: str) -> dict[str, Typed]:
         """Return the types of the node's outputs: by the ONNX standard's rule or the registered one."""
         known = self._known
-        if "::" in kind and kind not in RULES:
-            load_extensions()
+        broken = load_extensions() if "::" in kind and kind not in RULES else ()
         rule = RULES.get(kind)
         if rule is not None and rule.shapes is not None:
             return self._registered(node, kind, rule.shapes)
@@ -246,7 +245,8 @@ class Walker:
             raise known.error(
                 node,
                 f"is of the custom domain {node.domain!r}; export the network with standard operators only,"
-                f" or register a loop nest for {kind!r} (see docs/operators.md)",
+                f" or register a loop nest for {kind!r} (see docs/operators.md)"
+                + "".join(f"; {message}" for message in broken),
             )
         if kind in NOT_TAKEN:
             raise known.error(node, f"is not taken: {NOT_TAKEN[kind]}")

@@ -17,6 +17,7 @@ from hw_models import preset_names
 from hw_models.quantities import PS_PER_S, format_ps
 from scheduler import policy_types
 from tests.experiments.terminal import Terminal
+from tests.scheduler.test_policy import install
 from workloads import zoo_entry, zoo_names
 
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
@@ -99,6 +100,17 @@ class TestCatalogue:
         assert all(entry["what"] for entry in listed)
         assert not any({"name", "kinds"} & set(entry["options"]) for entry in listed)
         assert "graphturbo" in terminal.out("policies")
+
+    def test_a_broken_policy_of_a_package_is_one_message(
+        self, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install(tmp_path, monkeypatch, {"broken": "theirs_raises:Policy"})
+        listed = terminal.out("policies", code=1)
+
+        assert "graphturbo" in listed
+        assert listed.count("'theirs_raises:Policy' of package theirs cannot be imported: ZeroDivisionError") == 1
+        assert "theirs_raises:Policy" in terminal.refused("simulate", "bert-tiny", *ON_STCP920, "--policy", "broken")
+        terminal.out("simulate", "bert-tiny", *ON_STCP920, "--policy", "unfused")
 
 
 class TestSimulate:

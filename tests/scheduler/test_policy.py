@@ -1,11 +1,20 @@
 """Policies come from a table, from installed packages and from a user's own file; mistakes are named."""
 
-import importlib.metadata
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from scheduler import Policy, ScheduleError, labelled_policy, make_policy, policy_label, policy_types
+from scheduler import (
+    Policy,
+    ScheduleError,
+    broken_policies,
+    labelled_policy,
+    make_policy,
+    policy_label,
+    policy_types,
+)
+from scheduler.policy import BUILT_IN
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 from workloads import Graph
@@ -130,26 +139,66 @@ def test_a_policy_that_fails_while_it_is_made_says_where(tmp_path: Path) -> None
         make_policy(own_file(tmp_path, text))
 
 
+GOOD = "scheduler.policies.unfused:Unfused"
+BROKEN_PLACES = [
+    "nowhere.at_all:Policy", "theirs_broken:Absent", "theirs_broken:text", "theirs_broken:NoPlan",
+    "theirs_broken:NoDataclass", "theirs_raises:Policy", "theirs_exits:Policy", "theirs_unfinished:Policy", "a b c",
+]  # fmt: skip
+MODULES = {
+    "theirs_broken": (
+        "text = 'policy'\nclass NoPlan: name = 'x'\n"
+        "class NoDataclass:\n    name = 'x'\n    def plan(self, graph, costs): ...\n"
+    ),
+    "theirs_raises": "1 / 0\n",
+    "theirs_exits": "raise SystemExit(3)\n",
+    "theirs_unfinished": "class Policy(\n",
+}
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, offered: Mapping[str, str]) -> None:
+    """Install a package that offers policies: the name of each and its place."""
+    about = folder / "theirs-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    entries = "".join(f"{name} = {place}\n" for name, place in offered.items())
+    (about / "entry_points.txt").write_text(f"[dsascape.policies]\n{entries}")
+    for name, text in MODULES.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(folder))
+
+
 class TestInstalledPackages:
-    @staticmethod
-    def offer(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        entry = importlib.metadata.EntryPoint(name, "scheduler.policies.unfused:Unfused", "dsascape.policies")
-
-        def entry_points(*, group: str) -> importlib.metadata.EntryPoints:
-            return importlib.metadata.EntryPoints([entry] if group == "dsascape.policies" else [])
-
-        monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
-
-    def test_offer_policies(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.offer(monkeypatch, "theirs")
+    def test_offer_policies(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        install(tmp_path, monkeypatch, {"theirs": GOOD})
 
         assert policy_types()["theirs"] is policy_types()["unfused"]
+        assert broken_policies() == ()
 
-    def test_may_not_take_a_name_that_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.offer(monkeypatch, "graphturbo")
+    def test_may_not_take_a_name_that_is_taken(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        install(tmp_path, monkeypatch, {"graphturbo": GOOD, "theirs": GOOD})
 
-        with pytest.raises(ScheduleError, match=r"unfused:Unfused has the name of scheduler\.policies\.graphturbo"):
-            policy_types()
+        (message,) = broken_policies()
+
+        assert "'graphturbo'" in message
+        assert "unfused:Unfused' of package theirs has the name of scheduler.policies.graphturbo" in message
+        assert make_policy("graphturbo").name == "graphturbo"
+        assert policy_types()["theirs"] is policy_types()["unfused"]
+
+    @pytest.mark.parametrize("place", BROKEN_PLACES)
+    def test_that_are_broken_take_no_other_policy_with_them(
+        self, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install(tmp_path, monkeypatch, {"broken": place, "theirs": GOOD})
+
+        (message,) = broken_policies()
+
+        assert repr(place) in message
+        assert "package theirs" in message
+        assert {*BUILT_IN, "theirs"} == {*policy_types()}
+        assert make_policy("theirs") == make_policy("unfused")
+        with pytest.raises(ScheduleError) as refused:
+            make_policy("broken")
+        assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("label", ["nobody", "mine.py", "graphturbo(nothing=1)", "dnnfusion(yellow=purple)", ""])

@@ -1,12 +1,13 @@
 """Every operator of the standard has a fate, and operators of one's own can be added."""
 
+import importlib.metadata
 import re
 from pathlib import Path
 
 import pytest
 from onnx import TensorProto, helper
 
-from workloads import Graph, import_onnx
+from workloads import Graph, WorkloadError, import_onnx
 from workloads.operators import RULES, registry
 from workloads.operators.document import fate_of, markdown, standard_operators
 
@@ -74,6 +75,28 @@ def test_an_installed_package_is_asked_for_an_unknown_operator(
     finally:
         RULES.pop("com.acme::ScaledTanh", None)
         registry.load_extensions.cache_clear()
+
+
+def test_a_broken_package_of_operators_is_named_and_takes_no_other_with_it(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising_operators.py").write_text("1 / 0\n")
+    (tmp_path / "sound_operators.py").write_text(example)
+    offered: list[importlib.metadata.EntryPoint] = []
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: offered)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("raising_operators", "sound_operators"):
+        offered.append(importlib.metadata.EntryPoint(module, module, "dsascape.operators"))
+        registry.load_extensions.cache_clear()
+        try:
+            if len(offered) > 1:
+                assert scaled_tanh().ops[0].kind == "com.acme::ScaledTanh"
+            else:
+                with pytest.raises(WorkloadError, match="'raising_operators', cannot be imported: ZeroDivisionError"):
+                    scaled_tanh()
+        finally:
+            RULES.pop("com.acme::ScaledTanh", None)
+            registry.load_extensions.cache_clear()
 
 
 def test_a_kind_that_is_taken_names_both_builders() -> None:

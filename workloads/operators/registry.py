@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 import numpy as np
@@ -176,10 +176,31 @@ def operator(
 
 
 @lru_cache(maxsize=1)
-def load_extensions() -> None:
-    """Import the modules that installed packages name in the entry points ``dsascape.operators``."""
+def load_extensions() -> tuple[str, ...]:
+    """Import the modules that installed packages name in the entry points ``dsascape.operators``.
+
+    Returns a message for each that cannot be imported; the others are there all the same.
+    """
+    broken = []
     for entry in entry_points(group="dsascape.operators"):
+        try:
+            _import_extension(entry)
+        except UnsupportedOperatorError as error:
+            broken.append(str(error))
+    return tuple(broken)
+
+
+def _import_extension(entry: EntryPoint) -> None:
+    """Raise ``UnsupportedOperatorError`` naming the entry point if it cannot be imported."""
+    try:
         entry.load()
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UnsupportedOperatorError(
+            f"operators of the entry point {entry.name!r}, {entry.value!r}, cannot be imported:"
+            f" {type(error).__name__}: {error}"
+        ) from error
 
 
 def kind_of(domain: str, op_type: str) -> str:
