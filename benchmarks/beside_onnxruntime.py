@@ -16,7 +16,7 @@ import time
 
 import onnxruntime
 
-from tuner.measure.device import usable_cores
+from tuner.measure.cores import usable_cores
 from workloads import load_network
 from workloads.executable import drawn_inputs, executable
 

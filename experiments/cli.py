@@ -61,7 +61,8 @@ _WHERE = "what runs it: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
 _TOLD = "log what happens to standard error, with the tracebacks of errors"
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, a bundle's runner wrote no"
-    " results, files of a folder are damaged, or an installed policy is broken; 2 a mistake, with one message; 130 stopped from the keyboard."
+    " results, files of a folder are damaged, or an installed policy is broken; 2 a mistake, with one message;"
+    " 130 stopped from the keyboard."
 )
 
 

@@ -5,7 +5,6 @@ too much memory is a `Failure` and the others go on.
 """
 
 import importlib
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
@@ -18,6 +17,7 @@ from experiments.limits import Limits
 from experiments.points import DesignPoint, Figure, Workload
 from experiments.waiting import WaitingPoints
 from experiments.worker import Compute, Worker, computed_in_turn, forked, needs_another_try
+from tuner.measure import usable_cores
 
 Row = dict[str, Figure]
 T = TypeVar("T")
@@ -172,11 +172,11 @@ class DaskCluster:
 def open_engine(
     workers: int = 0, scheduler: str | None = None, limits: Limits | None = None
 ) -> AbstractContextManager[Engine]:
-    """Return ``workers`` processes (0: one a core), or the dask cluster at ``scheduler``."""
+    """Return ``workers`` processes (0: one a core that may be used), or the dask cluster at ``scheduler``."""
     limits = Limits() if limits is None else limits
     if scheduler is not None:
         return _dask_cluster(scheduler, limits)
-    return _processes(workers or os.cpu_count() or 1, limits)
+    return _processes(workers or usable_cores(), limits)
 
 
 @contextmanager

@@ -26,8 +26,8 @@ CARRIED = (
     "tuner/bundle/on_gpu.py", "tuner/bundle/on_processor.py", "tuner/bundle/probes.py", "tuner/bundle/runner.py",
     "tuner/bundle/steps.py", "tuner/calibrate/facts.py", "tuner/calibrate/figures.py",
     "tuner/calibrate/gpu_probing.py", "tuner/calibrate/plan.py", "tuner/calibrate/probing.py",
-    "tuner/measure/cuda.py", "tuner/measure/device.py", "tuner/measure/interference.py", "tuner/measure/records.py",
-    "tuner/measure/timing.py",
+    "tuner/measure/cores.py", "tuner/measure/cuda.py", "tuner/measure/device.py", "tuner/measure/interference.py",
+    "tuner/measure/records.py", "tuner/measure/timing.py",
 )  # fmt: skip
 """Modules that run on the device."""
 ALIGNMENT_BYTES = 64

@@ -26,7 +26,8 @@ from tuner.bundle.probes import main as run_probes
 from tuner.bundle.steps import DEVICE, LACKS, LAST, NETWORK
 from tuner.bundle.steps import main as run_steps
 from tuner.calibrate.plan import PROBE_S
-from tuner.measure.device import local_device, now, usable_cores
+from tuner.measure.cores import usable_cores
+from tuner.measure.device import local_device, now
 from tuner.measure.interference import busy_elsewhere, disturbances
 from tuner.measure.records import Budget, Device, KernelMeasurement, Timing
 

@@ -9,7 +9,7 @@ from tuner.calibrate.figures import Figures
 from tuner.calibrate.plan import PROBE_S
 from tuner.late import late
 from tuner.measure.address import LOCAL, remote_address
-from tuner.measure.device import usable_cores
+from tuner.measure.cores import usable_cores
 from tuner.measure.run import MeasureError, check_installed
 from tuner.measure.targets import check_cpu_target, check_target
 from tuner.measure.worker import FAILURES, reason

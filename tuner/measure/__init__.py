@@ -1,7 +1,7 @@
 """Measured times of real code: kernels in a process of their own, checked, repeated, described."""
 
 from tuner.measure.address import BUNDLE, LOCAL, AddressError, remote_address
-from tuner.measure.device import usable_cores
+from tuner.measure.cores import usable_cores
 from tuner.measure.job import Job, job_of_schedule
 from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement, Timing
 from tuner.measure.run import MeasureError, check_installed, compile_for, compile_for_gpu, measure_plan

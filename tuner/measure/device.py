@@ -1,12 +1,12 @@
 """What the system says of the machine that runs the code."""
 
-import os
 import platform
 import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tuner.measure.cores import usable_cores
 from tuner.measure.records import Device
 
 
@@ -46,13 +46,6 @@ def remote_device(address: str, architecture: str, threads: int) -> Device:
 def now() -> str:
     """Return date and time as figures carry them: ISO, UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
-
-
-def usable_cores() -> int:
-    """Return the processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _text(path: Path) -> str:

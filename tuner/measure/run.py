@@ -18,7 +18,8 @@ from scheduler.gpu.schedule import GpuSchedule
 from tuner.codegen.names import kernel_name
 from tuner.late import late
 from tuner.measure.address import remote_address
-from tuner.measure.device import local_device, now, remote_device, usable_cores
+from tuner.measure.cores import usable_cores
+from tuner.measure.device import local_device, now, remote_device
 from tuner.measure.interference import busy_elsewhere, disturbances
 from tuner.measure.job import Job
 from tuner.measure.records import Device, KernelMeasurement, Measurement
