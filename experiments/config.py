@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from hw_models.messages import shown
 from hw_models.spec_types import DType
-from hw_models.yaml_file import YamlError, explain, read_yaml
+from hw_models.yaml_file import YamlError, explain, parse_yaml, read_text, shown_path
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 MOST_POINTS = 1_000_000
@@ -201,19 +201,19 @@ class Experiment(BaseModel):
 def read_schema(path: Path) -> Experiment:
     """Return the experiment in ``path``; raise ``ExperimentError`` with all that does not fit the schema."""
     try:
-        data = read_yaml(path)
+        text = read_text(path)
+        data = parse_yaml(text, shown_path(path))
     except YamlError as error:
         raise ExperimentError(str(error)) from error
     data.setdefault("name", re.sub(r"[^\w .()+-]", "-", path.stem).lstrip(" .()+-")[:80] or "experiment")
-    data.setdefault("question", _first_comment(path))
+    data.setdefault("question", _first_comment(text))
     try:
         return Experiment.model_validate(data)
     except pydantic.ValidationError as error:
         raise ExperimentError(explain(error, str(path), model=Experiment)) from error
 
 
-def _first_comment(path: Path) -> str:
+def _first_comment(text: str) -> str:
     """Return the text of the first line if it is a comment: the question that the experiment asks."""
-    with path.open(encoding="utf-8") as file:
-        line = file.readline(2000).strip()
+    line = text.partition("\n")[0].strip()
     return line.lstrip("# ").strip()[:300] if line.startswith("#") else ""

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from experiments.config import STRICT, Experiment, ExperimentError
 from experiments.files import write_whole
 from experiments.report.study import Timeline
+from hw_models.text_file import BYTE_ORDER_MARK
 
 T = TypeVar("T")
 EXPERIMENT_COPY = "experiment.json"
@@ -106,7 +107,7 @@ _TIMELINES = pydantic.TypeAdapter(list[Timeline], config={"strict": True})
 
 def _read(path: Path, form: "pydantic.TypeAdapter[T]", remedy: str) -> T:
     try:
-        return form.validate_json(path.read_bytes())
+        return form.validate_json(path.read_bytes().removeprefix(BYTE_ORDER_MARK))
     except OSError as error:
         problem = (error.strerror or str(error)).lower()
         raise DamagedError(f"{path}: {problem}; {remedy}") from error

@@ -11,6 +11,7 @@ from experiments.files import write_whole
 from experiments.job import Outcome, replay
 from experiments.points import DesignPoint, Workload, WrittenSchedule
 from hw_models import AnyHardware
+from hw_models.text_file import EncodingError, decoded
 from scheduler import Policy, Schedule, ScheduleError, kind_of, labelled_policy, make_network, make_policy
 from workloads.analysis import Analysis
 
@@ -74,9 +75,9 @@ def _read(path: Path) -> object:
     if len(content) > _LARGEST_FILE_BYTES:
         raise ScheduleError(f"{path}: has more than {_LARGEST_FILE_BYTES // 2**20} MiB; no schedule is that large")
     try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ScheduleError(f"{path}: is not UTF-8 text") from error
+        text = decoded(content)
+    except EncodingError as error:
+        raise ScheduleError(f"{path}: {error}") from error
     try:
         data: object = json.loads(text)
     except (ValueError, RecursionError) as error:

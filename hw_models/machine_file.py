@@ -7,7 +7,7 @@ import yaml
 
 from hw_models.loading import AnyHardware, is_path, load_hardware, plain, preset_text
 from hw_models.quantities import readable
-from hw_models.yaml_file import read_yaml
+from hw_models.yaml_file import parse_yaml, read_text, shown_path
 
 
 def machine_file(name_or_path: str) -> str:
@@ -20,9 +20,10 @@ def machine_file(name_or_path: str) -> str:
     if not is_path(name_or_path):
         return preset_text(name_or_path)
     path = Path(name_or_path)
-    base = read_yaml(path).get("base")
+    text = read_text(path)
+    base = parse_yaml(text, shown_path(path)).get("base")
     if base is None:
-        return path.read_text(encoding="utf-8")
+        return text
     about = f"# {path.name} with all that it takes over from its base, {base}, where the comments are.\n"
     return about + machine_yaml(spec)
 

@@ -14,8 +14,9 @@ from typing import Any
 import yaml
 
 from hw_models.messages import explain, one_line, shown, shown_key
+from hw_models.text_file import EncodingError, decoded
 
-__all__ = ["YamlError", "explain", "parse_yaml", "read_yaml"]
+__all__ = ["YamlError", "explain", "parse_yaml", "read_text", "read_yaml", "shown_path"]
 
 _LARGEST_FILE_BYTES = 2**20
 _MOST_VALUES = 50_000
@@ -41,18 +42,26 @@ class YamlError(ValueError):
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping in the file at ``path``; raise ``YamlError`` for whatever is wrong with the file."""
-    where = str(path) if str(path).isprintable() else repr(str(path))
+    return parse_yaml(read_text(path), shown_path(path))
+
+
+def read_text(path: Path) -> str:
+    """Return the text of the file at ``path``; raise ``YamlError`` if it is none, or not there."""
+    where = shown_path(path)
     try:
         content = _content(path)
     except OSError as error:
         problem = error.strerror.lower() if error.strerror else str(error)
         raise YamlError(f"{where}: {problem}") from error
     try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = content[error.start]
-        raise YamlError(f"{where}: is not UTF-8 text (byte 0x{byte:02x} at offset {error.start})") from error
-    return parse_yaml(text, where)
+        return decoded(content)
+    except EncodingError as error:
+        raise YamlError(f"{where}: {error}") from error
+
+
+def shown_path(path: Path) -> str:
+    """Return what messages call the file."""
+    return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def _content(path: Path) -> bytes:

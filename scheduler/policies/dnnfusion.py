@@ -18,6 +18,7 @@ from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan
 from fusion.profile import ProfileDatabase
 from hw_models.pause import collector_paused
+from hw_models.text_file import EncodingError, decoded
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 
@@ -69,8 +70,8 @@ class DnnFusion:
         if not self.profile or not path.exists():
             return ProfileDatabase()
         try:
-            return ProfileDatabase.from_json(path.read_text(encoding="utf-8"), self.profile)
-        except (OSError, UnicodeDecodeError) as error:
+            return ProfileDatabase.from_json(decoded(path.read_bytes()), self.profile)
+        except (OSError, EncodingError) as error:
             raise FusionError(f"{self.profile}: cannot be read ({error})") from error
 
     def _write(self, database: ProfileDatabase) -> None:

@@ -4,6 +4,7 @@ import re
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from hw_models.text_file import BYTE_ORDER_MARK
 from tuner.bundle.contents import CALIBRATION, GPU_CALIBRATION, RESULTS, BundleError
 from tuner.bundle.foreign_json import validated
 from tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
@@ -121,7 +122,7 @@ def _content(path: Path) -> bytes:
         raise BundleError(f"{path} cannot be read: {error.strerror or error}") from error
     if len(content) > _MOST_BYTES:
         raise BundleError(f"{path} has more than {_MOST_BYTES} bytes: no results of a bundle")
-    return content
+    return content.removeprefix(BYTE_ORDER_MARK)
 
 
 def _is_of(content: bytes, kind: str) -> bool:
