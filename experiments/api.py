@@ -11,6 +11,7 @@ import pandas as pd
 from experiments.evaluate import check_dtype, default_dtype
 from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
+from experiments.repeated import check_values
 from experiments.results import read_results
 from experiments.run import run_points
 from experiments.shared_out import run_shared_out, share_of_cluster
@@ -63,6 +64,8 @@ def sweep(
     """
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
     axes = {path: _several(tried) for path, tried in (values or {}).items()}
+    for path, tried in axes.items():
+        check_values(machine, {}, path, tried)
     chosen = [(policy_of(name), name if name.endswith(".py") else "") for name in _several(policies)]
     points = []
     for network, combination in itertools.product(_several(networks), itertools.product(*axes.values())):

@@ -36,7 +36,7 @@ def _counts(value: Any) -> Any:
     wrong = [each for each in (value if isinstance(value, list) else [value]) if not _is_count(each)]
     if value is not None and (wrong or value == []):
         raise ValueError(f"has {shown(wrong[0] if wrong else value)}; needs whole numbers from 1 to {LARGEST_COUNT}")
-    return value
+    return _once(value) if isinstance(value, list) else value
 
 
 def _one_or_several(value: Any) -> Any:

@@ -34,6 +34,7 @@ from experiments.points import (
     split_tuning,
     stated_batch,
 )
+from experiments.repeated import check_machines, check_policies, check_values, check_workloads
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning
 from tuner.measure import (
@@ -205,6 +206,8 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
         with _at(path, f"policies.{position}"):
             file = str(_beside(name, path)) if name.endswith(".py") else ""
             policies.append((policy_of(file or name, options), file))
+    with _at(path, "policies"):
+        check_policies(policies)
     workloads: list[tuple[Workload, Mapping[str, str]]] = []
     for position, workload in enumerate(experiment.workloads):
         with _at(path, f"workloads.{position}"):
@@ -212,7 +215,11 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
     machines = []
     for position, machine in enumerate(experiment.hardware):
         machines.append(_machines(machine, path, f"hardware.{position}"))
+    with _at(path, "hardware"):
+        check_machines([(each.base, each.sweep, each.tuning) for each in machines])
     _tell_apart(workloads, path)
+    with _at(path, "workloads"):
+        check_workloads((workload for workload, _ in workloads), (each.base for each in machines))
     named = _named_apart(machines, experiment.hardware)
     return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path))
 
@@ -287,6 +294,7 @@ def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
         settings, tuning = split_tuning(entry.values)
         base = with_values(base, settings) if settings else base
         make_tuning(base, tuning)
+    tuned = {f"{TUNING}{name}": value for name, value in tuning.items()}
     for swept, values in entry.sweep.items():
         with _at(path, f"{where}.sweep.{swept}"):
             if swept in ("name", "kind"):
@@ -295,8 +303,8 @@ def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
                 of_machine, of_scheduler = split_tuning({swept: value})
                 with_values(base, of_machine)
                 make_tuning(base, of_scheduler)
+            check_values(base, tuned, swept, values)
     sweep = {swept: tuple(values) for swept, values in entry.sweep.items()}
-    tuned = {f"{TUNING}{name}": value for name, value in tuning.items()}
     return Machines(base, sweep, tuned, source, dict(entry.values))
 
 
