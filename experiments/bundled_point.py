@@ -13,9 +13,10 @@ import pydantic
 from experiments.compared import Comparison
 from experiments.job import Outcome
 from experiments.layers import LayerFigures, layers_of
-from experiments.points import DesignPoint, MeasuredOn, RunRecord, flat, measured_key, measuring_hash
+from experiments.points import DesignPoint, MeasuredOn, RunRecord, flat, measured_key
 from experiments.run import Computed, check_finite
 from experiments.sound import OF_FIGURES, check_figures
+from experiments.sources import measuring_hash
 from hw_models import HardwareError
 from scheduler.kernels.repeated import RepeatedKernel
 from tuner.bundle import BundleError, BundleResults, validated

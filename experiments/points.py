@@ -4,22 +4,20 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
-from functools import cache, cached_property, lru_cache
-from importlib.util import find_spec
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from experiments.sources import code_hash, measuring_hash, policy_hash
 from experiments.version import __version__
 from hw_models import AnyHardware
 from scheduler import Policy, ScheduleError, make_policy, policy_label
 from workloads import WorkloadError, zoo_entry
 
-_DECIDES_FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
-_DECIDES_MEASUREMENTS = ("tuner",)
-_DECIDES_FIGURES_HERE = ("evaluate.py", "decompose.py", "job.py", "layers.py", "pipeline.py")
-
 TUNING = "tuning."
 """What the paths of tuned numbers of the scheduler begin with, beside those of the machine."""
+
+CODE_DIGITS = 12
 
 Figure = float | int | str | None
 _LONGEST_DIMENSION = 3
@@ -169,12 +167,22 @@ class DesignPoint:
             return self.simulated_key
         return measured_key(self.simulated_key, self.measured_on, measuring_hash())
 
+    def _policy_code(self) -> str:
+        """Hash of what defines the policy, where that is not here: the user's file, or an installed package."""
+        return _file_hash(self.policy_file) if self.policy_file else policy_hash(type(self.policy).__module__)
+
+    @property
+    def code(self) -> str:
+        """Twelve digits that stand for the code that makes the figures."""
+        made_by = [__version__, code_hash(), self._policy_code()]
+        return _key_of(made_by if self.measured_on is None else [*made_by, measuring_hash()])[:CODE_DIGITS]
+
     @cached_property
     def simulated_key(self) -> str:
         """Hash of all that the simulated figures depend on."""
         policy = type(self.policy)
         content: dict[str, object] = {
-            "version": [__version__, code_hash(), _file_hash(self.policy_file) if self.policy_file else ""],
+            "version": [__version__, code_hash(), self._policy_code()],
             "network": content_hash(self.workload.model),
             "workload": {**asdict(self.workload), "model": self.workload.label},
             "hardware": self.hardware.model_dump(by_alias=True),
@@ -219,31 +227,6 @@ def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
         return make_policy(name, options)
     except SystemExit as stop:
         raise ScheduleError(f"policy file {name!r} exits with {stop.code!r}; needs to define a policy") from stop
-
-
-@cache
-def code_hash() -> str:
-    """Return a hash of the code between a network and its figures, so that changed code makes new figures."""
-    return _hash_of(_DECIDES_FIGURES)
-
-
-@cache
-def measuring_hash() -> str:
-    """Return a hash of the code that generates, runs and times kernels, so that changed code measures anew."""
-    return _hash_of(_DECIDES_MEASUREMENTS)
-
-
-@cache
-def _hash_of(packages: tuple[str, ...]) -> str:
-    digest = hashlib.sha256()
-    for package in packages:
-        spec = find_spec(package)
-        folder = Path(spec.origin).parent if spec is not None and spec.origin else Path()
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(f"{package}/{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes())
-    for name in _DECIDES_FIGURES_HERE:
-        digest.update((Path(__file__).parent / name).read_bytes())
-    return digest.hexdigest()
 
 
 def _file_hash(path: str) -> str:

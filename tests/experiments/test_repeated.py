@@ -14,8 +14,10 @@ from hw_models import HardwareError, load_hardware
 from workloads import zoo_entry
 
 UNITS = [
-    {"B": 1, "KiB": 2**10, "MiB": 2**20}, {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6}, {"Hz": 1, "kHz": 10**3, "MHz": 10**6},
-]  # fmt: skip
+    {"B": 1, "KiB": 2**10, "MiB": 2**20},
+    {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6},
+    {"Hz": 1, "kHz": 10**3, "MHz": 10**6},
+]
 PATHS = {"local_buffer.capacity": "KiB", "ddr.bandwidth": "MB/s", "clock": "MHz"}
 
 

@@ -1,0 +1,165 @@
+"""Whatever a run reads of our packages is part of its points' keys, whatever kind of file it is."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from experiments import sources
+from experiments.sources import (
+    FIGURES,
+    FIGURES_HERE,
+    IN_KEYS,
+    MEASUREMENTS,
+    SAYS_NOTHING,
+    folder_contents,
+    policy_hash,
+)
+from hw_models.in_c import digest, is_built, sources_of
+from tests.experiments.runs import ENVIRONMENT
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (*FIGURES, *MEASUREMENTS)
+IN_A_RUN_ONLY = {"sources.py", "version.py", "command_line.py", "failures.py"}
+"""Of `experiments`: they make keys, the column ``command`` and messages, no figures."""
+RUNS = """
+import json, sys
+opened, ran = set(), set()
+sys.addaudithook(lambda event, given: opened.add(str(given[0])) if event == "open" else None)
+from experiments.points import DesignPoint, Workload
+from experiments.run import computed
+from hw_models import load_hardware
+from scheduler import make_policy
+
+sys.setprofile(lambda frame, event, given: ran.add(frame.f_code.co_filename))
+for machine in ("stcp920", "snapdragon865", "a100"):
+    for policy in ("unfused", "dnnfusion", "ago", *(["graphturbo"] if machine == "stcp920" else [])):
+        computed(DesignPoint(Workload("bert-tiny", 2), load_hardware(machine), make_policy(policy)))
+sys.setprofile(None)
+json.dump([sorted(opened), sorted(ran)], sys.stdout)
+"""
+
+
+def counted(packages: tuple[str, ...] = PACKAGES) -> set[str]:
+    return {name for package in packages for name, _ in folder_contents(ROOT / package, package)}
+
+
+def copied(folder: Path) -> Path:
+    """A package of each kind of file that ours have."""
+    place = folder / "package"
+    shutil.copytree(ROOT / "scheduler" / "in_c", place / "in_c", ignore=shutil.ignore_patterns("*.so"))
+    shutil.copytree(ROOT / "tuner" / "on_device", place / "on_device")
+    return place
+
+
+def test_every_file_of_the_packages_counts_or_is_known_to_say_nothing() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    left_out = {name for name in listed if name not in counted() and not name.startswith(IN_KEYS)}
+
+    assert {Path(name).suffix or Path(name).name for name in left_out} <= {".pyi", ".typed", ".md"}
+    assert {Path(name).suffix for name in counted() & set(listed)} >= {".py", ".c", ".h", ".cu"}
+
+
+def test_all_that_a_run_reads_and_executes_counts() -> None:
+    done = subprocess.run([sys.executable, "-c", RUNS], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    opened, ran = ({Path(name) for name in names} for names in json.loads(done.stdout))
+    known = counted(FIGURES)
+    own = [path.relative_to(ROOT).as_posix() for path in (*opened, *ran) if path.is_relative_to(ROOT)]
+    read = {name for name in own if name.startswith(tuple(f"{package}/" for package in FIGURES))}
+
+    assert len(read) > 100
+    assert [
+        name
+        for name in sorted(read)
+        if name not in known and not name.startswith(IN_KEYS) and not name.endswith((".pyc", ".so"))
+    ] == []
+    here = {path.name for path in ran if path.parent == ROOT / "experiments"} - {"__init__.py"}
+    assert here <= {*FIGURES_HERE, *IN_A_RUN_ONLY}
+    assert here & {*FIGURES_HERE} >= {"evaluate.py", "job.py", "layers.py", "points.py", "run.py"}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(
+    name=st.from_regex(r"[a-z]{1,6}(\.[a-z]{1,5}){0,2}", fullmatch=True).filter(
+        lambda name: not name.endswith(SAYS_NOTHING)
+    )
+)
+def test_a_new_kind_of_file_changes_the_keys(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name.replace(".", "_")
+    if not folder.exists():
+        copied(folder)
+    place = folder / "package"
+    before = contents(place)
+    (place / "in_c" / name).write_text("anything")
+
+    assert contents(place) != before
+    (place / "in_c" / name).unlink()
+    assert contents(place) == before
+
+
+def test_a_change_of_any_file_changes_the_keys(tmp_path: Path) -> None:
+    place = copied(tmp_path)
+    for path in [path for _, path in folder_contents(place)]:
+        before, text = contents(place), path.read_bytes()
+        path.write_bytes(text + b"\n")
+
+        assert contents(place) != before, path
+        path.write_bytes(text)
+
+
+@pytest.mark.parametrize("name", ["x.pyc", "__pycache__/y.py", ".hidden", "z.pyi", "py.typed", "old.c~", "m.so"])
+def test_what_says_nothing_to_a_run_changes_no_key(name: str, tmp_path: Path) -> None:
+    place = copied(tmp_path)
+    before = contents(place)
+    (place / name).parent.mkdir(exist_ok=True)
+    (place / name).write_text("anything")
+
+    assert contents(place) == before
+
+
+@pytest.mark.skipif(not is_built("scheduler.in_c.tiles"), reason="needs a C compiler")
+def test_a_compiled_module_that_came_without_sources_counts_by_what_it_was_built_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an installed package, where only the compiled module is."""
+    own = ROOT / "scheduler" / "in_c"
+    place = tmp_path / "wheel" / "in_c"
+    place.mkdir(parents=True)
+    for path in own.glob("tiles*.so"):
+        shutil.copy(path, place)
+    (tmp_path / "wheel" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    assert dict(sources._compiled_elsewhere(tmp_path / "wheel", "wheel")) == {
+        "wheel.in_c.tiles": digest(sources_of(own))
+    }
+    assert dict(sources._compiled_elsewhere(ROOT / "scheduler", "scheduler")) == {}
+
+
+def test_the_package_of_an_installed_policy_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "__init__.py").write_text("")
+    (tmp_path / "theirs" / "policy.py").write_text("a = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    __import__("theirs.policy")
+    found = []
+    for text in ("a = 1\n", "a = 2\n"):
+        (tmp_path / "theirs" / "policy.py").write_text(text)
+        policy_hash.cache_clear()
+        found.append(policy_hash("theirs.policy"))
+    monkeypatch.delitem(sys.modules, "theirs")
+    policy_hash.cache_clear()
+
+    assert found[0] != found[1]
+    assert policy_hash("scheduler.policies.ago") == ""
+
+
+def contents(place: Path) -> list[tuple[str, bytes]]:
+    return [(name, path.read_bytes()) for name, path in folder_contents(place)]
