@@ -16,6 +16,8 @@ from workloads.operators.registry import Array
 
 WEIGHTS_KEY = "weights"
 """In the metadata of stripped files: the names of all weights, as a JSON list, or separated by commas."""
+INPUT_RANGES_KEY = "input_ranges"
+"""In the metadata of the zoo's files: between which numbers an input lies."""
 LARGEST_KNOWN_VALUE = 65_536
 """Constants of more elements keep their shape only."""
 
@@ -37,8 +39,8 @@ class OnnxFile:
 def parse_onnx(data: bytes, where: str, *, stripped: bool = False) -> OnnxFile:
     """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one.
 
-    ``stripped``: the file was written by this project, and lists the weights whose values it lacks in its metadata; a
-    user's own metadata means nothing here.
+    ``stripped``: the file was stripped of its weights' values by this project, and lists these weights in its metadata.
+    A file that also has the other entry of the zoo's files is taken to be such a one; else metadata mean nothing here.
 
     Raises ``MemoryError`` where there is no room for it.
     """
@@ -66,7 +68,8 @@ def parse_onnx(data: bytes, where: str, *, stripped: bool = False) -> OnnxFile:
 
 def _constants(model: onnx.ModelProto, *, stripped: bool) -> tuple[dict[str, Array], set[str]]:
     """Return the values of the small initializers, and the names of all weights."""
-    listed = next((entry.value for entry in model.metadata_props if entry.key == WEIGHTS_KEY), "") if stripped else ""
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    listed = metadata.get(WEIGHTS_KEY, "") if stripped or INPUT_RANGES_KEY in metadata else ""
     constants: dict[str, Array] = {}
     names = set(json.loads(listed)) if listed.startswith("[") else set(filter(None, listed.split(",")))
     for tensor in model.graph.initializer:

@@ -59,22 +59,24 @@ def ago_plan(analysis: Analysis, tuning: Tuning) -> FusionPlan:
 
 def for_one_image(graph: Graph) -> Graph:
     """Return the network at batch 1, if it can have that and has the same operators then; else as it is."""
-    if graph.batch == 1 or graph.rebuild is None:
-        return graph
-    try:
-        one = graph.with_batch(1)
-    except WorkloadError:
-        return graph
-    return one if [op.name for op in one.ops] == [op.name for op in graph.ops] else graph
+    return _at_batch(graph, 1) or graph
 
 
 def _for_two_images(analysis: Analysis) -> Analysis | None:
     """Return the network at batch 2, if it is at batch 1 and has the same operators then; else None."""
-    graph = analysis.graph
-    if graph.batch != 1 or graph.rebuild is None:
+    two = _at_batch(analysis.graph, 2) if analysis.graph.batch == 1 else None
+    return None if two is None else Analysis(two)
+
+
+def _at_batch(graph: Graph, batch: int) -> Graph | None:
+    """Return the network at another batch; None if it cannot have that, or has other operators then."""
+    if graph.batch == batch or graph.rebuild is None:
         return None
-    two = graph.with_batch(2)
-    return Analysis(two) if [op.name for op in two.ops] == [op.name for op in graph.ops] else None
+    try:
+        other = graph.with_batch(batch)
+    except WorkloadError:
+        return None
+    return other if [op.name for op in other.ops] == [op.name for op in graph.ops] else None
 
 
 class _Reformer:

@@ -62,7 +62,7 @@ class TestRuns:
         said = terminal.out("run", str(finished.parent / "study.yaml"), "--out", str(finished), code=1)
 
         assert "3 design points, 0 computed now, 0 failed, 1 failed earlier" in said
-        assert "bert-tiny on stcp920 under unfused, local_buffer.capacity = 64 B: bert-tiny: layer" in said
+        assert "bert-tiny on stcp920 under unfused, local_buffer.capacity = 64 B: bert-tiny: about" in said
         found = json.loads(
             terminal.out("run", str(finished.parent / "study.yaml"), "--out", str(finished), "--json", code=1)
         )

@@ -15,14 +15,10 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from workloads.onnx_file import INPUT_RANGES_KEY, WEIGHTS_KEY
+
 KEPT_ELEMENTS = 64
 """Float tensors up to this size keep their values."""
-
-WEIGHTS_KEY = "weights"
-"""Metadata: names of the graph inputs that are weights, separated by commas."""
-
-INPUT_RANGES_KEY = "input_ranges"
-"""Metadata: JSON object, name of an integer input to the smallest and largest value it may have."""
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
