@@ -116,7 +116,7 @@ def _sizes(several: Sequence[Workload]) -> list[Hashable]:
     is_open = len(lengths) > 1 and any(None in sizes for sizes in zip(*lengths, strict=True))
     return [
         (
-            own_batch(each) if each.batch is None and len(batches) > 1 else each.batch,
+            own_batch(each).size if each.batch is None and len(batches) > 1 else each.batch,
             _shapes(each) if is_open else (each.sequence, each.image),
         )
         for each in several

@@ -14,7 +14,10 @@ from pathlib import Path
 
 FIGURES = ("workloads", "fusion", "hw_models", "scheduler")
 MEASUREMENTS = ("tuner",)
-FIGURES_HERE = ("decompose.py", "evaluate.py", "job.py", "layers.py", "pipeline.py", "points.py", "run.py")
+FIGURES_HERE = (
+    "decompose.py", "evaluate.py", "job.py", "layers.py", "pipeline.py", "points.py", "run.py", "shared_out.py",
+    "sound.py",
+)  # fmt: skip
 """Of this package, what figures pass through between a point and its row."""
 MEASUREMENTS_HERE = ("accuracy.py", "bundled_point.py", "compared.py", "measured_gpu.py", "measured_point.py")
 IN_KEYS = ("workloads/zoo", "hw_models/presets")

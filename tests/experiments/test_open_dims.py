@@ -86,7 +86,7 @@ class TestExperimentFiles:
 
     @pytest.mark.parametrize(
         ("dims", "said"),
-        [("{H: 32}", ["workloads.0", "'W'"]), ("{H: 0}", ["workloads.0.dims.H"]), ("{Q: 1}", ["open dimension 'Q'"])],
+        [("{H: 32}", ["workloads.0", "'W'"]), ("{H: -1}", ["workloads.0.dims.H"]), ("{Q: 1}", ["open dimension 'Q'"])],
     )
     def test_mistakes_are_named(self, tmp_path: Path, image: Path, dims: str, said: list[str]) -> None:
         path = tmp_path / "study.yaml"
