@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.columns import BOOK_KEEPING
 from experiments.evaluate import check_dtype, default_dtype
 from experiments.job import Job, Outcome
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
@@ -77,7 +78,7 @@ def sweep(
     with TemporaryDirectory() as temporary:
         place = Path(temporary if folder is None else folder)
         run_points(points, place, workers)
-        return read_results(place, (point.key for point in points)).drop(columns=["key"])
+        return read_results(place, (point.key for point in points)).drop(columns=list(BOOK_KEEPING))
 
 
 def policy_names() -> tuple[str, ...]:

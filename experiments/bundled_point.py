@@ -13,7 +13,7 @@ import pydantic
 from experiments.compared import Comparison
 from experiments.job import Outcome
 from experiments.layers import LayerFigures, layers_of
-from experiments.points import DesignPoint, MeasuredOn, RunRecord, flat, measured_key
+from experiments.points import CODE_DIGITS, DesignPoint, MeasuredOn, RunRecord, flat, measured_key
 from experiments.run import Computed, check_finite
 from experiments.sound import OF_FIGURES, check_figures
 from experiments.sources import measuring_hash
@@ -61,6 +61,7 @@ class BundledPoint:
         on = MeasuredOn(measurement.target, BUNDLE, measurement.device.processor, measurement.flushed, others)
         comparison = self.compared(found)
         row = {"area_mm2": self.area_mm2, "tuning.threads": str(self.threads), **flat(self.record), **comparison.row()}
+        row |= {"code": self.measuring[:CODE_DIGITS]}
         if others is not None and row["error"] is None:
             row |= {"error": f"run on {others} threads, its schedule is for {self.threads}: no prediction to compare"}
         computed = Computed(row, tuple(map(flat, self.layers)), tuple(comparison.kernel_rows()))

@@ -1,5 +1,6 @@
 """What a run leaves beside its results, so that its report can be written again: the experiment, the timelines."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -59,8 +60,11 @@ def added_keys(folder: Path) -> list[str]:
         return []
 
 
-def note_added(folder: Path, key: str) -> None:
-    """Note that the point ``key`` was measured by itself; what is damaged stays as it is, for the report to say so."""
+def note_added(folder: Path, key: str, superseded: Collection[str] = ()) -> None:
+    """Note that the point ``key`` was measured by itself, in the place of those ``superseded``.
+
+    What is damaged stays as it is, for the report to say so.
+    """
     if (folder / EXPERIMENT_COPY).exists():
         try:
             note = read_note(folder)
@@ -68,8 +72,12 @@ def note_added(folder: Path, key: str) -> None:
             return
     else:
         note = Note(experiment=None, hardware=[], planned=0, keys=[], is_finished=True)
-    if key not in note.added and key not in (note.keys or ()):
-        write_note(note.model_copy(update={"added": [*note.added, key]}), folder)
+    keys = None if note.keys is None else list(dict.fromkeys(key if k in superseded else k for k in note.keys))
+    added = [k for k in note.added if k not in superseded]
+    if key not in (*added, *(keys or ())):
+        added.append(key)
+    if (keys, added) != (note.keys, note.added) or not (folder / EXPERIMENT_COPY).exists():
+        write_note(note.model_copy(update={"keys": keys, "added": added}), folder)
 
 
 def write_timelines(timelines: list[Timeline], folder: Path) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments.columns import ALWAYS, OF_MEASUREMENT, OF_ORIGIN, type_of
 from experiments.files import for_spreadsheet, replacing
 from experiments.points import RunRecord
 from experiments.results import mended
-from experiments.store import ALWAYS, LAYERS, OF_MEASUREMENT, OF_ORIGIN, declared, open_to_read, type_of
+from experiments.store import LAYERS, declared, open_to_read
 
 _NAMES = ("model", "hardware", "policy", "batch", "dtype")
 _KEYS = ("key", "place")

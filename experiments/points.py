@@ -173,9 +173,8 @@ class DesignPoint:
 
     @property
     def code(self) -> str:
-        """Twelve digits that stand for the code that makes the figures."""
-        made_by = [__version__, code_hash(), self._policy_code()]
-        return _key_of(made_by if self.measured_on is None else [*made_by, measuring_hash()])[:CODE_DIGITS]
+        """Twelve digits that stand for the code that makes the figures, the policy's own aside."""
+        return code_of([] if self.measured_on is None else [measuring_hash()])
 
     @cached_property
     def simulated_key(self) -> str:
@@ -198,6 +197,11 @@ class DesignPoint:
 def measured_key(simulated_key: str, measured_on: MeasuredOn, code: str) -> str:
     """Return the key of a measured point from that of the same point simulated; ``code`` is what measured it."""
     return _key_of([simulated_key, asdict(measured_on), code])
+
+
+def code_of(measuring: list[str]) -> str:
+    """Return what stands for the code that makes figures here, and for that which ``measuring`` stands for."""
+    return _key_of([__version__, code_hash(), *measuring])[:CODE_DIGITS]
 
 
 def _key_of(content: object) -> str:

@@ -9,21 +9,20 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments.columns import ALWAYS, NUMERIC, in_order, type_of
 from experiments.files import for_spreadsheet, for_terminal, replacing
 from experiments.points import Figure
 from experiments.store import (
-    ALWAYS,
+    CURRENT,
     DATABASE,
     LONGEST_S,
-    NUMERIC,
     SHORTEST_S,
     TABLE,
     StoreError,
     declared,
-    in_order,
     open_to_read,
     remedy,
-    type_of,
+    superseded_in,
 )
 from hw_models.messages import shown
 
@@ -42,14 +41,14 @@ class Results:
 
 
 def read_results(folder: Path, keys: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return the stored rows, in the order of ``keys`` if given; raise ``StoreError`` without a store."""
+    """Return the current rows, or those of ``keys``, in their order; raise ``StoreError`` without a store."""
     return read_sound(folder, keys).frame
 
 
-def read_sound(folder: Path, keys: Iterable[str] | None = None) -> Results:
+def read_sound(folder: Path, keys: Iterable[str] | None = None, *, current: bool = False) -> Results:
     """Return what is sound of the stored rows, as `read_results` does, and remarks about the rest.
 
-    Raises ``StoreError`` where nothing can be read.
+    Of ``keys`` only the current ones if ``current``, as of all. Raises ``StoreError`` where nothing can be read.
     """
     path = folder / DATABASE
     with closing(open_to_read(folder)) as connection:
@@ -65,11 +64,19 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None) -> Results:
             f"{path}: {len(wrong)} values are no figures and are left out, such as {wrong[0]};"
             " run the experiment again with --retry-failed"
         )
-    wanted = list(by_key) if keys is None else [key for key in dict.fromkeys(keys) if key in by_key]
+    chosen = by_key.keys() if keys is not None and not current else _current(by_key)
+    wanted = [key for key in (chosen if keys is None else dict.fromkeys(keys)) if key in chosen]
     frame = pd.DataFrame([by_key[key] for key in wanted], columns=in_order(types))
     frame = frame.astype({name: float for name in frame if types[str(name)] in NUMERIC and frame[name].isna().any()})
     empty = [name for name in frame if name not in ALWAYS and frame[name].isna().all()]
     return Results(frame.drop(columns=empty), tuple(remarks))
+
+
+def _current(rows: Mapping[str, Mapping[str, object]]) -> dict[str, None]:
+    """Return the keys of the rows whose place no other has taken; older tables do not say so, but their order does."""
+    older = superseded_in([row for row in rows.values() if "state" not in row])
+    states = {key: row.get("state") or CURRENT for key, row in rows.items()}
+    return {key: None for key, state in states.items() if key not in older and state == CURRENT}
 
 
 def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str], list[dict[str, object]], str]:
@@ -78,7 +85,7 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
     rows: list[dict[str, object]] = []
     try:
         types = {name: type_of(name, kind) for name, kind in declared(connection).items()}
-        cursor = connection.execute(f"SELECT * FROM {TABLE}")
+        cursor = connection.execute(f"SELECT * FROM {TABLE} ORDER BY rowid")
         names = [column[0] for column in cursor.description]
         if "key" not in names:
             raise StoreError(f"{path}: table {TABLE} has no column key; {remedy(path.parent)}")

@@ -87,8 +87,14 @@ def described(point: DesignPoint) -> Row:
         "model": workload.family if {"sequence", "image"} & set(point.swept) else workload.label,
         "hardware": point.hardware.name, "policy": point.decided_by, "batch": workload.batch,
         "dtype": workload.dtype or default_dtype(point.hardware), "area_mm2": point.hardware.area_mm2,
-        **point.swept, **_origin(point), "error": None,
+        **point.swept, **_measured_on(point), **_origin(point), "error": None,
     }  # fmt: skip
+
+
+def _measured_on(point: DesignPoint) -> Row:
+    """Return what a row says of a measured point also where there is no measurement."""
+    on = point.measured_on
+    return {} if on is None else {"target": on.target, "device": on.processor, "flushed_caches": int(on.flush_caches)}
 
 
 def _origin(point: DesignPoint) -> Row:
@@ -108,6 +114,9 @@ class Runner:
         self._engine = engine
         self._on_point = on_point
         self._known = store.keys(failed=not retry_failed)
+        self._before = frozenset(self._known)
+        self._found: set[str] = set()
+        """Points asked for that were in the store before."""
         self.computed = 0
         """Points that were not in the store."""
 
@@ -120,17 +129,22 @@ class Runner:
         """Compute the points that the store does not have, taking one after the other as workers are free."""
         for point, found in self._engine.results(computed, self._missing(points)):
             result = found if isinstance(found, Computed) else Computed(_failed(point, found))
-            row = result.row
+            row = result.row | {"code": point.code}
             self._store.add(point.key, row, result.layers, result.kernels)
             self._known.add(point.key)
             self.computed += 1
             if self._on_point is not None:
                 self._on_point(point, row)
+        if self._found:
+            self._store.make_current(self._found)
+            self._found.clear()
 
     def _missing(self, points: Iterable[DesignPoint]) -> Iterator[DesignPoint]:
         """Yield what the store does not have, nothing twice."""
         begun: set[str] = set()
         for point in points:
+            if point.key in self._before:
+                self._found.add(point.key)
             if point.key not in self._known and point.key not in begun:
                 begun.add(point.key)
                 yield point

@@ -44,12 +44,12 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
         open_engine(workers, arguments.scheduler, limits) as engine,
         ResultStore(folder) as store,
     ):
-        begin_study(experiment, grid, folder)
+        begin_study(experiment, grid, folder, store)
         with _progress(planned, failed_now) as on_point:
             runner = Runner(store, engine, on_point, retry_failed=arguments.retry_failed)
             points = _computed(experiment, grid, runner)
         failed = _failed(points, store)
-        end_study(experiment, grid, points, folder, engine)
+        end_study(experiment, grid, points, store, engine)
         written = write_report(folder)
     earlier = [key for key in failed if key not in failed_now]
     data = {

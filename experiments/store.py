@@ -4,81 +4,31 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
-from typing import get_args
 
-from experiments.points import Figure, RunRecord
+from experiments.columns import ALWAYS, BOOK_KEEPING, NUMERIC, OF_KERNELS, OF_LAYERS, TYPES, point_of_row, type_of
+from experiments.points import Figure
 
 _HAS_FIGURES = {"error": "error IS NULL", "latency_s": "latency_s > 0"}
 DATABASE = "results.sqlite"
 LOCK = ".lock"
 TABLE = "runs"
 LAYERS = "layers"
-OF_LAYERS = {"key": "TEXT", "place": "INTEGER", "layer": "TEXT", "runs": "INTEGER", "critical_s": "REAL"}
-"""Columns that the table of layers always has, with their types."""
-_TYPES: dict[object, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
-_SCALARS = {field.name: _TYPES[field.type] for field in fields(RunRecord) if field.type in _TYPES}
-ALWAYS = {"key": "TEXT PRIMARY KEY", **_SCALARS, "area_mm2": "REAL", "error": "TEXT"}
-"""Columns that every table has, with their types."""
-OF_ORIGIN = {"is_base": "INTEGER", "command": "TEXT"}
-"""Columns of points from an experiment file: whether nothing swept differs from its base machine, and what runs it."""
 KERNELS = "kernels"
-OF_KERNELS = {
-    "key": "TEXT", "place": "INTEGER", "kernel": "TEXT", "operators": "TEXT", "measured_s": "REAL", "spread": "REAL",
-    "predicted_s": "REAL", "threads": "INTEGER", "flushed_caches": "INTEGER", "kernel_error": "TEXT",
-}  # fmt: skip
-"""Columns that the table of measured kernels always has, with their types."""
-OF_MEASUREMENT = {
-    "measured_s": "REAL", "measured_spread": "REAL", "measured_threads": "INTEGER", "is_correct": "INTEGER",
-    "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT", "device": "TEXT", "device_facts": "TEXT",
-    "measured_at": "TEXT", "warnings": "TEXT", "flushed_caches": "INTEGER",
-}  # fmt: skip
-"""Columns of points that were measured."""
-NUMERIC = ("INTEGER", "REAL")
 SHORTEST_S, LONGEST_S = 1e-12, 1e15
 """Of a run: simulated time counts picoseconds, and nothing much longer could be drawn."""
+CURRENT = "current"
+SUPERSEDED = "superseded by"
+"""How the state of a row begins that is not current; behind it stands what took its place."""
 _MOST_INSERTIONS = 256
 """Statements, one for each set of columns."""
-_OF_FIGURES = {
-    f"{field.name}.": _TYPES[values[1]]
-    for field in fields(RunRecord)
-    if (values := get_args(field.type)) and values[1] in _TYPES
-}
-"""Of the columns that a dictionary of the record becomes, by their beginning."""
 
 
 class StoreError(ValueError):
     """A results file that cannot be read or written."""
-
-
-def type_of(column: str, declared_type: str = "TEXT") -> str:
-    """Return the type of a column: that of the figure that has this name, or else as it is declared."""
-    known = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
-    prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
-    return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
-
-
-def in_order(columns: Iterable[str]) -> list[str]:
-    """Return columns in an order that does not depend on which point came first.
-
-    Scalars, what was swept, figures, and last how the point came about.
-    """
-    beginnings = list(_OF_FIGURES)
-
-    def place(column: str) -> tuple[int, str]:
-        if column in ALWAYS:
-            return -2, ""
-        if column in OF_MEASUREMENT:
-            return len(beginnings), ""
-        if column in OF_ORIGIN:
-            return len(beginnings) + 1, ""
-        return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
-
-    return sorted(columns, key=place)
 
 
 def remedy(folder: Path) -> str:
@@ -88,6 +38,9 @@ def remedy(folder: Path) -> str:
 
 class ResultStore:
     """The tables ``runs``, ``layers`` and ``kernels`` in a folder.
+
+    Rows stay when others take their place, and say so in the column ``state``: ``current``, or ``superseded by`` a
+    newer row's key, other code, or an experiment that no longer asks for them. What is shown are current rows.
 
     One process writes; a row survives it once ``add`` has returned.
 
@@ -108,6 +61,7 @@ class ResultStore:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._make_table(TABLE, ALWAYS)
+            self._migrate()
             self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
             self._make_table(KERNELS, OF_KERNELS, ", PRIMARY KEY (key, place)")
             self._known = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
@@ -139,13 +93,66 @@ class ResultStore:
         layers: Sequence[Mapping[str, Figure]] = (),
         kernels: Sequence[Mapping[str, Figure]] = (),
     ) -> None:
-        """Store one point's figures, those of its layers and of measured kernels; new figures become new columns."""
+        """Store one point's figures, those of its layers and of measured kernels; new figures become new columns.
+
+        Other rows of the same point (`point_of_row`) are superseded by this one.
+        """
+        point = point_of_row(row)
         with self._trouble_named(), self._connection:
-            self._insert(TABLE, {"key": key, **row})
+            self._connection.execute(
+                f"UPDATE {TABLE} SET state = ? WHERE point = ? AND key <> ?", (f"{SUPERSEDED} {key}", point, key)
+            )
+            self._insert(TABLE, {"key": key, "point": point, "state": CURRENT, **row})
             for table, parts in ((LAYERS, layers), (KERNELS, kernels)):
                 self._connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
                 for place, part in enumerate(parts):
                     self._insert(table, {"key": key, "place": place, **part})
+
+    def make_current(self, keys: Collection[str], instead_of_all: str = "") -> None:
+        """Make the rows of these points the current ones.
+
+        Where ``instead_of_all`` says what asks for them, every other row is superseded by that, unless it is already
+        by something else.
+        """
+        wanted = set(keys)
+        with self._trouble_named(), self._connection:
+            states = self._connection.execute(f"SELECT key, state FROM {TABLE}").fetchall()
+            again = [key for key, state in states if key in wanted and state != CURRENT]
+            others = [key for key, state in states if key not in wanted and state == CURRENT and instead_of_all]
+            self._set_state(CURRENT, again)
+            self._set_state(f"{SUPERSEDED} {instead_of_all}", others)
+
+    def supersede_other_code(self, code: str, kept: Collection[str]) -> None:
+        """Make rows that other code has made superseded by it, but for those ``kept``."""
+        with self._trouble_named(), self._connection:
+            which = f"SELECT key FROM {TABLE} WHERE state = ? AND code IS NOT ?"
+            keys = [key for (key,) in self._connection.execute(which, (CURRENT, code)).fetchall()]
+            self._set_state(f"{SUPERSEDED} code {code}", [key for key in keys if key not in kept])
+
+    def superseded(self, by: str) -> list[str]:
+        """Return the keys of the rows whose place the row of the key ``by`` has taken."""
+        with self._trouble_named():
+            found = self._connection.execute(f"SELECT key FROM {TABLE} WHERE state = ?", (f"{SUPERSEDED} {by}",))
+            return [key for (key,) in found]
+
+    def _set_state(self, state: str, keys: Iterable[str]) -> None:
+        self._connection.executemany(f"UPDATE {TABLE} SET state = ? WHERE key = ?", [(state, key) for key in keys])
+
+    def _migrate(self) -> None:
+        """Give a table of an earlier version the columns about its rows; of those of one point the last is current."""
+        known = declared(self._connection)
+        with self._connection:
+            for name, kind in BOOK_KEEPING.items():
+                if name not in known:
+                    self._connection.execute(f"ALTER TABLE {TABLE} ADD COLUMN {name} {kind}")
+            if "point" not in known:
+                rows = rows_in_order(self._connection)
+                for key, later in superseded_in(rows).items():
+                    self._set_state(f"{SUPERSEDED} {later}", [key])
+                self._connection.executemany(
+                    f"UPDATE {TABLE} SET point = ? WHERE key = ?", [(point_of_row(row), row["key"]) for row in rows]
+                )
+            self._connection.execute(f"CREATE INDEX IF NOT EXISTS points ON {TABLE} (point)")
 
     def _make_table(self, table: str, columns: Mapping[str, str], constraint: str = "") -> None:
         listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
@@ -155,7 +162,7 @@ class ResultStore:
         columns = self._known[table]
         for name, value in row.items():
             if name not in columns:
-                columns[name] = type_of(name, _TYPES.get(type(value), "TEXT"))
+                columns[name] = type_of(name, TYPES.get(type(value), "TEXT"))
                 self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)} {columns[name]}")
         self._connection.execute(_insertion(table, tuple(row)), tuple(row.values()))
 
@@ -190,6 +197,21 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
 def declared(connection: sqlite3.Connection, table: str = TABLE) -> dict[str, str]:
     """Return the type of every column."""
     return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def rows_in_order(connection: sqlite3.Connection) -> list[dict[str, object]]:
+    """Return all rows, the one stored last at the end."""
+    cursor = connection.execute(f"SELECT * FROM {TABLE} ORDER BY rowid")
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, values, strict=True)) for values in cursor]
+
+
+def superseded_in(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
+    """Return for the key of each row, in order, that has a later one of the same point the key of the last of these."""
+    last: dict[str, list[str]] = {}
+    for row in rows:
+        last.setdefault(point_of_row(row), []).append(str(row["key"]))
+    return {key: keys[-1] for keys in last.values() for key in keys[:-1]}
 
 
 def _locked(folder: Path) -> int:

@@ -33,7 +33,7 @@ from experiments.report.page import render_report
 from experiments.report.study import Span, Study, Timeline
 from experiments.report.words import setting
 from experiments.results import read_results, read_sound, write_csv
-from experiments.store import KERNELS
+from experiments.store import KERNELS, ResultStore
 from experiments.version import __version__
 from hw_models import AnyHardware, ClusteredDsa, known_paths, perfetto_json
 from hw_models.quantities import readable
@@ -63,8 +63,10 @@ class Written:
     """What is damaged in the folder, with the remedy."""
 
 
-def begin_study(experiment: Experiment, grid: Grid, folder: Path) -> None:
+def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultStore) -> None:
     """Note in ``folder`` what the run that begins is about, so that a report can be written before its end.
+
+    Rows that it does not ask for, or while that is not known those that other code has made, are no longer current.
 
     For a large run its points are noted at the end only, as making them all takes a while: until then the report has
     every point of the folder.
@@ -72,18 +74,24 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path) -> None:
     planned = grid.size if experiment.search.budget is None else min(experiment.search.budget, grid.size)
     is_known = experiment.search.method != "nsga2" and planned <= _MOST_KEYS_AT_START
     keys = [point.key for point in grid.chosen(experiment.search)] if is_known else None
-    rows = _hardware_rows(grid.machines[0].base)
+    rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
     forget_timelines(folder)
-    note = Note(
-        experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False, added=added_keys(folder)
-    )
+    note = Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False, added=added)
     write_note(note, folder)
+    if keys is None:
+        store.supersede_other_code(grid.point(0).code, added)
+    else:
+        store.make_current([*keys, *added], _asked_by(experiment))
 
 
 def end_study(
-    experiment: Experiment, grid: Grid, points: Sequence[DesignPoint], folder: Path, engine: Engine
+    experiment: Experiment, grid: Grid, points: Sequence[DesignPoint], store: ResultStore, engine: Engine
 ) -> None:
-    """Note in ``folder`` that all ``points`` of the grid's are there, and the timelines of the most telling one."""
+    """Note beside ``store`` that all ``points`` of the grid's are there, and the timelines of the most telling one.
+
+    No other rows are current then, but for those of points that were measured one by one.
+    """
+    folder = store.path.parent
     frame = read_results(folder, (point.key for point in points))
     telling = _telling_points(frame, points)
     found = {point.key: traced for point, traced in engine.results(traced_at, telling)}
@@ -93,12 +101,15 @@ def end_study(
             write_whole(folder / name, traced.perfetto)
             timelines.append(replace(traced.timeline, trace=name))
     write_timelines(timelines, folder)
-    keys = [point.key for point in points]
-    rows = _hardware_rows(grid.machines[0].base)
-    note = Note(
-        experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added_keys(folder)
-    )
+    keys = list(dict.fromkeys(point.key for point in points))
+    rows, added = _hardware_rows(grid.machines[0].base), added_keys(folder)
+    note = Note(experiment=experiment, hardware=rows, planned=len(keys), keys=keys, is_finished=True, added=added)
     write_note(note, folder)
+    store.make_current([*keys, *added], _asked_by(experiment))
+
+
+def _asked_by(experiment: Experiment) -> str:
+    return f"experiment {experiment.name}, which does not ask for it"
 
 
 def write_report(folder: Path) -> Written:
@@ -113,7 +124,7 @@ def write_report(folder: Path) -> Written:
         note = read_note(folder)
     except DamagedError as error:
         remarks.append(str(error))
-    results = read_sound(folder, None if note is None or note.keys is None else [*note.keys, *note.added])
+    results = read_sound(folder, None if note is None or note.keys is None else [*note.keys, *note.added], current=True)
     if note is None or (note.experiment is not None and note.is_finished):
         try:
             timelines = [

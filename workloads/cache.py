@@ -61,8 +61,7 @@ def cached(content: bytes, name: str, options: ImportOptions, make: Callable[[],
 def source_digest() -> str:
     """Return a digest of this package's code and of the ONNX version: another importer makes other graphs."""
     digest = hashlib.sha256(version("onnx").encode())
-    here = Path(__file__).parent
-    for path in sorted([*here.glob("*.py"), *here.glob("batch/*.py"), *here.glob("operators/*.py")]):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

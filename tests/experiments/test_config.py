@@ -10,6 +10,7 @@ from experiments.config import MOST_POINTS, ExperimentError
 from experiments.folder import read_note
 from experiments.grid import Grid, read_experiment
 from experiments.points import DesignPoint
+from experiments.store import ResultStore
 from experiments.study import begin_study
 from hw_models import ClusteredDsa, load_hardware
 from scheduler import policy_label
@@ -364,5 +365,6 @@ def test_points_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
     assert points[89_999].swept == {"local_buffer.capacity": "363 KiB", "ddr.bandwidth": "329 GB/s"}
     assert [point.key for point in points[300:302]] == [points[300].key, points[301].key]
     assert points[-1].key == points[89_999].key
-    begin_study(experiment, grid, tmp_path)
+    with ResultStore(tmp_path) as store:
+        begin_study(experiment, grid, tmp_path, store)
     assert read_note(tmp_path).keys is None

@@ -224,7 +224,7 @@ class TestDamage:
     def test_of_a_page_of_the_store_leaves_the_rows_before_it(self, tmp_path: Path) -> None:
         with ResultStore(tmp_path) as store:
             for number in range(200):
-                store.add(f"k{number:03}", {"model": "m" * 2000, "latency_s": 1.0, "error": None})
+                store.add(f"k{number:03}", {"model": f"{number}" + "m" * 2000, "latency_s": 1.0, "error": None})
         path = tmp_path / "results.sqlite"
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2] + b"\xff" * (len(whole) - len(whole) // 2))
