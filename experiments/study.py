@@ -78,9 +78,8 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
     forget_timelines(folder)
     note = Note(experiment=experiment, hardware=rows, planned=planned, keys=keys, is_finished=False, added=added)
     write_note(note, folder)
-    if keys is None:
-        store.supersede_other_code(grid.point(0).code, added)
-    else:
+    store.supersede_other_code(grid.point(0).code, added)
+    if keys is not None:
         store.make_current([*keys, *added], _asked_by(experiment))
 
 

@@ -34,12 +34,13 @@ _LOG_FROM_RATIO = 20
 
 @house_style
 def latency_curves(
-    points: pd.DataFrame, axis: str, values: Sequence[str], looks: Looks, figure_id: str, *, joined: bool = True
-) -> Markup:
+    points: pd.DataFrame, axis: str, values: Sequence[str], looks: Looks, figure_id: str, *, joined: bool = True,
+    source: str = "simulated",
+) -> Markup:  # fmt: skip
     """Draw latency over the values of one axis: a panel per network, a line per policy.
 
-    ``points`` has at most one row for each network, policy and value. Points that differ in more than that value are
-    not to be ``joined``: what lies between them is not on any line.
+    ``source``: whether latencies are simulated or measured. ``points`` has at most one row for each network, policy and
+    value. Points that differ in more than that value are not to be ``joined``: what lies between is not on any line.
     """
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
@@ -79,15 +80,17 @@ def latency_curves(
         name_ticks(axes, values, room)
         axes.set_xlim(-0.35, len(values) - 0.65)
         axes.set_title(clipped(network, 40))
-        axes.set_ylabel(f"latency [{unit}]")
+        axes.set_ylabel(f"{source} latency [{unit}]")
         if index + columns >= len(networks):
             axes.set_xlabel(clipped(axis, 44))
     return to_svg(figure, figure_id, f"Latency over {axis} for each network and policy", spots)
 
 
 @house_style
-def trade_offs(points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, figure_id: str) -> Markup:
-    """Draw all points over two objectives, a panel per network; those nobody beats are ringed and joined."""
+def trade_offs(
+    points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, figure_id: str, names: Sequence[str]
+) -> Markup:
+    """Draw all points over two objectives, called ``names``, a panel per network; fronts are ringed and joined."""
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
     size, columns = _panel_size(len(networks))
@@ -131,8 +134,8 @@ def trade_offs(points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, 
         spots += spots_along(axes, x, y)
         axes.grid(visible=True, axis="both")
         axes.set_title(clipped(network, 40))
-        for place, name, (_, unit) in zip("xy", objectives, scales, strict=True):
-            words = clipped(meaning(name)[0], 30)
+        for place, name, (_, unit) in zip("xy", names, scales, strict=True):
+            words = clipped(name, 30)
             axes.set(**{f"{place}label": f"{words} [{unit}]" if unit else words})
     words = " against ".join(meaning(name)[0] for name in objectives)
     return to_svg(figure, figure_id, f"{words} for each network", spots)

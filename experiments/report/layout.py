@@ -57,3 +57,5 @@ class Section:
     anchor: str
     title: str
     figures: tuple[Figure, ...]
+    source: str = "simulated"
+    """Whether its figures are simulated or measured; empty where they are both."""

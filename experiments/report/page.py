@@ -11,10 +11,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from experiments.report.explorer import explorer_data, timeline_data
-from experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared
+from experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared, usable
 from experiments.report.gantt import categories_in
 from experiments.report.headline import front_found, verdict
 from experiments.report.layout import Evaluation
+from experiments.report.leading import leading, source_of
 from experiments.report.looks import policy_looks
 from experiments.report.run_sections import timelines_drawn
 from experiments.report.sample import MOST_POINTS, listed, told_apart
@@ -66,12 +67,15 @@ def render_report(study: Study) -> str:
 
 def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:
     """Return the answer to the question in one sentence, and the sentences that follow."""
+    source, tried = source_of(points), len(points)
+    points = leading(points)
     told = answer(points, axes)
     found = "" if study.search == GRID else front_found(points, study.objectives, axes)
     found = found or verdict(study.question, points, axes)
-    if found and study.planned > len(points):
+    if found and study.planned > tried:
         found = f"So far: {found}"
-    return (found, told) if found else (told[0], told[1:])
+    headline, *rest = [found, *told] if found else told
+    return (headline if usable(points).empty else f"{source.capitalize()}: {headline}"), rest
 
 
 @cache

@@ -20,6 +20,7 @@ from experiments.report.frames import (
     usable,
 )
 from experiments.report.layout import Evaluation, Figure, Section
+from experiments.report.leading import by_leading, named_with_source, source_of
 from experiments.report.measured_section import measured_sections
 from experiments.report.plots import speedup_bars
 from experiments.report.run_sections import (
@@ -62,21 +63,25 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
     """Return the sections that the study has something to say in."""
     ran = not usable(evaluation.points).empty
     search = evaluation.study.search != GRID
-    front = tuple(_front(evaluation)) if ran else ()
+    lead = by_leading(evaluation)
+    front = tuple(_front(lead)) if ran else ()
     made = [
-        Section("front", "The front", front if search else ()),
-        Section("fastest", "Fastest points", _fastest(evaluation) if ran else ()),
-        Section("speedup", "Policies compared", _speedups(evaluation) if ran else ()),
-        Section("sweep", "Over the sweep", (*_curves(evaluation), *_winners(evaluation)) if ran else ()),
-        Section("base", "Against the base machine", tuple(_against_base(evaluation)) if ran else ()),
-        Section("measured", "Predicted beside measured", tuple(measured_sections(evaluation)) if ran else ()),
+        Section("front", "The front", front if search else (), source_of(lead.every)),
+        Section("fastest", "Fastest points", _fastest(lead) if ran else (), source_of(lead.every)),
+        Section("speedup", "Policies compared", _speedups(lead) if ran else (), source_of(lead.every)),
+        Section("sweep", "Over the sweep", (*_curves(lead), *_winners(lead)) if ran else (), source_of(lead.every)),
+        Section("base", "Against the base machine", tuple(_against_base(lead)) if ran else (), source_of(lead.every)),
+        Section("measured", "Predicted beside measured", tuple(measured_sections(evaluation)) if ran else (), ""),
         Section("critical", "Where the latency goes", tuple(critical_sections(evaluation)) if ran else ()),
         Section("roofline", "Roofline", tuple(roofline_section(evaluation)) if ran else ()),
         Section("bounds", "What the points were bound by", tuple(bounds_section(evaluation)) if ran else ()),
         Section("traffic", "Traffic", tuple(traffic_section(evaluation)) if ran else ()),
         Section("utilisation", "Utilisation", tuple(utilisation_section(evaluation)) if ran else ()),
         Section("layers", "Layer by layer", tuple(layers_section(evaluation.study.layers))),
-        Section("tradeoffs", "Trade-offs", (*(() if search else front), *_trade_offs(evaluation)) if ran else ()),
+        Section(
+            "tradeoffs", "Trade-offs", (*(() if search else front), *_trade_offs(lead)) if ran else (),
+            source_of(lead.every),
+        ),
         Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines))),
     ]
     return [section for section in made if section.figures]
@@ -111,7 +116,8 @@ def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
     ]
     table = best[["network", "policy", *evaluation.axes, *names, "bottleneck"]]
     shown = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, names))
-    return (Figure("The point of least latency of each network, over everything tried.", tables=(shown,)),)
+    source = source_of(evaluation.every)
+    return (Figure(f"The point of least {source} latency of each network, over everything tried.", tables=(shown,)),)
 
 
 def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
@@ -130,7 +136,10 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
     drawing = speedup_bars(summary, networks, policies, evaluation.baseline, evaluation.looks, "speedups")
     whiskers = " Whiskers reach from the least to the greatest." if (summary["points"] > 1).any() else ""
     mean = f": geometric mean over the sweep.{whiskers}" if whiskers else "."
-    caption = f"How many times as fast each policy is as {evaluation.baseline}{mean} The largest gain comes first."
+    source = source_of(evaluation.every)
+    caption = (
+        f"How many times as fast each policy is as {evaluation.baseline}, {source}{mean} The largest gain comes first."
+    )
     return (Figure(caption, svg=drawing, numbers=table_of(summary, RATIO_FORMATS)),)
 
 
@@ -174,12 +183,14 @@ def _curves(evaluation: Evaluation) -> Iterator[Figure]:
         line = cut(evaluation.points, evaluation.axes, [axis])
         if line.empty:
             continue
-        joined = shared_values(line, evaluation.axes, [axis]) is not None
+        joined, source = shared_values(line, evaluation.axes, [axis]) is not None, source_of(evaluation.every)
         wide = line.pivot_table(index=["network", "policy"], columns=axis, values="latency_s", sort=False)
         wide = wide.reindex(columns=list(values)).reset_index()
         yield Figure(
-            f"Latency over {axis}. {_held(line, evaluation, [axis])}",
-            svg=latency_curves(line, axis, values, evaluation.looks, f"curve{number}", joined=joined),
+            f"{source.capitalize()} latency over {axis}. {_held(line, evaluation, [axis])}",
+            svg=latency_curves(
+                line, axis, values, evaluation.looks, f"curve{number}", joined=joined, source=source
+            ),
             numbers=table_of(wide, quantity_formats(wide, values, "s")),
         )
 
@@ -220,11 +231,11 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
         table = front.iloc[evenly(len(front), _MOST_OF_FRONT)][["network", "policy", *evaluation.axes, *pair]]
         drawn_points = complete.loc[complete.index.isin(evaluation.embedded.index)]
         some = f" {len(drawn_points):,} points are drawn." if len(drawn_points) < len(complete) else ""
-        words = [meaning(name)[0] for name in pair]
+        words = [named_with_source(name, evaluation) for name in pair]
         yield Figure(
             f"{words[0].capitalize()} against {words[1]}. Ringed and joined: no other point of the network is"
             f" as good in both and better in one ({len(front):,} of {count(len(complete), 'point')}).{some}",
-            svg=trade_offs(drawn_points, pair, evaluation.looks, f"tradeoff{number}"),
+            svg=trade_offs(drawn_points, pair, evaluation.looks, f"tradeoff{number}", words),
             numbers=table_of(table, figure_formats(table, pair)),
         )
 

@@ -121,7 +121,10 @@ def test_without_figures_there_is_no_answer() -> None:
 
 class TestHeadline:
     def headline(self, page: str) -> str:
-        return " ".join(page.partition("<h1>")[2].partition("</h1>")[0].split())
+        """Return the headline behind the word that says where its figures come from."""
+        source, _, text = " ".join(page.partition("<h1>")[2].partition("</h1>")[0].split()).partition(": ")
+        assert source == "Simulated"
+        return text
 
     def test_it_stands_below_the_question(self) -> None:
         page = render_report(replace(study(two_by_two()), question="Is graphturbo faster?"))

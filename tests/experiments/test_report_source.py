@@ -1,0 +1,56 @@
+"""Measured figures lead a report wherever there are any, and each headline, heading and axis says which it has."""
+
+import re
+
+import pandas as pd
+
+from experiments.report.leading import leading, source_of
+from experiments.report.page import render_report
+from tests.experiments.studies import study, two_by_two
+
+Row = dict[str, object]
+
+
+def measured(rows: list[Row]) -> list[Row]:
+    """Return points of which each was measured: what is simulated to be fast is slow, and the other way round."""
+    latencies = [float(str(row["latency_s"])) for row in rows]
+    ends = max(latencies) + min(latencies)
+    return [{**row, "measured_s": ends - latency} for row, latency in zip(rows, latencies, strict=True)]
+
+
+def headline(page: str) -> str:
+    return " ".join(page.partition("<h1>")[2].partition("</h1>")[0].split())
+
+
+def headings(page: str) -> dict[str, str]:
+    found = re.findall(r"<h2>([^<]*?)(?: <small>(\w+)</small>)?</h2>", page)
+    return dict(found)
+
+
+def test_a_simulated_report_says_so_everywhere() -> None:
+    page = render_report(study(two_by_two()))
+
+    assert headline(page).startswith("Simulated: ")
+    assert "simulated latency [" in page
+    assert {headings(page)[name] for name in ("Fastest points", "Policies compared", "Over the sweep")} == {"simulated"}
+
+
+def test_measured_latencies_are_compared_where_there_are_any() -> None:
+    simulated = two_by_two()
+    page = render_report(study(measured(simulated)))
+
+    assert headline(page).startswith("Measured: ")
+    assert headline(page).partition(": ")[2] != headline(render_report(study(simulated))).partition(": ")[2]
+    assert "measured latency [" in page
+    assert headings(page)["Fastest points"] == "measured"
+    assert "The point of least measured latency" in page
+
+
+def test_points_that_were_not_measured_are_not_compared_with_those_that_were() -> None:
+    frame = pd.DataFrame(measured(two_by_two())).assign(error="")
+    frame.loc[frame.index[0], "measured_s"] = float("nan")
+
+    assert source_of(frame) == "measured"
+    frame["batch"] = "1"
+    assert list(leading(frame).index) == list(frame.index[1:])
+    assert list(leading(frame)["latency_s"]) == list(frame["measured_s"].iloc[1:])
