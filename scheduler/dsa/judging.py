@@ -226,14 +226,17 @@ class Judge:
         least_s = self.least_s(self._costs.analysis.of(least_bytes), 1)
         return self._best is not None and self._best.seconds <= self._costs.view.tuning.near_least * least_s
 
-    def consider(self, shown: Candidate, at: DsaCosts, *, overlaps_layers: bool = False) -> bool:
+    def consider(
+        self, shown: Candidate, at: DsaCosts, *, overlaps_layers: bool = False, always: bool = False
+    ) -> bool:
         """Simulate the schedule of a candidate, made ``at`` the buffers that it is for, unless it cannot win.
 
-        Return whether its traffic leaves it a chance. Where overlapping layers gets far less out of it than its traffic
-        promises, it is also tried without, if that may be faster.
+        ``always``: also where programs simulated so far have used up ``tuning.judged_instructions``, unless its traffic
+        and launches alone take longer than the best. Return whether its traffic leaves it a chance. Where overlapping
+        layers gets far less out of it than its traffic promises, it is also tried without, if that may be faster.
         """
         tuning, promised_s, launches = at.view.tuning, shown.cost_s(at), shown.layout.kernels
-        if not self.has_chance(promised_s, tuning, overlaps_layers=overlaps_layers):
+        if not self.has_chance(promised_s, tuning, overlaps_layers=overlaps_layers, always=always):
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
@@ -255,10 +258,26 @@ class Judge:
             self.consider(shown, at)
         return True
 
-    def has_chance(self, promised_s: float, tuning: DsaTuning, *, overlaps_layers: bool = False) -> bool:
-        """Return whether something that promises to take so long may be the fastest; what promises more has less."""
+    @property
+    def has_used_up(self) -> bool:
+        """Whether the programs simulated so far have as many instructions as are simulated to choose."""
+        return self._simulated > self._costs.view.tuning.judged_instructions
+
+    def leads(self, shown: Candidate) -> bool:
+        """Return whether a candidate is the best so far."""
+        return self._best is not None and self._best.candidate.made_of == shown.made_of
+
+    def has_chance(
+        self, promised_s: float, tuning: DsaTuning, *, overlaps_layers: bool = False, always: bool = False
+    ) -> bool:
+        """Return whether something that promises to take so long may be the fastest; what promises more has less.
+
+        ``always``: nothing but its lower bound ``promised_s`` speaks against it.
+        """
         if self._best is None:
             return True
+        if always:
+            return promised_s < self._best.seconds
         runs = self._runs[False]
         if overlaps_layers:  # which may be tried without overlap too
             runs = [*self._runs[True], *runs]

@@ -165,10 +165,25 @@ class GraphTurbo:
         for fewer in with_fewer_cores(costs, judge):
             self._consider_plans(judge, fewer, {})
         if not self.unbound:  # which layers through DDR do not heed
-            self._consider(judge, through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs), costs)
+            layers = through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs)
+            self._consider(judge, layers, costs, always=True)
+            judge.consider(layers, costs, always=True)
+            if judge.leads(layers) and judge.has_used_up:
+                self._consider_smaller(judge, costs)
         return judge.chosen()
 
-    def _consider_plans(self, judge: Judge, at: DsaCosts, laid_out: dict[_PlanKey, float]) -> bool:
+    def _consider_smaller(self, judge: Judge, costs: DsaCosts) -> None:
+        """Judge layouts for smaller buffers, and with outputs in local buffers only, however much has been simulated.
+
+        Where layers through DDR beat the first plans, whose large programs were all that was to be simulated.
+        """
+        for at in with_smaller_buffers(costs):
+            for policy in (self, replace(self, outputs="local")):
+                policy._consider_plans(judge, at, {}, always=True)
+
+    def _consider_plans(
+        self, judge: Judge, at: DsaCosts, laid_out: dict[_PlanKey, float], *, always: bool = False
+    ) -> bool:
         """Let the cheapest layouts at one size of local buffer be judged; return whether any had a chance.
 
         A plan is laid out when what it costs at least is the least that is left, as long as that has a chance.
@@ -183,8 +198,8 @@ class GraphTurbo:
         while left and len(chances) < tuning.contenders:
             least_s, number, one = heappop(left)
             if isinstance(one, Candidate):
-                chances.append(self._consider(judge, one, at))
-            elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling):
+                chances.append(self._consider(judge, one, at, always=always))
+            elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling, always=always):
                 found = self._candidate(one, at)
                 laid_out[_plan_key(one)] = found.cost_s(at)
                 heappush(left, (found.cost_s(at), number, found))
@@ -192,8 +207,8 @@ class GraphTurbo:
                 break
         return any(chances)
 
-    def _consider(self, judge: Judge, one: Candidate, at: DsaCosts) -> bool:
-        return judge.consider(one, at, overlaps_layers=self.instruction_scheduling)
+    def _consider(self, judge: Judge, one: Candidate, at: DsaCosts, *, always: bool = False) -> bool:
+        return judge.consider(one, at, overlaps_layers=self.instruction_scheduling, always=always)
 
     def _contenders(self, judge: Judge, at: DsaCosts) -> Iterator[tuple[float, int, FusionPlan]]:
         """Yield the plans that differ and may win: what each costs at least, its number, the plan."""
