@@ -28,3 +28,16 @@ def test_graphturbo_keeps_the_matrix_engine_busier_where_images_are_small() -> N
     plain, turbo = used("fixed-pattern"), used("graphturbo")
 
     assert all(turbo[stage]["matrix"] > plain[stage]["matrix"] for stage in ("stage 2", "stage 3", "stage 4"))
+
+
+@pytest.mark.parametrize(
+    ("footprint", "convolutions"),
+    [("made", {8: 11, 4: 13, 2: 19, 1: 10}), ("all", {8: 15, 4: 13, 2: 19, 1: 6})],
+)
+def test_sub_graphs_are_the_stages_where_inputs_are_not_counted(footprint: str, convolutions: dict[int, int]) -> None:
+    """Fig. 3: stages of 11, 13, 19 and 10 convolutions. Counting inputs, the first has the second's first block too."""
+    policy = make_policy("graphturbo", {"footprint": footprint})
+    plan = evaluate(DesignPoint(Workload(MODEL, 64), load_hardware("stcp920"), policy)).schedule.plan
+    kinds = [op.kind for op in plan.graph.ops]
+
+    assert {group.instances: [kinds[op] for op in group.ops].count("Conv") for group in plan.groups} == convolutions
