@@ -43,6 +43,7 @@ def test_measured_latencies_are_compared_where_there_are_any() -> None:
     assert headline(page).partition(": ")[2] != headline(render_report(study(simulated))).partition(": ")[2]
     assert "measured latency [" in page
     assert headings(page)["Fastest points"] == "measured"
+    assert headings(page)["All points"] == headings(page)["Where the latency goes"] == "simulated"
     assert "The point of least measured latency" in page
 
 
