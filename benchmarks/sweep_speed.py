@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.evaluate import evaluate, network, own_batch
+from experiments.evaluate import evaluate
+from experiments.network import network, own_batch
 from experiments.points import DesignPoint, Workload
 from experiments.run import computed, run_points
 from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, simulate, with_values

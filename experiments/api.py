@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from experiments.columns import BOOK_KEEPING
-from experiments.evaluate import check_dtype, default_dtype
 from experiments.job import Job, Outcome
+from experiments.network import check_dtype, default_dtype
 from experiments.points import DesignPoint, Workload, policy_of, split_tuning
 from experiments.repeated import check_values
 from experiments.results import read_results

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import pydantic
 
 from experiments.compared import Comparison
+from experiments.computed import Computed, check_finite
 from experiments.job import Outcome
 from experiments.layers import LayerFigures, layers_of
 from experiments.points import CODE_DIGITS, DesignPoint, MeasuredOn, RunRecord, flat, measured_key
-from experiments.run import Computed, check_finite
 from experiments.sound import OF_FIGURES, check_figures
 from experiments.sources import measuring_hash
 from hw_models import HardwareError

@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 from experiments.answers import Answer, Console, shown_text, table
 from experiments.decompose import leaves_batches_open
-from experiments.evaluate import Outcome, evaluate
+from experiments.evaluate import evaluate
 from experiments.files import check_place, replacing
+from experiments.job import Outcome
 from experiments.layers import LayerFigures, layers_of
 from experiments.points import DesignPoint, Workload, named_dims, policy_of, split_tuning, stated_batch
 from experiments.replay import run_schedule_file, write_schedule

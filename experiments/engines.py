@@ -14,12 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from experiments.failures import Failure, failure_of
 from experiments.limits import Limits
-from experiments.points import DesignPoint, Figure, Workload
+from experiments.points import DesignPoint, Workload
 from experiments.waiting import WaitingPoints
 from experiments.worker import Compute, Worker, computed_in_turn, forked, needs_another_try
 from tuner.measure import usable_cores
 
-Row = dict[str, Figure]
 T = TypeVar("T")
 _TASK_S = 0.5
 """A task of a dask cluster begins no further point after so long."""

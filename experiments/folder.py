@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from experiments.config import STRICT, Experiment, ExperimentError
 from experiments.files import write_whole
-from experiments.report.study import Timeline
+from experiments.timeline import Timeline
 from hw_models.text_file import BYTE_ORDER_MARK
 
 T = TypeVar("T")

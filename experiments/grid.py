@@ -22,8 +22,7 @@ from experiments.config import (
     WorkloadEntry,
     read_schema,
 )
-from experiments.evaluate import load
-from experiments.measured_point import processor_of
+from experiments.network import load
 from experiments.points import (
     TUNING,
     DesignPoint,
@@ -34,6 +33,7 @@ from experiments.points import (
     split_tuning,
     stated_batch,
 )
+from experiments.processor import processor_of
 from experiments.repeated import check_machines, check_policies, check_values, check_workloads
 from hw_models import AnyHardware, HardwareError, load_hardware, with_values
 from scheduler import Policy, ScheduleError, make_tuning

@@ -14,16 +14,12 @@ from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.repeated import repeated_kernels
 from scheduler.cpu.schedule import CpuSchedule
 from scheduler.kernels.repeated import RepeatedKernel
-from tuner.calibrate import local_facts
 from tuner.codegen.names import kernel_name
 from tuner.measure import (
-    BUNDLE,
-    LOCAL,
     Budget,
     Job,
     MeasureError,
     check_installed,
-    gpu_here,
     is_gpu_target,
     job_of_schedule,
     measure_plan,
@@ -95,13 +91,6 @@ def check_whole_batch(outcome: Outcome) -> None:
             f"the schedule takes {record.batch_at_once} of batch {record.batch} at once; code is measured for the whole"
             f" batch: --batch {record.batch_at_once}"
         )
-
-
-def processor_of(target: str, device: str) -> str:
-    """Return what runs code for ``target`` on ``device``, as far as it is known before it is asked."""
-    if device == LOCAL:
-        return (gpu_here(target) or "") if is_gpu_target(target) else local_facts().processor
-    return "" if device == BUNDLE else device
 
 
 def measured_on_processor(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Literal
 
+from experiments.computed import Computed
 from experiments.folder import note_added
 from experiments.points import Figure
-from experiments.run import Computed
 from experiments.store import ResultStore
 from experiments.study import Written, write_report
 

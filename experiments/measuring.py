@@ -14,9 +14,10 @@ from experiments.config import Measuring
 from experiments.files import FileError, write_whole
 from experiments.job import Outcome
 from experiments.measured_gpu import compiled_point, gpu_asked_for
-from experiments.measured_point import prepared, processor_of
+from experiments.measured_point import prepared
 from experiments.measured_store import keep
 from experiments.points import DesignPoint, MeasuredOn, WrittenSchedule
+from experiments.processor import processor_of
 from experiments.replay import written_schedule
 from experiments.run import computed_of, measured
 from experiments.runs import run

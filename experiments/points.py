@@ -20,6 +20,7 @@ TUNING = "tuning."
 CODE_DIGITS = 12
 
 Figure = float | int | str | None
+Row = dict[str, Figure]
 _LONGEST_DIMENSION = 3
 """Digits of a dimension's position."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from experiments.evaluate import default_dtype, load, own_batch
+from experiments.network import default_dtype, load, own_batch
 from experiments.points import Workload, split_tuning
 from hw_models import AnyHardware, HardwareError, with_values
 from hw_models.messages import shown

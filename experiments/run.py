@@ -2,23 +2,23 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 
 from experiments.command_line import simulate_command
 from experiments.compared import Comparison
-from experiments.engines import Engine, Row, open_engine
-from experiments.evaluate import default_dtype, evaluate
+from experiments.computed import Computed, check_finite
+from experiments.engines import Engine, open_engine
+from experiments.evaluate import evaluate
 from experiments.failures import Failure
 from experiments.job import Outcome
 from experiments.layers import layers_of
 from experiments.measured_gpu import measured_on_gpu
 from experiments.measured_point import measured_on_processor
-from experiments.points import DesignPoint, flat
+from experiments.network import default_dtype
+from experiments.points import DesignPoint, Row, flat
 from experiments.sound import check_figures
 from experiments.store import ResultStore
-from hw_models import Gpu, HardwareError
+from hw_models import Gpu
 from scheduler import kind_of
 from tuner.measure import Budget
 from workloads.analysis import Table
@@ -28,16 +28,6 @@ _log = logging.getLogger(__name__)
 _MOST_MACHINES = 64
 _known: Table[object] = Table(_MOST_MACHINES)
 """Of this worker process, by machine and tuning: what was found for one policy or network serves the next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """What is stored of a point."""
-
-    row: Row
-    layers: tuple[Row, ...] = ()
-    kernels: tuple[Row, ...] = ()
-    """That were measured."""
 
 
 def computed(point: DesignPoint) -> Computed:
@@ -71,13 +61,6 @@ def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) ->
     check_figures(outcome.record, layers)
     check_finite(row)
     return Computed(row, tuple(map(flat, layers)), tuple(comparison.kernel_rows()))
-
-
-def check_finite(row: Row) -> None:
-    """Raise ``HardwareError`` if a figure is infinite or not a number."""
-    for name, value in row.items():
-        if isinstance(value, float) and not isfinite(value):
-            raise HardwareError(f"{row['hardware']}: {name} comes out as {value}; one of its values is absurd")
 
 
 def described(point: DesignPoint) -> Row:

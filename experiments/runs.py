@@ -17,10 +17,10 @@ from rich.progress import (
 
 from experiments.answers import POINTS_FAILED, Answer, say
 from experiments.config import Experiment, Measuring
-from experiments.engines import EngineError, Row, open_engine
+from experiments.engines import EngineError, open_engine
 from experiments.grid import Grid, read_experiment
 from experiments.limits import read_limits
-from experiments.points import DesignPoint
+from experiments.points import DesignPoint, Row
 from experiments.run import OnPoint, Runner
 from experiments.search import nsga2
 from experiments.store import ResultStore

@@ -14,9 +14,8 @@ from math import inf
 
 import optuna
 
-from experiments.engines import Row
 from experiments.grid import Grid
-from experiments.points import DesignPoint
+from experiments.points import DesignPoint, Row
 
 MAXIMISED = frozenset({"throughput_per_s"})
 _LARGEST_POPULATION = 40

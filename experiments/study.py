@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.config import Experiment
 from experiments.engines import Engine
-from experiments.evaluate import Outcome, evaluate
+from experiments.evaluate import evaluate
 from experiments.files import write_whole
 from experiments.folder import (
     TRACES,
@@ -26,15 +26,17 @@ from experiments.folder import (
     write_timelines,
 )
 from experiments.grid import Grid
+from experiments.job import Outcome
 from experiments.part_table import read_parts, swept_columns, write_parts_csv
 from experiments.points import DesignPoint
 from experiments.report.frames import axes_of, best_points, prepared
 from experiments.report.leading import leading
 from experiments.report.page import render_report
-from experiments.report.study import Span, Study, Timeline
+from experiments.report.study import Study
 from experiments.report.words import setting
 from experiments.results import read_results, read_sound, write_csv
 from experiments.store import KERNELS, ResultStore
+from experiments.timeline import Span, Timeline
 from experiments.version import __version__
 from hw_models import AnyHardware, ClusteredDsa, known_paths, perfetto_json
 from hw_models.quantities import readable

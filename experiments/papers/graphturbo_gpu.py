@@ -8,7 +8,7 @@ with the DRAM bandwidth of an STCP920, to which the paper traces how little a GP
 import sys
 from collections.abc import Iterator
 
-from experiments.evaluate import network
+from experiments.network import network
 from experiments.papers.graphturbo_tables import FOLDER, markdown
 from experiments.papers.pages import write_page
 from experiments.points import Workload

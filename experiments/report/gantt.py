@@ -25,7 +25,7 @@ from experiments.report.canvas import (
     to_svg,
 )
 from experiments.report.looks import kind_looks, kind_of_pace
-from experiments.report.study import Span, Timeline
+from experiments.timeline import Span, Timeline
 
 Lanes = tuple[tuple[str, tuple[Span, ...]], ...]
 CRITICAL = "critical path"

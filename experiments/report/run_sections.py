@@ -12,7 +12,6 @@ from experiments.report.layout import Evaluation, Figure
 from experiments.report.looks import kind_looks
 from experiments.report.plots import bound_bars, traffic_bars
 from experiments.report.roofline import MOST_ROOFS, roofline_chart, rooflines
-from experiments.report.study import Timeline
 from experiments.report.tables import (
     Format,
     count_formats,
@@ -22,6 +21,7 @@ from experiments.report.tables import (
     table_of,
 )
 from experiments.report.words import SIMULATED, enumeration, percent, significant
+from experiments.timeline import Timeline
 
 _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
 _PERFETTO = "The whole run, to open in the Perfetto UI (ui.perfetto.dev)"

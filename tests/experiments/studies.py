@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.report.study import Span, Study, Timeline
+from experiments.report.study import Study
+from experiments.timeline import Span, Timeline
 
 BUFFERS = {"local_buffer.capacity": ("64 KiB", "1 MiB")}
 

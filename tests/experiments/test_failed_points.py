@@ -6,8 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.cli import main
-from experiments.engines import Row
-from experiments.points import DesignPoint, Workload
+from experiments.points import DesignPoint, Row, Workload
 from experiments.results import read_results, write_csv
 from experiments.run import run_points
 from hw_models import load_hardware, with_values

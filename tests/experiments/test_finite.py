@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from experiments.run import check_finite
+from experiments.computed import check_finite
 from hw_models import HardwareError
 
 

@@ -1,6 +1,6 @@
 """Section 5.6: what joining layers is worth on a GPU, and where."""
 
-from experiments.evaluate import network
+from experiments.network import network
 from experiments.papers.graphturbo_gpu import DTYPE, MACHINE, MODEL, pairs, schedules
 from experiments.points import Workload
 from fusion.fixed_pattern import fixed_pattern_of

@@ -4,7 +4,8 @@ from functools import cache
 
 import pytest
 
-from experiments.evaluate import Outcome, evaluate
+from experiments.evaluate import evaluate
+from experiments.job import Outcome
 from experiments.pipeline import run_stages
 from experiments.points import DesignPoint, Workload
 from hw_models import (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.report.page import render_report
-from experiments.report.study import Span, Timeline
+from experiments.timeline import Span, Timeline
 from tests.experiments.studies import BUFFERS, Reader, failure, grid, point, study, two_by_two
 
 FIVE = {

@@ -12,7 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from experiments.report.page import SCRIPTS, TEMPLATES, render_report
-from experiments.report.study import Span, Study, Timeline
+from experiments.report.study import Study
+from experiments.timeline import Span, Timeline
 from tests.experiments.studies import BUFFERS, Reader, drawn_study, failure, grid, point, study, two_by_two
 
 HOSTILE = (

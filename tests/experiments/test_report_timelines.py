@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from experiments.report.gantt import CRITICAL, DETAILS, READABLE, RECTANGLES, drawn
 from experiments.report.page import render_report
-from experiments.report.study import Span, Timeline
+from experiments.timeline import Span, Timeline
 from tests.experiments.studies import Reader, comb, study, two_by_two
 
 

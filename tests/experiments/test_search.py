@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 
 from experiments.cli import main
-from experiments.engines import EngineError, Row, open_engine
+from experiments.computed import Computed
+from experiments.engines import EngineError, open_engine
 from experiments.grid import Grid, read_experiment
 from experiments.limits import Limits
-from experiments.points import DesignPoint
+from experiments.points import DesignPoint, Row
 from experiments.report.frames import pareto_front
-from experiments.run import Computed, computed
+from experiments.run import computed
 from experiments.search import costs, nsga2
 from hw_models import ClusteredDsa
 from tests.experiments.dangers import EVERY_DANGER, check_every_danger, dangerous

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.columns import ALWAYS
-from experiments.engines import Row
+from experiments.points import Row
 from experiments.results import read_results
 from experiments.run import run_points
 from experiments.store import ResultStore, StoreError
