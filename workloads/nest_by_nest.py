@@ -4,7 +4,8 @@ An attention is a product, a softmax and a product; a recurrent network a produc
 that follow each other. Machines that run whole kernels one after the other run such operators as those kernels.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workloads.analysis import Analysis
@@ -44,6 +45,8 @@ def written_out(analysis: Analysis) -> WrittenOut:
         else:
             ops.append(op)
         ops_of.append(tuple(range(first, len(ops))))
+    ops, apart = _with_gates_apart(ops, tensors)
+    tensors |= {tensor.name: tensor for tensor in apart}
     kept = {name for op in ops for name in (*op.inputs, *op.outputs)} | set(graph.tensors)
     known = {name: tensor for name, tensor in tensors.items() if name in kept}
     made_of = Graph(graph.name, tuple(ops), known, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
@@ -77,6 +80,52 @@ def _steps(op: Op) -> Iterator[Op]:
         inside = tuple([tensor for tensor in op.internals if tensor.name in written and tensor.name not in outputs])
         inputs = dict.fromkeys([read.tensor for nest in group for read in nest.reads if read.tensor not in written])
         yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
+
+
+def _with_gates_apart(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[list[Op], list[Tensor]]:
+    """Return ``ops`` and constants with one dimension for each loop that goes through a part of what was one.
+
+    The rows of a recurrence's weights are those of all gates, one gate after the other: what some units need of them is
+    a piece of each gate. Only constants that every reader goes through so are changed.
+    """
+    readers: dict[str, list[tuple[LoopNest, Access]]] = {}
+    for op in ops:
+        for nest in op.nests:
+            for read in nest.reads:
+                readers.setdefault(read.tensor, []).append((nest, read))
+    apart: dict[str, Tensor] = {}
+    for name, uses in readers.items():
+        tensor = tensors[name]
+        shape, *others = {_access_apart(nest, read).shape for nest, read in uses}
+        is_plain = tensor.role == "weight" and tensor.order == tuple(range(len(tensor.shape)))
+        if is_plain and not others and shape != tensor.shape and all(nest.carried for nest, _ in uses):
+            apart[name] = Tensor(name, shape, tensor.dtype, "weight")
+    changed = []
+    for op in ops:
+        nests = [
+            replace(nest, reads=tuple([_access_apart(nest, r) if r.tensor in apart else r for r in nest.reads]))
+            for nest in op.nests
+        ]
+        changed.append(replace(op, nests=tuple(nests)))
+    return changed, list(apart.values())
+
+
+def _access_apart(nest: LoopNest, read: Access) -> Access:
+    """Return ``read`` with a dimension for each of the loops that together go through all of one, each element once."""
+    shape: list[int] = []
+    indices: list[Index] = []
+    for index, size in zip(read.indices, read.shape, strict=True):
+        terms = sorted(index.terms, key=lambda term: -term[1])
+        extents = [nest.loops[loop].extent for loop, _ in terms]
+        strides = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
+        is_plain = index == Index(index.terms) and [stride for _, stride in terms] == strides
+        if len(terms) > 1 and is_plain and math.prod(extents) == size:
+            shape += extents
+            indices += [Index(((loop, 1),)) for loop, _ in terms]
+        else:
+            shape.append(size)
+            indices.append(index)
+    return Access(read.tensor, tuple(shape), tuple(indices))
 
 
 def _step_by_itself(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:
