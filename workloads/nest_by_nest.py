@@ -47,7 +47,8 @@ def written_out(analysis: Analysis) -> WrittenOut:
         ops_of.append(tuple(range(first, len(ops))))
     ops, apart = _with_gates_apart(ops, tensors)
     tensors |= {tensor.name: tensor for tensor in apart}
-    kept = {name for op in ops for name in (*op.inputs, *op.outputs)} | set(graph.tensors)
+    kept = {name for op in ops for name in (*op.inputs, *op.outputs)}
+    kept |= {name for name, tensor in graph.tensors.items() if tensor.role != "weight"}
     known = {name: tensor for name, tensor in tensors.items() if name in kept}
     made_of = Graph(graph.name, tuple(ops), known, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
     return WrittenOut(Analysis(made_of), tuple(ops_of))
@@ -86,7 +87,8 @@ def _with_gates_apart(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple
     """Return ``ops`` and constants with one dimension for each loop that goes through a part of what was one.
 
     The rows of a recurrence's weights are those of all gates, one gate after the other: what some units need of them is
-    a piece of each gate. Only constants that every reader goes through so are changed.
+    a piece of each gate; each direction has weights of its own. Only constants that every reader goes through so are
+    changed.
     """
     readers: dict[str, list[tuple[LoopNest, Access]]] = {}
     for op in ops:
@@ -94,26 +96,34 @@ def _with_gates_apart(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple
             for read in nest.reads:
                 readers.setdefault(read.tensor, []).append((nest, read))
     apart: dict[str, Tensor] = {}
+    changed: set[str] = set()
     for name, uses in readers.items():
-        tensor = tensors[name]
-        shape, *others = {_access_apart(nest, read).shape for nest, read in uses}
+        tensor, found = tensors[name], {_access_apart(nest, read) for nest, read in uses}
+        shapes = {each.tensor: each.shape for each in found}
         is_plain = tensor.role == "weight" and tensor.order == tuple(range(len(tensor.shape)))
-        if is_plain and not others and shape != tensor.shape and all(nest.carried for nest, _ in uses):
-            apart[name] = Tensor(name, shape, tensor.dtype, "weight")
-    changed = []
+        is_alike = len({(each.tensor, each.shape) for each in found}) == len(shapes)
+        if is_plain and is_alike and all(nest.carried for nest, _ in uses) and tensors.keys() & shapes <= {name}:
+            changed.add(name)
+            apart |= {part: Tensor(part, shape, tensor.dtype, "weight") for part, shape in shapes.items()}
+    made = []
     for op in ops:
-        nests = [
-            replace(nest, reads=tuple([_access_apart(nest, r) if r.tensor in apart else r for r in nest.reads]))
+        nests = tuple([
+            replace(nest, reads=tuple([_access_apart(nest, r) if r.tensor in changed else r for r in nest.reads]))
             for nest in op.nests
-        ]
-        changed.append(replace(op, nests=tuple(nests)))
-    return changed, list(apart.values())
+        ])  # fmt: skip
+        names = dict.fromkeys([read.tensor for nest in nests for read in nest.reads])
+        inside = {*op.outputs, *(tensor.name for tensor in op.internals)}
+        inputs = tuple([name for name in names if name not in inside]) if nests != op.nests else op.inputs
+        made.append(replace(op, nests=nests, inputs=inputs))
+    return made, list(apart.values())
 
 
 def _access_apart(nest: LoopNest, read: Access) -> Access:
-    """Return ``read`` with a dimension for each of the loops that together go through all of one, each element once."""
-    shape: list[int] = []
-    indices: list[Index] = []
+    """Return ``read`` with a dimension for each of the loops that together go through all of one, each element once.
+
+    Of a dimension that stays where it is, the elements there are a tensor of their own.
+    """
+    name, shape, indices = read.tensor, list[int](), list[Index]()
     for index, size in zip(read.indices, read.shape, strict=True):
         terms = sorted(index.terms, key=lambda term: -term[1])
         extents = [nest.loops[loop].extent for loop, _ in terms]
@@ -122,10 +132,14 @@ def _access_apart(nest: LoopNest, read: Access) -> Access:
         if len(terms) > 1 and is_plain and math.prod(extents) == size:
             shape += extents
             indices += [Index(((loop, 1),)) for loop, _ in terms]
+        elif size > 1 and index == Index(offset=index.offset):
+            name += f"[{index.offset}]"
+            shape.append(1)
+            indices.append(Index())
         else:
             shape.append(size)
             indices.append(index)
-    return Access(read.tensor, tuple(shape), tuple(indices))
+    return Access(name, tuple(shape), tuple(indices))
 
 
 def _step_by_itself(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:
