@@ -89,10 +89,16 @@ def _gene(trial: optuna.Trial, name: str, choices: int) -> int:
 
 
 def costs(row: Mapping[str, object], objectives: Sequence[str]) -> list[float]:
-    """Return what is to be made small: the objectives, negative if more is better, infinite for a failure."""
-    figures = [row.get(name) for name in objectives]
+    """Return what is to be made small: the objectives, negative if more is better, infinite for a failure.
+
+    A measured point is judged by its measured latency and throughput, as reports compare it.
+    """
     if row.get("error") is not None:
         return [inf] * len(objectives)
+    measured_s, batch = row.get("measured_s"), row.get("batch")
+    if isinstance(measured_s, float) and isinstance(batch, int):
+        row = {**row, "latency_s": measured_s, "throughput_per_s": batch / measured_s}
+    figures = [row.get(name) for name in objectives]
     return [
         inf if not isinstance(value, int | float) else -value if name in MAXIMISED else float(value)
         for name, value in zip(objectives, figures, strict=True)

@@ -29,6 +29,7 @@ from experiments.grid import Grid
 from experiments.part_table import read_parts, swept_columns, write_parts_csv
 from experiments.points import DesignPoint
 from experiments.report.frames import axes_of, best_points, prepared
+from experiments.report.leading import leading
 from experiments.report.page import render_report
 from experiments.report.study import Span, Study, Timeline
 from experiments.report.words import setting
@@ -240,8 +241,12 @@ def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
 
 
 def _telling_points(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[DesignPoint]:
-    """Return the point where the best policy gains most: under the baseline and under that policy."""
-    latency = {} if "latency_s" not in frame else dict(zip(frame["key"], frame["latency_s"], strict=True))
+    """Return the point where the best policy gains most, under the baseline and under that policy.
+
+    Gains are those of measured latencies where there are any, and of simulated ones elsewhere.
+    """
+    compared = leading(frame) if "latency_s" in frame else frame
+    latency = dict(zip(compared["key"], compared["latency_s"], strict=True)) if "latency_s" in compared else {}
     places: dict[tuple[Any, ...], dict[str, tuple[float, int]]] = {}
     for number, point in enumerate(points):
         if latency.get(point.key, 0) > 0:

@@ -40,7 +40,10 @@ def pace_shares(points: pd.DataFrame) -> pd.DataFrame:
 def critical_bars(
     points: pd.DataFrame, shares: pd.DataFrame, labels: Mapping[int, str], looks: Looks, figure_id: str
 ) -> Markup:
-    """Draw a stacked bar for each point, the shortest first; ``shares`` and ``labels`` go by the points' index."""
+    """Draw the simulated latency of each point as a stacked bar, the shortest first.
+
+    ``shares`` (fractions of the latency, a column per resource) and ``labels`` have the index of ``points``.
+    """
     by_latency = points.sort_values("latency_s", kind="stable")
     divisor, unit = scale_of(by_latency["latency_s"], "s")
     drawn = [clipped(labels[int(number)], _LONGEST_LABEL) for number in by_latency.index]
@@ -66,9 +69,9 @@ def critical_bars(
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlim=(0, float(by_latency["latency_s"].max()) / divisor), ylim=(len(drawn) - 0.4, -0.6))
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel(f"latency [{unit}]")
+    axes.set_xlabel(f"simulated latency [{unit}]")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-    return to_svg(figure, figure_id, "Where the latency of each point goes", spots)
+    return to_svg(figure, figure_id, "Where the simulated latency of each point goes", spots)
 
 
 def telling(points: pd.DataFrame, most: int) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from experiments.report.gantt import Drawn
 from experiments.report.layout import Evaluation
 from experiments.report.looks import kind_looks
 from experiments.report.roofline import rooflines
-from experiments.report.words import TIMES, meaning, scale_of
+from experiments.report.words import SIMULATED, TIMES, meaning, scale_of
 
 _DIGITS = 5
 _FIGURES = ("latency_s", "throughput_per_s", "energy_j", "area_mm2")
@@ -71,7 +71,7 @@ def _columns(evaluation: Evaluation, points: pd.DataFrame) -> list[Column]:
     names += [_text(axis, points[axis]) for axis in evaluation.axes]
     wanted = [*_FIGURES, *(name for name in evaluation.study.objectives if name not in _FIGURES)]
     known = [name for name in wanted if name in points and pd.api.types.is_numeric_dtype(points[name])]
-    measured = [_number(*meaning(name), points[name]) for name in known if points[name].notna().any()]
+    measured = [_number(*meaning(name, SIMULATED), points[name]) for name in known if points[name].notna().any()]
     ratio = evaluation.against_base.reindex(points.index)
     if ratio.notna().any():
         measured.insert(1, _number("speed-up over base", TIMES, ratio))

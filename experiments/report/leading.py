@@ -6,10 +6,7 @@ import pandas as pd
 
 from experiments.report.frames import against_base
 from experiments.report.layout import Evaluation
-from experiments.report.words import meaning
-
-MEASURED, SIMULATED = "measured", "simulated"
-_MEASURABLE = frozenset({"latency_s", "throughput_per_s"})
+from experiments.report.words import MEASURED, SIMULATED
 
 
 def source_of(points: pd.DataFrame) -> str:
@@ -24,14 +21,6 @@ def leading(points: pd.DataFrame) -> pd.DataFrame:
     measured = points.loc[points["measured_s"].notna() | (points["error"] != "")]
     seconds, images = measured["measured_s"], pd.to_numeric(measured["batch"], errors="coerce")
     return measured.assign(latency_s=seconds, throughput_per_s=images / seconds)
-
-
-def named_with_source(objective: str, evaluation: Evaluation) -> str:
-    """Return what an objective is called, and whether it is measured or simulated; an area is neither."""
-    name = meaning(objective)[0]
-    if objective == "area_mm2":
-        return name
-    return f"{source_of(evaluation.every) if objective in _MEASURABLE else SIMULATED} {name}"
 
 
 def by_leading(evaluation: Evaluation) -> Evaluation:

@@ -46,10 +46,12 @@ def speedup_bars(
     baseline: str,
     looks: Looks,
     figure_id: str,
+    source: str,
 ) -> Markup:
     """Geometric mean speed-up of each policy on each network, with whiskers from the least to the greatest.
 
-    ``summary`` has the columns network, policy, geomean, least and greatest.
+    ``summary`` has the columns network, policy, geomean, least and greatest; ``source`` says whether latencies were
+    measured or simulated.
     """
     heights = _heights(summary, ("geomean", "least", "greatest"))
     width = max(WIDTH, 90 + len(networks) * (18 * len(policies) + 22))
@@ -69,7 +71,7 @@ def speedup_bars(
         axes, (networks, policies), heights, looks, width - margins.left - margins.right, logarithmic=_is_wide(heights)
     )
     axes.axhline(1, color=INK, linewidth=1.2)
-    axes.set_ylabel(f"speed-up over {clipped(baseline, 30)}")
+    axes.set_ylabel(f"{source} speed-up over {clipped(baseline, 30)}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}{TIMES}")
     return to_svg(figure, figure_id, f"Speed-up of each policy over {baseline} on each network")
 

@@ -21,7 +21,7 @@ from experiments.report.tables import (
     share_heat,
     table_of,
 )
-from experiments.report.words import enumeration, percent, significant
+from experiments.report.words import SIMULATED, enumeration, percent, significant
 
 _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
 _PERFETTO = "The whole run, to open in the Perfetto UI (ui.perfetto.dev)"
@@ -52,9 +52,9 @@ def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
         table = chosen[["policy", *evaluation.axes, "latency_s"]].join(told_shares).sort_values("latency_s")
         formats = {f"pace.{kind}": (kind, percent) for kind in own_looks}
         yield Figure(
-            f"{network}: latency by what set the pace on the critical path.{where}{some}",
+            f"{network}: simulated latency by what set the pace on the critical path.{where}{some}",
             svg=critical_bars(chosen, shares, labels, own_looks, f"critical{number}"),
-            numbers=table_of(table, {**figure_formats(table, ["latency_s"]), **formats}),
+            numbers=table_of(table, {**figure_formats(table, ["latency_s"], SIMULATED), **formats}),
         )
 
 
@@ -96,7 +96,7 @@ def bounds_section(evaluation: Evaluation) -> Iterator[Figure]:
     """Show what the critical path waited for, and the bottleneck of points by what they have in common."""
     waits = means(evaluation.points, "critical.")
     if waits.shape[1] > len(("network", "policy")):
-        caption = f"What the critical path waited for: share of the latency{_mean(evaluation)}."
+        caption = f"What the critical path waited for: share of the simulated latency{_mean(evaluation)}."
         yield Figure(caption, tables=(share_heat(waits, ["network", "policy"]),))
     grouped = ["policy", "network", *evaluation.axes]
     counts = [(f"by {name}", _sorted(bound_by(evaluation.points, name), name, evaluation)) for name in grouped]
@@ -182,7 +182,7 @@ def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figur
         some = "The layers that take most of the critical path" if len(longest) < len(table) else "All layers"
         yield Figure(
             f"{some}. A layer's critical time is that in which something of it was on the critical path; all"
-            " of them make the latency. What it moves at each memory, and what it is limited by.",
+            " of them make the simulated latency. What it moves at each memory, and what it is limited by.",
             tables=(replace(table_of(longest, formats), title=title),),
             numbers=table_of(table, formats),
         )

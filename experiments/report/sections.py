@@ -20,7 +20,7 @@ from experiments.report.frames import (
     usable,
 )
 from experiments.report.layout import Evaluation, Figure, Section
-from experiments.report.leading import by_leading, named_with_source, source_of
+from experiments.report.leading import by_leading, source_of
 from experiments.report.measured_section import measured_sections
 from experiments.report.plots import speedup_bars
 from experiments.report.run_sections import (
@@ -99,14 +99,15 @@ def _front(evaluation: Evaluation) -> Iterator[Figure]:
     front = pd.concat([own.sort_values(numeric[0], kind="stable") for own in parts])
     shown = front.iloc[evenly(len(front), _MOST_OF_FRONT)]
     table = shown[["network", "policy", *evaluation.axes, *numeric, "bottleneck"]]
-    words = enumeration([meaning(name)[0] for name in numeric])
+    source = source_of(evaluation.every)
+    words = enumeration([meaning(name, source)[0] for name in numeric])
     some = f" {len(shown)} of them are listed." if len(shown) < len(front) else ""
     caption = (
         f"No other point of the network that was tried is as good in {words} and better in one of them"
         f" ({len(front):,} of {count(len(ran), 'point')}).{some}"
     )
-    shown_table = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, numeric))
-    yield Figure(caption, tables=(shown_table,))
+    formats = figure_formats(table, numeric, source)
+    yield Figure(caption, tables=(table_of(table.rename(columns={"bottleneck": "bound by"}), formats),))
 
 
 def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
@@ -115,8 +116,8 @@ def _fastest(evaluation: Evaluation) -> tuple[Figure, ...]:
         name for name in ("latency_s", "throughput_per_s", "energy_j", "area_mm2") if best[name].notna().any()
     ]
     table = best[["network", "policy", *evaluation.axes, *names, "bottleneck"]]
-    shown = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, names))
     source = source_of(evaluation.every)
+    shown = table_of(table.rename(columns={"bottleneck": "bound by"}), figure_formats(table, names, source))
     return (Figure(f"The point of least {source} latency of each network, over everything tried.", tables=(shown,)),)
 
 
@@ -133,10 +134,12 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
     if len(networks) > 1:
         summary = pd.concat([summary, overall])
         networks.append(EVERYWHERE)
-    drawing = speedup_bars(summary, networks, policies, evaluation.baseline, evaluation.looks, "speedups")
     whiskers = " Whiskers reach from the least to the greatest." if (summary["points"] > 1).any() else ""
     mean = f": geometric mean over the sweep.{whiskers}" if whiskers else "."
     source = source_of(evaluation.every)
+    drawing = speedup_bars(
+        summary, networks, policies, evaluation.baseline, evaluation.looks, "speedups", source
+    )
     caption = (
         f"How many times as fast each policy is as {evaluation.baseline}, {source}{mean} The largest gain comes first."
     )
@@ -171,7 +174,8 @@ def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
         "most": ("speed-up, most", times), "least": ("speed-up, least", times),
     }  # fmt: skip
     yield Figure(
-        "Latency on the unmodified base machine over the latency of the point, with the same network and policy:"
+        f"{source_of(evaluation.every).capitalize()} latency on the unmodified base machine over the latency of the"
+        " point, with the same network and policy:"
         f" above 1{TIMES} the change pays. Values are those of {enumeration(swept)}; the table of all points has the"
         " figure of each.",
         tables=(table_of(table, formats),),
@@ -204,12 +208,14 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
         plane = cut(evaluation.points, axes, [down, across])
         if plane.empty:
             continue
-        heats = winner_heats(plane, (down, across), evaluation.baseline, axes, evaluation.looks)
+        source = source_of(evaluation.every)
+        heats = winner_heats(plane, (down, across), evaluation.baseline, axes, evaluation.looks, source)
         several = len(evaluation.looks) > 1
         told = (
-            f"The fastest policy, and its speed-up over {evaluation.baseline}; stronger tint, greater gain."
+            f"The fastest policy by {source} latency, and its speed-up over {evaluation.baseline}; stronger tint,"
+            " greater gain."
             if several
-            else "Latency; stronger tint, shorter time."
+            else f"{source.capitalize()} latency; stronger tint, shorter time."
         )
         most = " These two quantities move latency most." if len(factors) == len(axes) > len(chosen) else ""
         yield Figure(
@@ -231,12 +237,13 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
         table = front.iloc[evenly(len(front), _MOST_OF_FRONT)][["network", "policy", *evaluation.axes, *pair]]
         drawn_points = complete.loc[complete.index.isin(evaluation.embedded.index)]
         some = f" {len(drawn_points):,} points are drawn." if len(drawn_points) < len(complete) else ""
-        words = [named_with_source(name, evaluation) for name in pair]
+        source = source_of(evaluation.every)
+        words = [meaning(name, source)[0] for name in pair]
         yield Figure(
             f"{words[0].capitalize()} against {words[1]}. Ringed and joined: no other point of the network is"
             f" as good in both and better in one ({len(front):,} of {count(len(complete), 'point')}).{some}",
             svg=trade_offs(drawn_points, pair, evaluation.looks, f"tradeoff{number}", words),
-            numbers=table_of(table, figure_formats(table, pair)),
+            numbers=table_of(table, figure_formats(table, pair, source)),
         )
 
 

@@ -52,11 +52,14 @@ def table_of(frame: pd.DataFrame, formats: Mapping[str, tuple[str, Format]]) -> 
     return Table(headings, tuple(zip(*columns, strict=True)))
 
 
-def figure_formats(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, tuple[str, Format]]:
-    """Return formats of figures such as ``latency_s``: one unit a column, chosen by its values."""
+def figure_formats(frame: pd.DataFrame, names: Iterable[str], source: str) -> dict[str, tuple[str, Format]]:
+    """Return formats of figures such as ``latency_s``: one unit a column, chosen by its values.
+
+    ``source`` says whether latencies and throughputs were measured or simulated.
+    """
     formats: dict[str, tuple[str, Format]] = {}
     for name in names:
-        words, unit = meaning(name)
+        words, unit = meaning(name, source)
         divisor, prefixed = scale_of(frame[name], unit)
         formats[name] = (f"{words} [{prefixed}]" if prefixed else words, _divided_by(divisor))
     return formats
@@ -98,11 +101,12 @@ def share_heat(frame: pd.DataFrame, labels: Sequence[str]) -> Table:
 
 
 def winner_heats(
-    points: pd.DataFrame, pair: tuple[str, str], baseline: str, axes: Axes, looks: Looks
+    points: pd.DataFrame, pair: tuple[str, str], baseline: str, axes: Axes, looks: Looks, source: str
 ) -> list[Table]:
     """Write the fastest policy over two axes with its speed-up, a table per network; a lone one's latency.
 
-    ``points`` has at most one row for each network, policy and pair of values.
+    ``points`` has at most one row for each network, policy and pair of values; ``source`` says whether latencies were
+    measured or simulated.
     """
     best = points.sort_values("latency_s", kind="stable").drop_duplicates(["network", *pair])
     usual = points.loc[points["policy"] == baseline, ["network", *pair, "latency_s"]]
@@ -126,7 +130,7 @@ def winner_heats(
                 share = log(gain) / log(highest) if isfinite(gain) else 0.0
                 text = f"{looks[policy].glyph} {times(gain) if isfinite(gain) else quantity(latency_s, 's')}"
             cells[down, across] = Cell(text, 12 + _tint(share) * 3 // 4, looks[policy], numeric=True)
-        title = f"{network}, latency [{unit}]" if alone else network
+        title = f"{network}, {source} latency [{unit}]" if alone else network
         tables.append(_plane(title, pair, cells, axes))
     return tables
 

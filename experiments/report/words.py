@@ -39,6 +39,10 @@ _MEANINGS = {
     "area_mm2": ("area", "mm²"),
     "throughput_per_s": ("throughput", "1/s"),
 }
+MEASURED, SIMULATED = "measured", "simulated"
+"""Where figures come from: real devices, or the simulator."""
+_MEASURABLE = frozenset({"latency_s", "throughput_per_s"})
+_NEITHER = frozenset({"area_mm2"})
 _LONGEST_REASON = 300
 _MOST_NAMED = 3
 """As many swept quantities are named in a sentence."""
@@ -47,9 +51,16 @@ NOTEWORTHY = 1.05
 """Ratios nearer to one than this are called equal."""
 
 
-def meaning(figure: str) -> tuple[str, str]:
-    """Return what a column of figures means, in words, and its unit."""
-    return _MEANINGS.get(figure, (figure, ""))
+def meaning(figure: str, source: str = "") -> tuple[str, str]:
+    """Return what a column of figures means, in words, and its unit.
+
+    With the ``source`` of latencies, ``MEASURED`` or ``SIMULATED``, the words begin with where the figure is from: only
+    latency and throughput are ever measured, and an area is neither.
+    """
+    words, unit = _MEANINGS.get(figure, (figure, ""))
+    if not source or figure not in _MEANINGS or figure in _NEITHER:
+        return words, unit
+    return f"{source if figure in _MEASURABLE else SIMULATED} {words}", unit
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -6,7 +6,7 @@
   const ROWS_A_PAGE = 25, MOST_CHOICES = 40, BAR_PX = 150;
   const place = new Map(data.numbers.map((number, row) => [number, row]));
   const detail = document.getElementById("detail"), tip = document.getElementById("tip");
-  const latency = data.columns.find(column => column.label === "latency");
+  const latency = data.columns.find(column => column.label === "simulated latency");
   const longest = new Map();  // latency of each network
   if (latency) data.numbers.forEach((_, row) => {
     const network = data.columns[0].values[row];

@@ -47,6 +47,15 @@ def test_measured_latencies_are_compared_where_there_are_any() -> None:
     assert "The point of least measured latency" in page
 
 
+def test_every_axis_and_caption_about_latency_says_what_it_shows() -> None:
+    rows = two_by_two()
+    for page in (render_report(study(rows)), render_report(study(measured(rows)))):
+        texts = re.findall(r"<(?:figcaption|text|th)[^>]*>\s*([^<]*)", page)
+        about = [text for text in texts if re.search(r"latency( \[|:| over| of each)|speed-up over", text)]
+        assert about
+        assert not [text for text in about if not re.search(r"(?i)measured|simulated|base latency", text)]
+
+
 def test_points_that_were_not_measured_are_not_compared_with_those_that_were() -> None:
     frame = pd.DataFrame(measured(two_by_two())).assign(error="")
     frame.loc[frame.index[0], "measured_s"] = float("nan")

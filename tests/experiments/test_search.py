@@ -253,3 +253,12 @@ class TestDask:
     ) -> None:
         assert main(["run", str(study(tmp_path, 4)), "--out", str(tmp_path / "out"), *options]) == 2
         assert "go together" in capsys.readouterr().err
+
+
+def test_a_measured_point_is_judged_by_what_was_measured() -> None:
+    simulated: Row = {"latency_s": 1.0, "throughput_per_s": 4.0, "area_mm2": 3.0, "batch": 4, "error": None}
+    row = {**simulated, "measured_s": 2.0}
+
+    assert costs(row, ["latency_s", "throughput_per_s", "area_mm2"]) == [2.0, -2.0, 3.0]
+    assert costs({**row, "measured_s": None}, ["latency_s", "throughput_per_s"]) == [1.0, -4.0]
+    assert costs({**row, "measured_s": None, "error": "does not compile"}, ["latency_s"]) == [inf]
