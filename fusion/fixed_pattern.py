@@ -47,7 +47,9 @@ _REASONS = {
 
 
 def kind_of(op: Op) -> Kind:
-    """Return the kind of ``op``, derived from its loop nests."""
+    """Return the kind of ``op``, derived from its loop nests; opaque where results need earlier ones of their own."""
+    if any(nest.ordered for nest in op.nests):
+        return Kind.OPAQUE
     kinds = [_KIND_OF_MAPPING[mapping_of(nest)] for nest in op.nests]
     if len(kinds) == 1:
         if kinds[0] is Kind.REDUCTION and _slides(op):

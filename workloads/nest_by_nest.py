@@ -4,7 +4,8 @@ An attention is a product, a softmax and a product; a recurrent network a produc
 that follow each other. Machines that run whole kernels one after the other run such operators as those kernels.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workloads.analysis import Analysis
@@ -44,7 +45,10 @@ def written_out(analysis: Analysis) -> WrittenOut:
         else:
             ops.append(op)
         ops_of.append(tuple(range(first, len(ops))))
-    kept = {name for op in ops for name in (*op.inputs, *op.outputs)} | set(graph.tensors)
+    ops, apart = _with_gates_apart(ops, tensors)
+    tensors |= {tensor.name: tensor for tensor in apart}
+    kept = {name for op in ops for name in (*op.inputs, *op.outputs)}
+    kept |= {name for name, tensor in graph.tensors.items() if tensor.role != "weight"}
     known = {name: tensor for name, tensor in tensors.items() if name in kept}
     made_of = Graph(graph.name, tuple(ops), known, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
     return WrittenOut(Analysis(made_of), tuple(ops_of))
@@ -77,6 +81,65 @@ def _steps(op: Op) -> Iterator[Op]:
         inside = tuple([tensor for tensor in op.internals if tensor.name in written and tensor.name not in outputs])
         inputs = dict.fromkeys([read.tensor for nest in group for read in nest.reads if read.tensor not in written])
         yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
+
+
+def _with_gates_apart(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[list[Op], list[Tensor]]:
+    """Return ``ops`` and constants with one dimension for each loop that goes through a part of what was one.
+
+    The rows of a recurrence's weights are those of all gates, one gate after the other: what some units need of them is
+    a piece of each gate; each direction has weights of its own. Only constants that every reader goes through so are
+    changed.
+    """
+    readers: dict[str, list[tuple[LoopNest, Access]]] = {}
+    for op in ops:
+        for nest in op.nests:
+            for read in nest.reads:
+                readers.setdefault(read.tensor, []).append((nest, read))
+    apart: dict[str, Tensor] = {}
+    changed: set[str] = set()
+    for name, uses in readers.items():
+        tensor, found = tensors[name], {_access_apart(nest, read) for nest, read in uses}
+        shapes = {each.tensor: each.shape for each in found}
+        is_plain = tensor.role == "weight" and tensor.order == tuple(range(len(tensor.shape)))
+        is_alike = len({(each.tensor, each.shape) for each in found}) == len(shapes)
+        if is_plain and is_alike and all(nest.carried for nest, _ in uses) and tensors.keys() & shapes <= {name}:
+            changed.add(name)
+            apart |= {part: Tensor(part, shape, tensor.dtype, "weight") for part, shape in shapes.items()}
+    made = []
+    for op in ops:
+        nests = tuple([
+            replace(nest, reads=tuple([_access_apart(nest, r) if r.tensor in changed else r for r in nest.reads]))
+            for nest in op.nests
+        ])  # fmt: skip
+        names = dict.fromkeys([read.tensor for nest in nests for read in nest.reads])
+        inside = {*op.outputs, *(tensor.name for tensor in op.internals)}
+        inputs = tuple([name for name in names if name not in inside]) if nests != op.nests else op.inputs
+        made.append(replace(op, nests=nests, inputs=inputs))
+    return made, list(apart.values())
+
+
+def _access_apart(nest: LoopNest, read: Access) -> Access:
+    """Return ``read`` with a dimension for each of the loops that together go through all of one, each element once.
+
+    Of a dimension that stays where it is, the elements there are a tensor of their own.
+    """
+    name, shape, indices = read.tensor, list[int](), list[Index]()
+    for index, size in zip(read.indices, read.shape, strict=True):
+        terms = sorted(index.terms, key=lambda term: -term[1])
+        extents = [nest.loops[loop].extent for loop, _ in terms]
+        strides = [math.prod(extents[place + 1 :]) for place in range(len(extents))]
+        is_plain = index == Index(index.terms) and [stride for _, stride in terms] == strides
+        if len(terms) > 1 and is_plain and math.prod(extents) == size:
+            shape += extents
+            indices += [Index(((loop, 1),)) for loop, _ in terms]
+        elif size > 1 and index == Index(offset=index.offset):
+            name += f"[{index.offset}]"
+            shape.append(1)
+            indices.append(Index())
+        else:
+            shape.append(size)
+            indices.append(index)
+    return Access(name, tuple(shape), tuple(indices))
 
 
 def _step_by_itself(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:

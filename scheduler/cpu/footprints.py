@@ -5,6 +5,7 @@ a few tiles (`Layer.tile_work`) once for each layer, whatever the machine. Where
 dimensions), the straight line between the smallest tile and the whole stands in.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -39,6 +40,7 @@ def _footprints(layer: Layer) -> Footprints:
     second = {axis: _probe(layer, axis, 2) for axis in axes}
     operands, places, deep, copied, behind = [], [], _before_anchor(layer), _copied(layer), _from_anchor_on(layer)
     known: dict[object, tuple[Reach, ...]] = {}
+    reduces = any(compiled.nest.has_reduction for compiled in layer.nests)
     for place, name in enumerate(layer.inputs):
         if name not in whole or name not in one:
             continue
@@ -52,10 +54,11 @@ def _footprints(layer: Layer) -> Footprints:
         depends = frozenset(dim for dim in layer.dependencies.get(name, frozenset()) if dim != DEPTH)
         array = Array(tuple([tensor.shape[dim] for dim in tensor.order]), tensor.element_bytes, tensor.role == "weight")
         in_front = behind is not None and name not in behind.inputs
+        at_once = not reduces and math.prod(one[name]) > 1
         part = next((number for number, each in enumerate(parts_of(layer)) if name in each.inputs), 0)
         operands.append(
             Operand(name, array, reaches, False, depends, name in deep, name in copied, in_front, part,
-                _met(layer, name))
+                _met(layer, name), at_once)
         )
         places.append(place)
     for number, name in enumerate(layer.outputs):

@@ -8,8 +8,8 @@ from typing import Literal
 
 from scheduler.cpu.anchors import anchored_nest, is_padded
 from scheduler.cpu.passes import Passes, kept_tensors, nests_in_order, passes_of
-from scheduler.cpu.recurrences import elements_inside, ordered_dims
 from scheduler.kernels.layer import Layer, NestWork
+from scheduler.kernels.recurrences import elements_inside, ordered_dims
 from workloads.loopnest import Access, Extents, LoopNest, Operations
 
 AlongVector = Literal["together", "same", "apart"]

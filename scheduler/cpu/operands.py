@@ -100,6 +100,9 @@ class Operand:
     """The part of the kernel (`scheduler.cpu.chains.parts_of`) that fetches it: the first one to read it."""
     met: tuple[Met, ...] = ()
     """Where not every tile needs it: along which dimensions of the sink."""
+    is_taken_at_once: bool = False
+    """Whether each result needs several elements of it, without going through them one by one: whoever has them makes
+    all results of the same elements, as a fast transform of a line does."""
 
     @cached_property
     def size_bytes(self) -> int:

@@ -13,10 +13,10 @@ from hw_models.cpu.cores import issue_cycles
 from hw_models.cpu.machine import L1, CorePace, Moved, Step
 from scheduler.cpu.chunk_traffic import traffic_of
 from scheduler.cpu.code import known_codes
-from scheduler.cpu.recurrences import waiting_steps
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.recurrences import waiting_steps
 
 
 class TiledKernel:

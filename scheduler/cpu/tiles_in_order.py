@@ -1,4 +1,4 @@
-"""Tiles of layers whose results need earlier ones of their own (`scheduler.cpu.recurrences`).
+"""Tiles of layers whose results need earlier ones of their own (`scheduler.kernels.recurrences`).
 
 Along the dimensions that run in order a tile is whole, and they are the outermost loops; every thread has one tile, a
 part of one of the other dimensions.
@@ -7,11 +7,11 @@ part of one of the other dimensions.
 from collections.abc import Iterator
 
 from scheduler.cpu.anchors import anchored_nest
-from scheduler.cpu.recurrences import ordered_dims
 from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
 from scheduler.cpu.tiles import LoopTiles, dividing
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.recurrences import ordered_dims
 from workloads.loopnest import Extents
 
 

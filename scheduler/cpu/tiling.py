@@ -25,13 +25,13 @@ from scheduler.cpu.chains import box_in_front, loops_apart, parts_of, sink_spans
 from scheduler.cpu.estimate import Estimate, among_others_ps, bounds_apart_ps, estimate, least_time_ps
 from scheduler.cpu.footprints import footprints_of
 from scheduler.cpu.nests import nests_of
-from scheduler.cpu.recurrences import ordered_dims
 from scheduler.cpu.register_tiles import register_tile_of, vector_dim_of
 from scheduler.cpu.tiled_kernel import TiledKernel
 from scheduler.cpu.tiles import LoopTiles, UpstreamTiles, dividing
 from scheduler.cpu.tiles_in_order import tiles_in_order
 from scheduler.cpu.view import CpuView
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.recurrences import ordered_dims
 from scheduler.parts import divisors
 from workloads.analysis import Table
 from workloads.loopnest import Extents

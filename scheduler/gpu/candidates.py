@@ -14,6 +14,7 @@ from scheduler.gpu.nests import Product, nests_of
 from scheduler.gpu.tiles import ComputeUnit, GpuTiles
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.recurrences import step_dims
 from workloads.loopnest import Extents
 
 Side = Literal["rows", "columns", "count"]
@@ -71,9 +72,10 @@ def grid_orders(layer: Layer) -> tuple[tuple[int, ...], ...]:
     memory, sides = tuple(layer.sink.order), _known_sides(layer)
     if sides is None:
         return (memory,)
-    outer = tuple(dim for dim in memory if dim not in sides.columns)
+    steps = step_dims(layer)
+    outer = tuple(dim for dim in memory if dim not in sides.columns and dim not in steps)
     inner = tuple(dim for dim in memory if dim in sides.columns)
-    return tuple(dict.fromkeys([(*outer, *inner), (*inner, *outer)]))
+    return tuple(dict.fromkeys([(*steps, *outer, *inner), (*steps, *inner, *outer)]))
 
 
 def _known_sides(layer: Layer) -> _Sides | None:
@@ -93,9 +95,9 @@ def _sides_of(layer: Layer) -> _Sides | None:
     if one is None:
         return None
     found: dict[Side, list[int]] = {"rows": [], "columns": [], "count": []}
-    most = 1
+    most, steps = 1, step_dims(layer)
     for dim in reversed(layer.sink.order):
-        if shape[dim] > 1:
+        if shape[dim] > 1 and dim not in steps:
             along = nests.product(layer, tuple([size if d == dim else 1 for d, size in enumerate(shape)]))
             assert along is not None
             side = _side(one, along)
@@ -213,7 +215,8 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
     """Yield tiles of neighbouring elements, also with one dimension whole, which reductions may need."""
     shape, sms = layer.sink.shape, view.spec.sms
     order = tuple(layer.sink.order)
-    dims = tuple(dim for dim in reversed(order) if shape[dim] > 1)
+    steps = step_dims(layer)
+    dims = tuple(dim for dim in reversed(order) if shape[dim] > 1 and dim not in steps)
     tiles: dict[Extents, None] = {}
     for run in _RUNS:
         tiles[tuple(_filled(shape, dims, run, [1] * len(shape), even=True))] = None
@@ -232,7 +235,7 @@ def runs(layer: Layer, view: GpuView) -> Iterator[GpuTiles]:
                 if parts * split > most:
                     continue
                 yield GpuTiles(tile, order, part, split, None, 1, "lanes")
-                for shares in _SHARES if view.tuning.shared_reductions else ():
+                for shares in _SHARES if view.tuning.shared_reductions and not steps else ():
                     if blocks * shares <= _MOST_SHARING and shares * split * _LEAST_TURNS <= iterations:
                         yield GpuTiles(tile, order, part, split, None, 1, "lanes", shares)
 

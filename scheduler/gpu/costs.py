@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from fusion.costs import OnChipMemory
 from hw_models.gpu.sm import SHARED
 from hw_models.quantities import PS_PER_S
+from scheduler.gpu.layers import layers_of
 from scheduler.gpu.residency import Found
 from scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps, most_ps
 from scheduler.gpu.view import GpuView
-from scheduler.kernels.cut import layer_of
+from scheduler.kernels.cut import single_layer
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
 
@@ -56,20 +57,28 @@ class GpuCosts:
         """
         return choose_tiling(layer, found or Found(), self.view, self.known)
 
+    def layers_of(self, ops: Sequence[int]) -> tuple[Layer, ...]:
+        """Return the layers that the operators run as."""
+        return layers_of(self.analysis, ops, self.view)
+
     def kernel_s(self, ops: Sequence[int]) -> float:
-        """Return the estimate of the tiles that the operators get as one layer, with an empty L2."""
-        layer = layer_of(self.analysis, ops)
-        if layer is None:
-            return 0.0
-        tiling = self.tiling_of(layer)
-        return math.inf if tiling is None else tiling.estimate_ps / PS_PER_S
+        """Return the estimate of the tiles that the operators get, with an empty L2: as one layer, if they can be one.
+
+        Infinite where they cannot, but for steps that always are kernels by themselves.
+        """
+        layers = self._as_one(ops)
+        tilings = [self.tiling_of(layer) for layer in layers]
+        return sum([math.inf if tiling is None else tiling.estimate_ps for tiling in tilings]) / PS_PER_S
+
+    def _as_one(self, ops: Sequence[int]) -> tuple[Layer, ...]:
+        if any(nest.exchanged for op in ops for nest in self.analysis.graph.ops[op].nests):
+            return self.layers_of(ops)
+        return single_layer(self.analysis, ops)
 
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the data and the arithmetic of the operators take anyhow."""
-        layer = layer_of(self.analysis, ops)
-        return 0.0 if layer is None else least_ps(layer, self.view) / PS_PER_S
+        return sum([least_ps(layer, self.view) for layer in self._as_one(ops)]) / PS_PER_S
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take, with an empty L2."""
-        layer = layer_of(self.analysis, ops)
-        return 0.0 if layer is None else most_ps(layer, self.view, self.known) / PS_PER_S
+        return sum([most_ps(layer, self.view, self.known) for layer in self._as_one(ops)]) / PS_PER_S

@@ -1,7 +1,8 @@
 """From a schedule to the program of a GPU: for each kernel its launch, then the blocks of its grid.
 
-A kernel is launched when all blocks of the one before have ended, and its blocks are handed out to the SMs. Tensors
-that are computed have their place in DRAM from the kernel that writes them to the last that reads them.
+A kernel is launched when all blocks of the one before have ended, and its blocks are handed out to the SMs; of a
+recurrence every step is launched so. Tensors that are computed have their place in DRAM from the kernel that writes
+them to the last that reads them.
 """
 
 from dataclasses import replace
@@ -25,32 +26,35 @@ def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:
     buffers = list(places.buffers)
     waits: tuple[int, ...] = ()
     for number, (kernel, work) in enumerate(zip(schedule.runs, works(schedule, view), strict=True)):
-        launch = Instruction(
-            unit=LAUNCH, payload=Launch(), label=kernel.name, after=waits,
-            allocates=tuple(places.taken.get(number, ())), layer_run=number,
-        )  # fmt: skip
-        shared = (len(buffers),)
+        shared, taken, freed = len(buffers), places.taken.get(number, ()), places.freed.get(number, ())
         buffers.append(_in_shared(work, view))
-        grid = Instruction(
-            unit=SM, payload=work.payload, label=kernel.name, after=(len(instructions),), blocks=work.blocks,
-            blocks_per_member=work.blocks_per_sm, allocates=shared, frees=(*shared, *places.freed.get(number, ())),
-            layer_run=number,
-        )  # fmt: skip
-        instructions += [launch, grid]
-        if work.last is not None:
-            instructions[-1] = replace(grid, frees=())
-            instructions.append(Instruction(
-                unit=SM, payload=work.last, label=kernel.name, after=(len(instructions) - 1,), blocks=work.tiles,
-                blocks_per_member=work.blocks_per_sm, frees=grid.frees, layer_run=number,
-            ))  # fmt: skip
-        waits = (len(instructions) - 1,)
+        for step in range(work.steps):
+            ends = freed if step + 1 == work.steps else ()
+            launch = Instruction(
+                unit=LAUNCH, payload=Launch(), label=kernel.name, after=waits, allocates=() if step else tuple(taken),
+                layer_run=number,
+            )  # fmt: skip
+            grid = Instruction(
+                unit=SM, payload=work.payload, label=kernel.name, after=(len(instructions),),
+                blocks=work.blocks // work.steps, blocks_per_member=work.blocks_per_sm,
+                allocates=() if step else (shared,), frees=(*([shared] if step + 1 == work.steps else []), *ends),
+                layer_run=number,
+            )  # fmt: skip
+            instructions += [launch, grid]
+            if work.last is not None:
+                instructions[-1] = replace(grid, frees=())
+                instructions.append(Instruction(
+                    unit=SM, payload=work.last, label=kernel.name, after=(len(instructions) - 1,), blocks=work.tiles,
+                    blocks_per_member=work.blocks_per_sm, frees=grid.frees, layer_run=number,
+                ))  # fmt: skip
+            waits = (len(instructions) - 1,)
     return gpu_machine(view.spec).program(instructions, tuple(buffers))
 
 
 def _in_shared(work: KernelWork, view: GpuView) -> Buffer:
     """Return what the blocks that every SM holds have of its shared memory."""
     sms = view.spec.sms
-    held = min(work.blocks_per_sm, -(-work.blocks // sms.count))
+    held = min(work.blocks_per_sm, -(-(work.blocks // work.steps) // sms.count))
     return Buffer(SHARED, held * sms.shared.of_block(work.shared_bytes), sms.count, label="blocks")
 
 

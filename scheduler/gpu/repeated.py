@@ -45,7 +45,7 @@ def _parts_s(work: KernelWork, view: GpuView) -> dict[str, float]:
     assert payload.issued is not None
     cycles, _ = view.pace.pipe_cycles(payload.issued, work.blocks_per_sm)
     waves = work.blocks / work.blocks_per_sm / spec.sms.count
-    found = {LAUNCH: spec.launch_ps / PS_PER_S, SM: waves * cycles * spec.cycle_ps / PS_PER_S}
+    found = {LAUNCH: work.steps * spec.launch_ps / PS_PER_S, SM: waves * cycles * spec.cycle_ps / PS_PER_S}
     rates = {L2: spec.l2.bandwidth_bytes_per_s, DRAM: spec.dram.sustained_bytes_per_s}
     moved = {memory: work.blocks * size for memory, size in payload.traffic if memory in rates and size}
     return found | {memory: size / rates[memory] for memory, size in moved.items()}

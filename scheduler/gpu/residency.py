@@ -46,7 +46,7 @@ class _Uses:
     """Who uses which stored tensor, over all rounds of kernels, and what is touched meanwhile."""
 
     def __init__(self, layers: Sequence[Layer], names: Sequence[Sequence[str]], rounds: int) -> None:
-        self._graph = layers[0].graph if layers else None
+        self._graph = layers[0].graph if layers else None  # all are of one network
         self.steps: dict[str, list[int]] = {}
         self._before: dict[tuple[int, str], int] = {}
         self._touched: list[int] = []

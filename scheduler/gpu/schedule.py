@@ -4,7 +4,6 @@ What lies in the L2 is not decided but follows; how many blocks an SM holds foll
 """
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fusion.plan import FusionPlan
@@ -14,8 +13,6 @@ from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.nests import nests_of
 from scheduler.gpu.residency import found_in_l2
 from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.tiling import has_tiling
-from scheduler.kernels.cut import layer_of, layers_by_pattern
 from scheduler.kernels.layer import Layer
 from scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 
@@ -58,10 +55,9 @@ class GpuSchedule(KernelSchedule[GpuKernel]):
 def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> GpuSchedule:
     """Return the schedule that launches the plan's groups one after the other.
 
-    A group of which no block fits into an SM is cut: into layers of at most one complex operator, and these into
-    operators. Raises ``ScheduleError`` for an operator that does not fit alone.
+    Groups are cut as `scheduler.gpu.layers` says. Raises ``ScheduleError`` for an operator that does not fit alone.
     """
-    placed = [(number, layer) for number, group in enumerate(plan.groups) for layer in _layers(group.ops, costs)]
+    placed = [(number, layer) for number, group in enumerate(plan.groups) for layer in costs.layers_of(group.ops)]
     kernels = []
     view = costs.view
     layers = [layer for _, layer in placed]
@@ -74,27 +70,9 @@ def kernel_by_kernel(plan: FusionPlan, costs: GpuCosts, policy: str = "") -> Gpu
     return GpuSchedule(plan, tuple(kernels), costs.dtype, policy)
 
 
-def _layers(ops: Sequence[int], costs: GpuCosts) -> Iterator[Layer]:
-    """Yield the layers of a group that run as kernels: one, or as many as are needed for blocks to fit."""
-    whole = layer_of(costs.analysis, ops)
-    if whole is None:
-        return
-    if has_tiling(whole, costs.view):
-        yield whole
-        return
-    for layer in layers_by_pattern(costs.analysis, ops):
-        if has_tiling(layer, costs.view):
-            yield layer
-            continue
-        for op in layer.ops:
-            alone = layer_of(costs.analysis, (op,))
-            if alone is not None:
-                yield alone
-
-
 def _too_large(layer: Layer, costs: GpuCosts) -> str:
     spec = costs.view.spec
-    names = ", ".join(costs.analysis.graph.ops[op].name for op in layer.ops)
+    names = ", ".join(layer.graph.ops[op].name for op in layer.ops)
     return (
         f"{layer.sink.name} ({names}): no block of it fits into an SM of {spec.name}, which has"
         f" {spec.sms.shared.per_block_bytes} B of shared memory and {spec.sms.registers_per_thread} registers a thread"

@@ -20,6 +20,7 @@ from scheduler.gpu.tiles import GpuTiles
 from scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
+from scheduler.kernels.recurrences import waiting_steps
 from workloads.loopnest import Extents, Operations
 
 
@@ -38,6 +39,8 @@ class KernelWork:
     """What is done once for each tile when all blocks that share its reduction have ended."""
     tiles: int = 0
     """For which that is done."""
+    steps: int = 1
+    """Grids of as many blocks each, launched one after the other: those of a recurrence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,13 @@ class Grid:
     """That all blocks together move between SMs and L2."""
     last: BlockCode | None = None
     """Of the last of the blocks that share a reduction, besides."""
+    steps: int = 1
+    """Into which the blocks fall, which wait for each other."""
+
+    @property
+    def at_once(self) -> int:
+        """Blocks that do not wait for others."""
+        return self.blocks // self.steps
 
 
 def grid_of(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
@@ -72,7 +82,7 @@ def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
     handed_over = whole.blocks * partial_bytes(layer, tiles)
     return Grid(
         tiles, whole.blocks * tiles.shares, code, needs, whole.operations, whole.l2_bytes + handed_over,
-        last_code(layer, tiles, view),
+        last_code(layer, tiles, view), waiting_steps(layer),
     )  # fmt: skip
 
 
@@ -106,7 +116,7 @@ def tile_classes(shape: Extents, tile: Extents) -> Iterator[tuple[int, Extents]]
 def off_chip_of(layer: Layer, grid: Grid, order: tuple[int, ...], view: GpuView) -> OffChip:
     """Return what the kernel moves between L2 and DRAM if the L2 is empty when it begins; blocks run in ``order``."""
     tiles, spec = grid.tiles, view.spec
-    concurrent = min(grid.blocks, spec.sms.count * max(occupancy(spec.sms, grid.needs).blocks, 1))
+    concurrent = min(grid.at_once, spec.sms.count * max(occupancy(spec.sms, grid.needs).blocks, 1))
     made = partial(off_chip, layer, tiles, order, concurrent, view.l2_shape, spec.l2.sector_bytes)
     key = layer.signature, tiles.tile, order, tiles.depth_step, concurrent, view.l2_shape, spec.l2.sector_bytes
     return layer.analysis.table(off_chip).get(key, made)
@@ -120,7 +130,7 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
         return math.ceil(total / blocks - 1e-9)
 
     payload = Compute(
-        dtype=view.dtype, issued=code.issued, at_work=min(blocks, view.spec.sms.count),
+        dtype=view.dtype, issued=code.issued, at_work=min(grid.at_once, view.spec.sms.count),
         macs=each(grid.operations.macs), simple=each(grid.operations.simple), special=each(grid.operations.special),
         traffic=((SHARED, code.shared_bytes), (L2, each(grid.l2_bytes)), (DRAM, each(dram_bytes))),
     )  # fmt: skip
@@ -130,7 +140,7 @@ def kernel_work(layer: Layer, grid: Grid, dram_bytes: float, view: GpuView) -> K
         at_work = min(blocks // grid.tiles.shares, view.spec.sms.count)
         last = Compute(dtype=view.dtype, issued=grid.last.issued, traffic=traffic, at_work=at_work)
     held = occupancy(view.spec.sms, grid.needs).blocks
-    return KernelWork(blocks, payload, held, grid.needs.shared_bytes, last, blocks // grid.tiles.shares)
+    return KernelWork(blocks, payload, held, grid.needs.shared_bytes, last, blocks // grid.tiles.shares, grid.steps)
 
 
 def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
@@ -148,7 +158,7 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
         through_l2 / spec.l2.bandwidth_bytes_per_s, off_chip_bytes / spec.dram.sustained_bytes_per_s
     )
     sms = spec.sms.count
-    waves, left = divmod(grid.blocks, sms * held)
+    waves, left = divmod(grid.at_once, sms * held)
     duration_ps = 0.0
     for times, blocks in ((waves, sms * held), (1, left)):
         if times and blocks:
@@ -163,4 +173,4 @@ def estimate_ps(grid: Grid, view: GpuView, dram_bytes: float) -> float:
         most = -(-tiles // sms)
         taken = view.pace.taken(grid.last.issued, ((SHARED, size), (L2, size)), most, min(tiles, sms))
         duration_ps += taken.startup_ps + taken.duration_ps
-    return spec.launch_ps + duration_ps
+    return grid.steps * (spec.launch_ps + duration_ps)

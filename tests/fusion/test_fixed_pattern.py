@@ -1,11 +1,13 @@
 """The fixed pattern: one complex operator and its elementwise followers a kernel, kinds derived from loop nests."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from fusion.fixed_pattern import Kind, fixed_pattern_layers, fixed_pattern_plan, kind_of
 from fusion.plan import FusionPlan
 from tests.graphs import Net, networks
+from tests.workloads.test_loopnest import one_op
 from workloads import Graph, load_network
 
 
@@ -88,6 +90,13 @@ class TestKinds:
     def test_a_layer_normalisation_is_opaque(self) -> None:
         net = Net()
         assert self.kind(net, net.layer_norm(net.input(2, 3, 4))) is Kind.OPAQUE
+
+
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_a_running_sum_is_opaque(self, axis: int) -> None:
+        running = one_op("CumSum", (4, 6), constants={1: np.array(axis)})
+
+        assert kind_of(running.ops[0]) is Kind.OPAQUE
 
 
 class TestByHand:

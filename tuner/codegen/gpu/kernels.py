@@ -7,11 +7,13 @@ from typing import Any
 import tvm
 
 from scheduler.gpu.schedule import GpuKernel, GpuSchedule
+from scheduler.kernels.layer import Layer
 from tuner.codegen.arithmetic import UnsupportedKernelError
 from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
 from tuner.codegen.gpu.phases import Language, Loops
 from tuner.codegen.kernels import Uncompiled
 from tuner.codegen.names import launch_names
+from workloads.analysis import Analysis
 from workloads.executable import Executable
 
 
@@ -58,15 +60,26 @@ def generate_gpu(
     """
     kernels: list[CodedKernel] = []
     missing: list[Uncompiled] = []
-    graph = schedule.graph
+    analysis = Analysis(schedule.graph)
     names = launch_names(schedule.plan, [kernel.group for kernel in schedule.runs])
     for name, kernel in zip(names, schedule.runs, strict=True):
-        operators = tuple(graph.ops[op].name for op in kernel.layer.ops)
+        operators = tuple(kernel.layer.graph.ops[op].name for op in kernel.layer.ops)
         try:
+            layer = _in_network(kernel.layer, analysis)
             code = gpu_function(
-                kernel.layer, executable, kernel.tiles, warp, name, as_loops=as_loops, language=language
+                layer, executable, kernel.tiles, warp, name, as_loops=as_loops, language=language
             )
             kernels.append(CodedKernel(name, operators, kernel, code))
         except UnsupportedKernelError as error:
             missing.append(Uncompiled(name, kernel.group, operators, str(error)))
     return GpuCode(tuple(kernels), tuple(missing))
+
+
+def _in_network(layer: Layer, analysis: Analysis) -> Layer:
+    """Return ``layer`` as a layer of the network; raise ``UnsupportedKernelError`` for steps of an operator."""
+    ops = analysis.graph.ops
+    if layer.graph is analysis.graph:
+        return layer
+    if not all(layer.graph.ops[op] in ops for op in layer.ops):
+        raise UnsupportedKernelError("there is no code for steps of an operator")
+    return Layer(analysis.graph, tuple(sorted([ops.index(layer.graph.ops[op]) for op in layer.ops])), analysis)

@@ -1,9 +1,10 @@
 """Layers whose results need earlier ones of their own: running sums, the steps of a recurrent network.
 
-Such a layer is an operator by itself (`scheduler.kernels.cut.layers_in_order`). A core goes along the dimensions that
-run in order from one end to the other; what is split over cores, and what lies in vectors, are the others. Where a step
-is a product over all results of the step before, cores wait for each other after every step, and each of them keeps
-its part of the operands of a step in its own caches as far as it fits.
+Such a layer is an operator by itself (`scheduler.kernels.cut.layers_in_order`). A core of a CPU goes along the
+dimensions that run in order from one end to the other; what is split over cores, and what lies in vectors, are the
+others. Where a step is a product over all results of the step before, cores wait for each other after every step, and
+each of them keeps its part of the operands of a step in its own caches as far as it fits. On a GPU such a step is a
+grid of its own.
 """
 
 import math
@@ -21,11 +22,14 @@ def ordered_dims(layer: Layer) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def step_dims(layer: Layer) -> tuple[int, ...]:
+    """Return the dimensions of the sink along which a step needs all results of the step before."""
+    return () if layer.contraction is None else ordered_dims(layer)
+
+
 def waiting_steps(layer: Layer) -> int:
     """Return the steps after each of which all cores wait for each other; 1 if none does."""
-    if layer.contraction is None:
-        return 1
-    return math.prod([layer.sink.shape[dim] for dim in ordered_dims(layer)])
+    return math.prod([layer.sink.shape[dim] for dim in step_dims(layer)])
 
 
 def elements_inside(layer: Layer) -> int:
