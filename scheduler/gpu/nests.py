@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Access, Extents, LoopNest, Operations
+from workloads.spaced import Spaced, spaced_loops
 
 Place = Literal["outside", "shared", "staged", "registers"]
 """Where a tensor is for the block. ``staged``: computed where the anchor's operand is staged."""
@@ -43,12 +44,17 @@ class BlockNest:
     element_bytes: int
     """Of what it writes."""
     depth_loop: int | None
-    """Its longest reduction loop; None without one."""
+    """Its longest reduction loop, one of which all iterations compute if there is any; None without one."""
+    spaced: Mapping[int, Spaced]
+    """Reduction loops of which not all iterations compute."""
 
     @property
     def depth(self) -> int:
-        """Iterations of the longest reduction loop; 1 without one."""
-        return 1 if self.depth_loop is None else self.compiled.nest.loops[self.depth_loop].extent
+        """Iterations of that loop for each element written; 1 without one."""
+        if self.depth_loop is None:
+            return 1
+        spaced = self.spaced.get(self.depth_loop)
+        return self.compiled.nest.loops[self.depth_loop].extent if spaced is None else spaced.count
 
     def product(self, extents: Sequence[int], macs: int) -> "Product | None":
         """Return the products that it computes of so many iterations; None if it has no reuse of both operands."""
@@ -182,7 +188,7 @@ def _nests(layer: Layer) -> BlockNests:
         found.append(
             BlockNest(
                 each, nest is anchor, tuple(reads), writes, name in of_block, _element_bytes(layer, written),
-                _depth_loop(nest),
+                _depth_loop(nest), spaced_loops(nest),
             )
         )  # fmt: skip
     place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
@@ -232,7 +238,8 @@ def _ends_last(layer: Layer, anchor: BlockNest, *others: BlockNest) -> bool:
 
 def _depth_loop(nest: LoopNest) -> int | None:
     loops = [number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
-    return max(loops, key=lambda number: nest.loops[number].extent, default=None)
+    spaced = spaced_loops(nest)
+    return max(loops, key=lambda number: (number not in spaced, nest.loops[number].extent), default=None)
 
 
 def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:

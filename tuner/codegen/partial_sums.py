@@ -57,8 +57,8 @@ class _Stages:
     ) -> None:  # fmt: skip
         self._builder, self._op, self._tensor, self._rule, self._term = builder, op, tensor, rule, term
         self._is_apart = not run and lies_apart(builder.layer, nest)
-        spacing, others = Spacing(nest, rule), [p for p, loop in enumerate(nest.loops) if loop.reduction and p not in run]
-        self._others = {p: spacing.extent(p) for p in others}
+        others = [p for p, loop in enumerate(nest.loops) if loop.reduction and p not in run]
+        self._others = {p: Spacing(nest, rule).extent(p) for p in others}
         self._run = {p: nest.loops[p].extent for p in run}
         self._shape = [tensor.shape[dim] for dim in tensor.order]
 
