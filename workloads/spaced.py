@@ -64,7 +64,10 @@ def executed_extents(nest: LoopNest) -> tuple[int, ...]:
 
 
 def met_extents(spaced: Mapping[int, Spaced], extents: Sequence[int]) -> list[int]:
-    """Return ``extents``, of spaced loops no more iterations than so many of the other loops can meet together."""
+    """Return ``extents``, of spaced loops no more iterations than so many of the other loops can meet together.
+
+    These do not follow each other: what they need of the data, between whose elements the others lie, is what all need.
+    """
     found = list(extents)
     for loop, each in spaced.items():
         others = math.prod([extents[other] for other, stride in each.rest.terms if stride])

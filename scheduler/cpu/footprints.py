@@ -192,13 +192,13 @@ def _probe(layer: Layer, axis: int, extent: int) -> Mapping[str, Extents]:
 
 
 def _needed(layer: Layer, tile: Extents, depth: int | None) -> Mapping[str, Extents]:
-    """Return what most tiles of that size need of each operand: of one that spaced loops go through, what they meet."""
+    """Return what most tiles of that size need of each operand: of weights, the taps that the tile meets."""
     work = layer.tile_work(tile, depth)
     found = {**work.operand_extents, **work.usual_extents}
     for each in work.nests:
         spaced = spaced_loops(each.nest)
         met = met_extents(spaced, each.extents)
-        for read in each.nest.reads if spaced else ():
+        for read in each.nest.reads[1:] if spaced else ():
             if read.tensor in found:
                 found[read.tensor] = tuple(map(min, found[read.tensor], read.extents(met)))
     return found

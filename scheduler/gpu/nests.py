@@ -44,17 +44,14 @@ class BlockNest:
     element_bytes: int
     """Of what it writes."""
     depth_loop: int | None
-    """Its longest reduction loop, one of which all iterations compute if there is any; None without one."""
+    """Its longest reduction loop of which all iterations compute; None without one."""
     spaced: Mapping[int, Spaced]
     """Reduction loops of which not all iterations compute."""
 
     @property
     def depth(self) -> int:
-        """Iterations of that loop for each element written; 1 without one."""
-        if self.depth_loop is None:
-            return 1
-        spaced = self.spaced.get(self.depth_loop)
-        return self.compiled.nest.loops[self.depth_loop].extent if spaced is None else spaced.count
+        """Iterations of that loop; 1 without one."""
+        return 1 if self.depth_loop is None else self.compiled.nest.loops[self.depth_loop].extent
 
     def product(self, extents: Sequence[int], macs: int) -> "Product | None":
         """Return the products that it computes of so many iterations; None if it has no reuse of both operands."""
@@ -237,9 +234,9 @@ def _ends_last(layer: Layer, anchor: BlockNest, *others: BlockNest) -> bool:
 
 
 def _depth_loop(nest: LoopNest) -> int | None:
-    loops = [number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
     spaced = spaced_loops(nest)
-    return max(loops, key=lambda number: (number not in spaced, nest.loops[number].extent), default=None)
+    loops = [number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
+    return max([n for n in loops if n not in spaced], key=lambda number: nest.loops[number].extent, default=None)
 
 
 def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:
