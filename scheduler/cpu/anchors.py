@@ -92,7 +92,7 @@ def anchor_of(layer: Layer, tiles: LoopTiles) -> Anchor | None:
 
 
 def reduction_order(nest: LoopNest) -> tuple[int, ...]:
-    """Return the reduction loops, that of most iterations for each result innermost, the others as the nest has them."""
+    """Return the reduction loops as the nest has them, but for that of most iterations for each result: innermost."""
     loops = [p for p, loop in enumerate(nest.loops) if loop.reduction]
     longest = max(loops, key=executed_extents(nest).__getitem__)
     return (*(p for p in loops if p != longest), longest)
