@@ -235,7 +235,7 @@ class Layer(Subgraph):
     def depth_loops(self) -> tuple[int, ...]:
         """Loops of `summed` along which its results are added up piece by piece, the outermost first.
 
-        Of the anchor the longest reduction loop, of any other reduction all loops that it reduces: these are cut as if
+        Of the anchor the `depth_loop`, of any other reduction all loops that it reduces: these are cut as if
         they were one, and the depth of a step counts their iterations together.
         """
         nest = self.summed
