@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import tvm_ffi
@@ -59,7 +60,7 @@ class Reduced:
         """Return the iterations of each reduction loop."""
         return tuple(self.spacing.extent(number) for number in self.loops)
 
-    @property
+    @cached_property
     def spacing(self) -> Spacing:
         """Return which iterations of the reduction loops there are."""
         return Spacing(self.nest, self.rule)
