@@ -10,6 +10,7 @@ from functools import partial
 from scheduler.cpu.tiles import LoopTiles, halvings
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Access, Extents, LoopNest
+from workloads.spaced import executed_extents
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,9 @@ def anchor_of(layer: Layer, tiles: LoopTiles) -> Anchor | None:
 
 
 def reduction_order(nest: LoopNest) -> tuple[int, ...]:
-    """Return the reduction loops, the longest innermost, the others as the nest has them."""
+    """Return the reduction loops as the nest has them, but for that of most iterations for each result: innermost."""
     loops = [p for p, loop in enumerate(nest.loops) if loop.reduction]
-    longest = max(loops, key=lambda p: nest.loops[p].extent)
+    longest = max(loops, key=executed_extents(nest).__getitem__)
     return (*(p for p in loops if p != longest), longest)
 
 

@@ -227,8 +227,8 @@ def _span_of(index: Index, loops: Mapping[int, Span]) -> Span:
     steps: dict[int, int] = {}
     for loop, stride in index.terms:
         span = loops[loop]
-        first += stride * span.first
-        extent += stride * (span.extent - 1)
+        first += stride * (span.first if stride > 0 else span.first + span.extent - 1)
+        extent += abs(stride) * (span.extent - 1)
         for dim, step in span.steps:
             steps[dim] = steps.get(dim, 0) + stride * step
     return Span(first, extent, tuple(sorted(steps.items())))

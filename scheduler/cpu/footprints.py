@@ -17,6 +17,7 @@ from scheduler.cpu.operands import Footprints, Met, Operand, Reach, TouchedLines
 from scheduler.cpu.passes import nests_in_order, passes_of
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
+from workloads.spaced import met_extents, spaced_loops
 
 
 def footprints_of(layer: Layer) -> Footprints:
@@ -194,9 +195,16 @@ def _probe(layer: Layer, axis: int, extent: int) -> Mapping[str, Extents]:
 
 
 def _needed(layer: Layer, tile: Extents, depth: int | None) -> Mapping[str, Extents]:
-    """Return what most tiles of that size need of each operand."""
+    """Return what most tiles of that size need of each operand: of weights, the taps that the tile meets."""
     work = layer.tile_work(tile, depth)
-    return {**work.operand_extents, **work.usual_extents} if work.usual_extents else work.operand_extents
+    found = {**work.operand_extents, **work.usual_extents}
+    for each in work.nests:
+        spaced = spaced_loops(each.nest)
+        met = met_extents(spaced, each.extents)
+        for read in each.nest.reads[1:] if spaced else ():
+            if read.tensor in found:
+                found[read.tensor] = tuple(map(min, found[read.tensor], read.extents(met)))
+    return found
 
 
 def _output(layer: Layer, name: str) -> Operand:

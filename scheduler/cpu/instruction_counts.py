@@ -186,8 +186,8 @@ def _add_read(
         times = 0 if not read.dims else times / max(vectors.in_row, 1)
     if nest.is_anchor and vectors.follows_sink:
         for dim, extent in enumerate(tiles.register):
-            if dim != vectors.vector_dim and dim not in read.dims:
-                times /= extent
+            if dim != vectors.vector_dim:
+                times /= extent / read.loads_along(dim, extent)
     if read.along_vector == "together":
         loads, each_bytes = times, min(simd.register_bytes, vectors.lanes * read.element_bytes)
     elif read.along_vector == "apart":

@@ -1,7 +1,7 @@
 """The loop nests of a layer as generated code runs them: what iterations load, and which loop vectors lie along."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -11,6 +11,7 @@ from scheduler.cpu.passes import Passes, kept_tensors, nests_in_order, passes_of
 from scheduler.kernels.layer import Layer, NestWork
 from scheduler.kernels.recurrences import elements_inside, ordered_dims
 from workloads.loopnest import Access, Extents, LoopNest, Operations
+from workloads.spaced import Spaced, spaced_loops
 
 AlongVector = Literal["together", "same", "apart"]
 """How the elements that lanes need lie: next to each other, one for all lanes, or each somewhere else."""
@@ -31,6 +32,20 @@ class Read:
     element_bytes: int
     share: float = 1.0
     """Of the iterations: those that load it."""
+    periods: tuple[tuple[int, int], ...] = ()
+    """Dimensions along which every so-many-th element finds the same (`workloads.spaced`)."""
+    runs: tuple[tuple[int, int], ...] = ()
+    """Dimensions along which so many neighbours find the same."""
+
+    def loads_along(self, dim: int, extent: int) -> int:
+        """Return how many elements ``extent`` neighbours along a dimension find.
+
+        Code knows which of them find the same if there are whole periods, or runs, of them.
+        """
+        if dim not in self.dims:
+            return 1
+        period, run = dict(self.periods).get(dim, extent), dict(self.runs).get(dim, 1)
+        return extent if extent % period or extent % run else min(period, extent // run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +207,19 @@ def _nest(
     run = summed_run(layer, nest) if reduction and not is_anchor else ()
     vector_loop = run[-1] if run else vector_loop
     deepest = max(reduction, default=-1)
-    depth = math.prod([extents[loop] for loop in reduction])
+    spaced = spaced_loops(nest)
+    executed = [min(extents[loop], spaced[loop].count) if loop in spaced else extents[loop] for loop in reduction]
+    depth = math.prod(executed)
     if made.macs and not is_anchor:
         depth = max(1, round(made.macs / max(math.prod(shape) * nest.per_iteration.macs, 1)))
     described = tuple([
         Read(
             _along(layer, read, vector_loop),
-            frozenset(dim for dim, loops in enumerate(loops_of_dim) if any(read.uses(loop) for loop in loops)),
+            frozenset(dim for dim, loops in enumerate(loops_of_dim) if _is_moved(read, loops, spaced)),
             any(read.uses(loop) for loop in reduction),
             _along(layer, read, deepest) == "together",
             element_bytes(layer, read.tensor),
+            periods=_periods(read, loops_of_dim, spaced), runs=_runs(read, loops_of_dim, spaced),
         )
         for read in reads
     ])  # fmt: skip
@@ -214,6 +232,38 @@ def _nest(
     outputs = math.prod(shape)
     of_results = nest.per_output * outputs if reduction and not is_anchor else _NONE
     return NestCode(is_anchor, shape, depth, vectorised, described, stores, made, of_results, bool(run), padded)
+
+
+def _is_moved(read: Access, loops: Collection[int], spaced: Mapping[int, Spaced]) -> bool:
+    """Whether any of ``loops`` chooses what is read, be it by choosing iterations of spaced loops."""
+    chosen = [each.loop for each in spaced.values() if not dict(each.rest.terms).keys().isdisjoint(loops)]
+    return any(map(read.uses, (*loops, *chosen)))
+
+
+def _periods(
+    read: Access, loops_of_dim: Sequence[Collection[int]], spaced: Mapping[int, Spaced]
+) -> tuple[tuple[int, int], ...]:
+    """Return how many neighbours along each dimension meet iterations of their own, where these alone choose."""
+    return tuple([
+        (dim, each.period)
+        for dim, loops in enumerate(loops_of_dim)
+        for each in spaced.values()
+        if read.uses(each.loop) and each.rest.terms == tuple([(loop, 1) for loop in loops])
+        and not any(map(read.uses, loops))
+    ])  # fmt: skip
+
+
+def _runs(
+    read: Access, loops_of_dim: Sequence[Collection[int]], spaced: Mapping[int, Spaced]
+) -> tuple[tuple[int, int], ...]:
+    """Return how many neighbours along each dimension find the same element, each by iterations of its own."""
+    return tuple([
+        (dim, each.period)
+        for dim, loops in enumerate(loops_of_dim)
+        for each in spaced.values()
+        if each.index in read.indices and each.rest.terms == tuple([(loop, 1) for loop in loops])
+        and abs(dict(each.index.terms)[each.loop]) == 1
+    ])  # fmt: skip
 
 
 def summed_run(layer: Layer, nest: LoopNest) -> tuple[int, ...]:

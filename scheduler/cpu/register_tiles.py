@@ -45,9 +45,9 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
     limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
     simd, core = view.spec.simd, view.kinds[0]
     bounds = []
-    own = view.tuning.kept_operands if _has_own_operands(layer, vector_dim) else 0
     for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
         accumulators = math.prod(register) // lanes
+        own = view.tuning.kept_operands if _has_own_operands(layer, register, vector_dim) else 0
         if begins % register[vector_dim] or (accumulators > 1 and accumulators * (1 + own) >= limit):
             continue
         tile = tuple([-(-size // part) * part for size, part in zip(extents, register, strict=True)])
@@ -66,11 +66,15 @@ def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, be
     return best[2]
 
 
-def _has_own_operands(layer: Layer, vector_dim: int) -> bool:
+def _has_own_operands(layer: Layer, register: Extents, vector_dim: int) -> bool:
     """Whether every accumulator has a vector of an operand to itself: none is the same for a row, or for a column."""
     nest = next(nest for nest in nests_of(layer) if nest.is_anchor)
     rows = {dim for dim, size in enumerate(nest.outputs) if size > 1} - {vector_dim}
-    return any(read.along_vector != "same" and rows <= set(read.dims) for read in nest.reads)
+    return any(
+        read.along_vector != "same" and rows <= set(read.dims)
+        and all(read.loads_along(dim, register[dim]) == register[dim] for dim in rows)
+        for read in nest.reads
+    )  # fmt: skip
 
 
 def _register_tiles(layer: Layer, vector_dim: int, lanes: int, limit: int, extents: Extents) -> list[Extents]:

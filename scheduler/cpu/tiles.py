@@ -55,7 +55,7 @@ class LoopTiles:
     vector_dim: int
     """The dimension along which register tiles are vectors; -1 where nothing is vectorised."""
     depth_step: int | None
-    """Iterations of the anchor's longest reduction loop before the next register tile; None: all of them."""
+    """Iterations of the anchor's depth loop (`Layer.depth_loop`) before the next register tile; None: all of them."""
     upstream: tuple[UpstreamTiles, ...] = ()
     """Of the anchors in front of the layer's last one (`scheduler.cpu.chains`), the nearest first."""
 

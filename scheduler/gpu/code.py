@@ -17,6 +17,7 @@ from scheduler.gpu.tiles import GpuTiles
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Extents, Operations
+from workloads.spaced import met_extents
 
 _SUM_BYTES = 4
 """Of a partial sum: FP32 or INT32."""
@@ -68,9 +69,11 @@ def _staged_bytes(nest: BlockNest, work: NestWork, step: int) -> int:
     extents = list(work.extents)
     if nest.depth_loop is not None:
         extents[nest.depth_loop] = min(step, extents[nest.depth_loop])
+    data, weight = nest.reads[:2]
+    staged = (data, extents), (weight, met_extents(nest.spaced, extents))
     return sum([
-        math.prod(read.access.extents(extents)) * read.element_bytes
-        for read in nest.reads[:2]
+        math.prod(read.access.extents(iterations)) * read.element_bytes
+        for read, iterations in staged
         if read.source != "shared"
     ])  # fmt: skip
 

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Access, Extents, LoopNest, Operations
+from workloads.spaced import Spaced, spaced_loops
 
 Place = Literal["outside", "shared", "staged", "registers"]
 """Where a tensor is for the block. ``staged``: computed where the anchor's operand is staged."""
@@ -43,11 +44,13 @@ class BlockNest:
     element_bytes: int
     """Of what it writes."""
     depth_loop: int | None
-    """Its longest reduction loop; None without one."""
+    """Its longest reduction loop of which all iterations compute; None without one."""
+    spaced: Mapping[int, Spaced]
+    """Reduction loops of which not all iterations compute."""
 
     @property
     def depth(self) -> int:
-        """Iterations of the longest reduction loop; 1 without one."""
+        """Iterations of that loop; 1 without one."""
         return 1 if self.depth_loop is None else self.compiled.nest.loops[self.depth_loop].extent
 
     def product(self, extents: Sequence[int], macs: int) -> "Product | None":
@@ -182,7 +185,7 @@ def _nests(layer: Layer) -> BlockNests:
         found.append(
             BlockNest(
                 each, nest is anchor, tuple(reads), writes, name in of_block, _element_bytes(layer, written),
-                _depth_loop(nest),
+                _depth_loop(nest), spaced_loops(nest),
             )
         )  # fmt: skip
     place = next((number for number, each in enumerate(found) if each.is_anchor), -1)
@@ -231,8 +234,9 @@ def _ends_last(layer: Layer, anchor: BlockNest, *others: BlockNest) -> bool:
 
 
 def _depth_loop(nest: LoopNest) -> int | None:
+    spaced = spaced_loops(nest)
     loops = [number for number, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
-    return max(loops, key=lambda number: nest.loops[number].extent, default=None)
+    return max([n for n in loops if n not in spaced], key=lambda number: nest.loops[number].extent, default=None)
 
 
 def _is_plain(layer: Layer, compiled: Sequence[CompiledNest]) -> bool:

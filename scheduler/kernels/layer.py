@@ -25,6 +25,7 @@ from scheduler.kernels.pieces_read import (
 from workloads.analysis import Analysis
 from workloads.loopnest import Box, Extents, LoopNest, Operations, widest
 from workloads.regions import placed_regions
+from workloads.spaced import executed_extents
 from workloads.subgraph import Subgraph, follow_back
 
 DEPTH = -1
@@ -165,12 +166,12 @@ class Layer(Subgraph):
 
     @cached_property
     def depth_loop(self) -> int | None:
-        """The anchor's longest reduction loop, along which partial sums may be split."""
+        """The anchor's reduction loop of most iterations for each result, along which partial sums may be split."""
         nest = self.contraction
         if nest is None:
             return None
         loops = [i for i, loop in enumerate(nest.loops) if loop.reduction and loop.extent > 1]
-        return max(loops, key=lambda i: nest.loops[i].extent, default=None)
+        return max(loops, key=executed_extents(nest).__getitem__, default=None)
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -234,7 +235,7 @@ class Layer(Subgraph):
     def depth_loops(self) -> tuple[int, ...]:
         """Loops of `summed` along which its results are added up piece by piece, the outermost first.
 
-        Of the anchor the longest reduction loop, of any other reduction all loops that it reduces: these are cut as if
+        Of the anchor the `depth_loop`, of any other reduction all loops that it reduces: these are cut as if
         they were one, and the depth of a step counts their iterations together.
         """
         nest = self.summed

@@ -70,12 +70,12 @@ def affine(index: Index, loops: Mapping[int, Any]) -> Any:
     return value
 
 
-def divided(index: Index, loops: Mapping[int, Any]) -> tuple[Any, list[Any]]:
-    """Return the element and, where it has to divide, that it does."""
+def divided(index: Index, loops: Mapping[int, Any], *, surely: bool = False) -> tuple[Any, list[Any]]:
+    """Return the element and, where it has to divide, that it does, unless it ``surely`` does."""
     value = affine(index, loops)
     if index.divisor == 1:
         return value, []
-    exact = [tirx.floormod(value, index.divisor) == 0] if index.rounding == "exact" else []
+    exact = [tirx.floormod(value, index.divisor) == 0] if index.rounding == "exact" and not surely else []
     return tirx.floordiv(value, index.divisor), exact
 
 

@@ -13,6 +13,7 @@ from tuner.codegen.arithmetic import Operator
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.packing import Packing, packing_of
 from tuner.codegen.reductions import Reduction, reduction_of
+from tuner.codegen.spacing import Spacing
 from tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
 from workloads.graph import Tensor
 from workloads.loopnest import Access, LoopNest
@@ -82,22 +83,26 @@ def _term(
 ) -> Callable[[Sequence[Any], Sequence[Any], Place | None], Any]:
     """Return the reduction of one element: what is told that element, one inside the tensor, and its place."""
     assert builder.anchor is not None
-    axes = {p: te.reduce_axis((0, nest.loops[p].extent), f"k{p}") for p in builder.anchor.reductions}
+    spacing = Spacing(nest, rule)
+    axes = {p: te.reduce_axis((0, spacing.extent(p)), f"k{p}") for p in builder.anchor.reductions}
     terms = [(n, read) for n, read in enumerate(nest.reads) if n not in set(rule.late)]
     operands = [_operand(builder, nest, read, rule, made) for _, read in terms]
 
     def term(element: Sequence[Any], inside: Sequence[Any], place: Place | None) -> Any:
-        loops = {**loops_of(nest, inside), **axes}
-        local = {**loops_of(nest, place.local), **axes} if place is not None else loops
+        loops, conditions = spacing.iterations(loops_of(nest, inside), axes)
+        reduced = {p: loops[p] for p in axes}
+        local = {**loops_of(nest, place.local), **reduced} if place is not None else loops
         iteration = _Iteration(element, loops, place, local)
 
         def added() -> Any:
+            dividing = spacing.dividing
             return rule.term([
-                operand(iteration) if operand is not None else builder.read(nest, read, loops, clamped=clamped)
+                builder.read(nest, read, loops, None, clamped, dividing) if operand is None else operand(iteration)
                 for operand, (_, read) in zip(operands, terms, strict=True)
             ])  # fmt: skip
 
-        return COMBINE[rule.combine](builder.sharing.within(added), axis=list(axes.values()))
+        value = builder.sharing.within(lambda: builder.where(conditions, added))
+        return COMBINE[rule.combine](value, axis=list(axes.values()))
 
     return term
 

@@ -21,6 +21,7 @@ from tuner.codegen.sharing import Sharing, Value
 from tuner.codegen.tile_buffers import Chain
 from workloads.executable import Executable
 from workloads.graph import Tensor
+from workloads.index import Index
 from workloads.loopnest import Access, LoopNest
 
 TVM_DTYPES: Mapping[str, str] = {
@@ -115,11 +116,13 @@ class Builder:
         return value if dtype_of(value) == self.dtype(tensor) else value.astype(self.dtype(tensor))
 
     def read(
-        self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: Collection[int] = ()
-    ) -> Any:
+        self, nest: LoopNest, read: Access, loops: Mapping[int, Any], fill: Any = None, clamped: Collection[int] = (),
+        dividing: Collection[Index] = (),
+    ) -> Any:  # fmt: skip
         """Return the element of ``read`` at the values ``loops``; ``fill``, or zero, beyond the border.
 
-        What the loops ``clamped`` reach beyond it is not used: any element will do, also what lies behind a row.
+        What the loops ``clamped`` reach beyond it is not used: any element will do, also what lies behind a row. The
+        indices ``dividing`` are known to divide at ``loops``.
         """
         source = self.tensor(read.tensor)
         clamped = clamped or self._beyond(nest, read)
@@ -127,7 +130,7 @@ class Builder:
         for dim, (index, size) in enumerate(zip(read.indices, read.shape, strict=True)):
             if index.table or index.window != 1 or index.opaque:
                 raise UnsupportedKernelError(f"reads {read.tensor!r} at places that depend on data or mixes several")
-            value, exact = divided(index, loops)
+            value, exact = divided(index, loops, surely=index in dividing)
             conditions += exact
             lo, hi = reach(nest, index)
             first = source.starts[dim] if source.starts else 0

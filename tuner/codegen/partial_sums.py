@@ -16,6 +16,7 @@ from tuner.codegen.access import logical, loops_of
 from tuner.codegen.arithmetic import Operator
 from tuner.codegen.builder import COMBINE, Builder
 from tuner.codegen.reductions import Reduction, reduction_of
+from tuner.codegen.spacing import Spacing
 from workloads.graph import Tensor
 from workloads.loopnest import LoopNest
 
@@ -27,13 +28,17 @@ _FOLD: Mapping[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "ma
 def reduced_stage(builder: Builder, op: Operator, nest: LoopNest, tensor: Tensor) -> Any:
     """Return the last stage of a reduction that is not tiled."""
     rule = reduction_of(op, nest)
-    late, data = set(rule.late), nest.reads[0]
+    late, data, spacing = set(rule.late), nest.reads[0], Spacing(nest, rule)
 
     def term(element: Sequence[Any], values: Mapping[int, Any]) -> Any:
-        loops = {**loops_of(nest, element), **values}
+        loops, conditions = spacing.iterations(loops_of(nest, element), values)
         fill = tirx.const(rule.fill, builder.dtype(builder.described(data.tensor)))
         terms = [read for number, read in enumerate(nest.reads) if number not in late]
-        return builder.sharing.within(lambda: rule.term([builder.read(nest, read, loops, fill) for read in terms]))
+
+        def added() -> Any:
+            return rule.term([builder.read(nest, read, loops, fill, dividing=spacing.dividing) for read in terms])
+
+        return builder.sharing.within(lambda: builder.where(conditions, added))
 
     run = summed_run(builder.layer, nest)
     extent = math.prod([nest.loops[loop].extent for loop in run])
@@ -52,7 +57,8 @@ class _Stages:
     ) -> None:  # fmt: skip
         self._builder, self._op, self._tensor, self._rule, self._term = builder, op, tensor, rule, term
         self._is_apart = not run and lies_apart(builder.layer, nest)
-        self._others = {p: loop.extent for p, loop in enumerate(nest.loops) if loop.reduction and p not in run}
+        others = [p for p, loop in enumerate(nest.loops) if loop.reduction and p not in run]
+        self._others = {p: Spacing(nest, rule).extent(p) for p in others}
         self._run = {p: nest.loops[p].extent for p in run}
         self._shape = [tensor.shape[dim] for dim in tensor.order]
 

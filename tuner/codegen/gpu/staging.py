@@ -1,6 +1,6 @@
 """Operands of a product on their way through shared memory: which part of them a step of the depth takes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,8 +24,10 @@ from tuner.codegen.gpu.phases import (
 )
 from tuner.codegen.gpu.regions import Box, Range, box_of, divided_box
 from tuner.codegen.gpu.values import Place, Reduced, Values, elements, variables
+from tuner.codegen.spacing import iteration_of
 from workloads.index import Index
 from workloads.loopnest import Access
+from workloads.spaced import Spaced
 
 _NOT_PLAIN = "its operand {!r} is read at places that are no sums of loops: it cannot be staged"
 
@@ -43,6 +45,28 @@ class Operand:
     """What one step takes of it, in memory order; its first element depends on the step."""
     begins: int
     """Where it lies in the memory of a step."""
+    taps: tuple["Taps | None", ...]
+    """By dimension: where not a box but what the tile meets of a spaced loop is taken."""
+
+
+@dataclass(frozen=True)
+class Taps:
+    """What a tile meets of a dimension that a spaced loop goes through: for each place in the tile its iterations."""
+
+    spaced: Spaced
+    start: Any
+    """Where in the tile's first phase iterations begin (`Spaced.rest`)."""
+    phases: int
+    """That the tile has: fewer than all."""
+
+    def dim_of(self, number: Any) -> Any:
+        """Return the element that lies at ``number``; one behind the dimension where a phase has fewer."""
+        count = self.spaced.count
+        return iteration_of(self.spaced, self.start + tirx.floordiv(number, count), tirx.floormod(number, count))
+
+    def number(self, loops: Mapping[int, Any], turn: Any) -> Any:
+        """Return where the ``turn``-th iteration of what is at ``loops`` lies."""
+        return (affine(self.spaced.rest, loops) - self.start) * self.spaced.count + turn
 
 
 @dataclass(frozen=True)
@@ -104,7 +128,10 @@ class Staging:
         wanted, turn = elements(box.extents), index("turn")
         number = turn * block.threads + thread
         inside = unravelled(number, box.extents)
-        place = tuple(start + each for start, each in zip(box.starts, inside, strict=True))
+        place = tuple(
+            start + each if taps is None else taps.dim_of(each)
+            for start, each, taps in zip(box.starts, inside, operand.taps, strict=True)
+        )
         logical = _logical(place, operand.order)
         source = self.values.tensor(operand.read.tensor)
         value = self._guarded(place, operand.shape, lambda: source.at(logical))
@@ -130,23 +157,33 @@ class Staging:
 
     def term(self, arena: Memory, place: Place, iteration: Place, step: Any) -> Any:
         """Return what one iteration adds, from staged operands."""
-        loops = self.own.loop_values(place, iteration)
+        loops, certain = self.own.loop_values(place, iteration)
+        turns = dict(zip(self.own.loops, iteration, strict=True))
+        dividing = self.own.spacing.dividing
         found = []
         for read, operand in zip(self.own.terms, self.operands, strict=True):
             if operand is None:
-                found.append(self.values.read(self.own.nest, read, loops))
+                found.append(self.values.read(self.own.nest, read, loops, dividing=dividing))
                 continue
             box = operand.box.at(self.step, step)
             sums = _place(read, operand.order, loops)
-            divisors = [read.indices[dim].divisor for dim in operand.order]
-            exact = [tirx.EQ(tirx.floormod(v, d), 0) for v, d in zip(sums, divisors, strict=True) if d > 1]
-            element = tuple(tirx.floordiv(v, d) if d > 1 else v for v, d in zip(sums, divisors, strict=True))
+            indices = [read.indices[dim] for dim in operand.order]
+            unsure = [(v, each.divisor) for v, each in zip(sums, indices, strict=True) if each not in dividing]
+            exact = [tirx.EQ(tirx.floormod(v, divisor), 0) for v, divisor in unsure if divisor > 1]
+            element = tuple(
+                tirx.floordiv(v, each.divisor) if each.divisor > 1 else v
+                for v, each in zip(sums, indices, strict=True)
+            )
+            element = tuple(
+                each if taps is None else taps.number(loops, turns[taps.spaced.loop])
+                for each, taps in zip(element, operand.taps, strict=True)
+            )
             offset = ravelled(box.relative(element), box.extents)
             load = partial(arena.load, None, self._slot(step) + operand.begins + offset)
             whole = [dim for dim, size in enumerate(operand.shape) if box.extents[dim] == size]
             places, sizes = [element[dim] for dim in whole], [operand.shape[dim] for dim in whole]
             found.append(self._guarded(places, sizes, load, exact))
-        return self.own.rule.term(found)
+        return self.values.sharing.within(lambda: self.values.where(certain, lambda: self.own.rule.term(found)))
 
     def _guarded(
         self, place: Sequence[Any], shape: Sequence[int], compute: Callable[[], Any], conditions: Sequence[Any] = ()
@@ -164,19 +201,30 @@ def staging_of(values: Values, own: Reduced, place: Place, ranges: Sequence[Rang
     operand that is not read at sums of loops.
     """
     assert tiles.depth_step is not None
-    depth = max(range(len(own.loops)), key=lambda number: own.iterations[number])
+    spaced = own.spacing.spaced
+    depth = max(range(len(own.loops)), key=lambda number: (own.loops[number] not in spaced, own.iterations[number]))
     size = min(tiles.depth_step, own.iterations[depth])
     step, steps = index("step"), variables(own.loops, "k")
-    inside = [
-        Range(v, step * size if number == depth else tirx.const(0), size if number == depth else count)
-        for number, (v, count) in enumerate(zip(steps, own.iterations, strict=True))
-    ]
-    loops = own.loop_values(place, steps)
-    operands = tuple(_operands(values, own, loops, [*ranges, *inside]))
+    inside = []
+    for number, (v, loop_) in enumerate(zip(steps, own.loops, strict=True)):
+        cut = number == depth and loop_ not in spaced
+        inside.append(Range(v, step * size if cut else tirx.const(0), size if cut else own.nest.loops[loop_].extent))
+    loops = own.every_iteration(place, steps)
+    met = {loop_: _taps(each, loops, ranges) for loop_, each in spaced.items()}
+    operands = tuple(_operands(values, own, loops, [*ranges, *inside], met))
     return Staging(values, own, operands, depth, step, size, tiles)
 
 
-def _operands(values: Values, own: Reduced, loops: Any, ranges: Sequence[Range]) -> Iterator[Operand | None]:
+def _taps(spaced: Spaced, loops: Mapping[int, Any], ranges: Sequence[Range]) -> Taps | None:
+    """Return what a tile meets of a spaced loop; None if it has all phases."""
+    box = box_of([(affine(spaced.rest, loops),)], ranges, [spaced.period])
+    phases = box.extents[0]
+    return Taps(spaced, box.starts[0], phases) if phases * spaced.count < spaced.extent else None
+
+
+def _operands(
+    values: Values, own: Reduced, loops: Any, ranges: Sequence[Range], met: Mapping[int, Taps | None]
+) -> Iterator[Operand | None]:
     begins = 0
     for read in own.terms:
         if not all(_is_sum(each) for each in read.indices):
@@ -190,8 +238,19 @@ def _operands(values: Values, own: Reduced, loops: Any, ranges: Sequence[Range])
         divisors = [read.indices[dim].divisor for dim in source.order]
         wide = [size * divisor for size, divisor in zip(shape, divisors, strict=True)]
         box = divided_box(box_of([_place(read, source.order, loops)], ranges, wide), divisors, shape)
-        yield Operand(read, source.order, shape, box, begins)
+        taps = tuple(_of_loop(read.indices[dim], met) for dim in source.order)
+        box = Box(
+            tuple(s if t is None else tirx.const(0) for s, t in zip(box.starts, taps, strict=True)),
+            tuple(e if t is None else t.phases * t.spaced.count for e, t in zip(box.extents, taps, strict=True)),
+        )
+        yield Operand(read, source.order, shape, box, begins, taps)
         begins += elements(box.extents)
+
+
+def _of_loop(index_: Index, met: Mapping[int, Taps | None]) -> Taps | None:
+    """Return what the tile meets of a dimension whose place is that of a spaced loop."""
+    plain = index_.divisor == 1 and not index_.offset and [stride for _, stride in index_.terms] == [1]
+    return met.get(index_.terms[0][0]) if plain else None
 
 
 def _place(read: Access, order: Sequence[int], loops: Any) -> Place:

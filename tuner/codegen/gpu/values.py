@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import tvm_ffi
@@ -20,6 +21,7 @@ from tuner.codegen.arithmetic import Operator
 from tuner.codegen.gpu.phases import index
 from tuner.codegen.reductions import Reduction, reduction_of
 from tuner.codegen.sharing import Value
+from tuner.codegen.spacing import Spacing
 from tuner.codegen.stages import StageBuilder
 from workloads.executable import Executable
 from workloads.graph import Tensor
@@ -56,7 +58,12 @@ class Reduced:
     @property
     def iterations(self) -> tuple[int, ...]:
         """Return the iterations of each reduction loop."""
-        return tuple(self.nest.loops[number].extent for number in self.loops)
+        return tuple(self.spacing.extent(number) for number in self.loops)
+
+    @cached_property
+    def spacing(self) -> Spacing:
+        """Return which iterations of the reduction loops there are."""
+        return Spacing(self.nest, self.rule)
 
     @property
     def terms(self) -> tuple[Access, ...]:
@@ -76,10 +83,14 @@ class Reduced:
             self.rule.combine
         ]()
 
-    def loop_values(self, place: Place, iteration: Sequence[Any]) -> dict[int, Any]:
-        """Return the values of all loops in one iteration for the element at ``place``."""
-        element = logical(self.tensor, place)
-        return {**loops_of(self.nest, element), **dict(zip(self.loops, iteration, strict=True))}
+    def loop_values(self, place: Place, iteration: Sequence[Any]) -> tuple[dict[int, Any], list[Any]]:
+        """Return the values of all loops in one iteration for the element at ``place``, and where there is one."""
+        turns = dict(zip(self.loops, iteration, strict=True))
+        return self.spacing.iterations(loops_of(self.nest, logical(self.tensor, place)), turns)
+
+    def every_iteration(self, place: Place, values: Sequence[Any]) -> dict[int, Any]:
+        """Return the values of all loops for the element at ``place`` where its reduction loops have ``values``."""
+        return {**loops_of(self.nest, logical(self.tensor, place)), **dict(zip(self.loops, values, strict=True))}
 
     def __call__(self, *place: Any) -> Any:
         if self.load is not None:
@@ -122,11 +133,14 @@ class Values(StageBuilder):
 
     def term(self, reduced: Reduced, place: Place, iteration: Sequence[Any]) -> Any:
         """Return what one iteration adds to the element at ``place``."""
-        loops = reduced.loop_values(place, iteration)
+        loops, conditions = reduced.loop_values(place, iteration)
         fill = tirx.const(reduced.rule.fill, self.dtype(self.described(reduced.terms[0].tensor)))
-        return self.sharing.within(
-            lambda: reduced.rule.term([self.read(reduced.nest, read, loops, fill) for read in reduced.terms])
-        )
+
+        def added() -> Any:
+            reads, dividing = reduced.terms, reduced.spacing.dividing
+            return reduced.rule.term([self.read(reduced.nest, each, loops, fill, dividing=dividing) for each in reads])
+
+        return self.sharing.within(lambda: self.where(conditions, added))
 
     def written(self, name: str, place: Place) -> Any:
         """Return an element of a tensor that the kernel computes."""

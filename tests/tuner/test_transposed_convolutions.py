@@ -1,0 +1,169 @@
+"""Generated code of transposed convolutions goes through the taps that meet an element, whatever their stride."""
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
+
+from fusion import fixed_pattern_plan, plan_from_groups
+from fusion.plan import Group
+from scheduler.cpu.tiles import LoopTiles
+from scheduler.gpu.code import block_needs
+from scheduler.gpu.tiles import GpuTiles
+from scheduler.kernels.cut import layer_of
+from tests.graphs import Net
+from tests.tuner.gpu.test_gpu_codegen import VIEW, check, difference, values_of
+from tests.tuner.runs import deviations, generated, varied
+from tuner.codegen.gpu.blocks import gpu_function
+from tuner.codegen.gpu.phases import Loops
+from tuner.on_device.reference import KERNEL_TOLERANCE
+from workloads import Graph
+from workloads.analysis import Analysis
+
+pytestmark = pytest.mark.tvm
+
+
+@dataclass(frozen=True)
+class Window:
+    """One number a dimension; ``pads`` and ``extra`` (behind the last output) of none is zero."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...] = ()
+    extra: tuple[int, ...] = ()
+
+
+def transposed(net: Net, x: str, channels: int, window: Window, groups: int = 1, *, bias: bool = False) -> str:
+    rank = len(window.kernel)
+    pads, extra = window.pads or (0,) * 2 * rank, window.extra or (0,) * rank
+    batch, inner, *image = net.shape[x]
+    sizes = [
+        stride * (image[d] - 1) + extra[d] + (taps - 1) * dilation + 1 - pads[d] - pads[rank + d]
+        for d, (taps, stride, dilation) in enumerate(zip(window.kernel, window.strides, window.dilations, strict=True))
+    ]
+    operands = [x, net.weight(inner, channels // groups, *window.kernel), *([net.weight(channels)] if bias else [])]
+    return net.op(
+        "ConvTranspose", operands, (batch, channels, *sizes), strides=list(window.strides), group=groups,
+        dilations=list(window.dilations), pads=list(pads), output_padding=list(extra),
+    )  # fmt: skip
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Graph:
+    """Draw a transposed convolution of one to three dimensions, perhaps with an operator in front and one behind."""
+    net, rank = Net(), draw(st.integers(1, 3))
+
+    def each(lo: int, hi: int, count: int = rank) -> tuple[int, ...]:
+        return tuple(draw(st.integers(lo, hi)) for _ in range(count))
+
+    kernel, strides, dilations, image = each(1, 5 - rank + 1), each(1, 5 - rank + 1), each(1, 3), each(2, 6 - rank)
+    groups = draw(st.sampled_from([1, 1, 2, 3]))
+    pads = tuple(draw(st.integers(0, min(k * d - d, 3))) for k, d in zip(kernel, dilations, strict=True))
+    behind = tuple(draw(st.integers(0, min(k * d - d, 3))) for k, d in zip(kernel, dilations, strict=True))
+    extra = tuple(draw(st.integers(0, stride - 1)) for stride in strides)
+    x = net.input(draw(st.integers(1, 2)), groups * draw(st.integers(1, 4)), *image)
+    x = net.relu(x) if draw(st.booleans()) else x
+    channels = groups * draw(st.integers(1, 9))
+    total = [(i - 1) * s + e for i, s, e in zip(image, strides, extra, strict=True)]
+    low = [0 if t < a + b else a for t, a, b in zip(total, pads, behind, strict=True)]
+    high = [0 if t < a + b else b for t, a, b in zip(total, pads, behind, strict=True)]
+    window = Window(kernel, strides, dilations, (*low, *high), extra)
+    y = transposed(net, x, channels, window, groups, bias=draw(st.booleans()))
+    return net.graph(net.unary("Sigmoid", y) if draw(st.booleans()) else y, dtype="fp32")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graph=networks())
+def test_any_transposed_convolution_is_right_on_a_cpu(graph: Graph) -> None:
+    wrong = {name: by for name, by in deviations(fixed_pattern_plan(graph)).items() if by > KERNEL_TOLERANCE}
+    assert wrong == {}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graph=networks(), order=st.sampled_from(get_args(Loops)))
+def test_any_transposed_convolution_is_right_on_a_gpu(graph: Graph, order: Loops) -> None:
+    check(fixed_pattern_plan(graph), order)
+
+
+WINDOWS = {
+    "whole periods": Window((4, 4), (2, 2), (1, 1), (1, 1, 1, 1)),
+    "one phase with fewer taps": Window((3, 3), (2, 2), (1, 1), (1, 0, 1, 1)),
+    "phases without taps": Window((1, 2), (3, 3), (1, 1)),
+    "dilated, all phases": Window((3, 3), (2, 2), (3, 3), (2, 2, 2, 2)),
+    "dilated, some outputs without taps": Window((3, 3), (4, 2), (2, 2)),
+    "long strides": Window((8, 6), (4, 3), (1, 1), (2, 2, 2, 1)),
+    "stride one": Window((3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+}
+
+
+def upsampled(name: str, inner: int = 6) -> Graph:
+    net = Net()
+    y = transposed(net, net.input(1, inner, 5, 4), 10, WINDOWS[name], bias=True)
+    return net.graph(net.relu(y), dtype="fp32")
+
+
+CPU_TILES = [
+    LoopTiles((1, 8, 3, 4), (0, 2, 3, 1), 2, (1, 8, 1, 4), 1, None),
+    LoopTiles((1, 4, 4, 6), (1, 0, 2, 3), 1, (1, 4, 2, 3), 1, None),
+    LoopTiles((1, 12, 4, 4), (0, 2, 3, 1), 0, (1, 4, 1, 2), 1, 2),
+]
+
+
+@pytest.mark.parametrize(("name", "tiles"), list(product(WINDOWS, CPU_TILES)))
+def test_results_do_not_depend_on_whether_tiles_hold_whole_phases(name: str, tiles: LoopTiles) -> None:
+    found = deviations(fixed_pattern_plan(upsampled(name)), {0: tiles})
+    assert max(found.values()) <= KERNEL_TOLERANCE
+
+
+GPU_TILES = [
+    GpuTiles((1, 10, 1, 4), (0, 2, 3, 1), (1, 5, 1, 1), 1, 2, 2, "lanes"),
+    GpuTiles((1, 4, 2, 3), (0, 2, 3, 1), (1, 2, 1, 3), 1, 4, 1, "lanes"),
+    GpuTiles((1, 10, 7, 5), (0, 1, 2, 3), (1, 2, 1, 3), 3, 3, 2, "lanes"),
+    GpuTiles((1, 5, 1, 1), (0, 1, 2, 3), (1, 1, 1, 1), 2, None, 1, "lanes"),
+]
+
+
+@pytest.mark.parametrize("inner", [1, 6])
+@pytest.mark.parametrize(("name", "tiles"), list(product(WINDOWS, GPU_TILES)))
+def test_blocks_stage_what_their_tile_meets_as_the_schedule_says(name: str, tiles: GpuTiles, inner: int) -> None:
+    graph = upsampled(name, inner)
+    layer = layer_of(Analysis(graph), range(len(graph.ops)))
+    assert layer is not None
+    network = varied(graph)
+    code = gpu_function(layer, network, tiles, 32, "kernel", as_loops="first")
+
+    assert difference(code, layer.outputs, graph, values_of(network)) <= KERNEL_TOLERANCE
+    assert code.shared_bytes <= block_needs(layer, tiles, VIEW).shared_bytes
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_transposed_convolution_may_be_one_of_two_in_a_kernel(name: str, behind: bool) -> None:
+    net = Net()
+    x = net.input(1, 6, 5, 4)
+    x = net.relu(net.conv(x, 5)) if behind else x
+    y = net.relu(transposed(net, x, 7, WINDOWS[name]))
+    graph = net.graph(y if behind else net.conv(y, 6), dtype="fp32")
+    plan = plan_from_groups(graph, [Group(tuple(range(len(graph.ops))))])
+
+    assert max(deviations(plan).values()) <= KERNEL_TOLERANCE
+    check(plan)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_loops_over_taps_are_as_long_as_a_phase_has_taps(name: str) -> None:
+    window = WINDOWS[name]
+    (code,) = generated(fixed_pattern_plan(upsampled(name))).kernels
+    sums = code.function.script().partition("ConvTranspose_sum_2_update")[0]
+
+    described = zip(window.kernel, window.strides, window.dilations, strict=True)
+    taps = [-(-size // (stride // math.gcd(stride, dilation))) for size, stride, dilation in described]
+    assert f"T.grid({taps[0]}, {taps[1]}, 6)" in sums
