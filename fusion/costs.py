@@ -37,9 +37,6 @@ class KernelCosts(Protocol):
     def analysis(self) -> Analysis:
         """The network, with what has been derived from it."""
 
-    def with_network(self, analysis: Analysis) -> "KernelCosts":
-        """Return the costs of another network on the same part of the machine."""
-
     @property
     def dtype(self) -> str:
         """What the network is computed in."""

@@ -1,12 +1,10 @@
 """The stages that a policy decides: rewrite the network, where it does, then plan, then schedule."""
 
-import dataclasses
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fusion.costs import KernelCosts
-from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan, violations
 from hw_models.machine import HardwareError
 from scheduler.errors import ScheduleError, where_raised
@@ -30,10 +28,7 @@ def make_network(policy: Policy, analysis: Analysis) -> Analysis:
 
 def network_of(plan: FusionPlan, analysis: Analysis) -> Analysis:
     """Return the network that ``plan`` is of: that of ``analysis``, or one that a policy made of it."""
-    if plan.graph is analysis.graph:
-        return analysis
-    after = analysis.of(rewritten).analysis if plan.rewritten else None
-    return after if after is not None and after.graph is plan.graph else Analysis(plan.graph)
+    return analysis if plan.graph is analysis.graph else Analysis(plan.graph)
 
 
 def make_plan(policy: Policy, placing: Placing, costs: KernelCosts) -> FusionPlan:
@@ -71,17 +66,7 @@ def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: Ker
                 f" {placing.hardware.name}"
             )
         return schedule
-    return placing.kind.schedule(plan, costs, _label(policy, plan))
-
-
-def _label(policy: Policy, plan: FusionPlan) -> str:
-    """Return the policy's label: where it has itself rewritten the network, that under which it is rewritten first.
-
-    A schedule's file is read with its network rewritten as that label says.
-    """
-    if plan.rewritten and dataclasses.is_dataclass(policy) and hasattr(policy, "rewriting"):
-        policy = dataclasses.replace(policy, rewriting=True)
-    return policy_label(policy)
+    return placing.kind.schedule(plan, costs, policy_label(policy))
 
 
 def _shown(value: object) -> str:

@@ -32,8 +32,8 @@ _NEWER = {"bert-tiny": ("bert-tiny-128", MACHINES), "mobilevit": ("mobilevit", (
 """The networks of Fig. 12: what they are called here, and the machines that the paper ran them on."""
 _TRIVIAL = 20
 _BINS = 10
-_BASES = [hundredths / 100 for hundredths in range(105, 401)]
-"""Bases of the logarithm that the fit tries."""
+_BASES = range(105, 401)
+"""Bases that the fit tries, in hundredths."""
 _MS = 1e3
 _WITHOUT_INTENSIVE = "ago(intensive=false)"
 
@@ -86,13 +86,13 @@ def fitted(mean: float, median: float, trivial: int) -> Weights:
     """
     biases = relay_weights(Weights(0.0, 1.0, math.e))
     candidates = []
-    for base in _BASES:
+    for base in (hundredths / 100 for hundredths in _BASES):
         slopes = relay_weights(Weights(1.0, 0.0, base))
-        for bias in map(float, range(math.ceil(mean / statistics.mean(biases)))):
+        for bias in range(math.ceil(mean / statistics.mean(biases))):
             slope = (mean - bias * statistics.mean(biases)) / statistics.mean(slopes)
             found = Statistics.of([slope * s + bias * b for s, b in zip(slopes, biases, strict=True)])
             error = abs(found.median / median - 1) + abs(found.trivial / trivial - 1)
-            candidates.append((error, bias, base, slope))
+            candidates.append((error, float(bias), base, slope))
     _, bias, base, slope = min(candidates)
     return Weights(slope, bias, base)
 

@@ -25,14 +25,14 @@ from experiments.papers.dnnfusion_figures import (
     gained,
     ratio,
 )
-from experiments.papers.dnnfusion_times import what_times_grow_with
 from experiments.papers.graphturbo_tables import Results, markdown, relative
 from experiments.papers.running import run_and_write
 from experiments.pipeline import plan_of
-from fusion import FusionPlan, unfused_intermediate_bytes
+from experiments.points import policy_of
+from fusion import FusionPlan
 from hw_models import load_hardware
 from hw_models.yaml_file import read_yaml
-from scheduler import Placing, Policy, labelled_policy
+from scheduler import Placing
 from workloads import Graph, load_network
 from workloads.analysis import Analysis
 
@@ -53,13 +53,7 @@ def network(name: str) -> Graph:
 def plan(name: str, policy: str) -> FusionPlan:
     """Return the plan of a policy with its default options on the paper's phone."""
     placing = Placing(hardware=load_hardware(MACHINE), parts=1, dtype=_DTYPE)
-    return plan_of(Analysis(network(name)), _policy(policy), placing)
-
-
-def _policy(label: str) -> Policy:
-    found = labelled_policy(label)
-    assert found is not None, label
-    return found
+    return plan_of(Analysis(network(name)), policy_of(policy), placing)
 
 
 def table5_counts(paper: Mapping[str, Any]) -> str:
@@ -86,7 +80,7 @@ def table5_sizes(paper: Mapping[str, Any]) -> str:
     """Return the intermediate results before and after fusion."""
     rows = []
     for name, printed in paper["networks"].items():
-        before = unfused_intermediate_bytes(network(name)) / _MEGA
+        before = network(name).activation_bytes / _MEGA
         after = plan(name, "dnnfusion").intermediate_bytes / _MEGA
         tvm = plan(name, "fixed-pattern").intermediate_bytes / _MEGA
         rows.append(
@@ -106,7 +100,7 @@ def table6_sizes(paper: Mapping[str, Any]) -> str:
     """Return parameters and floating-point operations, these also after rewriting, with the kernels that it saves."""
     rows = []
     for name, printed in paper["networks"].items():
-        graph, rewritten = network(name), plan(name, "dnnfusion(rewriting=true)")
+        graph, rewritten = network(name), plan(name, "dnnfusion")
         params, gflop = graph.parameters / _MEGA, graph.operations.flops / _GIGA
         rows.append(
             (
@@ -178,7 +172,6 @@ def page(folder: Path) -> str:
             f"{table6_times(paper, latencies[machine], device)}"
             for machine, device in DEVICES.items()
         ),
-        f"## What the paper's times without fusion grow with\n\n{what_times_grow_with(paper)}",
         f"## Fig. 7: what each step gains over the one before\n\n{figure7(paper, steps)}",
         f"## Rewriting, on and off, in every network (CPU)\n\n{rewriting(paper, latencies[MACHINE])}",
         f"## Fig. 8: bytes through each level, YOLO-V4, by those of dnnfusion\n\n{figure8(latencies)}",

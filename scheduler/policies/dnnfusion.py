@@ -4,8 +4,6 @@ The paper's section 4 as far as it decides what shares a kernel; `fusion.dnnfusi
 stated where they are made.
 """
 
-import math
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -31,9 +29,8 @@ class DnnFusion:
 
     name: ClassVar[str] = "dnnfusion"
 
-    rewriting: bool | None = None
-    """Whether the network is rewritten first; None: where its plan then has no more kernels, which hand on
-    no more bytes or, where they are profiled, take the machine no longer."""
+    rewriting: bool = True
+    """Whether the network is rewritten first."""
     yellow: Literal["profile", "fuse", "part"] = "profile"
     """Where Table 3 asks for a profile: ask what the machine takes, or fuse always, or never."""
     profile: str = ""
@@ -46,37 +43,12 @@ class DnnFusion:
     """Tensors that go into a block or come out of it, at most."""
 
     def rewritten(self, analysis: Analysis) -> Analysis:
-        """Return the network that is planned; one that is rewritten only where that gains is, while it is planned."""
         return analysis.of(rewritten).analysis if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
-        """Return the plan of the network of ``costs``, or of what rewriting makes of it where that gains."""
         del graph  # the analysis knows it
         database = self._read()
         known = len(database.entries)
-        with collector_paused():
-            plan = self._planned(costs, database)
-            after = None if self.rewriting is not None else costs.analysis.of(rewritten).analysis
-            if after is not None and after is not costs.analysis:
-                costs_after = costs.with_network(after)
-                plan_after = self._planned(costs_after, database)
-                gains = plan_after.kernels <= plan.kernels and (
-                    self._burden(plan_after, costs_after, database) <= self._burden(plan, costs, database)
-                )
-                if gains:
-                    plan = replace(plan_after, rewritten=True)
-        if self.profile and len(database.entries) > known:
-            self._write(database)
-        return plan
-
-    def _burden(self, plan: FusionPlan, costs: KernelCosts, database: ProfileDatabase) -> float:
-        """Return what rewriting may not raise: the kernels' seconds, or, unprofiled, the bytes that they hand on."""
-        if self.yellow == "profile":
-            return math.fsum(database.kernel_s(costs, group.ops) for group in plan.groups)
-        return plan.intermediate_bytes
-
-    def _planned(self, costs: KernelCosts, database: ProfileDatabase) -> FusionPlan:
-        """Return the plan of the network of ``costs`` as it is."""
         is_profiled = self.yellow == "profile"
         how = Exploration(
             kernel_s=partial(database.kernel_s, costs) if is_profiled else None,
@@ -87,7 +59,11 @@ class DnnFusion:
             most_slowdown=self.most_slowdown,
             first=self.first,
         )
-        return dnnfusion_plan(costs.analysis, how)
+        with collector_paused():
+            plan = dnnfusion_plan(costs.analysis, how)
+        if self.profile and len(database.entries) > known:
+            self._write(database)
+        return plan
 
     def _read(self) -> ProfileDatabase:
         path = Path(self.profile)

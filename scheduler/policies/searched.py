@@ -8,7 +8,7 @@ end first is the plan; it says what schedules it, and how many of its groups no 
 network, all of this is done for the rewritten one as well.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
@@ -43,10 +43,9 @@ class Rival(Protocol):
 RivalName = Literal["graphturbo", "astitch", "dnnfusion", "ago", "fixed-pattern", "unfused"]
 RIVAL_NAMES: tuple[RivalName, ...] = get_args(RivalName)
 RIVALS: Mapping[str, Rival] = {
-    rival.name: rival
-    for rival in (GraphTurbo(), AStitch(), DnnFusion(rewriting=False), Ago(), FixedPattern(), Unfused())
+    rival.name: rival for rival in (GraphTurbo(), AStitch(), DnnFusion(), Ago(), FixedPattern(), Unfused())
 }
-"""With their default options; DNNFusion plans what it is given, and rewriting is tried here."""
+"""With their default options."""
 
 
 def _listed(value: object) -> object:
@@ -87,7 +86,7 @@ class Searched:
 
     def rewritten(self, analysis: Analysis) -> Analysis:
         """Return the network that is planned; one that may be rewritten is, if at all, while it is planned."""
-        return DnnFusion(rewriting=True).rewritten(analysis) if self.rewriting else analysis
+        return DnnFusion().rewritten(analysis) if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # that of the costs
@@ -146,19 +145,14 @@ class _Search:
             by = _scheduler(rival, self._costs)
             if by is None:
                 continue
-            for analysis in self._networks_of(rival):
-                costs = networks.setdefault(analysis, self._costs.with_network(analysis))
-                plan = self._planned(rival, costs)
-                if plan is not None:
-                    self._consider(Candidate(plan, by, costs, rival.name))
-                    yield plan, costs
-
-    def _networks_of(self, rival: Rival) -> Iterable[Analysis]:
-        """Return the network as it is, and where it may be rewritten, for DNNFusion that network too."""
-        given = self._costs.analysis
-        if not isinstance(rival, DnnFusion) or self._policy.rewriting is not None:
-            return (given,)
-        return dict.fromkeys((given, DnnFusion(rewriting=True).rewritten(given)))
+            analysis = self._costs.analysis
+            if isinstance(rival, DnnFusion) and self._policy.rewriting is None:
+                analysis = rival.rewritten(analysis)
+            costs = networks.setdefault(analysis, self._costs.with_network(analysis))
+            plan = self._planned(rival, costs)
+            if plan is not None:
+                self._consider(Candidate(plan, by, costs, rival.name))
+                yield plan, costs
 
     def _planned(self, rival: Rival, costs: Any) -> FusionPlan | None:
         try:

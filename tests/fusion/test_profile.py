@@ -1,7 +1,7 @@
 """Kernels that compute the same share a profile, whatever their names; profiles are written and read back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -24,9 +24,6 @@ class Counting:
     off_chip_bytes_per_s: float = 1e9
     launch_s: float = 1e-6
     asked: list[tuple[int, ...]] = field(default_factory=list)
-
-    def with_network(self, analysis: Analysis) -> "Counting":
-        return replace(self, analysis=analysis)
 
     def kernel_s(self, ops: Sequence[int]) -> float:
         self.asked.append(tuple(ops))

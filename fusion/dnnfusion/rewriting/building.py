@@ -18,7 +18,7 @@ def best_replacement(network: Network, rule: Rule, root: str) -> Replacement | N
     for match in matches(network, rule.pattern, root):
         if all(holds(network, condition, match) for condition in rule.where):
             found = _Builder(network, root, match).replacement(rule.replacement)
-            if found is not None and (best is None or found.saved > best.saved):
+            if found is not None and found.saved_flops > (0 if best is None else best.saved_flops):
                 best = found
     return best
 
@@ -49,8 +49,8 @@ class _Builder:
         made = tuple(self._made.values())
         if output in network.weights or (known and made[-1][0].outputs[0] != output):
             return None
-        saved = network.saved(root, output, made)
-        return Replacement(root, output, made, tuple(self._constants.values()), *saved) if saved > (0, 0) else None
+        saved = network.saved_flops(root, output, made)
+        return Replacement(root, output, made, tuple(self._constants.values()), saved) if saved > 0 else None
 
     def _with_rest(self, term: Term) -> str:
         """Return the tensor that ``term`` is, in the chain whose other operands the pattern left outside."""

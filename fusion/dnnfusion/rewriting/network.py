@@ -38,13 +38,6 @@ class Replacement:
     made: tuple[tuple[Node, Drafted], ...]
     constants: tuple[Constant, ...]
     saved_flops: int
-    saved_reads: int
-    """Elements that operators read less than before, weights included."""
-
-    @property
-    def saved(self) -> tuple[int, int]:
-        """Operations, then elements read: what is compared where several rules apply."""
-        return self.saved_flops, self.saved_reads
 
 
 class Network:
@@ -122,12 +115,9 @@ class Network:
 
     # What rules make.
 
-    def saved(self, root: str, output: str, made: Sequence[tuple[Node, Drafted]]) -> tuple[int, int]:
-        """Return the operations, and the elements read, that are saved: of operators that go, less of those ``made``.
-
-        Operators that are computed once, when the network is made ready, read nothing.
-        """
-        gone, unread = 0, 0
+    def saved_flops(self, root: str, output: str, made: Sequence[tuple[Node, Drafted]]) -> int:
+        """Return the operations that are no longer needed less those of the operators ``made``."""
+        gone = 0
         change = {output: 1}  # whoever reads the root
         for node, _ in made:
             for name in set(node.inputs):
@@ -138,19 +128,11 @@ class Network:
             if placed is None or len(placed.node.outputs) > 1:
                 continue
             gone += placed.operations.flops
-            unread += self._read_by(placed.node)
             for name in set(placed.node.inputs):
                 change[name] = change.get(name, 0) - 1
                 if len(self.readers(name)) + change[name] == 0 and name not in self.results:
                     waiting.append(name)
-        read = sum(self._read_by(node) for node, _ in made)
-        return gone - sum(drafted.operations.flops for _, drafted in made), unread - read
-
-    def _read_by(self, node: Node) -> int:
-        """Return the elements of all operands of ``node``, each as often as it is one; none if computed once."""
-        if node.outputs[0] in self.weights:
-            return 0
-        return sum(self.elements(name) for name in node.inputs if name in self.shape)
+        return gone - sum(drafted.operations.flops for _, drafted in made)
 
     def can_be_called(self, root: str, output: str) -> bool:
         """Whether readers of ``root`` can be made to read ``output``."""
@@ -175,12 +157,6 @@ class Network:
             self._call(chosen.root, chosen.output)
         self._drop_unread()
         return self._touched
-
-    def call(self, old: str, new: str) -> None:
-        """Make all readers of ``old`` read ``new``; drop what nobody reads then."""
-        self._touched = set()
-        self._call(old, new)
-        self._drop_unread()
 
     def _call(self, old: str, new: str) -> None:
         """Make all readers of ``old`` read ``new``."""
@@ -293,11 +269,10 @@ class Network:
         for node in original.nodes:
             slot = () if node is None else self._places.get(node.outputs[0], ())
             nodes = tuple(self._writer[name].node for name in slot)
-            if node is not None and nodes and nodes != (node,):
-                if nodes[-1].outputs[0] != node.outputs[0]:
-                    nodes = (*nodes, node)  # what it wrote is read only by operators that are themselves unread
+            if nodes and nodes != (node,):
                 read = {name for new in nodes for name in new.inputs}
                 constants = tuple(constant for name, constant in self._constants.items() if name in read)
+                assert node is not None
                 found.append(Edit(node.outputs[0], nodes, constants))
         return tuple(found)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fusion.dnnfusion.rewriting.building import best_replacement
-from fusion.dnnfusion.rewriting.copies import drop_copies
 from fusion.dnnfusion.rewriting.network import Network, Replacement
 from fusion.dnnfusion.rewriting.rules import RULES, Rule
 from fusion.dnnfusion.rewriting.terms import kinds_in
@@ -38,8 +37,6 @@ class Rewritten:
 
     analysis: Analysis
     applications: tuple[Application, ...]
-    dropped: tuple[tuple[str, str], ...] = ()
-    """Tensors that equal an earlier one, which is read in their place: (tensor, earlier one)."""
 
     @property
     def graph(self) -> Graph:
@@ -69,18 +66,14 @@ def _rule_book(rules: tuple[Rule, ...]) -> _RuleBook:
 
 
 def rewritten(analysis: Analysis, rules: tuple[Rule, ...] = RULES) -> Rewritten:
-    """Return the network of ``analysis`` after all rewriting; itself if nothing changes, or if it was not imported.
-
-    Copies and movements that undo each other go first, so that rules reach over them.
-    """
+    """Return the network of ``analysis`` after all rewriting; itself if nothing is saved, or if it was not imported."""
     source = source_of(analysis.graph)
     if source is None:
         return Rewritten(analysis, ())
     network, book = Network(source), _rule_book(rules)
-    dropped = drop_copies(network)
     applied = [done for part in _partitions(network, book.kinds) for done in _settled(network, part, book)]
     edits = network.edits(source)
-    return Rewritten(Analysis(source.edited(edits)), tuple(applied), dropped) if edits else Rewritten(analysis, ())
+    return Rewritten(Analysis(source.edited(edits)), tuple(applied)) if edits else Rewritten(analysis, ())
 
 
 def _kinds(network: Network, name: str) -> list[str]:
@@ -123,7 +116,7 @@ def _settled(network: Network, partition: list[str], book: _RuleBook) -> Iterato
                 candidates[name] = best
         if not candidates:
             return
-        root = max(candidates, key=lambda name: (*candidates[name][1].saved, -candidates[name][0], -order[name]))
+        root = min(candidates, key=lambda name: (-candidates[name][1].saved_flops, candidates[name][0], order[name]))
         number, chosen = candidates[root]
         touched = network.apply(chosen)
         yield Application(book.rules[number], root, chosen.saved_flops)
@@ -142,7 +135,7 @@ def _best(network: Network, root: str, book: _RuleBook) -> tuple[int, Replacemen
         if not book.kinds_of[number] <= before:
             continue
         found = best_replacement(network, book.rules[number], root)
-        if found is not None and (best is None or found.saved > best[1].saved):
+        if found is not None and (best is None or found.saved_flops > best[1].saved_flops):
             best = number, found
     return best
 

@@ -1,11 +1,9 @@
 """The rewriting rules, as data (section 4.2: Table 4, Fig. 2, and the families behind them).
 
 A rule holds for all tensors for which its conditions do; it is applied where it saves floating-point operations, which
-are counted on the loop nests of the network at hand, before and after, or where it needs no more of them and reads
-fewer elements (Table 4's A + A * B, of which the paper says that A is loaded once instead of twice). Results are equal
-up to rounding wherever no intermediate result of the original is infinite or undefined: a product of roots has no
-negative factors. Weights that a rule combines are computed once, when the network is made ready, and cost nothing
-later.
+are counted on the loop nests of the network at hand, before and after. Results are equal up to rounding wherever no
+intermediate result of the original is infinite or undefined: a product of roots has no negative factors. Weights that a
+rule combines are computed once, when the network is made ready, and cost nothing at run time.
 
 Two lines of the paper's Table 4 cannot be meant as printed, and stand here as algebra has them: Recip(A) * Recip(A * B)
 is Recip(Square(A) * B), not Square(Recip(A)) * B, at the three operations that the table says; A * C + A * B is
@@ -129,10 +127,6 @@ _ASSOCIATIVE = (
     *(f"{outer}({inner}(A)) -> {left}" for outer, inner, left in _INVERSES),
 )
 _ASSOCIATIVE_OF_INTEGERS = (
-    "A * 1 -> A",
-    "A / 1 -> A",
-    "A + 0 -> A",
-    "A - 0 -> A",
     "A * B * C -> A * B * C",  # weights with each other, then the smallest first
     "A + B + C -> A + B + C",
 )

@@ -21,10 +21,6 @@ def values_of(graph: Graph, inputs: dict[str, Array]) -> list[Array]:
     return [np.asarray(value) for value in ReferenceEvaluator(executable(graph).model()).run(None, inputs)]
 
 
-def elements_read(graph: Graph) -> int:
-    return sum(graph.tensors[name].elements for op in graph.ops for name in op.inputs)
-
-
 def assert_same_results(one: Graph, other: Graph, inputs: dict[str, Array]) -> None:
     for expected, found in zip(values_of(one, inputs), values_of(other, inputs), strict=True):
         assert found.dtype == expected.dtype
@@ -41,8 +37,7 @@ def test_every_rule_saves_operations_somewhere_and_changes_no_result(rule: Rule)
         if found.applications:
             fired += 1
             saved = graph.operations.flops - found.graph.operations.flops
-            assert saved >= sum(application.saved_flops for application in found.applications) >= 0
-            assert saved > 0 or elements_read(found.graph) < elements_read(graph)
+            assert saved >= sum(application.saved_flops for application in found.applications) > 0
             assert_same_results(graph, found.graph, network.inputs(fired))
         if fired == 2:
             break
@@ -108,15 +103,6 @@ class TestTable4:
         assert self.counted("A + A * B") == (2 * size, 2 * size)
         assert self.counted("A + A * B", "B") == (2 * size, size)
 
-    def test_a_rule_without_gain_in_operations_is_applied_where_less_is_read(self) -> None:
-        """``A + A * B`` reads A twice, ``A * (B + 1)`` once: three operands of full size in the place of four."""
-        network = TermNetwork(parse("A + A * B"), {"A": "input", "B": "input"})
-        found = rewritten(Analysis(network.graph()))
-
-        assert [str(applied.rule) for applied in found.applications] == ["A + A * B -> A * (B + 1)"]
-        size = self.M * self.N
-        assert elements_read(network.graph()) - elements_read(found.graph) == size - 1
-
     def test_bits_are_shifted_after_the_sum(self) -> None:
         network = TermNetwork(parse("ReduceSum(BitShift(A, B))"), {"A": "input", "B": "rows"})
         graph = network.graph()
@@ -128,33 +114,6 @@ class TestTable4:
 
     def test_exponentials_are_multiplied_as_a_sum(self) -> None:
         assert self.counted("ReduceProd(Exp(A))") == (2 * self.M * self.N, self.M * self.N + self.M)
-
-
-class TestCopies:
-    def kinds_left(self, graph: Graph) -> list[str]:
-        found = rewritten(Analysis(graph))
-        assert_same_results(graph, found.graph, drawn_inputs(graph))
-        return [op.kind for op in found.graph.ops]
-
-    def test_a_permutation_and_its_inverse_are_none(self) -> None:
-        net = Net()
-        x = net.transpose(net.transpose(net.relu(net.input(2, 3, 4)), 1, 2, 0), 2, 0, 1)
-        assert self.kinds_left(net.graph(net.unary("Exp", x), dtype="fp32")) == ["Relu", "Exp"]
-
-    def test_permutations_that_do_not_undo_each_other_stay(self) -> None:
-        net = Net()
-        x = net.transpose(net.transpose(net.relu(net.input(2, 3, 4)), 1, 2, 0), 1, 2, 0)
-        assert self.kinds_left(net.graph(net.unary("Exp", x), dtype="fp32")).count("Transpose") == 2
-
-    def test_a_reshape_there_and_back_is_none(self) -> None:
-        net = Net()
-        x = net.reshape(net.reshape(net.relu(net.input(2, 3, 4)), 6, 4), 2, 3, 4)
-        assert self.kinds_left(net.graph(net.unary("Exp", x), dtype="fp32")) == ["Relu", "Exp"]
-
-    def test_rules_reach_over_a_copy(self) -> None:
-        net = Net()
-        x = net.unary("Neg", net.unary("Identity", net.unary("Neg", net.relu(net.input(4, 4)))))
-        assert self.kinds_left(net.graph(net.unary("Exp", x), dtype="fp32")) == ["Relu", "Exp"]
 
 
 class TestSideConditions:
