@@ -17,7 +17,7 @@ from experiments.papers.ago_pairs import figure13
 from experiments.papers.graphturbo_tables import Results, geometric_mean, markdown, relative
 from experiments.papers.running import run_and_write
 from fusion import fixed_pattern_plan
-from fusion.ago import BASE, BIAS, SLOPE, THRESHOLD, Weights, cluster
+from fusion.ago import BIAS, SLOPE, THRESHOLD, Weights, cluster
 from hw_models.yaml_file import read_yaml
 from workloads import Graph, load_network
 
@@ -32,8 +32,6 @@ _NEWER = {"bert-tiny": ("bert-tiny-128", MACHINES), "mobilevit": ("mobilevit", (
 """The networks of Fig. 12: what they are called here, and the machines that the paper ran them on."""
 _TRIVIAL = 20
 _BINS = 10
-_BASES = range(105, 401)
-"""Bases that the fit tries, in hundredths."""
 _MS = 1e3
 _WITHOUT_INTENSIVE = "ago(intensive=false)"
 
@@ -78,23 +76,21 @@ def ago_weights(weights: Weights) -> list[float]:
     return [found.weight for found in cluster(mobilevit(), weights, THRESHOLD)]
 
 
-def fitted(mean: float, median: float, trivial: int) -> Weights:
-    """Return the weights at which Relay's sub-graphs have that ``mean``, and ``median`` and ``trivial`` nearly.
+def fitted(mean: float, median: float) -> Weights:
+    """Return the weights at which Relay's sub-graphs have that mean, and the median as near as it comes to ``median``.
 
-    ``trivial``: how many weigh less than 20. For each base (in steps of 0.01) and bias (0, 1, 2, ...) the slope is what
-    meets the mean; of these, the pair with the least sum of relative errors in the other two.
+    The bias is not negative; both statistics are linear in slope and bias but for the order of the sub-graphs.
     """
-    biases = relay_weights(Weights(0.0, 1.0, math.e))
+    slopes, biases = relay_weights(Weights(1.0, 0.0)), relay_weights(Weights(0.0, 1.0))
+    most = mean / statistics.mean(biases)
     candidates = []
-    for base in (hundredths / 100 for hundredths in _BASES):
-        slopes = relay_weights(Weights(1.0, 0.0, base))
-        for bias in range(math.ceil(mean / statistics.mean(biases))):
-            slope = (mean - bias * statistics.mean(biases)) / statistics.mean(slopes)
-            found = Statistics.of([slope * s + bias * b for s, b in zip(slopes, biases, strict=True)])
-            error = abs(found.median / median - 1) + abs(found.trivial / trivial - 1)
-            candidates.append((error, float(bias), base, slope))
-    _, bias, base, slope = min(candidates)
-    return Weights(slope, bias, base)
+    for share in range(100):
+        bias = most * share / 100
+        slope = (mean - bias * statistics.mean(biases)) / statistics.mean(slopes)
+        found = statistics.median(slope * s + bias * b for s, b in zip(slopes, biases, strict=True))
+        candidates.append((abs(found - median), bias, slope))
+    _, bias, slope = min(candidates)
+    return Weights(slope, bias)
 
 
 def figure14(paper: Mapping[str, Any]) -> str:
@@ -108,17 +104,11 @@ def figure14(paper: Mapping[str, Any]) -> str:
             value = getattr(ours, figure)
             rows.append((name, figure, printed[figure], value, relative(value, printed[figure])))
         counts = [sum(2**low <= weight < 2 ** (low + 1) for weight in found) for low in range(_BINS)]
-        beyond = sum(weight >= 2**_BINS for weight in found)
-        bins.append((name, sum(weight < 1 for weight in found), *counts, beyond))
-    relay = paper["fig14"]["relay"]
-    best = fitted(relay["mean"], relay["median"], relay["trivial"])
-    fit = (
-        f"The fit gives slope {best.slope:.3g}, bias {best.bias:g} and base {best.base:.2f}; in use are {SLOPE},"
-        f" {BIAS:g} and {BASE}."
-    )
+        bins.append((name, sum(weight < 1 for weight in found), *counts))
+    best = fitted(paper["fig14"]["relay"]["mean"], paper["fig14"]["relay"]["median"])
+    fit = f"The fit gives slope {best.slope:.2f} and bias {best.bias:.2f}; in use are {SLOPE} and {BIAS}."
     statistics_table = markdown(("partition", "figure", "paper", "ours", "difference"), rows)
-    intervals = [f"[{2**low}, {2 ** (low + 1)})" for low in range(_BINS)]
-    columns = ("partition", "below 1", *intervals, f"{2**_BINS:,} and more")
+    columns = ("partition", "below 1", *(f"[{2**low}, {2 ** (low + 1)})" for low in range(_BINS)))
     return f"{fit}\n\n{statistics_table}\n\nSub-graphs by weight:\n\n{markdown(columns, bins)}"
 
 

@@ -3,10 +3,9 @@
 from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
 from fusion.ago.planning import Tuning, ago_plan
 from fusion.ago.redundancy import Redundancy, can_be_tiled, redundancy, reused_dims, tiled_dims
-from fusion.ago.weights import BASE, BIAS, SLOPE, Weights, is_complex
+from fusion.ago.weights import BIAS, SLOPE, Weights, is_complex
 
 __all__ = [
-    "BASE",
     "BIAS",
     "SLOPE",
     "THRESHOLD",

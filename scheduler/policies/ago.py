@@ -4,12 +4,12 @@
 """
 
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat
+from pydantic import NonNegativeFloat, PositiveFloat
 from pydantic.dataclasses import dataclass
 
-from fusion.ago import BASE, BIAS, SLOPE, THRESHOLD, Tuning, Weights, ago_plan
+from fusion.ago import BIAS, SLOPE, THRESHOLD, Tuning, Weights, ago_plan
 from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from fusion.profile import ProfileDatabase
@@ -27,8 +27,6 @@ class Ago:
     """c of eq. (1)."""
     bias: NonNegativeFloat = BIAS
     """b of eq. (1)."""
-    base: Annotated[float, Field(gt=1, allow_inf_nan=False)] = BASE
-    """The base of the logarithms of eq. (1)."""
     threshold: PositiveFloat = THRESHOLD
     """Td: a sub-graph weighs less."""
     intensive: bool = True
@@ -40,7 +38,7 @@ class Ago:
         del graph  # the analysis knows it
         kernel_s = partial(ProfileDatabase().kernel_s, costs) if self.judge == "machine" else None
         tuning = Tuning(
-            weights=Weights(self.slope, self.bias, self.base),
+            weights=Weights(self.slope, self.bias),
             threshold=self.threshold,
             intensive=self.intensive,
             kernel_s=kernel_s,
