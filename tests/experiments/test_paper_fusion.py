@@ -9,7 +9,7 @@ from experiments.papers.ago_pairs import pairs
 from experiments.papers.ago_tables import Statistics, fitted
 from experiments.papers.dnnfusion_figures import PARTLY, REWRITTEN, UNFUSED, WHOLE, WITHOUT_REWRITING
 from experiments.papers.graphturbo_tables import Results
-from fusion.ago import BIAS, SLOPE
+from fusion.ago import BASE, BIAS, SLOPE, Weights
 from hw_models.yaml_file import read_yaml
 from tests.graphs import Net
 from workloads import zoo_names
@@ -32,11 +32,24 @@ def test_experiments_can_be_read() -> None:
             assert grid.size
 
 
-def test_slope_and_bias_in_use_are_those_of_the_fit() -> None:
+def test_slope_bias_and_base_in_use_are_those_of_the_fit() -> None:
     relay = AGO["fig14"]["relay"]
     found = fitted(relay["mean"], relay["median"])
 
-    assert (round(found.slope, 2), round(found.bias, 2)) == (SLOPE, BIAS)
+    assert (round(found.slope, 6), round(found.bias, 2), round(found.base, 4)) == (SLOPE, BIAS, BASE)
+
+
+def test_the_fit_meets_mean_and_median_and_so_do_the_numbers_in_use() -> None:
+    relay = AGO["fig14"]["relay"]
+    for weights in (fitted(relay["mean"], relay["median"]), Weights()):
+        found = Statistics.of(ago_tables.relay_weights(weights))
+
+        assert found.mean == pytest.approx(relay["mean"], rel=0.01)
+        assert found.median == pytest.approx(relay["median"], rel=0.01)
+
+
+def test_as_many_sub_graphs_of_relay_are_trivial_as_the_paper_prints_which_no_fit_has_seen() -> None:
+    assert Statistics.of(ago_tables.relay_weights(Weights())).trivial == AGO["fig14"]["relay"]["trivial"]
 
 
 def test_jains_index_is_one_where_all_weigh_the_same() -> None:
