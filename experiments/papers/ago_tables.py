@@ -117,14 +117,15 @@ def figure14(paper: Mapping[str, Any]) -> str:
             value = getattr(ours, figure)
             rows.append((name, figure, printed[figure], value, relative(value, printed[figure])))
         counts = [sum(2**low <= weight < 2 ** (low + 1) for weight in found) for low in range(_BINS)]
-        bins.append((name, sum(weight < 1 for weight in found), *counts))
+        beyond = sum(weight >= 2**_BINS for weight in found)
+        bins.append((name, sum(weight < 1 for weight in found), *counts, beyond))
     best = fitted(paper["fig14"]["relay"]["mean"], paper["fig14"]["relay"]["median"])
     fit = (
-        f"The fit gives slope {best.slope:.3g}, bias {best.bias:.2f} and base {best.base:.4f}; in use are {SLOPE}, {BIAS}"
-        f" and {BASE}."
+        f"The fit gives slope {best.slope:.3g}, bias {best.bias:.2f} and base {best.base:.4f}; in use are {SLOPE},"
+        f" {BIAS} and {BASE}."
     )
     statistics_table = markdown(("partition", "figure", "paper", "ours", "difference"), rows)
-    columns = ("partition", "below 1", *(f"[{2**low}, {2 ** (low + 1)})" for low in range(_BINS)))
+    columns = ("partition", "below 1", *(f"[{2**low}, {2 ** (low + 1)})" for low in range(_BINS)), f"from {2**_BINS}")
     return f"{fit}\n\n{statistics_table}\n\nSub-graphs by weight:\n\n{markdown(columns, bins)}"
 
 

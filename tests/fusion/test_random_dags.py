@@ -55,7 +55,11 @@ def clustered(graph: Graph) -> FusionPlan:
 
 def clustered_with_costs(graph: Graph) -> FusionPlan:
     """Plan with a small threshold, so that there are many sub-graphs, and answers that favour neither way."""
-    tuning = Tuning(weights=Weights(1.0, 0.0, math.e), threshold=60.0, kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops))
+    tuning = Tuning(
+        weights=Weights(1.0, 0.0, math.e),
+        threshold=60.0,
+        kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops),
+    )
     return ago_plan(Analysis(graph), tuning)
 
 

@@ -269,10 +269,11 @@ class Network:
         for node in original.nodes:
             slot = () if node is None else self._places.get(node.outputs[0], ())
             nodes = tuple(self._writer[name].node for name in slot)
-            if nodes and nodes != (node,):
+            if node is not None and nodes and nodes != (node,):
+                if nodes[-1].outputs[0] != node.outputs[0]:
+                    nodes = (*nodes, node)  # unread by now, except by others that are unread
                 read = {name for new in nodes for name in new.inputs}
                 constants = tuple(constant for name, constant in self._constants.items() if name in read)
-                assert node is not None
                 found.append(Edit(node.outputs[0], nodes, constants))
         return tuple(found)
 
