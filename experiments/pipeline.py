@@ -40,7 +40,7 @@ def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Sc
     costs = placing.costs(make_network(policy, analysis))
     plan = make_plan(policy, placing, costs)
     network = network_of(plan, costs.analysis)
-    costs = costs if network is costs.analysis else placing.costs(network)
+    costs = costs if network is costs.analysis else costs.with_network(network)
     return make_schedule(policy, plan, placing, costs), costs
 
 

@@ -37,6 +37,9 @@ class KernelCosts(Protocol):
     def analysis(self) -> Analysis:
         """The network, with what has been derived from it."""
 
+    def with_network(self, analysis: Analysis) -> "KernelCosts":
+        """Return the costs of another network on the same machine."""
+
     @property
     def dtype(self) -> str:
         """What the network is computed in."""

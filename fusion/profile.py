@@ -7,6 +7,8 @@ two that look the same through `fusion.costs.KernelCosts` are not told apart by 
 
 import hashlib
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +57,20 @@ class ProfileDatabase:
         known = self.entries.get(_key(costs, ops))
         return costs.most_s(ops) if known is None else known.seconds
 
+    def longer_s(self, one: "Kernels", other: "Kernels") -> float:
+        """Return how many seconds longer the kernels of ``one`` take than those of ``other``; equal ones are not asked.
+
+        Infinite where the machine cannot run one of those of ``one``.
+        """
+        found: list[float] = []
+        keys = [[_key(costs, ops) for ops in groups] for costs, groups in (one, other)]
+        left = [Counter(keys[0]) - Counter(keys[1]), Counter(keys[1]) - Counter(keys[0])]
+        for sign, (costs, groups), own, times in zip((1, -1), (one, other), keys, left, strict=True):
+            for key, ops in dict(zip(own, groups, strict=True)).items():
+                if times[key]:
+                    found.append(sign * times[key] * self.kernel_s(costs, ops))
+        return math.inf if math.inf in found else math.fsum(found)
+
     def as_json(self) -> str:
         """Return all entries as text, in the order of their keys."""
         rows = {key: [list(entry.operators), entry.seconds] for key, entry in sorted(self.entries.items())}
@@ -73,6 +89,10 @@ class ProfileDatabase:
             if isinstance(error, FusionError):
                 raise
             raise FusionError(f"{where}: is no profile database ({type(error).__name__}: {error})") from error
+
+
+Kernels = tuple[KernelCosts, Sequence[Sequence[int]]]
+"""The operators of each kernel of a network, and its costs."""
 
 
 def _profile(kinds: Sequence[object], seconds: object) -> Profile:

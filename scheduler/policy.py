@@ -41,7 +41,11 @@ class RewritingPolicy(Policy, Protocol):
     """A policy that makes another network of the given one, equal in its results, before it plans."""
 
     def rewritten(self, analysis: Analysis) -> Analysis:
-        """Return the network that is planned; the same object each time, so that what is derived from it is kept."""
+        """Return the network that is planned; the same object each time, so that what is derived from it is kept.
+
+        A policy that decides only while it plans has an option ``rewriting``; under ``rewriting: true`` this returns
+        the network of those of its plans that are ``rewritten``.
+        """
 
 
 @runtime_checkable

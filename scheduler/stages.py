@@ -1,5 +1,6 @@
 """The stages that a policy decides: rewrite the network, where it does, then plan, then schedule."""
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -66,7 +67,14 @@ def make_schedule(policy: Policy, plan: FusionPlan, placing: Placing, costs: Ker
                 f" {placing.hardware.name}"
             )
         return schedule
-    return placing.kind.schedule(plan, costs, policy_label(policy))
+    return placing.kind.schedule(plan, costs, policy_label(_settled(policy, plan)))
+
+
+def _settled(policy: Any, plan: FusionPlan) -> Policy:
+    """Return the policy that rewrites the network before it plans, where the plan is of a rewritten one."""
+    decides = plan.rewritten and hasattr(policy, "rewriting")
+    found: Policy = dataclasses.replace(policy, rewriting=True) if decides else policy
+    return found
 
 
 def _shown(value: object) -> str:

@@ -76,6 +76,10 @@ class Draft:
         """Whether a tensor holds floating-point numbers."""
         return dtype_of(name, self._known.types[name].element) in FLOATS
 
+    def element_type(self, name: str) -> int:
+        """Return the number that ONNX has for the type of a tensor's elements."""
+        return self._known.types[name].element
+
     def add_constant(self, constant: Constant) -> None:
         """Note a weight that later operators may read."""
         self._known.types.setdefault(constant.name, replace(self._known.types[constant.like], shape=()))
@@ -118,5 +122,5 @@ def source_of(graph: Graph) -> Source | None:
     by_output = {name: node for node in walk.nodes for name in node.output if name}
     nodes = tuple(plain_node(by_output[op.outputs[0]]) for op in graph.ops)
     scalars = {name: value.reshape(-1)[0] for name, value in walk.values.items() if value.size == 1}
-    numbers = {name: float(value) for name, value in scalars.items() if value.dtype.kind in "iuf"}
+    numbers = {name: float(value) for name, value in scalars.items() if value.dtype.kind in "biuf"}
     return Source(graph, nodes, numbers, file, walk, rebuild, tuple(reversed(casts)))

@@ -15,6 +15,7 @@ DEVICES = {"snapdragon865": "cpu", "adreno650": "gpu"}
 OLDER = {"snapdragon855": "CPU", "adreno640": "GPU", "kirin980": "CPU", "mali_g76": "GPU"}
 UNFUSED, REWRITTEN, PARTLY = "unfused", "dnnfusion(most_operands=1)", "dnnfusion(yellow=part)"
 WHOLE, WITHOUT_REWRITING, EITHER_ORDER = "dnnfusion", "dnnfusion(rewriting=false)", "dnnfusion(first=faster)"
+ALWAYS_REWRITTEN = "dnnfusion(rewriting=true)"
 FOUR = ("efficientnet-b0", "yolo-v4", "s3d", "gpt2")
 _LEVELS = ("l1", "l2", "l3", "shared", "dram")
 _MEMORY_NETWORK = "yolo-v4-raw"

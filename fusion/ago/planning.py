@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split
+from fusion.ago.clustering import SubGraph, cluster, join, split
 from fusion.ago.redundancy import can_be_tiled
 from fusion.ago.weights import Weights, is_complex
 from fusion.costs import KernelSeconds
@@ -39,7 +39,8 @@ class Tuning:
     """How sub-graphs are found and made into kernels."""
 
     weights: Weights = field(default_factory=Weights)
-    threshold: float = THRESHOLD
+    threshold: float | None = None
+    """Td; None: `threshold_of` the network."""
     intensive: bool = True
     """Whether two complex operators may share a kernel (off: the paper's AGO-NI)."""
     kernel_s: KernelSeconds | None = None
@@ -99,7 +100,7 @@ class _Reformer:
     def groups(self) -> list[Group]:
         minis: list[Part] = []
         apart: list[Part] = []
-        for mini in split(self._weighed, self._found.ops, self._tuning.weights, self._tuning.threshold):
+        for mini in split(self._weighed, self._found.ops, self._tuning.weights):
             layers = [tuple(layer) for layer in fixed_pattern_layers(self._graph, list(mini.ops))]
             self._layer_of.update((op, layer) for layer in layers for op in layer)
             minis += self._undivided(mini.ops, layers)

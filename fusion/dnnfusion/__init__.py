@@ -3,7 +3,7 @@
 from fusion.dnnfusion.combination import Relation, combined, relation
 from fusion.dnnfusion.extended import ExtendedOperator, extended, mapping_types, removable
 from fusion.dnnfusion.mapping import MappingType, mapping_type
-from fusion.dnnfusion.planning import Direction, Exploration, dnnfusion_plan
+from fusion.dnnfusion.planning import Direction, Exploration, dnnfusion_plan, rewriting_gains
 
 __all__ = [
     "Direction",
@@ -18,4 +18,5 @@ __all__ = [
     "mapping_types",
     "relation",
     "removable",
+    "rewriting_gains",
 ]

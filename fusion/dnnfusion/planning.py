@@ -74,6 +74,17 @@ def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
     return plan_from_groups(analysis.graph, groups)
 
 
+def rewriting_gains(plain: FusionPlan, rewritten: FusionPlan, longer_s: float | None = None) -> bool:
+    """Whether the plan of a rewritten network is no worse than that of the network as it was.
+
+    It has no more kernels, and takes no longer where it is known how much ``longer_s`` it takes; else it has no more
+    bytes of intermediate results.
+    """
+    if rewritten.kernels > plain.kernels:
+        return False
+    return rewritten.intermediate_bytes <= plain.intermediate_bytes if longer_s is None else longer_s <= 0
+
+
 def _blocks(analysis: Analysis, how: Exploration, first: Direction) -> list[Group]:
     """Return the blocks of one order of growth; every step is asked of the machine only if it runs some block badly."""
     groups = list(_Explorer(analysis, how, first).groups())

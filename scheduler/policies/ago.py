@@ -4,12 +4,12 @@
 """
 
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, PositiveFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 from pydantic.dataclasses import dataclass
 
-from fusion.ago import BIAS, SLOPE, THRESHOLD, Tuning, Weights, ago_plan
+from fusion.ago import BASE, BIAS, SLOPE, Tuning, Weights, ago_plan
 from fusion.costs import KernelCosts
 from fusion.plan import FusionPlan
 from fusion.profile import ProfileDatabase
@@ -27,8 +27,10 @@ class Ago:
     """c of eq. (1)."""
     bias: NonNegativeFloat = BIAS
     """b of eq. (1)."""
-    threshold: PositiveFloat = THRESHOLD
-    """Td: a sub-graph weighs less."""
+    base: Annotated[float, Field(gt=1)] = BASE
+    """Of the logarithms of eq. (1)."""
+    threshold: PositiveFloat | None = None
+    """Td: a sub-graph weighs less; None: 8192, or a higher power of two where an operator alone weighs as much."""
     intensive: bool = True
     """Whether two complex operators may share a kernel (false: the paper's AGO-NI)."""
     judge: Literal["machine", "none"] = "machine"
@@ -38,7 +40,7 @@ class Ago:
         del graph  # the analysis knows it
         kernel_s = partial(ProfileDatabase().kernel_s, costs) if self.judge == "machine" else None
         tuning = Tuning(
-            weights=Weights(self.slope, self.bias),
+            weights=Weights(self.slope, self.bias, self.base),
             threshold=self.threshold,
             intensive=self.intensive,
             kernel_s=kernel_s,

@@ -4,6 +4,7 @@ The paper's section 4 as far as it decides what shares a kernel; `fusion.dnnfusi
 stated where they are made.
 """
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -12,7 +13,7 @@ from pydantic import PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from fusion.costs import KernelCosts
-from fusion.dnnfusion import Exploration, dnnfusion_plan
+from fusion.dnnfusion import Exploration, dnnfusion_plan, rewriting_gains
 from fusion.dnnfusion.planning import MOST_OPERANDS, MOST_SLOWDOWN, Order
 from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionError, FusionPlan
@@ -29,8 +30,8 @@ class DnnFusion:
 
     name: ClassVar[str] = "dnnfusion"
 
-    rewriting: bool = True
-    """Whether the network is rewritten first."""
+    rewriting: bool | None = None
+    """Whether the network is rewritten first; None: where its plan is no longer and the machine runs it no slower."""
     yellow: Literal["profile", "fuse", "part"] = "profile"
     """Where Table 3 asks for a profile: ask what the machine takes, or fuse always, or never."""
     profile: str = ""
@@ -43,14 +44,37 @@ class DnnFusion:
     """Tensors that go into a block or come out of it, at most."""
 
     def rewritten(self, analysis: Analysis) -> Analysis:
+        """Return the network that is planned; one that may be rewritten is, if at all, while it is planned."""
         return analysis.of(rewritten).analysis if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # the analysis knows it
         database = self._read()
         known = len(database.entries)
+        with collector_paused():
+            plan = dnnfusion_plan(costs.analysis, self._exploration(database, costs))
+            if self.rewriting is None:
+                plan = self._better(plan, costs, database)
+        if self.profile and len(database.entries) > known:
+            self._write(database)
+        return plan
+
+    def _better(self, plain: FusionPlan, costs: KernelCosts, database: ProfileDatabase) -> FusionPlan:
+        """Return the plan of the rewritten network where that gains, else ``plain``."""
+        network = costs.analysis.of(rewritten).analysis
+        if network is costs.analysis:
+            return plain
+        others = costs.with_network(network)
+        plan = dnnfusion_plan(network, self._exploration(database, others))
+        longer_s = None
+        if self.yellow == "profile" and plan.kernels <= plain.kernels:
+            kernels = ((c, [group.ops for group in p.groups]) for c, p in ((others, plan), (costs, plain)))
+            longer_s = database.longer_s(*kernels)
+        return replace(plan, rewritten=True) if rewriting_gains(plain, plan, longer_s) else plain
+
+    def _exploration(self, database: ProfileDatabase, costs: KernelCosts) -> Exploration:
         is_profiled = self.yellow == "profile"
-        how = Exploration(
+        return Exploration(
             kernel_s=partial(database.kernel_s, costs) if is_profiled else None,
             least_s=partial(database.least_s, costs) if is_profiled else None,
             most_s=partial(database.most_s, costs) if is_profiled else None,
@@ -59,11 +83,6 @@ class DnnFusion:
             most_slowdown=self.most_slowdown,
             first=self.first,
         )
-        with collector_paused():
-            plan = dnnfusion_plan(costs.analysis, how)
-        if self.profile and len(database.entries) > known:
-            self._write(database)
-        return plan
 
     def _read(self) -> ProfileDatabase:
         path = Path(self.profile)

@@ -43,9 +43,10 @@ class Rival(Protocol):
 RivalName = Literal["graphturbo", "astitch", "dnnfusion", "ago", "fixed-pattern", "unfused"]
 RIVAL_NAMES: tuple[RivalName, ...] = get_args(RivalName)
 RIVALS: Mapping[str, Rival] = {
-    rival.name: rival for rival in (GraphTurbo(), AStitch(), DnnFusion(), Ago(), FixedPattern(), Unfused())
+    rival.name: rival
+    for rival in (GraphTurbo(), AStitch(), DnnFusion(rewriting=False), Ago(), FixedPattern(), Unfused())
 }
-"""With their default options."""
+"""With their default options; DNNFusion plans the network that it is given, and the rewritten one as well."""
 
 
 def _listed(value: object) -> object:
@@ -86,7 +87,7 @@ class Searched:
 
     def rewritten(self, analysis: Analysis) -> Analysis:
         """Return the network that is planned; one that may be rewritten is, if at all, while it is planned."""
-        return DnnFusion().rewritten(analysis) if self.rewriting else analysis
+        return DnnFusion(rewriting=True).rewritten(analysis) if self.rewriting else analysis
 
     def plan(self, graph: Graph, costs: KernelCosts) -> FusionPlan:
         del graph  # that of the costs
@@ -145,14 +146,15 @@ class _Search:
             by = _scheduler(rival, self._costs)
             if by is None:
                 continue
-            analysis = self._costs.analysis
+            planned = [self._costs.analysis]
             if isinstance(rival, DnnFusion) and self._policy.rewriting is None:
-                analysis = rival.rewritten(analysis)
-            costs = networks.setdefault(analysis, self._costs.with_network(analysis))
-            plan = self._planned(rival, costs)
-            if plan is not None:
-                self._consider(Candidate(plan, by, costs, rival.name))
-                yield plan, costs
+                planned.append(DnnFusion(rewriting=True).rewritten(self._costs.analysis))
+            for analysis in dict.fromkeys(planned):
+                costs = networks.setdefault(analysis, self._costs.with_network(analysis))
+                plan = self._planned(rival, costs)
+                if plan is not None:
+                    self._consider(Candidate(plan, by, costs, rival.name))
+                    yield plan, costs
 
     def _planned(self, rival: Rival, costs: Any) -> FusionPlan | None:
         try:

@@ -8,8 +8,10 @@ from experiments.papers import ago_tables, dnnfusion_figures, dnnfusion_tables
 from experiments.papers.ago_pairs import pairs
 from experiments.papers.ago_tables import Statistics, fitted
 from experiments.papers.dnnfusion_figures import PARTLY, REWRITTEN, UNFUSED, WHOLE, WITHOUT_REWRITING
+from experiments.papers.dnnfusion_times import factors, times_over
 from experiments.papers.graphturbo_tables import Results
-from fusion.ago import BIAS, SLOPE
+from fusion import unfused_intermediate_bytes
+from fusion.ago import BASE, BIAS, SLOPE, Weights
 from hw_models.yaml_file import read_yaml
 from tests.graphs import Net
 from workloads import zoo_names
@@ -32,11 +34,24 @@ def test_experiments_can_be_read() -> None:
             assert grid.size
 
 
-def test_slope_and_bias_in_use_are_those_of_the_fit() -> None:
+def test_slope_bias_and_base_in_use_are_those_of_the_fit() -> None:
     relay = AGO["fig14"]["relay"]
     found = fitted(relay["mean"], relay["median"])
 
-    assert (round(found.slope, 2), round(found.bias, 2)) == (SLOPE, BIAS)
+    assert (round(found.slope, 6), round(found.bias, 2), round(found.base, 4)) == (SLOPE, BIAS, BASE)
+
+
+def test_the_fit_meets_mean_and_median_and_so_do_the_numbers_in_use() -> None:
+    relay = AGO["fig14"]["relay"]
+    for weights in (fitted(relay["mean"], relay["median"]), Weights()):
+        found = Statistics.of(ago_tables.relay_weights(weights))
+
+        assert found.mean == pytest.approx(relay["mean"], rel=0.01)
+        assert found.median == pytest.approx(relay["median"], rel=0.01)
+
+
+def test_as_many_sub_graphs_of_relay_are_trivial_as_the_paper_prints_which_no_fit_has_seen() -> None:
+    assert Statistics.of(ago_tables.relay_weights(Weights())).trivial == AGO["fig14"]["relay"]["trivial"]
 
 
 def test_jains_index_is_one_where_all_weigh_the_same() -> None:
@@ -87,6 +102,39 @@ def test_steps_are_speed_ups_over_the_step_before() -> None:
     (line,) = (line for line in text.splitlines() if "gpt2" in line)
 
     assert [cell.strip() for cell in line.strip("|").split("|")][2:] == ["24", "2", "2", "2", "1.5", "8"]
+
+
+def test_times_that_grow_with_one_quantity_are_explained_by_it_without_error() -> None:
+    networks: dict[str, dict[str, float]] = {
+        name: {"layers": layers, "gflop": 1.0, "irs_mb": 10.0 / layers, "ourb_ms": 2.0 * layers}
+        for name, layers in (("one", 3), ("two", 7))
+    }
+    networks["large-rcnn"] = {**networks["one"], "ourb_ms": 18.0}
+    found = factors([networks["one"], networks["two"]], ["layers"], "ourb_ms")
+
+    assert found == pytest.approx([2.0])
+    assert times_over([networks["large-rcnn"]], ["layers"], "ourb_ms", found) == pytest.approx([6.0 / 18.0])
+
+
+def test_layers_explain_the_papers_times_less_than_operations_and_intermediate_results_do() -> None:
+    timed = [each for name, each in DNNFUSION["networks"].items() if each["ourb_ms"] and "rcnn" not in name]
+    errors = {
+        quantities: abs(times_over(timed, quantities, "ourb_ms", factors(timed, quantities, "ourb_ms")) - 1).mean()
+        for quantities in (("layers",), ("gflop", "irs_mb"))
+    }
+
+    assert errors[("layers",)] > 0.5
+    assert errors[("gflop", "irs_mb")] < 0.15
+
+
+def test_bytes_before_fusion_are_those_that_fuse_says() -> None:
+    """Views hand on nothing."""
+    paper = {"networks": {"bert-base": DNNFUSION["networks"]["bert-base"]}}
+    graph = dnnfusion_tables.network("bert-base")
+    before = unfused_intermediate_bytes(graph)
+
+    assert cells(dnnfusion_tables.table5_sizes(paper), "bert-base")[2] == f"{before / 1e6:,.0f}"
+    assert before < graph.activation_bytes
 
 
 def test_pairs_are_layers_with_one_convolution_of_which_one_reads_the_other_alone() -> None:

@@ -1,7 +1,7 @@
 """Kernels that compute the same share a profile, whatever their names; profiles are written and read back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -24,6 +24,9 @@ class Counting:
     off_chip_bytes_per_s: float = 1e9
     launch_s: float = 1e-6
     asked: list[tuple[int, ...]] = field(default_factory=list)
+
+    def with_network(self, analysis: Analysis) -> "Counting":
+        return replace(self, analysis=analysis)
 
     def kernel_s(self, ops: Sequence[int]) -> float:
         self.asked.append(tuple(ops))
@@ -95,3 +98,12 @@ def test_a_database_is_read_back_as_it_was_written() -> None:
 def test_anything_else_is_refused_by_name(text: str) -> None:
     with pytest.raises(FusionError, match=r"mine\.json: "):
         ProfileDatabase.from_json(text, "mine.json")
+
+
+def test_kernels_that_two_plans_share_are_not_asked_for_when_they_are_compared() -> None:
+    """Counting answers 1 for the first kernel that it is asked for, 2 for the second."""
+    costs, database = Counting(Analysis(two_chains(8))), ProfileDatabase()
+    longer_s = database.longer_s((costs, [(0, 1), (2,), (3,)]), (costs, [(0, 1), (2, 3)]))
+
+    assert costs.asked == [(2,), (3,), (2, 3)]
+    assert longer_s == 1.0 + 2.0 - 3.0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.ago import Tuning, ago_plan
+from fusion.ago import Tuning, Weights, ago_plan
 from fusion.dnnfusion import Exploration, dnnfusion_plan
 from fusion.dnnfusion.rewriting import rewritten
 from fusion.plan import FusionPlan, violations
@@ -50,12 +50,16 @@ def test_bounds_on_profiles_change_no_plan(seed: int, loose: float) -> None:
 
 
 def clustered(graph: Graph) -> FusionPlan:
-    return ago_plan(Analysis(graph), Tuning(threshold=60.0))
+    return ago_plan(Analysis(graph), Tuning(weights=Weights(1.0, 0.0, math.e), threshold=60.0))
 
 
 def clustered_with_costs(graph: Graph) -> FusionPlan:
     """Plan with a small threshold, so that there are many sub-graphs, and answers that favour neither way."""
-    tuning = Tuning(threshold=60.0, kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops))
+    tuning = Tuning(
+        weights=Weights(1.0, 0.0, math.e),
+        threshold=60.0,
+        kernel_s=lambda ops: 1 + (sum(ops) * 7919 % 13) + len(ops),
+    )
     return ago_plan(Analysis(graph), tuning)
 
 

@@ -17,8 +17,8 @@ def best_replacement(network: Network, rule: Rule, root: str) -> Replacement | N
         return None
     for match in matches(network, rule.pattern, root):
         if all(holds(network, condition, match) for condition in rule.where):
-            found = _Builder(network, root, match).replacement(rule.replacement)
-            if found is not None and found.saved_flops > (0 if best is None else best.saved_flops):
+            found = _Builder(network, root, match).replacement(rule)
+            if found is not None and (best is None or found.saved > best.saved):
                 best = found
     return best
 
@@ -36,11 +36,11 @@ class _Builder:
         self._keys: dict[object, str] = {}
         self._constants: dict[str, Constant] = {}
 
-    def replacement(self, term: Term) -> Replacement | None:
-        """Return ``term`` as a replacement of the root, None if it cannot be one or saves nothing."""
+    def replacement(self, rule: Rule) -> Replacement | None:
+        """Return what ``rule`` puts in the place of the root, None if it cannot be there or saves nothing."""
         network, root = self._network, self._root
         try:
-            output = self._with_rest(term)
+            output = self._with_rest(rule.replacement)
         except _MisfitError:
             return None
         known = output in self._made
@@ -49,8 +49,9 @@ class _Builder:
         made = tuple(self._made.values())
         if output in network.weights or (known and made[-1][0].outputs[0] != output):
             return None
-        saved = network.saved_flops(root, output, made)
-        return Replacement(root, output, made, tuple(self._constants.values()), saved) if saved > 0 else None
+        saved = network.saved(root, output, made)
+        gains = bool(saved) if rule.moves_less else saved.flops > 0
+        return Replacement(root, output, made, tuple(self._constants.values()), saved) if gains else None
 
     def _with_rest(self, term: Term) -> str:
         """Return the tensor that ``term`` is, in the chain whose other operands the pattern left outside."""

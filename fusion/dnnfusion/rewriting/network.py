@@ -5,7 +5,7 @@ network at once, where the paper does so while it generates the code of a block.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fusion.dnnfusion.rewriting.rules import FRAMES
@@ -29,6 +29,23 @@ class _Placed:
     is_new: bool = False
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Saved:
+    """What is done no longer; fewer operations count before less movement."""
+
+    flops: int
+    elements: int
+    """That operators read or write."""
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """Sorts what saves most to the front."""
+        return -self.flops, -self.elements
+
+    def __bool__(self) -> bool:
+        return (self.flops, self.elements) > (0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """What may stand in the place of one operator: new ones, in order, and the tensor that is its output then."""
@@ -37,7 +54,7 @@ class Replacement:
     output: str
     made: tuple[tuple[Node, Drafted], ...]
     constants: tuple[Constant, ...]
-    saved_flops: int
+    saved: Saved
 
 
 class Network:
@@ -52,6 +69,8 @@ class Network:
         self._draft = source.draft()
         self._writer: dict[str, _Placed] = {}
         self._readers: dict[str, dict[str, None]] = {}
+        self._given: dict[str, Node] = {}
+        """Operators of the file by what they write."""
         self._fixed: set[str] = set()
         """Tensors that an operator reads which cannot be made to read another."""
         self._equal: dict[object, str] = {}
@@ -66,6 +85,7 @@ class Network:
                 self._fixed.update(op.inputs)
                 continue
             self._enter(_Placed(node, node.outputs[0], op.operations))
+            self._given.update(dict.fromkeys(node.outputs, node))
         self._merge_equal()
 
     # What rules ask.
@@ -106,8 +126,20 @@ class Network:
         fixed = (name,) if name in self._fixed else ()
         return (*self._readers.get(name, ()), *fixed)
 
+    def operands(self, name: str) -> Mapping[str, str]:
+        """Return what the file's operator that writes ``name`` reads now, by what that was; empty if it is gone."""
+        placed = self._writer.get(name)
+        if placed is None or placed.is_new:
+            return {}
+        given = self._given[name]
+        return dict(zip(given.inputs, placed.node.inputs, strict=True))
+
     def is_float(self, name: str) -> bool:
         return self._draft.is_float(name)
+
+    def element_type(self, name: str) -> int:
+        """Return the number that ONNX has for the type of a tensor's elements."""
+        return self._draft.element_type(name)
 
     def outputs(self) -> tuple[str, ...]:
         """Return what the operators that can be read write, those of the file in their order first."""
@@ -115,9 +147,9 @@ class Network:
 
     # What rules make.
 
-    def saved_flops(self, root: str, output: str, made: Sequence[tuple[Node, Drafted]]) -> int:
-        """Return the operations that are no longer needed less those of the operators ``made``."""
-        gone = 0
+    def saved(self, root: str, output: str, made: Sequence[tuple[Node, Drafted]]) -> Saved:
+        """Return what is no longer done, less what the operators ``made`` do."""
+        gone = moved = 0
         change = {output: 1}  # whoever reads the root
         for node, _ in made:
             for name in set(node.inputs):
@@ -128,11 +160,19 @@ class Network:
             if placed is None or len(placed.node.outputs) > 1:
                 continue
             gone += placed.operations.flops
+            moved += self._moved(placed.node)
             for name in set(placed.node.inputs):
                 change[name] = change.get(name, 0) - 1
                 if len(self.readers(name)) + change[name] == 0 and name not in self.results:
                     waiting.append(name)
-        return gone - sum(drafted.operations.flops for _, drafted in made)
+        for node, drafted in made:
+            gone -= drafted.operations.flops
+            moved -= 0 if drafted.computed_once else self._moved(node)
+        return Saved(gone, moved)
+
+    def _moved(self, node: Node) -> int:
+        """Return how many elements an operator reads and writes, each operand once for every time that it is one."""
+        return sum(self.elements(name) for name in (*node.inputs, *node.outputs) if name in self.shape)
 
     def can_be_called(self, root: str, output: str) -> bool:
         """Whether readers of ``root`` can be made to read ``output``."""
@@ -269,10 +309,11 @@ class Network:
         for node in original.nodes:
             slot = () if node is None else self._places.get(node.outputs[0], ())
             nodes = tuple(self._writer[name].node for name in slot)
-            if nodes and nodes != (node,):
+            if node is not None and nodes and nodes != (node,):
+                if nodes[-1].outputs[0] != node.outputs[0]:
+                    nodes = (*nodes, node)  # unread by now, except by others that are unread
                 read = {name for new in nodes for name in new.inputs}
                 constants = tuple(constant for name, constant in self._constants.items() if name in read)
-                assert node is not None
                 found.append(Edit(node.outputs[0], nodes, constants))
         return tuple(found)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fusion.dnnfusion.rewriting.building import best_replacement
+from fusion.dnnfusion.rewriting.movements import undone
 from fusion.dnnfusion.rewriting.network import Network, Replacement
-from fusion.dnnfusion.rewriting.rules import RULES, Rule
+from fusion.dnnfusion.rewriting.rules import RULES, UNDONE, Rule
 from fusion.dnnfusion.rewriting.terms import kinds_in
 from workloads.analysis import Analysis
 from workloads.graph import Graph
@@ -71,9 +72,18 @@ def rewritten(analysis: Analysis, rules: tuple[Rule, ...] = RULES) -> Rewritten:
     if source is None:
         return Rewritten(analysis, ())
     network, book = Network(source), _rule_book(rules)
-    applied = [done for part in _partitions(network, book.kinds) for done in _settled(network, part, book)]
+    applied = list(_undone(network, analysis.graph))
+    applied += [done for part in _partitions(network, book.kinds) for done in _settled(network, part, book)]
+    applied += _undone(network, analysis.graph)
     edits = network.edits(source)
     return Rewritten(Analysis(source.edited(edits)), tuple(applied)) if edits else Rewritten(analysis, ())
+
+
+def _undone(network: Network, graph: Graph) -> Iterator[Application]:
+    """Make readers of what movements only give back read what it was before; yield what was done."""
+    for name, equal in undone(network, graph):
+        network.apply(Replacement(name, equal, (), (), network.saved(name, equal, ())))
+        yield Application(UNDONE, name, 0)
 
 
 def _kinds(network: Network, name: str) -> list[str]:
@@ -116,10 +126,10 @@ def _settled(network: Network, partition: list[str], book: _RuleBook) -> Iterato
                 candidates[name] = best
         if not candidates:
             return
-        root = min(candidates, key=lambda name: (-candidates[name][1].saved_flops, candidates[name][0], order[name]))
+        root = min(candidates, key=lambda name: (*candidates[name][1].saved.first, candidates[name][0], order[name]))
         number, chosen = candidates[root]
         touched = network.apply(chosen)
-        yield Application(book.rules[number], root, chosen.saved_flops)
+        yield Application(book.rules[number], root, chosen.saved.flops)
         for name in sorted(touched):
             order.setdefault(name, len(order))
         stale = {name for name in _behind(network, touched) if name in order}
@@ -135,7 +145,7 @@ def _best(network: Network, root: str, book: _RuleBook) -> tuple[int, Replacemen
         if not book.kinds_of[number] <= before:
             continue
         found = best_replacement(network, book.rules[number], root)
-        if found is not None and (best is None or found.saved_flops > best[1].saved_flops):
+        if found is not None and (best is None or found.saved > best[1].saved):
             best = number, found
     return best
 

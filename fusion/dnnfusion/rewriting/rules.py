@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from fusion.dnnfusion.rewriting.terms import Call, Term, parse
 
-Law = Literal["associative", "distributive", "commutative"]
+Law = Literal["identity", "associative", "distributive", "commutative"]
 Check = Literal["weight", "single", "columns", "rows", "kept", "same shape", "shifts left"]
 """What a condition asks of the tensors or the operator that it names:
 
@@ -52,6 +52,8 @@ class Rule:
     where: tuple[Condition, ...] = ()
     integers: bool = False
     """Whether it holds for whole numbers too."""
+    moves_less: bool = False
+    """Whether it is also applied where it saves no operations, but elements that are read and written."""
 
     @property
     def pattern(self) -> Call:
@@ -76,12 +78,14 @@ def _where(text: str) -> tuple[Condition, ...]:
     return tuple(Condition(_CHECKS[check.strip()], tuple(names.split())) for check, _, names in parts)
 
 
-def _rules(law: Law, lines: Iterable[str], *, integers: bool = False) -> Iterator[Rule]:
+def _rules(
+    law: Law, lines: Iterable[str], *, integers: bool = False, moves_less: bool = False
+) -> Iterator[Rule]:
     """Yield the rules ``before -> after [| conditions]``."""
     for line in lines:
         terms, _, conditions = line.partition("|")
         before, _, after = terms.partition("->")
-        yield Rule(law, before.strip(), after.strip(), _where(conditions), integers)
+        yield Rule(law, before.strip(), after.strip(), _where(conditions), integers, moves_less)
 
 
 _INVERSES = (
@@ -96,6 +100,16 @@ _POWERS = ("Recip", "Sqrt", "Abs", "Square")
 """Functions of a product that are the product of the function."""
 _RISING = ("Exp", "Log", "Sqrt", "Relu", "Sigmoid", "Tanh")
 _ELEMENTWISE = ("Abs", "Exp", "Log", "Neg", "Recip", "Relu", "Sigmoid", "Sqrt", "Square", "Tanh", "Erf")
+
+_IDENTITIES = (
+    "A + 0 -> A",
+    "A - 0 -> A",
+    "A * 1 -> A",
+    "A / 1 -> A",
+    "Pow(A, 1) -> A",
+)
+UNDONE = Rule("identity", "Identity(A)", "A")
+"""Stands for all operators, one behind the other, that leave every element where it was (`movements`)."""
 
 _ASSOCIATIVE = (
     "Recip(A) * Recip(A * B) -> Recip(Square(A) * B)",
@@ -147,12 +161,13 @@ _DISTRIBUTIVE = (
 _DISTRIBUTIVE_OF_INTEGERS = (
     "A * C + A * B -> A * (B + C)",
     "A * B - A * C -> A * (B - C)",
-    "A + A * B -> A * (B + 1)",
     "A * B - A -> A * (B - 1)",
     "Square(A) - A * C -> A * (A - C)",
     "A * C - Square(A) -> A * (C - A)",
     "Square(A) + A * C -> A * (A + C)",
 )
+_DISTRIBUTIVE_WITHOUT_GAIN = ("A + A * B -> A * (B + 1)",)
+"""Table 4 has as many operations before as after; A is read once instead of twice."""
 _COMMUTATIVE = (
     "ReduceProd(Exp(A)) -> Exp(ReduceSum(A))",
     "ReduceProd(A) * ReduceProd(B) -> ReduceProd(A * B) | same shape: A B",
@@ -175,10 +190,12 @@ _COMMUTATIVE_OF_INTEGERS = (
 )
 
 RULES: tuple[Rule, ...] = (
+    *_rules("identity", _IDENTITIES, integers=True),
     *_rules("associative", _ASSOCIATIVE),
     *_rules("associative", _ASSOCIATIVE_OF_INTEGERS, integers=True),
     *_rules("distributive", _DISTRIBUTIVE),
     *_rules("distributive", _DISTRIBUTIVE_OF_INTEGERS, integers=True),
+    *_rules("distributive", _DISTRIBUTIVE_WITHOUT_GAIN, integers=True, moves_less=True),
     *_rules("commutative", _COMMUTATIVE),
     *_rules("commutative", _COMMUTATIVE_OF_INTEGERS, integers=True),
 )

@@ -7,16 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.ago import Weights, cluster, is_complex, join, split
+from fusion.ago import THRESHOLD, Weights, cluster, is_complex, join, split, threshold_of
 from fusion.ago.clustering import Clustering
 from fusion.plan import Group, plan_from_groups, violations
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
-from workloads import Graph
+from workloads import Graph, load_network
+
+PLAIN = Weights(1.0, 0.0, math.e)
+"""Products of natural logarithms."""
 
 
 def names(graph: Graph, threshold: float) -> list[list[str]]:
-    return [[graph.ops[op].name for op in found.ops] for found in cluster(graph, Weights(), threshold)]
+    return [[graph.ops[op].name for op in found.ops] for found in cluster(graph, PLAIN, threshold)]
 
 
 class TestWeights:
@@ -25,13 +28,23 @@ class TestWeights:
         op = net.graph(net.conv(net.input(2, 4, 8, 8), 16)).ops[0]
         expected = math.prod(math.log(extent) for extent in (2, 8, 8, 16, 4, 3, 3))
 
-        assert Weights(3.0, 5.0).of(op) == pytest.approx(3 * expected + 5)
+        assert Weights(3.0, 5.0, math.e).of(op) == pytest.approx(3 * expected + 5)
 
     def test_loops_of_one_iteration_are_none(self) -> None:
         net = Net()
         op = net.graph(net.relu(net.input(1, 4, 8, 1))).ops[0]
 
-        assert Weights(1.0, 0.0).of(op) == pytest.approx(math.log(4) * math.log(8))
+        assert PLAIN.of(op) == pytest.approx(math.log(4) * math.log(8))
+
+    @pytest.mark.parametrize("base", [1.1, 1.1905, 2.0, 10.0])
+    def test_the_base_does_not_fold_into_the_slope(self, base: float) -> None:
+        """It divides a product of n logarithms n times: three loops here, two there."""
+        net = Net()
+        x = net.relu(net.input(4, 8))
+        three, two = net.graph(net.matmul(x, net.input(8, 16)), x).ops[1], net.graph(x).ops[0]
+
+        assert Weights(1.0, 0.0, base).of(two) == pytest.approx(PLAIN.of(two) / math.log(base) ** 2)
+        assert Weights(1.0, 0.0, base).of(three) == pytest.approx(PLAIN.of(three) / math.log(base) ** 3)
 
     def test_complex_operators_multiply_and_add_up(self) -> None:
         net = Net()
@@ -60,8 +73,8 @@ class TestByHand:
         for kind in ("Relu", "Exp", "Tanh", "Sqrt"):
             x = net.unary(kind, x)
         graph = net.graph(x)
-        one = Weights().of(graph.ops[0])
-        found = cluster(graph, Weights(), 2.5 * one)
+        one = PLAIN.of(graph.ops[0])
+        found = cluster(graph, PLAIN, 2.5 * one)
 
         assert [sub.ops for sub in found] == [(0, 1), (2, 3)]
         assert found[0].weight == pytest.approx(2 * one)
@@ -72,7 +85,7 @@ class TestByHand:
         net = Net()
         x = net.relu(net.input(8, 8))
         graph = net.graph(net.add(net.matmul(net.matmul(x, x), x), x))
-        light = Weights().of(graph.ops[0])
+        light = PLAIN.of(graph.ops[0])
 
         assert names(graph, 3 * light) == [["relu1"], ["matmul1"], ["matmul2"], ["add1"]]
 
@@ -81,16 +94,34 @@ def test_mini_sub_graphs_have_one_complex_operator_each_and_join_to_the_whole() 
     net = Net()
     x = net.relu(net.conv(net.relu(net.conv(net.input(1, 8, 8, 8), 8)), 8))
     graph = net.graph(x)
-    minis = split(graph, range(4), Weights(), 1e9)
+    minis = split(graph, range(4), Weights())
 
     assert [[graph.ops[op].kind for op in mini.ops] for mini in minis] == [["Conv", "Relu"], ["Conv", "Relu"]]
     assert join(mini.ops for mini in minis) == (0, 1, 2, 3)
 
 
+class TestThreshold:
+    def test_it_is_the_first_power_of_two_above_all_operators_of_mobilevit(self) -> None:
+        heaviest = max(map(Weights().of, load_network("mobilevit-raw").ops))
+
+        assert THRESHOLD / 2 <= heaviest < THRESHOLD
+
+    @given(slope=st.floats(1e-6, 1e300))
+    def test_every_operator_is_lighter_however_heavy_they_are(self, slope: float) -> None:
+        net = Net()
+        graph = net.graph(net.relu(net.conv(net.input(1, 4, 8, 8), 4)))
+        weights = Weights(slope)
+        threshold = threshold_of(graph, weights)
+
+        assert threshold >= THRESHOLD
+        assert all(weights.of(op) < threshold for op in graph.ops)
+        assert threshold == THRESHOLD or threshold <= 2 * max(map(weights.of, graph.ops))
+
+
 @settings(max_examples=100)
 @given(seed=st.integers(0, 2**32), threshold=st.sampled_from([5.0, 20.0, 60.0, 1e9]))
 def test_sub_graphs_are_an_acyclic_partition_lighter_than_the_threshold(seed: int, threshold: float) -> None:
-    graph, weights = random_dag(seed), Weights()
+    graph, weights = random_dag(seed), PLAIN
     found = cluster(graph, weights, threshold)
 
     assert violations(plan_from_groups(graph, (Group(sub.ops, sub.boundary_reason) for sub in found))) == []
@@ -103,7 +134,7 @@ def test_sub_graphs_are_an_acyclic_partition_lighter_than_the_threshold(seed: in
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_stages_are_the_longest_paths_after_every_step(seed: int) -> None:
-    clustering = Clustering(random_dag(seed, 25), Weights(), 40.0)
+    clustering = Clustering(random_dag(seed, 25), PLAIN, 40.0)
     parts = clustering.partition
     for _ in clustering.steps():
         quotient: nx.DiGraph[int] = nx.DiGraph()

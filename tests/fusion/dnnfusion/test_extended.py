@@ -11,7 +11,7 @@ def test_operators_have_their_mapping_type_and_the_laws_of_their_rules() -> None
     graph = net.graph(net.softmax(net.transpose(net.binary("Mul", x, net.unary("Exp", x)), 0, 2, 1)))
     found = {op.kind: operator for op, operator in zip(graph.ops, extended(Analysis(graph)), strict=True)}
 
-    assert found["Mul"].laws == {"associative", "distributive", "commutative"}
+    assert found["Mul"].laws == {"identity", "associative", "distributive", "commutative"}
     assert found["Exp"].laws == {"associative", "commutative"}
     assert found["Softmax"].laws == found["Transpose"].laws == frozenset()
     assert found["Exp"].mapping_type is MappingType.ONE_TO_ONE
