@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from workloads.analysis import Analysis
 from workloads.graph import Graph, Op, Tensor
 from workloads.index import Index
-from workloads.loopnest import Access, LoopNest, mapping_of
+from workloads.loopnest import Access, Loop, LoopNest, mapping_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,18 @@ class WrittenOut:
 
 def written_out(analysis: Analysis) -> WrittenOut:
     """Return the network of ``analysis`` written out; the same analysis where no operator has to be."""
+    return _written_out(analysis, for_vectors=False)
+
+
+def written_out_for_vectors(analysis: Analysis) -> WrittenOut:
+    """Return `written_out` with a transposition in front of each product that finds neighbouring columns apart.
+
+    Vectors take what lies next to each other: an attention's keys lie line by line, of which each is one column.
+    """
+    return _written_out(analysis, for_vectors=True)
+
+
+def _written_out(analysis: Analysis, *, for_vectors: bool) -> WrittenOut:
     graph = analysis.graph
     if not any(map(_has_steps, graph.ops)):
         return WrittenOut(analysis, tuple([(position,) for position in range(len(graph.ops))]))
@@ -41,7 +53,9 @@ def written_out(analysis: Analysis) -> WrittenOut:
             for step in _steps(op):
                 made, before = _step_by_itself(step, tensors)
                 tensors |= {tensor.name: tensor for tensor in before}
-                ops.append(made)
+                turned, *turns = _with_operands_turned(made, tensors) if for_vectors else (made,)
+                tensors |= {turn.outputs[0]: _turned(tensors[turn.inputs[0]], turn) for turn in turns}
+                ops += [*turns, turned]
         else:
             ops.append(op)
         ops_of.append(tuple(range(first, len(ops))))
@@ -81,6 +95,58 @@ def _steps(op: Op) -> Iterator[Op]:
         inside = tuple([tensor for tensor in op.internals if tensor.name in written and tensor.name not in outputs])
         inputs = dict.fromkeys([read.tensor for nest in group for read in nest.reads if read.tensor not in written])
         yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
+
+
+def _with_operands_turned(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ...]:
+    """Return ``op`` reading transposed activations where those have neighbours of its products apart; their copies."""
+    turns: dict[str, Op] = {}
+    nests = []
+    for nest in op.nests:
+        reads = list(nest.reads)
+        for place, read in enumerate(reads):
+            dim = _dim_apart(nest, read, tensors) if mapping_of(nest) == "contraction" else None
+            if dim is None:
+                continue
+            order = [*[each for each in tensors[read.tensor].order if each != dim], dim]
+            shape, name = tuple([read.shape[each] for each in order]), f"{op.name}:{read.tensor}:turned"
+            loops = tuple([Loop(f"i{number}", size) for number, size in enumerate(shape)])
+            own = tuple([Index(((order.index(each), 1),)) for each in range(len(shape))])
+            write = Access(name, shape, tuple([Index(((number, 1),)) for number in range(len(shape))]))
+            copy = LoopNest("turn", loops, (Access(read.tensor, read.shape, own),), write)
+            turns[name] = Op(f"{op.name}:turn{len(turns)}", "Transpose", (read.tensor,), (name,), (copy,))
+            reads[place] = Access(name, shape, tuple([read.indices[each] for each in order]))
+        nests.append(replace(nest, reads=tuple(reads)))
+    if not turns:
+        return (op,)
+    made = {nest.write.tensor for nest in nests}
+    inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in made])
+    return (replace(op, nests=tuple(nests), inputs=tuple(inputs)), *turns.values())
+
+
+def _turned(tensor: Tensor, turn: Op) -> Tensor:
+    return Tensor(turn.outputs[0], turn.nests[0].write.shape, tensor.dtype, "activation")
+
+
+_MOVED = 3
+"""How often an operand that is transposed first is moved: read, written, read again."""
+
+
+def _dim_apart(nest: LoopNest, read: Access, tensors: Mapping[str, Tensor]) -> int | None:
+    """Return the dimension of an activation along which results next to each other need it.
+
+    None where that is the innermost one, and where no more results use an element than a transposition moves it.
+    """
+    written, tensor = nest.write, tensors[read.tensor]
+    others = [each.extent for loop, each in enumerate(nest.loops) if not each.reduction and not read.uses(loop)]
+    if tensor.role == "weight" or math.prod(others) <= _MOVED:
+        return None
+    inner = next((dim for dim in reversed(tensors[written.tensor].order) if written.shape[dim] > 1), None)
+    last = next((dim for dim in reversed(tensor.order) if tensor.shape[dim] > 1), None)
+    if inner is None or len(written.indices[inner].terms) != 1:
+        return None
+    along = Index(written.indices[inner].terms)
+    dims = [dim for dim, index in enumerate(read.indices) if index == along]
+    return dims[0] if along.terms[0][1] == 1 and dims and dims[0] != last else None
 
 
 def _with_gates_apart(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[list[Op], list[Tensor]]:

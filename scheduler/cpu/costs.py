@@ -11,6 +11,7 @@ from scheduler.cpu.view import CpuView
 from scheduler.kernels.cut import layers_in_order
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
+from workloads.nest_by_nest import written_out_for_vectors
 
 
 class CpuCosts:
@@ -52,16 +53,16 @@ class CpuCosts:
 
         What it reads, and what it writes, is in caches as far as it fits; weights are not.
         """
-        return sum(map(self._time_ps, layers_in_order(self.analysis, ops))) / PS_PER_S
+        return sum(map(self._time_ps, layers_in_order(self.analysis, ops, written_out_for_vectors))) / PS_PER_S
 
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the arithmetic of the operators takes anyhow."""
-        layers = layers_in_order(self.analysis, ops)
+        layers = layers_in_order(self.analysis, ops, written_out_for_vectors)
         return sum([least_time_of_ps(layer, self.dtype, self.view) for layer in layers]) / PS_PER_S
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take with empty caches, where the operators have one anchor."""
-        layers = layers_in_order(self.analysis, ops)
+        layers = layers_in_order(self.analysis, ops, written_out_for_vectors)
         return sum([most_time_of_ps(layer, self.dtype, self.view, self.known) for layer in layers]) / PS_PER_S
 
     def _time_ps(self, layer: Layer) -> float:
