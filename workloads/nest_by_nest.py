@@ -26,34 +26,26 @@ class WrittenOut:
         return tuple([op for position in positions for op in self.ops_of[position]])
 
 
-def written_out(analysis: Analysis) -> WrittenOut:
-    """Return the network of ``analysis`` written out; the same analysis where no operator has to be."""
-    return _written_out(analysis, for_vectors=False)
+def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) -> WrittenOut:
+    """Return the network of ``analysis`` written out; the same analysis where no operator has to be.
 
-
-def written_out_for_vectors(analysis: Analysis) -> WrittenOut:
-    """Return `written_out` with a transposition in front of each product that finds neighbouring columns apart.
-
-    Vectors take what lies next to each other: an attention's keys lie line by line, of which each is one column.
+    In front of products of the operators at positions ``transposed`` that find neighbouring columns apart, which no
+    vector loads, these operands are transposed: an attention's keys lie line by line, of which each is one column.
     """
-    return _written_out(analysis, for_vectors=True)
-
-
-def _written_out(analysis: Analysis, *, for_vectors: bool) -> WrittenOut:
     graph = analysis.graph
     if not any(map(_has_steps, graph.ops)):
         return WrittenOut(analysis, tuple([(position,) for position in range(len(graph.ops))]))
     ops: list[Op] = []
     tensors = dict(graph.tensors)
     ops_of = []
-    for op in graph.ops:
+    for position, op in enumerate(graph.ops):
         first = len(ops)
         if _has_steps(op):
             tensors |= {tensor.name: tensor for tensor in op.internals}
             for step in _steps(op):
                 made, before = _step_by_itself(step, tensors)
                 tensors |= {tensor.name: tensor for tensor in before}
-                turned, *turns = _with_operands_turned(made, tensors) if for_vectors else (made,)
+                turned, *turns = _with_operands_turned(made, tensors) if position in transposed else (made,)
                 tensors |= {turn.outputs[0]: _turned(tensors[turn.inputs[0]], turn) for turn in turns}
                 ops += [*turns, turned]
         else:
@@ -66,6 +58,16 @@ def _written_out(analysis: Analysis, *, for_vectors: bool) -> WrittenOut:
     known = {name: tensor for name, tensor in tensors.items() if name in kept}
     made_of = Graph(graph.name, tuple(ops), known, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
     return WrittenOut(Analysis(made_of), tuple(ops_of))
+
+
+def may_transpose(analysis: Analysis) -> tuple[int, ...]:
+    """Return the positions of the operators that `written_out` may transpose operands of."""
+    plain = analysis.of(written_out, frozenset())
+    every = frozenset(range(len(analysis.graph.ops)))
+    if plain.analysis is analysis:
+        return ()
+    out = analysis.of(written_out, every)
+    return tuple([op for op in sorted(every) if len(out.ops_of[op]) > len(plain.ops_of[op])])
 
 
 def _has_steps(op: Op) -> bool:
@@ -127,18 +129,10 @@ def _turned(tensor: Tensor, turn: Op) -> Tensor:
     return Tensor(turn.outputs[0], turn.nests[0].write.shape, tensor.dtype, "activation")
 
 
-_MOVED = 3
-"""How often an operand that is transposed first is moved: read, written, read again."""
-
-
 def _dim_apart(nest: LoopNest, read: Access, tensors: Mapping[str, Tensor]) -> int | None:
-    """Return the dimension of an activation along which results next to each other need it.
-
-    None where that is the innermost one, and where no more results use an element than a transposition moves it.
-    """
+    """Return the dimension of an activation along which results next to each other need it; None: the innermost."""
     written, tensor = nest.write, tensors[read.tensor]
-    others = [each.extent for loop, each in enumerate(nest.loops) if not each.reduction and not read.uses(loop)]
-    if tensor.role == "weight" or math.prod(others) <= _MOVED:
+    if tensor.role == "weight":
         return None
     inner = next((dim for dim in reversed(tensors[written.tensor].order) if written.shape[dim] > 1), None)
     last = next((dim for dim in reversed(tensor.order) if tensor.shape[dim] > 1), None)

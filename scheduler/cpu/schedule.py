@@ -11,7 +11,6 @@ from scheduler.cpu.costs import CpuCosts
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.cut import layers_in_order
 from scheduler.kernels.schedule import Kernel, KernelSchedule, shown
-from workloads.nest_by_nest import written_out_for_vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> Cpu
     """
     found = []
     for number, group in enumerate(plan.groups):
-        for layer in layers_in_order(costs.analysis, group.ops, written_out_for_vectors):
+        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed):
             tiling = costs.tiling_of(layer)
             found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, tiling.threads))
     return CpuSchedule(plan, tuple(found), costs.dtype, policy)

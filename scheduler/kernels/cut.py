@@ -1,11 +1,11 @@
 """Layers of a kernel: the operators whose loops are fused, with the views in front of them looked through."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from fusion.fixed_pattern import fixed_pattern_layers
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
-from workloads.nest_by_nest import WrittenOut, written_out
+from workloads.nest_by_nest import written_out
 
 
 def layer_of(analysis: Analysis, ops: Iterable[int]) -> Layer | None:
@@ -41,20 +41,20 @@ def layers_by_pattern(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ..
 
 
 def layers_in_order(
-    analysis: Analysis, ops: Sequence[int], write_out: Callable[[Analysis], WrittenOut] = written_out
+    analysis: Analysis, ops: Sequence[int], transposed: frozenset[int] = frozenset()
 ) -> tuple[Layer, ...]:
     """Return the kernel ``ops`` as the layers that a machine runs one after the other, of the network written out.
 
     That is one, unless operators hold several products, whose layers have at most one each, or results need earlier
     ones of their own operator, which is a layer by itself.
     """
-    return analysis.of(_layers_in_order, tuple(ops), write_out)
+    return analysis.of(_layers_in_order, tuple(ops), transposed)
 
 
 def _layers_in_order(
-    analysis: Analysis, ops: tuple[int, ...], write_out: Callable[[Analysis], WrittenOut]
+    analysis: Analysis, ops: tuple[int, ...], transposed: frozenset[int]
 ) -> tuple[Layer, ...]:
-    out = analysis.of(write_out)
+    out = analysis.of(written_out, transposed)
     written, every = out.analysis, out.ops(sorted(ops))
     graph = written.graph
     if len(every) == len(ops) and not any(nest.ordered for op in every for nest in graph.ops[op].nests):

@@ -13,7 +13,7 @@ from scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
 from workloads.analysis import Analysis
 from workloads.graph import Graph
 from workloads.loopnest import Extents
-from workloads.nest_by_nest import WrittenOut, written_out
+from workloads.nest_by_nest import written_out
 
 Number = Annotated[int, Field(ge=0, lt=2**53)]
 Size = Annotated[int, Field(ge=1, lt=2**53)]
@@ -147,7 +147,7 @@ def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
 
 def read_kernels(
     file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT],
-    write_out: Callable[[Analysis], WrittenOut] = written_out,
+    transposed: frozenset[int] = frozenset(),
 ) -> tuple[FusionPlan, tuple[KernelT, ...]]:
     """Return the plan and the kernels of a file about the network of ``analysis``.
 
@@ -156,7 +156,7 @@ def read_kernels(
     """
     plan = _plan(file, analysis.graph, dtype)
     kernels = []
-    written = analysis.of(write_out).analysis
+    written = analysis.of(written_out, transposed).analysis
     for number, record in enumerate(file.kernels):
         where = f"schedule: kernels.{number} ({record.output})"
         kernels.append(read(where, record, read_layer(where, record, len(file.groups), written)))

@@ -1,5 +1,6 @@
 """What runs in order takes its time, and no more: each step reads what it needs once, running sums are linear."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -210,3 +211,16 @@ def test_the_schedule_of_an_attention_is_read_back() -> None:
 @pytest.mark.parametrize("policy", ["unfused", "ago", "dnnfusion", "searched"])
 def test_every_policy_runs_a_recurrence(policy: str) -> None:
     assert run(recurrent("LSTM", 10, 1, 64), "kirin990", policy).latency_s < 1e-3
+
+
+@pytest.mark.parametrize("machine", CPUS)
+def test_keys_are_transposed_where_that_is_faster(machine: str) -> None:
+    """A few queries read keys as they lie, many transposed ones; time grows by no jump where that changes."""
+    queries = (1, 2, 4, 6, 8, 12, 16, 24)
+    outcomes = [simulate(read(packed(each, 4096, 8, 64)), machine, "fixed-pattern") for each in queries]
+    taken_s = [each.record.latency_s for each in outcomes]
+    kernels = [each.record.kernels for each in outcomes]
+
+    assert all(0.98 * fewer <= more < 1.8 * fewer for fewer, more in pairwise(taken_s))
+    assert kernels == sorted(kernels)
+    assert kernels[0] < kernels[-1]
