@@ -184,13 +184,14 @@ class LoopNest:
     def ordered(self) -> tuple[tuple[int, int], ...]:
         """Loops whose iterations need what earlier ones of them wrote, and so run one after the other.
 
-        Each with its way: 1 from the first iteration to the last, -1 from the last to the first.
+        Each with its way: 1 from the first iteration to the last, -1 from the last to the first. One of a single
+        iteration is among them: a network of one step is laid out as one of two.
         """
         found: dict[int, int] = {}
         for written, before in self._carried_dims():
             if written.terms == before.terms and written.offset != before.offset:
                 way = 1 if before.offset < written.offset else -1
-                found |= {loop: way for loop, _ in written.terms if self.loops[loop].extent > 1}
+                found |= dict.fromkeys([loop for loop, _ in written.terms], way)
         return tuple(sorted(found.items()))
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from workloads.analysis import Analysis
 from workloads.graph import Graph, Op, Tensor
 from workloads.index import Index
-from workloads.loopnest import Access, LoopNest, mapping_of
+from workloads.loopnest import Access, Loop, LoopNest, mapping_of
 
 
 @dataclass(frozen=True)
@@ -26,22 +26,28 @@ class WrittenOut:
         return tuple([op for position in positions for op in self.ops_of[position]])
 
 
-def written_out(analysis: Analysis) -> WrittenOut:
-    """Return the network of ``analysis`` written out; the same analysis where no operator has to be."""
+def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) -> WrittenOut:
+    """Return the network of ``analysis`` written out; the same analysis where no operator has to be.
+
+    In front of products of the operators at positions ``transposed`` that find neighbouring columns apart, which no
+    vector loads, these operands are transposed: an attention's keys lie line by line, of which each is one column.
+    """
     graph = analysis.graph
     if not any(map(_has_steps, graph.ops)):
         return WrittenOut(analysis, tuple([(position,) for position in range(len(graph.ops))]))
     ops: list[Op] = []
     tensors = dict(graph.tensors)
     ops_of = []
-    for op in graph.ops:
+    for position, op in enumerate(graph.ops):
         first = len(ops)
         if _has_steps(op):
             tensors |= {tensor.name: tensor for tensor in op.internals}
             for step in _steps(op):
                 made, before = _step_by_itself(step, tensors)
                 tensors |= {tensor.name: tensor for tensor in before}
-                ops.append(made)
+                turned, *turns = _with_operands_turned(made, tensors) if position in transposed else (made,)
+                tensors |= {turn.outputs[0]: _turned(tensors[turn.inputs[0]], turn) for turn in turns}
+                ops += [*turns, turned]
         else:
             ops.append(op)
         ops_of.append(tuple(range(first, len(ops))))
@@ -52,6 +58,16 @@ def written_out(analysis: Analysis) -> WrittenOut:
     known = {name: tensor for name, tensor in tensors.items() if name in kept}
     made_of = Graph(graph.name, tuple(ops), known, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
     return WrittenOut(Analysis(made_of), tuple(ops_of))
+
+
+def may_transpose(analysis: Analysis) -> tuple[int, ...]:
+    """Return the positions of the operators that `written_out` may transpose operands of."""
+    plain = analysis.of(written_out, frozenset())
+    every = frozenset(range(len(analysis.graph.ops)))
+    if plain.analysis is analysis:
+        return ()
+    out = analysis.of(written_out, every)
+    return tuple([op for op in sorted(every) if len(out.ops_of[op]) > len(plain.ops_of[op])])
 
 
 def _has_steps(op: Op) -> bool:
@@ -81,6 +97,50 @@ def _steps(op: Op) -> Iterator[Op]:
         inside = tuple([tensor for tensor in op.internals if tensor.name in written and tensor.name not in outputs])
         inputs = dict.fromkeys([read.tensor for nest in group for read in nest.reads if read.tensor not in written])
         yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
+
+
+def _with_operands_turned(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ...]:
+    """Return ``op`` reading transposed activations where those have neighbours of its products apart; their copies."""
+    turns: dict[str, Op] = {}
+    nests = []
+    for nest in op.nests:
+        reads = list(nest.reads)
+        for place, read in enumerate(reads):
+            dim = _dim_apart(nest, read, tensors) if mapping_of(nest) == "contraction" else None
+            if dim is None:
+                continue
+            order = [*[each for each in tensors[read.tensor].order if each != dim], dim]
+            shape, name = tuple([read.shape[each] for each in order]), f"{op.name}:{read.tensor}:turned"
+            loops = tuple([Loop(f"i{number}", size) for number, size in enumerate(shape)])
+            own = tuple([Index(((order.index(each), 1),)) for each in range(len(shape))])
+            write = Access(name, shape, tuple([Index(((number, 1),)) for number in range(len(shape))]))
+            copy = LoopNest("turn", loops, (Access(read.tensor, read.shape, own),), write)
+            turns[name] = Op(f"{op.name}:turn{len(turns)}", "Transpose", (read.tensor,), (name,), (copy,))
+            reads[place] = Access(name, shape, tuple([read.indices[each] for each in order]))
+        nests.append(replace(nest, reads=tuple(reads)))
+    if not turns:
+        return (op,)
+    made = {nest.write.tensor for nest in nests}
+    inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in made])
+    return (replace(op, nests=tuple(nests), inputs=tuple(inputs)), *turns.values())
+
+
+def _turned(tensor: Tensor, turn: Op) -> Tensor:
+    return Tensor(turn.outputs[0], turn.nests[0].write.shape, tensor.dtype, "activation")
+
+
+def _dim_apart(nest: LoopNest, read: Access, tensors: Mapping[str, Tensor]) -> int | None:
+    """Return the dimension of an activation along which results next to each other need it; None: the innermost."""
+    written, tensor = nest.write, tensors[read.tensor]
+    if tensor.role == "weight":
+        return None
+    inner = next((dim for dim in reversed(tensors[written.tensor].order) if written.shape[dim] > 1), None)
+    last = next((dim for dim in reversed(tensor.order) if tensor.shape[dim] > 1), None)
+    if inner is None or len(written.indices[inner].terms) != 1:
+        return None
+    along = Index(written.indices[inner].terms)
+    dims = [dim for dim, index in enumerate(read.indices) if index == along]
+    return dims[0] if along.terms[0][1] == 1 and dims and dims[0] != last else None
 
 
 def _with_gates_apart(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[list[Op], list[Tensor]]:

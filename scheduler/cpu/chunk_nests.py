@@ -1,7 +1,6 @@
 """The loops of a chunk and the lines that they touch: what the traffic of caches follows from."""
 
 import math
-from collections.abc import Sequence
 
 from hw_models.caches.lines import Lines
 from hw_models.caches.nests import Nest
@@ -9,7 +8,6 @@ from scheduler.cpu.anchors import anchored_nest
 from scheduler.cpu.chains import Made, link_read, loops_apart, made_in_front, parts_of
 from scheduler.cpu.chunks import Chunks, split_operands
 from scheduler.cpu.footprints import footprints_of, touched_lines
-from scheduler.cpu.operands import Operand
 from scheduler.cpu.tiles import LoopTiles
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
@@ -51,7 +49,7 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
     last = len(trips)
     outside = [
         made_at if each.is_in_front else of_tile if each.is_copied
-        else _moved_at(each, axes) if each.is_taken_at_once else last if each.feeds_depth else of_registers
+        else each.moved_at(axes) if each.is_taken_at_once else last if each.feeds_depth else of_registers
         for each in found.operands
     ]  # fmt: skip
     held: tuple[float, ...] = ()
@@ -76,11 +74,6 @@ def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: in
         tuple(trips), tuple(touched), found.nest_writes, held, (*outside, *[last] * copies),
         tuple(axes), (*found.moved_by, *[frozenset(axes)] * copies),
     )  # fmt: skip
-
-
-def _moved_at(operand: Operand, axes: Sequence[int]) -> int:
-    """Return the depth of the innermost loop that comes to other elements of an operand."""
-    return max([depth + 1 for depth, axis in enumerate(axes) if axis in operand.depends_on], default=0)
 
 
 def _in_passes(

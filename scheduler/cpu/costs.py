@@ -1,6 +1,7 @@
 """Costs of one network's kernels on a CPU (`fusion.costs.KernelCosts`), and what its scheduler needs."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from fusion.costs import OnChipMemory
 from hw_models.quantities import PS_PER_S
@@ -11,6 +12,7 @@ from scheduler.cpu.view import CpuView
 from scheduler.kernels.cut import layers_in_order
 from scheduler.kernels.layer import Layer
 from workloads.analysis import Analysis
+from workloads.nest_by_nest import may_transpose
 
 
 class CpuCosts:
@@ -47,21 +49,34 @@ class CpuCosts:
         """Return the tiles of ``layer``; equal layers get the same."""
         return choose_tiling(layer, self.dtype, self.view, self.known)
 
+    @cached_property
+    def transposed(self) -> frozenset[int]:
+        """Operators, by position, that are faster with transpositions in front of their products (`written_out`)."""
+        found = set()
+        for op in self.analysis.of(may_transpose):
+            plain, turned = [
+                sum(map(self._time_ps, layers_in_order(self.analysis, (op,), each)))
+                for each in (frozenset[int](), frozenset((op,)))
+            ]
+            if turned < plain:
+                found.add(op)
+        return frozenset(found)
+
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimate of the tiles that the operators get as one layer, as one kernel of many.
 
         What it reads, and what it writes, is in caches as far as it fits; weights are not.
         """
-        return sum(map(self._time_ps, layers_in_order(self.analysis, ops))) / PS_PER_S
+        return sum(map(self._time_ps, layers_in_order(self.analysis, ops, self.transposed))) / PS_PER_S
 
     def least_s(self, ops: Sequence[int]) -> float:
         """Return what the arithmetic of the operators takes anyhow."""
-        layers = layers_in_order(self.analysis, ops)
+        layers = layers_in_order(self.analysis, ops, self.transposed)
         return sum([least_time_of_ps(layer, self.dtype, self.view) for layer in layers]) / PS_PER_S
 
     def most_s(self, ops: Sequence[int]) -> float:
         """Return what a few tiles take with empty caches, where the operators have one anchor."""
-        layers = layers_in_order(self.analysis, ops)
+        layers = layers_in_order(self.analysis, ops, self.transposed)
         return sum([most_time_of_ps(layer, self.dtype, self.view, self.known) for layer in layers]) / PS_PER_S
 
     def _time_ps(self, layer: Layer) -> float:

@@ -5,7 +5,7 @@ A tile is given as its extents: elements per dimension of the sink, and behind t
 """
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import itemgetter
@@ -118,6 +118,10 @@ class Operand:
     def has_gaps(self) -> bool:
         """Whether what a tile needs may be several pieces, with gaps in between."""
         return any(reach.has_gaps for reach in self.reaches)
+
+    def moved_at(self, axes: Sequence[int]) -> int:
+        """Return the depth of the innermost of loops along ``axes`` that comes to other elements of it."""
+        return max([depth + 1 for depth, axis in enumerate(axes) if axis in self.depends_on], default=0)
 
     @property
     def varies_with(self) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> Cpu
     """
     found = []
     for number, group in enumerate(plan.groups):
-        for layer in layers_in_order(costs.analysis, group.ops):
+        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed):
             tiling = costs.tiling_of(layer)
             found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, tiling.threads))
     return CpuSchedule(plan, tuple(found), costs.dtype, policy)

@@ -79,7 +79,7 @@ def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
     Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
     """
     file = parsed(_File, data)
-    plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs))
+    plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed)
     return CpuSchedule(plan, kernels, costs.dtype, file.policy)
 
 

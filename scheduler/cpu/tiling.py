@@ -14,6 +14,7 @@ register tile that needs the fewest cycles for what one tile needs of it.
 """
 
 import heapq
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -77,7 +78,10 @@ def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
     shape = layer.sink.shape
     if ordered_dims(layer):
         return min(_in_order(layer, dtype, view), key=_taken)
-    found = best_of([TiledKernel(layer, cut, most, dtype, view) for cut in candidates(layer, dtype, view)], most)
+    alike: dict[Extents, list[TiledKernel]] = {}
+    for cut in candidates(layer, dtype, view):
+        alike.setdefault(cut.register, []).append(TiledKernel(layer, cut, most, dtype, view))
+    found = sorted([each for kernels in alike.values() for each in best_of(kernels, most)], key=attrgetter("rank"))
     best = found[0]
 
     def among(tiling: Tiling) -> float:
@@ -112,10 +116,25 @@ def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
     if not parts:
         return list(_without_anchor(layer, dtype, view))
     last, shape = parts[-1], layer.sink.shape
-    register = register_tile_of(last, last.sink.shape, dtype, view)
     wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
-    found = list(dict.fromkeys(_anchored(last, register, vector_dim_of(layer), view, shape, wider)))
+    made = [_anchored(last, each, vector_dim_of(layer), view, shape, wider) for each in _registers(last, dtype, view)]
+    found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
     return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
+
+
+def _registers(layer: Layer, dtype: str, view: CpuView) -> list[Extents]:
+    """Return the register tiles that are tried: the one that is fastest, and one that leaves each thread its part.
+
+    The latter where there are fewer of the former than threads.
+    """
+    shape, threads, along = layer.sink.shape, view.thread_counts[0], vector_dim_of(layer)
+    fastest = register_tile_of(layer, shape, dtype, view)
+    number = math.prod([-(-size // part) for size, part in zip(shape, fastest, strict=True)])
+    if number >= threads or shape[along] <= view.lanes(dtype):
+        return [fastest]
+    width = -(-fastest[along] * number // (threads * view.lanes(dtype))) * view.lanes(dtype)
+    narrow = tuple([min(width, size) if dim == along else size for dim, size in enumerate(fastest)])
+    return list(dict.fromkeys([fastest, register_tile_of(layer, narrow, dtype, view)]))
 
 
 def best_of(kernels: Sequence[TiledKernel], threads: int) -> list[Tiling]:
@@ -142,7 +161,7 @@ def best_of(kernels: Sequence[TiledKernel], threads: int) -> list[Tiling]:
 
 
 _SPLIT_AGAIN = 2
-"""So many of the best tiles are tried on other numbers of threads."""
+"""So many of the best tiles of each register tile are tried on other numbers of threads."""
 
 
 def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: CpuView) -> LoopTiles:

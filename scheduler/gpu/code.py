@@ -14,6 +14,7 @@ from hw_models.gpu.occupancy import BlockNeeds
 from hw_models.gpu.sm import packed
 from scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Product, nests_of
 from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.transforms import Line, line_of, passes_of, results_along
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
 from workloads.loopnest import Extents, Operations
@@ -45,6 +46,8 @@ def block_needs(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockNeeds:
         step = _step(nest, tiles)
         if step is not None and nest.product(work.extents, work.operations.macs) is not None:
             staged = max(staged, tiles.stages * _staged_bytes(nest, work, step))
+        if any(line is not None for line in _lines(nest)):
+            staged = max(staged, work.outputs * nest.element_bytes)
     sums = (tiles.split - 1) * math.prod(tiles.tile) * _SUM_BYTES
     elements = math.prod(tiles.part)
     product = nests.product(layer, tiles.part)
@@ -117,6 +120,11 @@ def last_code(layer: Layer, tiles: GpuTiles, view: GpuView) -> BlockCode | None:
     return BlockCode(issued, size)
 
 
+def _lines(nest: BlockNest) -> list[Line | None]:
+    """Return of each of the nest's operands the lines that it transforms."""
+    return [line_of(nest.compiled.nest, read) for read in nest.compiled.nest.reads]
+
+
 class _Block:
     """Instructions of one block being added up, by thread; a warp issues one for all of its threads."""
 
@@ -138,6 +146,7 @@ class _Block:
         parts = tiles.parts(tiles.tile)
         works = nests.works(self._layer, tiles.tile)
         of_part = nests.works(self._layer, tiles.part)
+        passes = passes_of(self._layer, tiles.tile)
         padding = parts * self._of_part / max(math.prod(tiles.tile), 1)
         for number, times in nests.runs:
             nest, work, own = nests.nests[number], works[number], of_part[number]
@@ -148,13 +157,14 @@ class _Block:
                 self._multiply(nest, work, *self._shared_out(nest, work, product, parts))
             else:
                 if made.macs:
-                    self._fma += alike * made.macs * padding
+                    self._fma += alike * made.macs / passes * padding
                 self._scalar += alike * self._loops(max(made.macs, outputs) * padding)
                 each = alike * parts * own.share / work.share
                 self._read(nest, *((work, alike) if nest.is_of_block else (own, each)))
-            self._arithmetic += alike * (made.simple + (0 if made else outputs)) * padding
+                self._take_at_once(nest, work, own, alike)
+            self._arithmetic += alike * (made.simple / passes + (0 if made else outputs)) * padding
             if made.special:
-                self._special += alike * made.special * padding
+                self._special += alike * made.special / passes * padding
             if nest.writes in ("outside", "shared"):
                 self._write(nest, work, alike)
         if tiles.split > 1:
@@ -253,9 +263,9 @@ class _Block:
     def _read(self, nest: BlockNest, work: NestWork, times: float) -> None:
         """Add the loads of a nest without reuse, ``times`` those for ``work``."""
         tuning, inner = self._view.tuning, self._inner
-        for read, each in zip(nest.reads, work.read, strict=True):
+        for read, line, each in zip(nest.reads, _lines(nest), work.read, strict=True):
             source, element_bytes = read.source, read.element_bytes
-            if source in ("registers", "staged"):
+            if source in ("registers", "staged") or line is not None:
                 continue
             elements = times * each
             loads = elements / max(1, min(tuning.vector_bytes // element_bytes, inner))
@@ -264,6 +274,23 @@ class _Block:
             if source == "outside":
                 self._outside_loads += loads
                 self._scalar += loads * tuning.address_instructions
+
+    def _take_at_once(self, nest: BlockNest, work: NestWork, own: NestWork, times: float) -> None:
+        """Add the loads of lines that are transformed, and what threads pass to each other in shared memory."""
+        tuning, loop_nest = self._view.tuning, nest.compiled.nest
+        for access, read, line in zip(loop_nest.reads, nest.reads, _lines(nest), strict=True):
+            if line is None:
+                continue
+            elements = times * work.outputs * line.elements / line.results
+            loads = elements / max(1, min(tuning.vector_bytes // read.element_bytes, self._inner))
+            self._load += loads
+            self._scalar += loads * tuning.address_instructions
+            self._outside_loads += loads if read.source == "outside" else 0
+            made, by_thread = [results_along(loop_nest, access, each.extents) for each in (work, own)]
+            exchanged = times * work.outputs * line.exchanges(made, by_thread)
+            self._load += exchanged
+            self._store += exchanged
+            self._shared_bytes += (elements + 2 * exchanged) * read.element_bytes
 
     def _write(self, nest: BlockNest, work: NestWork, times: float) -> None:
         """Add the stores of a nest, ``times`` those for ``work``."""

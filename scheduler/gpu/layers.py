@@ -24,7 +24,7 @@ def layers_of(analysis: Analysis, ops: Sequence[int], view: GpuView) -> tuple[La
 def _layers_of(analysis: Analysis, ops: tuple[int, ...], view: GpuView) -> tuple[Layer, ...]:
     if any(nest.exchanged for op in ops for nest in analysis.graph.ops[op].nests):
         return layers_in_order(analysis, ops)
-    out = analysis.of(written_out)
+    out = analysis.of(written_out, frozenset[int]())
     written, every = out.analysis, out.ops(ops)
     whole = layer_of(written, every)
     if whole is None:

@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hw_models.caches.lines import CacheShape
+from hw_models.caches.lines import CacheShape, found_again
 from hw_models.caches.nests import Nest
 from hw_models.caches.passing import passed_on
 from scheduler.cpu.footprints import footprints_of, touched_lines
 from scheduler.gpu.residency import Found
 from scheduler.gpu.tiles import GpuTiles
+from scheduler.gpu.transforms import passes_of
 from scheduler.kernels.layer import DEPTH, Layer
 from workloads.loopnest import Extents
 
@@ -69,8 +70,14 @@ def l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
 
 
 def _l2_bytes(layer: Layer, tile: Extents, sector_bytes: int) -> int:
-    touched = touched_lines(layer, sector_bytes).of_operands((*tile, footprints_of(layer).depth))
-    return sum([math.ceil(lines.count) for lines in touched]) * sector_bytes
+    found, lines, passes = footprints_of(layer), touched_lines(layer, sector_bytes), passes_of(layer, tile)
+    touched = [each.count for each in lines.of_operands((*tile, found.depth))]
+    if passes > 1:  # each takes as much of a line as it makes of it
+        share, shape = math.prod(tile) / math.prod(layer.sink.shape), layer.sink.shape
+        whole = [each.count * share for each in lines.of_operands((*shape, found.depth))]
+        at_once = [operand.is_taken_at_once for operand in found.operands]
+        touched = [part if taken else own for part, own, taken in zip(whole, touched, at_once, strict=True)]
+    return passes * sum([math.ceil(count) for count in touched]) * sector_bytes
 
 
 def off_chip(
@@ -85,7 +92,23 @@ def off_chip(
     def in_bytes(lines: Sequence[float]) -> tuple[float, ...]:
         return tuple([count * sector_bytes for count in lines])
 
-    return OffChip(in_bytes(passed.fetched), in_bytes(first), in_bytes(passed.written))
+    between = _between_passes(layer, tiles, l2, sector_bytes)
+    fetched, written = [
+        [own + more for own, more in zip(lines, between, strict=True)] for lines in (passed.fetched, passed.written)
+    ]
+    return OffChip(in_bytes(fetched), in_bytes(first), in_bytes(written))
+
+
+def _between_passes(layer: Layer, tiles: GpuTiles, l2: CacheShape, sector_bytes: int) -> list[float]:
+    """Return the sectors per operand that go to DRAM behind a pass over a transform's results, and come back."""
+    found = footprints_of(layer)
+    more = passes_of(layer, tiles.tile) - 1
+    if not more:
+        return [0.0] * len(found.operands)
+    whole = touched_lines(layer, sector_bytes).of_operands((*layer.sink.shape, found.depth))
+    touched = 2 * sum([lines.count for lines, is_written in zip(whole, found.is_written, strict=True) if is_written])
+    lost = more * (1 - found_again(touched / l2.lines))
+    return [lost * lines.count * is_written for lines, is_written in zip(whole, found.is_written, strict=True)]
 
 
 def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, sector_bytes: int) -> Nest:
@@ -99,12 +122,14 @@ def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, 
         left = max(1, left // together[dim])
     lines, extents = touched_lines(layer, sector_bytes), [*shape, found.depth]
     trips: list[int] = []
+    axes: list[int] = []
     touched = [lines.of_operands(tuple(extents))]
 
     def loop(axis: int, count: int, inside: int) -> None:
         extents[axis] = inside
         if count > 1:
             trips.append(count)
+            axes.append(axis)
             touched.append(lines.of_operands(tuple(extents)))
 
     for dim in order:
@@ -115,5 +140,8 @@ def _nest(layer: Layer, tiles: GpuTiles, order: Sequence[int], concurrent: int, 
         loop(DEPTH, -(-found.depth // steps), steps)
     for dim in order:
         loop(dim, together[dim], min(shape[dim], tiles.tile[dim]))
-    outside = tuple([len(trips) if operand.feeds_depth else of_group for operand in found.operands])
+    outside = tuple([
+        operand.moved_at(axes) if operand.is_taken_at_once else len(trips) if operand.feeds_depth else of_group
+        for operand in found.operands
+    ])  # fmt: skip
     return Nest(tuple(trips), tuple(touched), found.is_written, (), outside)

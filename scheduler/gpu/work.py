@@ -18,6 +18,7 @@ from hw_models.quantities import PS_PER_S
 from scheduler.gpu.code import BlockCode, block_code, block_needs, last_code, operations_of, partial_bytes
 from scheduler.gpu.tiles import GpuTiles
 from scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
+from scheduler.gpu.transforms import passes_of
 from scheduler.gpu.view import GpuView
 from scheduler.kernels.layer import Layer
 from scheduler.kernels.recurrences import waiting_steps
@@ -40,7 +41,7 @@ class KernelWork:
     tiles: int = 0
     """For which that is done."""
     steps: int = 1
-    """Grids of as many blocks each, launched one after the other: those of a recurrence."""
+    """Grids of as many blocks each, launched one after the other: those of a recurrence, passes of a transform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,11 @@ def make_grid(layer: Layer, tiles: GpuTiles, view: GpuView) -> Grid:
     key = layer.signature, tiles.tile, sector_bytes
     whole = layer.analysis.table(_whole_of).get(key, partial(_whole_of, layer, tiles.tile, sector_bytes))
     code, needs = block_code(layer, tiles, view), block_needs(layer, tiles, view)
+    passes = passes_of(layer, tiles.tile)
     handed_over = whole.blocks * partial_bytes(layer, tiles)
     return Grid(
-        tiles, whole.blocks * tiles.shares, code, needs, whole.operations, whole.l2_bytes + handed_over,
-        last_code(layer, tiles, view), waiting_steps(layer),
+        tiles, whole.blocks * tiles.shares * passes, code, needs, whole.operations, whole.l2_bytes + handed_over,
+        last_code(layer, tiles, view), waiting_steps(layer) * passes,
     )  # fmt: skip
 
 

@@ -40,17 +40,21 @@ def layers_by_pattern(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ..
     return analysis.of(_layers_by_pattern, tuple(ops))
 
 
-def layers_in_order(analysis: Analysis, ops: Sequence[int]) -> tuple[Layer, ...]:
+def layers_in_order(
+    analysis: Analysis, ops: Sequence[int], transposed: frozenset[int] = frozenset()
+) -> tuple[Layer, ...]:
     """Return the kernel ``ops`` as the layers that a machine runs one after the other, of the network written out.
 
     That is one, unless operators hold several products, whose layers have at most one each, or results need earlier
     ones of their own operator, which is a layer by itself.
     """
-    return analysis.of(_layers_in_order, tuple(ops))
+    return analysis.of(_layers_in_order, tuple(ops), transposed)
 
 
-def _layers_in_order(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
-    out = analysis.of(written_out)
+def _layers_in_order(
+    analysis: Analysis, ops: tuple[int, ...], transposed: frozenset[int]
+) -> tuple[Layer, ...]:
+    out = analysis.of(written_out, transposed)
     written, every = out.analysis, out.ops(sorted(ops))
     graph = written.graph
     if len(every) == len(ops) and not any(nest.ordered for op in every for nest in graph.ops[op].nests):

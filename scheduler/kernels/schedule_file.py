@@ -146,7 +146,8 @@ def _plan(file: ScheduleFile[RecordT], graph: Graph, dtype: str) -> FusionPlan:
 
 
 def read_kernels(
-    file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT]
+    file: ScheduleFile[RecordT], analysis: Analysis, dtype: str, read: Callable[[str, RecordT, Layer], KernelT],
+    transposed: frozenset[int] = frozenset(),
 ) -> tuple[FusionPlan, tuple[KernelT, ...]]:
     """Return the plan and the kernels of a file about the network of ``analysis``.
 
@@ -155,7 +156,7 @@ def read_kernels(
     """
     plan = _plan(file, analysis.graph, dtype)
     kernels = []
-    written = analysis.of(written_out).analysis
+    written = analysis.of(written_out, transposed).analysis
     for number, record in enumerate(file.kernels):
         where = f"schedule: kernels.{number} ({record.output})"
         kernels.append(read(where, record, read_layer(where, record, len(file.groups), written)))

@@ -1,5 +1,6 @@
 """What runs in order takes its time, and no more: each step reads what it needs once, running sums are linear."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,13 @@ from onnx import ModelProto, NodeProto, helper
 from dsascape import Graph, simulate
 from experiments.points import RunRecord
 from fusion.fixed_pattern import fixed_pattern_of
-from hw_models import Gpu, load_hardware
+from hw_models import Cpu, Gpu, load_hardware
 from hw_models.quantities import PS_PER_S
+from scheduler.cpu.costs import CpuCosts
+from scheduler.cpu.schedule import kernel_by_kernel as cpu_kernel_by_kernel
+from scheduler.cpu.schedule_json import read_schedule as read_cpu_schedule
+from scheduler.cpu.schedule_json import schedule_json as cpu_schedule_json
+from scheduler.cpu.view import CpuView
 from scheduler.gpu.costs import GpuCosts
 from scheduler.gpu.schedule import kernel_by_kernel
 from scheduler.gpu.schedule_json import read_schedule, schedule_json
@@ -143,18 +149,78 @@ def test_a_running_sum_is_linear() -> None:
     assert large < 120 * small
 
 
-def test_an_attention_is_not_far_from_its_products_and_softmax_by_themselves() -> None:
-    """Keys are not transposed first, as the operators by themselves do, so that its product has no vectors of them."""
-    shape = [8, 256, 64]
+@pytest.mark.parametrize("machine", [*CPUS, "platinum_8124m", "raspberry_pi_3b_plus"])
+@pytest.mark.parametrize("sizes", [(8, 256, 64), (32, 512, 128), (4, 100, 40)])
+def test_an_attention_takes_as_long_as_its_operators_by_themselves(sizes: tuple[int, int, int], machine: str) -> None:
+    """Keys are transposed first, so that their product with the queries has vectors of them."""
+    shape = list(sizes)
     written_out = model(
         helper.make_node("Transpose", ["k"], ["t"], perm=[0, 2, 1]), helper.make_node("MatMul", ["q", "t"], ["s"]),
         helper.make_node("Softmax", ["s"], ["p"]), helper.make_node("MatMul", ["p", "v"], ["y"]),
         inputs={"q": shape, "k": shape, "v": shape},
     )  # fmt: skip
 
-    assert run(attention(8, 256, 64), "kirin990").latency_s < 5 * run(written_out, "kirin990", "unfused").latency_s
+    whole, apart = run(attention(*sizes), machine), run(written_out, machine, "unfused")
+    assert whole.latency_s == pytest.approx(apart.latency_s, rel=0.05)
+    assert whole.traffic_bytes["dram"] == pytest.approx(apart.traffic_bytes["dram"], rel=0.05)
+
+
+def packed(queries: int, keys: int, heads: int, width: int) -> ModelProto:
+    """Return an attention of which query, key and value are lines of all heads."""
+    node = helper.make_node("Attention", ["q", "k", "v"], ["y"], q_num_heads=heads, kv_num_heads=heads)
+    sizes = {"q": [1, queries, heads * width], "k": [1, keys, heads * width], "v": [1, keys, heads * width]}
+    built = model(node, inputs=sizes)
+    built.opset_import[0].version = 23
+    return built
+
+
+def grouped(tokens: int, heads: int, key_heads: int, width: int) -> ModelProto:
+    """Return an attention of which several query heads share a key head."""
+    own, shared = [1, heads, tokens, width], [1, key_heads, tokens, width]
+    built = model(op("Attention", "q k v"), inputs={"q": own, "k": shared, "v": shared})
+    built.opset_import[0].version = 23
+    return built
+
+
+@pytest.mark.parametrize("built", [packed(256, 256, 8, 64), grouped(256, 8, 2, 64)])
+@pytest.mark.parametrize("machine", CPUS)
+def test_an_attention_is_near_its_roofline_however_its_heads_lie(built: ModelProto, machine: str) -> None:
+    record, least = run(built, machine), least_bytes(read(built))
+    bound_s = max(least / record.off_chip_bytes_per_s, record.macs / record.peak_macs_per_s)
+
+    assert bound_s < record.latency_s < 5 * bound_s
+
+
+@pytest.mark.parametrize("machine", CPUS)
+def test_keys_of_a_single_query_are_not_transposed(machine: str) -> None:
+    """Reading keys along once costs less than reading, writing and reading them again."""
+    built = packed(1, 4096, 8, 64)
+    record, least = run(built, machine), least_bytes(read(built))
+
+    assert least <= record.traffic_bytes["dram"] < 1.2 * least
+
+
+def test_the_schedule_of_an_attention_is_read_back() -> None:
+    analysis = Analysis(read(attention(4, 64, 32)))
+    costs = CpuCosts(CpuView(load_hardware("kirin990", Cpu)), analysis, "fp32")
+    schedule = cpu_kernel_by_kernel(fixed_pattern_of(analysis), costs)
+
+    assert read_cpu_schedule(cpu_schedule_json(schedule), costs).runs == schedule.runs
 
 
 @pytest.mark.parametrize("policy", ["unfused", "ago", "dnnfusion", "searched"])
 def test_every_policy_runs_a_recurrence(policy: str) -> None:
     assert run(recurrent("LSTM", 10, 1, 64), "kirin990", policy).latency_s < 1e-3
+
+
+@pytest.mark.parametrize("machine", CPUS)
+def test_keys_are_transposed_where_that_is_faster(machine: str) -> None:
+    """A few queries read keys as they lie, many transposed ones; time grows by no jump where that changes."""
+    queries = (1, 2, 4, 6, 8, 12, 16, 24)
+    outcomes = [simulate(read(packed(each, 4096, 8, 64)), machine, "fixed-pattern") for each in queries]
+    taken_s = [each.record.latency_s for each in outcomes]
+    kernels = [each.record.kernels for each in outcomes]
+
+    assert all(0.98 * fewer <= more < 1.8 * fewer for fewer, more in pairwise(taken_s))
+    assert kernels == sorted(kernels)
+    assert kernels[0] < kernels[-1]
