@@ -168,17 +168,17 @@ class GraphTurbo:
             layers = through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs)
             self._consider(judge, layers, costs, always=True)
             judge.consider(layers, costs, always=True)
-            if judge.leads(layers) and judge.has_used_up:
-                self._consider_smaller(judge, costs)
+        if judge.has_used_up:
+            self._consider_all_sizes(judge, costs)
         return judge.chosen()
 
-    def _consider_smaller(self, judge: Judge, costs: DsaCosts) -> None:
-        """Judge layouts for smaller buffers, and with outputs in local buffers only, however much has been simulated.
+    def _consider_all_sizes(self, judge: Judge, costs: DsaCosts) -> None:
+        """Judge what the first large programs left out: every size of buffer, outputs in either memory.
 
-        Where layers through DDR beat the first plans, whose large programs were all that was to be simulated.
+        Whatever has been simulated, as long as its traffic and launches alone take less time than the best so far.
         """
         for at in with_smaller_buffers(costs):
-            for policy in (self, replace(self, outputs="local")):
+            for policy in dict.fromkeys((self, replace(self, outputs="global"))):
                 policy._consider_plans(judge, at, {}, always=True)
 
     def _consider_plans(
