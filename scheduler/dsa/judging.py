@@ -259,10 +259,9 @@ class Judge:
             self.consider(shown, at, always=always)
         return True
 
-    @property
-    def has_used_up(self) -> bool:
-        """Whether the programs simulated so far have as many instructions as are simulated to choose."""
-        return self._simulated > self._costs.view.tuning.judged_instructions
+    def has_used_up(self, times: int = 1) -> bool:
+        """Return whether as many instructions as are simulated to choose have been simulated so many ``times``."""
+        return self._simulated > times * self._costs.view.tuning.judged_instructions
 
     def leads(self, shown: Candidate) -> bool:
         """Return whether a candidate is the best so far."""

@@ -59,6 +59,8 @@ _MOST_PLANS = 512
 """Kept of one network: each may have hundreds of groups."""
 _MOST_BOUND = 32
 """The same: each may have hundreds of layer runs."""
+_MOST_JUDGED = 10
+"""Times ``tuning.judged_instructions`` that are simulated in all where the first programs are large."""
 
 
 _PlanKey = tuple[tuple[tuple[int, ...], Split | None], ...]
@@ -168,17 +170,20 @@ class GraphTurbo:
             layers = through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs)
             self._consider(judge, layers, costs, always=True)
             judge.consider(layers, costs, always=True)
-        if judge.has_used_up:
+        if judge.has_used_up():
             self._consider_all_sizes(judge, costs)
         return judge.chosen()
 
     def _consider_all_sizes(self, judge: Judge, costs: DsaCosts) -> None:
         """Judge what the first large programs left out: every size of buffer, outputs in either memory.
 
-        Whatever has been simulated, as long as its traffic and launches alone take less time than the best so far.
+        As long as traffic and launches alone take less time than the best so far, until ``_MOST_JUDGED`` times as much
+        has been simulated as where programs are small.
         """
         for at in with_smaller_buffers(costs):
             for policy in dict.fromkeys((self, replace(self, outputs="global"))):
+                if judge.has_used_up(_MOST_JUDGED):
+                    return
                 policy._consider_plans(judge, at, {}, always=True)
 
     def _consider_plans(
