@@ -308,7 +308,7 @@ def test_more_local_buffer_costs_no_berts_time_nor_do_steps_beyond_layer_by_laye
     for kib in sizes_kib:
         spec = with_values(load_hardware(preset, ClusteredDsa), {"local_buffer.capacity": f"{kib} KiB"})
         placing = Placing(hardware=spec, parts=4, dtype="fp16")
-        turbo = GraphTurbo(), GraphTurbo(outputs="global"), GraphTurbo(instruction_scheduling=False)
+        turbo = GraphTurbo(), GraphTurbo(outputs="global")
         ours, *others = (run_stages(analysis, policy, placing).result.makespan_ps for policy in turbo)
         layers = run_stages(analysis, FixedPattern(), placing).result.makespan_ps
 
