@@ -149,8 +149,8 @@ class GraphTurbo:
     def _search(self, costs: DsaCosts) -> Judged:
         """Judge the layouts of plans for the machine's buffers and for smaller ones; not in the paper.
 
-        The steps that options switch off are switched off as well, and layer by layer through DDR is tried: no step is
-        taken that makes the network slower.
+        The steps that options switch off are switched off as well, and layer by layer through DDR is tried, which
+        nothing chosen is slower than; where programs are large, single steps may cost time.
         """
         check_can_be_scheduled(costs)
         judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
