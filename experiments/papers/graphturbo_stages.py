@@ -7,6 +7,7 @@ whose computation ends next. A stage is what computes images of one size (Fig. 3
 
 import sys
 from collections.abc import Mapping
+from itertools import chain
 
 from experiments.evaluate import evaluate
 from experiments.job import Outcome
@@ -69,10 +70,37 @@ def table(machine: str) -> str:
     return markdown(columns, rows)
 
 
+def sub_graphs(outcome: Outcome) -> list[tuple[int, int, int, str]]:
+    """Return of each sub-graph its instances, operators and convolutions, and the shape of an image that leaves it."""
+    graph = outcome.schedule.graph
+    rows = []
+    for group in outcome.schedule.plan.groups:
+        kinds = [graph.ops[number].kind for number in group.ops]
+        last = graph.tensors[graph.ops[max(group.ops)].outputs[0]].shape
+        rows.append((group.instances, len(kinds), kinds.count("Conv"), " x ".join(map(str, last[1:]))))
+    return rows
+
+
+def readings(machine: str) -> str:
+    """Return the sub-graphs by either reading of the working set of section 3.1, with the speed-up over TVM."""
+    hardware, workload = load_hardware(machine), Workload(MODEL, BATCH)
+    plain = make_policy("fixed-pattern", {"batches_per_cluster": 2})
+    tvm_per_s = evaluate(DesignPoint(workload, hardware, plain)).record.throughput_per_s
+    rows = []
+    for footprint in ("made", "all"):
+        outcome = evaluate(DesignPoint(workload, hardware, make_policy("graphturbo", {"footprint": footprint})))
+        counts = zip(*sub_graphs(outcome), strict=True)
+        listed = ["; ".join(map(str, count)) for count in counts]
+        rows.append((footprint, *listed, outcome.record.throughput_per_s / tvm_per_s))
+    columns = ("`footprint`", "instances", "operators", "convolutions", "an image leaves as", "÷ fixed-pattern")
+    return markdown(columns, rows)
+
+
 def page() -> str:
     """Return the tables with what has to be known to read them."""
     introduction = (FOLDER / "stages.md").read_text(encoding="utf-8").rstrip()
-    return "\n\n".join([introduction, *(f"## {name}\n\n{table(name)}" for name in MACHINE_NAMES)]) + "\n"
+    tables = [(f"## {name}", table(name), "### Sub-graphs", readings(name)) for name in MACHINE_NAMES]
+    return "\n\n".join([introduction, *chain.from_iterable(tables)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -240,7 +240,8 @@ class Judge:
             return False
         key = shown.made_of, at.view.timing, at.dtype, overlaps_layers, self._paper_tiles
         size_bytes, runs = at.view.local_buffer_bytes, self._runs[overlaps_layers]
-        if key in self._seen or any(run.is_like(at.cores, size_bytes, promised_s, launches, tuning) for run in runs):
+        alike = [run for run in runs if run.is_like(at.cores, size_bytes, promised_s, launches, tuning)]
+        if key in self._seen or (alike and not always):
             return True
         self._seen.add(key)
         made: list[Judged] = []
@@ -255,13 +256,12 @@ class Judge:
             self._best = _Leader(key, shown, at, overlaps_layers, timed.seconds, made[0] if made else None)
         hides_little = timed.seconds > tuning.promising * max(promised_s, self._costs.arithmetic_s)
         if timed.overlaps and hides_little and tuning.apart * apart_s(at, shown.layout) < self._best.seconds:
-            self.consider(shown, at)
+            self.consider(shown, at, always=always)
         return True
 
-    @property
-    def has_used_up(self) -> bool:
-        """Whether the programs simulated so far have as many instructions as are simulated to choose."""
-        return self._simulated > self._costs.view.tuning.judged_instructions
+    def has_used_up(self, times: int = 1) -> bool:
+        """Return whether as many instructions as are simulated to choose have been simulated so many ``times``."""
+        return self._simulated > times * self._costs.view.tuning.judged_instructions
 
     def leads(self, shown: Candidate) -> bool:
         """Return whether a candidate is the best so far."""

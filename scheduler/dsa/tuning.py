@@ -68,8 +68,9 @@ class DsaTuning:
     its arithmetic, start-ups included; that is not tried where it is no less than the best schedule's time. Over the
     570 points of 19 networks with which it was chosen, a quarter of the tries remain, among them all that won."""
     judged_instructions: Annotated[int, Field(ge=0, le=10**9)] = 200_000
-    """When the programs simulated to choose among schedules have had so many instructions, the best so far is taken;
-    layers one after the other through DDR are simulated all the same, and smaller buffers where these are faster."""
+    """When the programs simulated to choose among schedules have had so many instructions, what promises as
+    much as another no longer has a chance. ``graphturbo`` goes on, up to ten times as many, with what may be faster by
+    its traffic and launches alone; layers one after the other through DDR are simulated all the same."""
     near_least: Annotated[float, Field(ge=1, le=100)] = 1.02
     """A schedule that takes at most this times what the network's arithmetic and least traffic do is not improved
     upon."""

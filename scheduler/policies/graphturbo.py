@@ -59,6 +59,8 @@ _MOST_PLANS = 512
 """Kept of one network: each may have hundreds of groups."""
 _MOST_BOUND = 32
 """The same: each may have hundreds of layer runs."""
+_MOST_JUDGED = 10
+"""Times ``tuning.judged_instructions`` that are simulated in all where the first programs are large."""
 
 
 _PlanKey = tuple[tuple[tuple[int, ...], Split | None], ...]
@@ -147,8 +149,8 @@ class GraphTurbo:
     def _search(self, costs: DsaCosts) -> Judged:
         """Judge the layouts of plans for the machine's buffers and for smaller ones; not in the paper.
 
-        The steps that options switch off are switched off as well, and layer by layer through DDR is tried: no step is
-        taken that makes the network slower.
+        The steps that options switch off are switched off as well, and layer by layer through DDR is tried, which
+        nothing chosen is slower than; where programs are large, single steps may cost time.
         """
         check_can_be_scheduled(costs)
         judge = Judge(costs, self.name, paper_tiles=self.tiles == "paper")
@@ -168,17 +170,20 @@ class GraphTurbo:
             layers = through_ddr_candidate(costs.analysis.of(fixed_pattern_of), costs)
             self._consider(judge, layers, costs, always=True)
             judge.consider(layers, costs, always=True)
-            if judge.leads(layers) and judge.has_used_up:
-                self._consider_smaller(judge, costs)
+        if judge.has_used_up():
+            self._consider_all_sizes(judge, costs)
         return judge.chosen()
 
-    def _consider_smaller(self, judge: Judge, costs: DsaCosts) -> None:
-        """Judge layouts for smaller buffers, and with outputs in local buffers only, however much has been simulated.
+    def _consider_all_sizes(self, judge: Judge, costs: DsaCosts) -> None:
+        """Judge what the first large programs left out: every size of buffer, outputs in either memory.
 
-        Where layers through DDR beat the first plans, whose large programs were all that was to be simulated.
+        As long as traffic and launches alone take less time than the best so far, until ``_MOST_JUDGED`` times as much
+        has been simulated as where programs are small.
         """
         for at in with_smaller_buffers(costs):
-            for policy in (self, replace(self, outputs="local")):
+            for policy in dict.fromkeys((self, replace(self, outputs="global"))):
+                if judge.has_used_up(_MOST_JUDGED):
+                    return
                 policy._consider_plans(judge, at, {}, always=True)
 
     def _consider_plans(
