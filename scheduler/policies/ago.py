@@ -30,7 +30,7 @@ class Ago:
     base: Annotated[float, Field(gt=1)] = BASE
     """Of the logarithms of eq. (1)."""
     threshold: PositiveFloat | None = None
-    """Td: a sub-graph weighs less; None: 8192, or a higher power of two where an operator alone weighs as much."""
+    """Td: a sub-graph weighs less; None: 16384, or a higher power of two where two operators weigh as much."""
     intensive: bool = True
     """Whether two complex operators may share a kernel (false: the paper's AGO-NI)."""
     judge: Literal["machine", "none"] = "machine"

@@ -101,21 +101,21 @@ def test_mini_sub_graphs_have_one_complex_operator_each_and_join_to_the_whole() 
 
 
 class TestThreshold:
-    def test_it_is_the_first_power_of_two_above_all_operators_of_mobilevit(self) -> None:
+    def test_it_is_the_first_power_of_two_above_any_two_operators_of_mobilevit(self) -> None:
         heaviest = max(map(Weights().of, load_network("mobilevit-raw").ops))
 
-        assert THRESHOLD / 2 <= heaviest < THRESHOLD
+        assert THRESHOLD / 2 <= 2 * heaviest < THRESHOLD
 
     @given(slope=st.floats(1e-6, 1e300))
-    def test_every_operator_is_lighter_however_heavy_they_are(self, slope: float) -> None:
+    def test_any_two_operators_are_lighter_however_heavy_they_are(self, slope: float) -> None:
         net = Net()
         graph = net.graph(net.relu(net.conv(net.input(1, 4, 8, 8), 4)))
         weights = Weights(slope)
         threshold = threshold_of(graph, weights)
 
         assert threshold >= THRESHOLD
-        assert all(weights.of(op) < threshold for op in graph.ops)
-        assert threshold == THRESHOLD or threshold <= 2 * max(map(weights.of, graph.ops))
+        assert all(2 * weights.of(op) < threshold for op in graph.ops)
+        assert threshold == THRESHOLD or threshold <= 4 * max(map(weights.of, graph.ops))
 
 
 @settings(max_examples=100)
