@@ -11,14 +11,14 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 IN_C = {
-    "hw_models.in_c.handler": "hw_models/in_c/handler.c",
-    "scheduler.in_c.columns": "scheduler/in_c/columns.c",
-    "scheduler.in_c.tiles": "scheduler/in_c/tiles.c",
+    "dsascape.hw_models.in_c.handler": "src/dsascape/hw_models/in_c/handler.c",
+    "dsascape.scheduler.in_c.columns": "src/dsascape/scheduler/in_c/columns.c",
+    "dsascape.scheduler.in_c.tiles": "src/dsascape/scheduler/in_c/tiles.c",
 }
 """Modules written in C. No compiler may contract a product and a sum: Python does not."""
 EXACT = [] if sys.platform == "win32" else ["-ffp-contract=off"]
 
-IN_C_FOLDER = runpy.run_path(str(Path("hw_models", "in_c", "__init__.py")))
+IN_C_FOLDER = runpy.run_path(str(Path("src", "dsascape", "hw_models", "in_c", "__init__.py")))
 
 
 def in_c(name: str, path: str) -> Extension:

@@ -16,9 +16,9 @@ import time
 
 import onnxruntime
 
-from tuner.measure.cores import usable_cores
-from workloads import load_network
-from workloads.executable import drawn_inputs, executable
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.workloads import load_network
+from dsascape.workloads.executable import drawn_inputs, executable
 
 NETWORKS = ("mobilenet-v2", "resnet50", "bert-base")
 AIM = 2.5
@@ -47,7 +47,7 @@ def onnxruntime_s(network: str, threads: int) -> float:
 
 def ours_s(network: str, threads: int, hardware: str | None) -> float:
     """Return the median seconds of a run of ``network`` by generated code."""
-    command = [sys.executable, "-c", "from experiments.cli import entry_point; entry_point()", "measure", network]
+    command = [sys.executable, "-m", "dsascape", "measure", network]
     command += ["--policy", "fixed-pattern", "--threads", str(threads), "--json"]
     command += ["--hardware", hardware] if hardware else []
     done = subprocess.run(command, capture_output=True, check=True)

@@ -10,19 +10,19 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 
-from fusion import fixed_pattern_plan, plan_from_groups
-from fusion.plan import FusionPlan, Group
-from hw_models import Cpu, load_hardware
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.repeated import repeated_kernels
-from scheduler.cpu.schedule import kernel_by_kernel
-from scheduler.cpu.tuning import CpuTuning
-from scheduler.cpu.view import CpuView
+from dsascape.fusion import fixed_pattern_plan, plan_from_groups
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.repeated import repeated_kernels
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.tuner.late import late
+from dsascape.tuner.measure import Budget, job_of_schedule
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from tuner.late import late
-from tuner.measure import Budget, job_of_schedule
-from workloads import Graph
-from workloads.analysis import Analysis
 
 IMAGE_RANK = 4
 

@@ -9,12 +9,12 @@ import argparse
 import sys
 import time
 
-from experiments.evaluate import job_of
-from experiments.points import Workload, policy_of
-from hw_models import AnyHardware, load_hardware
-from scheduler import Policy, make_network, make_plan
-from workloads import load_network, zoo_names
-from workloads.analysis import Analysis
+from dsascape.experiments.point.evaluate import job_of
+from dsascape.experiments.question.points import Workload, policy_of
+from dsascape.hw_models import AnyHardware, load_hardware
+from dsascape.scheduler import Policy, make_network, make_plan
+from dsascape.workloads import load_network, zoo_names
+from dsascape.workloads.analysis import Analysis
 
 MACHINES = ("snapdragon865", "adreno650", "stcp920")
 AIM_S = 2.0

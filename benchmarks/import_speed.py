@@ -9,8 +9,8 @@ from functools import partial
 
 import onnx
 
-from workloads import load_network, zoo_names
-from workloads.zoo import zoo_entry
+from dsascape.workloads import load_network, zoo_names
+from dsascape.workloads.zoo import zoo_entry
 
 REPEATS = 5
 SHOWN = 12

@@ -16,10 +16,10 @@ from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 
-from experiments.grid import read_experiment
-from experiments.points import DesignPoint
-from experiments.run import computed
-from experiments.store import DATABASE, ResultStore
+from dsascape.experiments.engine.run import computed
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.points import DesignPoint
+from dsascape.experiments.results.store import DATABASE, ResultStore
 
 START_AIM_S, REPORT_AIM_S = 5, 60
 RUN_S, FEW = 40, 20

@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from experiments.evaluate import evaluate
-from experiments.points import DesignPoint, Workload
-from hw_models import AnyHardware, ClusteredDsa, HardwareError, SimulationError, load_hardware, with_values
-from scheduler import ScheduleError, make_policy
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import AnyHardware, ClusteredDsa, HardwareError, SimulationError, load_hardware, with_values
+from dsascape.scheduler import ScheduleError, make_policy
 
 PRESETS: Mapping[str, tuple[str, ...]] = {
     "dsa": ("stcp920", "stcp920_paper", "ascend910", "goya", "ipu_mk1"),

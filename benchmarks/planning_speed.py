@@ -9,13 +9,13 @@ simulates the schedules among which it chooses; that is left out for the largest
 import argparse
 import time
 
-from hw_models import ClusteredDsa, load_hardware
-from scheduler import Placing, make_plan, make_policy
-from scheduler.graphturbo.grouping import group_subgraphs
-from scheduler.policies.graphturbo import GraphTurbo
+from dsascape.hw_models import ClusteredDsa, load_hardware
+from dsascape.scheduler import Placing, make_plan, make_policy
+from dsascape.scheduler.graphturbo.grouping import group_subgraphs
+from dsascape.scheduler.policies.graphturbo import GraphTurbo
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads import Graph
-from workloads.analysis import Analysis
 
 NODES = (1000, 2000, 4000, 8000, 20000)
 MANY_IMAGES = 128

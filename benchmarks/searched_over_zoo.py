@@ -11,10 +11,10 @@ import sys
 import time
 from dataclasses import dataclass
 
-from experiments.evaluate import job_of
-from experiments.points import Workload, policy_of
-from hw_models import AnyHardware, load_hardware
-from scheduler import (
+from dsascape.experiments.point.evaluate import job_of
+from dsascape.experiments.question.points import Workload, policy_of
+from dsascape.hw_models import AnyHardware, load_hardware
+from dsascape.scheduler import (
     Placing,
     ScheduleError,
     SchedulingPolicy,
@@ -24,8 +24,8 @@ from scheduler import (
     make_schedule,
     network_of,
 )
-from workloads import load_network, zoo_names
-from workloads.analysis import Analysis
+from dsascape.workloads import load_network, zoo_names
+from dsascape.workloads.analysis import Analysis
 
 MACHINES = ("kirin990", "adreno650", "stcp920")
 POLICIES = ("searched", "unfused", "fixed-pattern", "dnnfusion", "ago", "astitch", "graphturbo")

@@ -9,10 +9,10 @@ import statistics
 import time
 from dataclasses import dataclass
 
-from hw_models import ClusteredDsa, load_hardware, simulate
-from scheduler import Placing, make_plan, make_policy, make_schedule
-from workloads import load_network
-from workloads.analysis import Analysis
+from dsascape.hw_models import ClusteredDsa, load_hardware, simulate
+from dsascape.scheduler import Placing, make_plan, make_policy, make_schedule
+from dsascape.workloads import load_network
+from dsascape.workloads.analysis import Analysis
 
 NETWORKS = (("resnet50", 4), ("resnet50", 16), ("mobilenet-v2", 4), ("bert-base-128", 4), ("conformer", 3))
 """With the images that one cluster takes at once."""

@@ -20,14 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.evaluate import evaluate
-from experiments.network import network, own_batch
-from experiments.points import DesignPoint, Workload
-from experiments.run import computed, run_points
-from hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, simulate, with_values
-from hw_models.compiled_run import is_compiled
-from hw_models.pause import collect_seldom
-from scheduler import make_policy
+from dsascape.experiments.engine.run import computed, run_points
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.network import network, own_batch
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import ClusteredDsa, dsa_energy, dsa_machine, load_hardware, simulate, with_values
+from dsascape.hw_models.simulation.compiled_run import is_compiled
+from dsascape.hw_models.simulation.pause import collect_seldom
+from dsascape.scheduler import make_policy
 
 LOCAL_BUFFERS = ("768 KiB", "1 MiB", "1.25 MiB", "2 MiB")
 DDR = ("60 GB/s", "90 GB/s", "119.4 GB/s", "160 GB/s")

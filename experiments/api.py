@@ -8,18 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.columns import BOOK_KEEPING
-from experiments.job import Job, Outcome
-from experiments.network import check_dtype, default_dtype
-from experiments.points import DesignPoint, Workload, policy_of, split_tuning
-from experiments.repeated import check_values
-from experiments.results import read_results
-from experiments.run import run_points
-from experiments.shared_out import run_shared_out, share_of_cluster
-from hw_models import AnyHardware, load_hardware, with_values
-from scheduler import Placing, Policy, kind_of, policy_types
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
+from dsascape.experiments.engine.run import run_points
+from dsascape.experiments.point.job import Job, Outcome
+from dsascape.experiments.point.shared_out import run_shared_out, share_of_cluster
+from dsascape.experiments.question.network import check_dtype, default_dtype
+from dsascape.experiments.question.points import DesignPoint, Workload, policy_of, split_tuning
+from dsascape.experiments.question.repeated import check_values
+from dsascape.experiments.results.columns import BOOK_KEEPING
+from dsascape.experiments.results.frame import read_results
+from dsascape.hw_models import AnyHardware, load_hardware, with_values
+from dsascape.scheduler import Placing, Policy, kind_of, policy_types
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 
 
 def simulate(

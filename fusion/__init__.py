@@ -1,8 +1,8 @@
 """Fusion plans: which operators share a kernel, what a planner may ask of a machine, the fixed patterns."""
 
-from fusion.costs import KernelCosts, OnChipMemory
-from fusion.fixed_pattern import fixed_pattern_plan
-from fusion.plan import (
+from dsascape.fusion.costs import KernelCosts, OnChipMemory
+from dsascape.fusion.fixed_pattern import fixed_pattern_plan
+from dsascape.fusion.plan import (
     FusionError,
     FusionPlan,
     Group,
@@ -11,7 +11,7 @@ from fusion.plan import (
     unfused_intermediate_bytes,
     violations,
 )
-from fusion.unfused import unfused_plan
+from dsascape.fusion.unfused import unfused_plan
 
 __all__ = [
     "FusionError",

@@ -1,6 +1,6 @@
 """Kernel costs: all that a planner may ask of a machine, whatever kind it is.
 
-Every machine kind implements `KernelCosts` for one network (`scheduler.machine_kinds`). A planner that is given one
+Every machine kind implements `KernelCosts` for one network (`scheduler.kinds.table`). A planner that is given one
 knows no hardware spec; what it decides holds for any machine that answers alike.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from workloads.analysis import Analysis
+from dsascape.workloads.analysis import Analysis
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ Departures: no limit on the depth of a group, and operators of several outputs c
 from dataclasses import dataclass
 from enum import IntEnum
 
-from fusion.plan import FusionPlan, Group, plan_from_groups
-from workloads.analysis import Analysis
-from workloads.graph import Graph, Op
-from workloads.loopnest import mapping_of
-from workloads.subgraph import Subgraph
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph, Op
+from dsascape.workloads.loopnest import mapping_of
+from dsascape.workloads.subgraph import Subgraph
 
 
 class Kind(IntEnum):

@@ -8,7 +8,7 @@ Kelly's way of keeping an order under insertions).
 
 from collections.abc import Iterable, Sequence
 
-from workloads.graph import Graph
+from dsascape.workloads.graph import Graph
 
 
 class AcyclicPartition:

@@ -6,9 +6,9 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 
-from workloads.graph import Graph
-from workloads.loopnest import Operations
-from workloads.subgraph import Subgraph
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Operations
+from dsascape.workloads.subgraph import Subgraph
 
 
 class FusionError(ValueError):

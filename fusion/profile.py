@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusion.costs import KernelCosts
-from fusion.plan import FusionError
-from workloads.analysis import Analysis
-from workloads.subgraph import Subgraph
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionError
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.subgraph import Subgraph
 
 FORMAT = 1
 _DIGITS = 32

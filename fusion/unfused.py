@@ -1,7 +1,7 @@
 """No fusion: every operator its own kernel; views belong to whoever makes the tensor."""
 
-from fusion.plan import FusionPlan, Group, plan_from_groups
-from workloads.graph import Graph
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.workloads.graph import Graph
 
 
 def unfused_plan(graph: Graph) -> FusionPlan:

@@ -1,14 +1,23 @@
 """Machines: what they are (specs, presets), what they run (programs), what comes of it (traces, energy)."""
 
-from hw_models.cpu.machine import cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
-from hw_models.cpu.spec import Cpu
-from hw_models.dsa.arrays import operands_read
-from hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
-from hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
-from hw_models.energy import EnergyModel
-from hw_models.gpu.machine import gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
-from hw_models.gpu.spec import Gpu
-from hw_models.instructions import (
+from dsascape.hw_models.common.summary import MachineSummary
+from dsascape.hw_models.cpu.machine import cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
+from dsascape.hw_models.cpu.spec import Cpu
+from dsascape.hw_models.dsa.arrays import operands_read
+from dsascape.hw_models.dsa.machine import compute_ps, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
+from dsascape.hw_models.dsa.spec import ClusteredDsa, MatrixUnit, VectorUnit
+from dsascape.hw_models.gpu.machine import gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
+from dsascape.hw_models.gpu.spec import Gpu
+from dsascape.hw_models.machine_files.load import (
+    AnyHardware,
+    hardware_of_text,
+    known_paths,
+    load_hardware,
+    preset_names,
+    with_values,
+)
+from dsascape.hw_models.simulation.energy import EnergyModel
+from dsascape.hw_models.simulation.instructions import (
     Buffer,
     BufferTable,
     Compute,
@@ -21,21 +30,12 @@ from hw_models.instructions import (
     Transfer,
     Work,
 )
-from hw_models.loading import (
-    AnyHardware,
-    hardware_of_text,
-    known_paths,
-    load_hardware,
-    preset_names,
-    with_values,
-)
-from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Service, Unit
-from hw_models.perfetto import perfetto_json, write_perfetto
-from hw_models.program import Program
-from hw_models.simulate import SimulationError, simulate
-from hw_models.summary import MachineSummary
-from hw_models.trace import SimulationResult, Trace
-from hw_models.unroll import unrolled
+from dsascape.hw_models.simulation.machine import HardwareError, Level, Machine, Members, Memory, Service, Unit
+from dsascape.hw_models.simulation.perfetto import perfetto_json, write_perfetto
+from dsascape.hw_models.simulation.program import Program
+from dsascape.hw_models.simulation.simulate import SimulationError, simulate
+from dsascape.hw_models.simulation.trace import SimulationResult, Trace
+from dsascape.hw_models.simulation.unroll import unrolled
 
 __all__ = [
     "AnyHardware",

@@ -1,11 +1,11 @@
 """Policies, schedules, and their lowering: when and where kernels run."""
 
-from scheduler.dsa.schedule import Instance, LayerRun, Layout, Schedule, TensorSlice
-from scheduler.dsa.tuning import DsaTuning
-from scheduler.errors import ScheduleError
-from scheduler.machine_kind import MachineKind
-from scheduler.machine_kinds import Placing, kind_of, make_tuning
-from scheduler.policy import (
+from dsascape.scheduler.dsa.schedule.schedule import Instance, LayerRun, Layout, Schedule, TensorSlice
+from dsascape.scheduler.dsa.tuning import DsaTuning
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.scheduler.kinds.table import Placing, kind_of, make_tuning
+from dsascape.scheduler.policy import (
     Policy,
     RewritingPolicy,
     SchedulingPolicy,
@@ -16,7 +16,7 @@ from scheduler.policy import (
     policy_label,
     policy_types,
 )
-from scheduler.stages import make_network, make_plan, make_schedule, network_of
+from dsascape.scheduler.stages import make_network, make_plan, make_schedule, network_of
 
 __all__ = [
     "DsaTuning",

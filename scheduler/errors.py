@@ -3,7 +3,7 @@
 import traceback
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).parent.parent
 
 
 class ScheduleError(ValueError):

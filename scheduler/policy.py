@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import pydantic
 
-from fusion.costs import KernelCosts
-from fusion.plan import FusionPlan
-from hw_models.messages import option_mistake
-from scheduler.errors import ScheduleError, where_raised
-from workloads.analysis import Analysis
-from workloads.graph import Graph
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionPlan
+from dsascape.hw_models.text.messages import option_mistake
+from dsascape.scheduler.errors import ScheduleError, where_raised
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
 
 ENTRY_POINTS = "dsascape.policies"
 
@@ -59,13 +59,13 @@ class SchedulingPolicy(Policy, Protocol):
 
 
 BUILT_IN: Mapping[str, str] = {
-    "unfused": "scheduler.policies.unfused:Unfused",
-    "fixed-pattern": "scheduler.policies.fixed_pattern:FixedPattern",
-    "astitch": "scheduler.policies.astitch:AStitch",
-    "graphturbo": "scheduler.policies.graphturbo:GraphTurbo",
-    "dnnfusion": "scheduler.policies.dnnfusion:DnnFusion",
-    "ago": "scheduler.policies.ago:Ago",
-    "searched": "scheduler.policies.searched:Searched",
+    "unfused": "dsascape.scheduler.policies.unfused:Unfused",
+    "fixed-pattern": "dsascape.scheduler.policies.fixed_pattern:FixedPattern",
+    "astitch": "dsascape.scheduler.policies.astitch:AStitch",
+    "graphturbo": "dsascape.scheduler.policies.graphturbo:GraphTurbo",
+    "dnnfusion": "dsascape.scheduler.policies.dnnfusion:DnnFusion",
+    "ago": "dsascape.scheduler.policies.ago:Ago",
+    "searched": "dsascape.scheduler.policies.searched:Searched",
 }
 
 

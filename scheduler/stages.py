@@ -5,14 +5,14 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fusion.costs import KernelCosts
-from fusion.plan import FusionError, FusionPlan, violations
-from hw_models.machine import HardwareError
-from scheduler.errors import ScheduleError, where_raised
-from scheduler.machine_kinds import Placing
-from scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, policy_label
-from workloads.analysis import Analysis
-from workloads.graph import WorkloadError
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionError, FusionPlan, violations
+from dsascape.hw_models.simulation.machine import HardwareError
+from dsascape.scheduler.errors import ScheduleError, where_raised
+from dsascape.scheduler.kinds.table import Placing
+from dsascape.scheduler.policy import Policy, RewritingPolicy, SchedulingPolicy, policy_label
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import WorkloadError
 
 _T = TypeVar("_T")
 
@@ -82,7 +82,7 @@ def _shown(value: object) -> str:
 
 
 def _is_foreign(policy: Policy) -> bool:
-    return not type(policy).__module__.startswith("scheduler.")
+    return not type(policy).__module__.startswith("dsascape.scheduler.")
 
 
 def _guarded(policy: Policy, stage: Callable[[], _T]) -> _T:

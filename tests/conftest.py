@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 
-from workloads import Graph
+from dsascape.workloads import Graph
 
 gc.set_threshold(200_000, 50, 1000)
 """Tests make many small records that live long; collecting as often as by default takes a tenth of their time."""
@@ -26,7 +26,7 @@ def _print_graph(graph: Graph, printer: RepresentationPrinter, cycle: bool) -> N
     printer.text(f"<{graph}>")
 
 
-for_type_by_name("workloads.graph", "Graph", _print_graph)
+for_type_by_name("dsascape.workloads.graph", "Graph", _print_graph)
 
 
 class Golden(Protocol):

@@ -9,8 +9,8 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from hw_models import ClusteredDsa
-from workloads import Graph, import_onnx
+from dsascape.hw_models import ClusteredDsa
+from dsascape.workloads import Graph, import_onnx
 
 IMAGE_RANK = 4
 

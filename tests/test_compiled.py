@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from hw_models.compiled_run import is_compiled
-from hw_models.in_c import is_built
+from dsascape.hw_models.in_c import is_built
+from dsascape.hw_models.simulation.compiled_run import is_compiled
 from tests.hw_models.test_simulate import Case, cases
 
 ROOT = Path(__file__).parents[1]
@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("cc") is None, r
 
 def test_what_is_written_in_c_is_there() -> None:
     assert is_compiled()
-    assert is_built("scheduler.in_c.columns")
-    assert is_built("scheduler.in_c.tiles")
+    assert is_built("dsascape.scheduler.in_c.columns")
+    assert is_built("dsascape.scheduler.in_c.tiles")
 
 
 def test_every_run_is_the_same(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def _told(drawn: Sequence[Case], pure: str) -> list[str]:
     """Return what comes of each of the programs, then whether compiled code was there; ``pure``: 1 leaves it out."""
     script = """
 import pickle, sys
-import hw_models
-from hw_models.compiled_run import is_compiled
+from dsascape import hw_models
+from dsascape.hw_models.simulation.compiled_run import is_compiled
 from tests.hw_models.story import simulated
 for spec, program in pickle.load(sys.stdin.buffer):
     try:
@@ -82,7 +82,7 @@ def _point(model: str, hardware: str, policy: str, pure: str, folder: Path) -> t
     schedule, trace = folder / "schedule.json", folder / "trace.json"
     files = ["--schedule-out", str(schedule), "--trace", str(trace)]
     point = ["simulate", model, "--hardware", hardware, "--policy", policy, "--json", *files]
-    figures = json.loads(_run(["-c", "from experiments.cli import entry_point; entry_point()", *point], pure))
+    figures = json.loads(_run(["-m", "dsascape", *point], pure))
     del figures["wall_s"]
     return figures, schedule.read_text(encoding="utf-8"), trace.read_text(encoding="utf-8")
 

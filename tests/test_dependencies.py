@@ -48,7 +48,7 @@ def imports_in(tree: ast.AST, place: str, lazy: bool = False) -> Iterator[Found]
     for node in ast.iter_child_nodes(tree):
         for module in imported(node):
             top = module.partition(".")[0]
-            if top not in sys.stdlib_module_names and top not in PACKAGES:
+            if top not in sys.stdlib_module_names and top != "dsascape":
                 yield Found(top, place, lazy)
         yield from imports_in(
             node, place, lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Try)

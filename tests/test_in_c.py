@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import Program, ProgramError, dsa_machine, unrolled, with_values
-from hw_models.columns import Column, Rows, column
-from hw_models.in_c import digest, is_current, sources_of
-from scheduler import list_scheduling
-from scheduler.list_scheduling import Steps, WorkTime
-from scheduler.relocation import relocation
+from dsascape.hw_models import Program, ProgramError, dsa_machine, unrolled, with_values
+from dsascape.hw_models.in_c import digest, is_current, sources_of
+from dsascape.hw_models.simulation.columns import Column, Rows, column
+from dsascape.scheduler.programs import list_scheduling
+from dsascape.scheduler.programs.list_scheduling import Steps, WorkTime
+from dsascape.scheduler.programs.relocation import relocation
 from tests.hw_models.story import SPEC, add, program, simulated
 
-handler = pytest.importorskip("hw_models.in_c.handler")
-columns = pytest.importorskip("scheduler.in_c.columns")
+handler = pytest.importorskip("dsascape.hw_models.in_c.handler")
+columns = pytest.importorskip("dsascape.scheduler.in_c.columns")
 
 BEYOND = 2**70
 MANY = 65536

@@ -5,5 +5,5 @@ from typing import Any
 
 
 def late(module: str) -> Any:
-    """Return the module ``tuner.on_device.MODULE``."""
-    return importlib.import_module(f"tuner.on_device.{module}")
+    """Return the module ``dsascape.tuner.on_device.MODULE``."""
+    return importlib.import_module(f"dsascape.tuner.on_device.{module}")

@@ -1,9 +1,9 @@
 """What is computed: the network as a graph of operators, each a loop nest; ONNX import; the zoo."""
 
-from workloads.graph import DTYPE_BYTES, Graph, Op, Tensor, WorkloadError
-from workloads.loading import import_onnx, load_network
-from workloads.loopnest import Access, Box, Index, Interval, Loop, LoopNest, Operations
-from workloads.zoo import ZooEntry, zoo_entry, zoo_names
+from dsascape.workloads.graph import DTYPE_BYTES, Graph, Op, Tensor, WorkloadError
+from dsascape.workloads.loading import import_onnx, load_network
+from dsascape.workloads.loopnest import Access, Box, Index, Interval, Loop, LoopNest, Operations
+from dsascape.workloads.zoo import ZooEntry, zoo_entry, zoo_names
 
 __all__ = [
     "DTYPE_BYTES",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
-from workloads.graph import Graph
+from dsascape.workloads.graph import Graph
 
 MOST_ENTRIES = 50_000
 """Of one table."""

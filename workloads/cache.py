@@ -17,9 +17,9 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from workloads.graph import Graph
-from workloads.graph_json import from_plain, to_plain
-from workloads.reimport import ImportOptions, Reimport
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.graph_json import from_plain, to_plain
+from dsascape.workloads.reimport import ImportOptions, Reimport
 
 _VARIABLE = "DSASCAPE_CACHE"
 _LARGEST_BYTES = 256 * 2**20

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import onnx
 
-from workloads.known import Infer, Known, Typed, Walk
-from workloads.operators.registry import Array
-from workloads.rescale import RescaleError, broadcast_conflict, rescaled_like, rescaled_reshape
+from dsascape.workloads.known import Infer, Known, Typed, Walk
+from dsascape.workloads.operators.registry import Array
+from dsascape.workloads.rescale import RescaleError, broadcast_conflict, rescaled_like, rescaled_reshape
 
 _BROADCASTING = frozenset(
     {"Add", "Sub", "Mul", "Div", "Where", "Pow", "Min", "Max", "And", "Or", "Equal", "Sum"}

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from workloads.onnx_file import LARGEST_KNOWN_VALUE, tensor_value
-from workloads.operators.registry import Array
+from dsascape.workloads.onnx_file import LARGEST_KNOWN_VALUE, tensor_value
+from dsascape.workloads.operators.registry import Array
 
 LARGEST_ELEMENT_BYTES = 16
 """Of a complex number of double precision."""

@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from workloads.graph import WorkloadError
-from workloads.known import Walk, attributes_of
-from workloads.onnx_file import OnnxFile
-from workloads.walk import walk_edited
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.known import Walk, attributes_of
+from dsascape.workloads.onnx_file import OnnxFile
+from dsascape.workloads.walk import walk_edited
 
 Attributes = tuple[tuple[str, Hashable], ...]
 """By name, ascending; lists as tuples."""

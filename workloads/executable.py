@@ -16,12 +16,12 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from workloads.constants import single_node_model
-from workloads.graph import FLOATS, CastRebuild, Graph, Tensor, WorkloadError
-from workloads.known import DTYPES, ELEMENTS, Walk, attributes_of
-from workloads.onnx_import import walk_again
-from workloads.operators.registry import Array
-from workloads.reimport import Reimport
+from dsascape.workloads.constants import single_node_model
+from dsascape.workloads.graph import FLOATS, CastRebuild, Graph, Tensor, WorkloadError
+from dsascape.workloads.known import DTYPES, ELEMENTS, Walk, attributes_of
+from dsascape.workloads.onnx_import import walk_again
+from dsascape.workloads.operators.registry import Array
+from dsascape.workloads.reimport import Reimport
 
 _NEWEST_IR_VERSION = 10
 """That every onnxruntime in use reads."""

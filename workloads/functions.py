@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import onnx
 from onnx import inliner
 
-from workloads.expansion import branches
-from workloads.graph import WorkloadError
-from workloads.known import node_name
+from dsascape.workloads.expansion import branches
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.known import node_name
 
 MOST_NODES = 100_000
 """Of a model whose functions have been written out."""

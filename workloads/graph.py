@@ -7,8 +7,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, Protocol, get_args
 
-from workloads.index import is_count
-from workloads.loopnest import LoopNest, Operations, is_view
+from dsascape.workloads.index import is_count
+from dsascape.workloads.loopnest import LoopNest, Operations, is_view
 
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {

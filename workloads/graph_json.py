@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from workloads.graph import Graph, Op, Rebuild, Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.graph import Graph, Op, Rebuild, Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
 
 FORMAT = 2
 Row = list[Any]

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import onnx
 
-from workloads.batch.names import names_a_batch, names_something_else
-from workloads.graph import WorkloadError
-from workloads.known import DTYPES, Typed, typed
-from workloads.onnx_file import OnnxFile
-from workloads.reimport import Dims, ImportOptions
+from dsascape.workloads.batch.names import names_a_batch, names_something_else
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.known import DTYPES, Typed, typed
+from dsascape.workloads.onnx_file import OnnxFile
+from dsascape.workloads.reimport import Dims, ImportOptions
 
 _MATRIX_RANK, _IMAGE_RANK = 2, 4
 

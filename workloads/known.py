@@ -9,8 +9,8 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from workloads.graph import Role, Tensor, WorkloadError
-from workloads.operators.registry import Array, NodeContext
+from dsascape.workloads.graph import Role, Tensor, WorkloadError
+from dsascape.workloads.operators.registry import Array, NodeContext
 
 DTYPES: Mapping[int, str] = {
     TensorProto.DOUBLE: "fp64", TensorProto.FLOAT: "fp32", TensorProto.FLOAT16: "fp16",

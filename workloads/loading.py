@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Unpack
 
-from workloads.cache import cached
-from workloads.graph import Graph, WorkloadError
-from workloads.reimport import Sizes, naming, options_of, read_bytes, read_network
-from workloads.zoo import zoo_entry, zoo_names
+from dsascape.workloads.cache import cached
+from dsascape.workloads.graph import Graph, WorkloadError
+from dsascape.workloads.reimport import Sizes, naming, options_of, read_bytes, read_network
+from dsascape.workloads.zoo import zoo_entry, zoo_names
 
 
 def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from workloads.index import (
+from dsascape.workloads.index import (
     Box,
     Extents,
     Index,

@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workloads.analysis import Analysis
-from workloads.graph import Graph, Op, Tensor
-from workloads.index import Index
-from workloads.loopnest import Access, Loop, LoopNest, mapping_of
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph, Op, Tensor
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import Access, Loop, LoopNest, mapping_of
 
 
 @dataclass(frozen=True)

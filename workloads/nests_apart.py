@@ -8,9 +8,9 @@ tensor: then their internal tensors are tensors of the network like any other.
 from collections.abc import Collection
 from dataclasses import replace
 
-from workloads.analysis import Analysis
-from workloads.graph import Graph, Op
-from workloads.loopnest import LoopNest
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph, Op
+from dsascape.workloads.loopnest import LoopNest
 
 
 def nests_apart(analysis: Analysis, ops: tuple[int, ...]) -> Analysis:

@@ -10,9 +10,9 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
-from workloads.functions import expanded
-from workloads.graph import WorkloadError
-from workloads.operators.registry import Array
+from dsascape.workloads.functions import expanded
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.operators.registry import Array
 
 WEIGHTS_KEY = "weights"
 """In the metadata of stripped files: the names of all weights, as a JSON list, or separated by commas."""

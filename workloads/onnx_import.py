@@ -10,18 +10,18 @@ from typing import TypeVar
 import onnx
 from onnx import helper
 
-from workloads.batch.follow import BatchFlow, Target
-from workloads.batch.search import NoBatch, find_batch
-from workloads.carry_over import CarryOver
-from workloads.edits import Edit, edited_walk
-from workloads.graph import Batch, Graph, WorkloadError
-from workloads.input_shapes import InputTypes, input_types, rescaled_types
-from workloads.known import Walk, typed
-from workloads.lowering import build_graph
-from workloads.onnx_file import WEIGHTS_KEY, OnnxFile, parse_onnx
-from workloads.reimport import ImportOptions, Reimport, naming
-from workloads.simplify import simplified
-from workloads.walk import Again, walk_file
+from dsascape.workloads.batch.follow import BatchFlow, Target
+from dsascape.workloads.batch.search import NoBatch, find_batch
+from dsascape.workloads.carry_over import CarryOver
+from dsascape.workloads.edits import Edit, edited_walk
+from dsascape.workloads.graph import Batch, Graph, WorkloadError
+from dsascape.workloads.input_shapes import InputTypes, input_types, rescaled_types
+from dsascape.workloads.known import Walk, typed
+from dsascape.workloads.lowering import build_graph
+from dsascape.workloads.onnx_file import WEIGHTS_KEY, OnnxFile, parse_onnx
+from dsascape.workloads.reimport import ImportOptions, Reimport, naming
+from dsascape.workloads.simplify import simplified
+from dsascape.workloads.walk import Again, walk_file
 
 
 @dataclass(frozen=True, slots=True)

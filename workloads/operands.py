@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from workloads.loopnest import Access, LoopNest
+from dsascape.workloads.loopnest import Access, LoopNest
 
 
 def misfit(nests: Iterable[LoopNest]) -> str | None:

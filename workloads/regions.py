@@ -8,10 +8,10 @@ along a batch or output channels all needs of a tile move with it.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from workloads.analysis import Analysis
-from workloads.graph import Graph
-from workloads.loopnest import Access, Box, Index, LoopNest, hull
-from workloads.subgraph import PlacedNest, Subgraph, follow_back
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Access, Box, Index, LoopNest, hull
+from dsascape.workloads.subgraph import PlacedNest, Subgraph, follow_back
 
 _STAYS = -1
 

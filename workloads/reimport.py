@@ -11,11 +11,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypedDict
 
-from workloads.graph import Graph, WorkloadError
-from workloads.index import is_count
+from dsascape.workloads.graph import Graph, WorkloadError
+from dsascape.workloads.index import is_count
 
 if TYPE_CHECKING:
-    from workloads.edits import Edit
+    from dsascape.workloads.edits import Edit
 
 LARGEST_FILE_BYTES = 2**31 - 1
 """The most that protobuf reads."""
@@ -155,6 +155,6 @@ def read_network(
 
     ``stripped``: see `parse_onnx`.
     """
-    file = resolve_name("workloads.onnx_file:parse_onnx")(content, where, stripped=stripped)
-    graph: Graph = resolve_name("workloads.onnx_import:graph_from_file")(file, name, options, rounds)
+    file = resolve_name("dsascape.workloads.onnx_file:parse_onnx")(content, where, stripped=stripped)
+    graph: Graph = resolve_name("dsascape.workloads.onnx_import:graph_from_file")(file, name, options, rounds)
     return graph

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from workloads.known import Known, Typed, Walk, attributes_of, node_name
+from dsascape.workloads.known import Known, Typed, Walk, attributes_of, node_name
 
 _COPIES = frozenset({"Identity", "Dropout"})
 _SHAPE_ONLY = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile", "Cast"})

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 
 import onnx
 
-from workloads.edits import Constant, Edit, Node, as_proto, edited_walk, plain_node
-from workloads.graph import FLOATS, Batch, CastRebuild, Graph, Tensor
-from workloads.known import Known, Walk, dtype_of
-from workloads.loopnest import Operations
-from workloads.lowering import build_graph
-from workloads.onnx_file import OnnxFile
-from workloads.onnx_import import file_and_walk
-from workloads.operators import RULES
-from workloads.reimport import Reimport, naming
-from workloads.walk import Walker
+from dsascape.workloads.edits import Constant, Edit, Node, as_proto, edited_walk, plain_node
+from dsascape.workloads.graph import FLOATS, Batch, CastRebuild, Graph, Tensor
+from dsascape.workloads.known import Known, Walk, dtype_of
+from dsascape.workloads.loopnest import Operations
+from dsascape.workloads.lowering import build_graph
+from dsascape.workloads.onnx_file import OnnxFile
+from dsascape.workloads.onnx_import import file_and_walk
+from dsascape.workloads.operators import RULES
+from dsascape.workloads.reimport import Reimport, naming
+from dsascape.workloads.walk import Walker
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workloads.index import Index
-from workloads.loopnest import LoopNest
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import LoopNest
 
 
 @dataclass(frozen=True, slots=True)

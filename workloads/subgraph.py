@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol, TypeVar
 
-from workloads.graph import Graph, Tensor
-from workloads.loopnest import LoopNest
+from dsascape.workloads.graph import Graph, Tensor
+from dsascape.workloads.loopnest import LoopNest
 
 
 class Writer(Protocol):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from workloads.graph import Graph, Op
+from dsascape.workloads.graph import Graph, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Our figures of DNNFusion's networks beside its Tables 5 and 6: ``python -m workloads.tables``.
+"""Our figures of DNNFusion's networks beside its Tables 5 and 6: ``python -m dsascape.workloads.tables``.
 
 Ours come from the graphs each time; the paper's are written down here, with the reason for each difference of
 more than a tenth.
@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 import onnx
 
-from workloads.graph import Graph, Op
-from workloads.loading import load_network
-from workloads.loopnest import mapping_of
-from workloads.summary import summarise
-from workloads.zoo import ENTRIES, zoo_entry
+from dsascape.workloads.graph import Graph, Op
+from dsascape.workloads.loading import load_network
+from dsascape.workloads.loopnest import mapping_of
+from dsascape.workloads.summary import summarise
+from dsascape.workloads.zoo import ENTRIES, zoo_entry
 
 NOTEWORTHY = 0.1
 """Relative difference from which on a reason is given."""
@@ -168,7 +168,7 @@ def _row(name: str, graph: str, figures: Figures, operators: str) -> str:
 _INTRODUCTION = """\
 # The networks and their figures
 
-Written by `python -m workloads.tables`; a test holds this file against it.
+Written by `python -m dsascape.workloads.tables`; a test holds this file against it.
 
 Batch 1, fp32, MB = 10^6 bytes. *raw* is the export nearest to those of 2020-21 (batch normalisation kept,
 LayerNormalization and GELU written out, shape arithmetic in the file), *clean* a modern one. The import

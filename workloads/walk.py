@@ -10,10 +10,10 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.shape_inference import InferenceError, infer_node_outputs
 
-from workloads.constants import MOST_FOLDED_BYTES, fold
-from workloads.expansion import branch_body, function_body, reads_of
-from workloads.graph import WorkloadError
-from workloads.known import (
+from dsascape.workloads.constants import MOST_FOLDED_BYTES, fold
+from dsascape.workloads.expansion import branch_body, function_body, reads_of
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.known import (
     ELEMENTS,
     MALFORMED,
     Infer,
@@ -25,9 +25,9 @@ from workloads.known import (
     typed,
     typed_values,
 )
-from workloads.onnx_file import OnnxFile
-from workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
-from workloads.operators.registry import Array, ShapeRule
+from dsascape.workloads.onnx_file import OnnxFile
+from dsascape.workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensions
+from dsascape.workloads.operators.registry import Array, ShapeRule
 
 _DEEPEST = 8
 """Levels to which functions and branches are expanded."""

@@ -1,6 +1,6 @@
 """The zoo: networks of the papers as ONNX graphs without weights, shipped beside this file.
 
-``python -m workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` says how each is made.
+``python -m dsascape.workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` says how each is made.
 """
 
 import difflib
@@ -8,7 +8,7 @@ import lzma
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from workloads.graph import WorkloadError
+from dsascape.workloads.graph import WorkloadError
 
 FOLDER = Path(__file__).parent / "zoo"
 """Where the files are."""

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from experiments.papers.graphturbo_tables import markdown
-from fusion.ago.weights import is_complex
-from fusion.fixed_pattern import fixed_pattern_layers
-from hw_models import load_hardware
-from scheduler import Placing
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
-from workloads.subgraph import Subgraph
+from dsascape.experiments.papers.graphturbo_tables import markdown
+from dsascape.fusion.ago.weights import is_complex
+from dsascape.fusion.fixed_pattern import fixed_pattern_layers
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler import Placing
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.subgraph import Subgraph
 
 NETWORKS = ("mobilenet-v2", "mnasnet")
 BATCHES = (1, 4)

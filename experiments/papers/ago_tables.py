@@ -1,7 +1,7 @@
 """AGO's partition of MobileViT and its networks, ours beside the paper's; and the fit of its three numbers.
 
-``python -m experiments.papers.ago_tables RESULTS [OUT.md]``: runs the experiment files of ``experiments/papers/ago``
-into RESULTS, one folder each, and puts their figures beside the paper's.
+``python -m dsascape.experiments.papers.ago_tables RESULTS [OUT.md]``: runs the experiment files of
+``experiments/papers/ago`` into RESULTS, one folder each, and puts their figures beside the paper's.
 """
 
 import math
@@ -13,13 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.ago_pairs import figure13
-from experiments.papers.graphturbo_tables import Results, geometric_mean, markdown, relative
-from experiments.papers.running import run_and_write
-from fusion import fixed_pattern_plan
-from fusion.ago import BASE, BIAS, SLOPE, Weights, cluster
-from hw_models.yaml_file import read_yaml
-from workloads import Graph, load_network
+from dsascape.experiments.papers.ago_pairs import figure13
+from dsascape.experiments.papers.graphturbo_tables import Results, geometric_mean, markdown, relative
+from dsascape.experiments.papers.running import run_and_write
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.fusion.ago import BASE, BIAS, SLOPE, Weights, cluster
+from dsascape.hw_models.text.yaml_file import read_yaml
+from dsascape.workloads import Graph, load_network
 
 FOLDER = Path(__file__).parent / "ago"
 EXPERIMENTS = ("networks",)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.papers.graphturbo_tables import Results, geometric_mean, markdown
+from dsascape.experiments.papers.graphturbo_tables import Results, geometric_mean, markdown
 
 DEVICES = {"snapdragon865": "cpu", "adreno650": "gpu"}
 """The machines of the paper's phone, and what its tables call them."""

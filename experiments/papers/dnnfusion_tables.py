@@ -1,6 +1,6 @@
 """DNNFusion's evaluation, ours beside the paper's.
 
-``python -m experiments.papers.dnnfusion_tables RESULTS [OUT.md]``: runs the experiment files of
+``python -m dsascape.experiments.papers.dnnfusion_tables RESULTS [OUT.md]``: runs the experiment files of
 ``experiments/papers/dnnfusion`` into RESULTS, one folder each, and puts their figures beside the paper's. Counts and
 intermediate results before fusion are read off the networks.
 """
@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.dnnfusion_figures import (
+from dsascape.experiments.papers.dnnfusion_figures import (
     ALWAYS_REWRITTEN,
     DEVICES,
     EITHER_ORDER,
@@ -26,17 +26,17 @@ from experiments.papers.dnnfusion_figures import (
     gained,
     ratio,
 )
-from experiments.papers.dnnfusion_times import explained
-from experiments.papers.graphturbo_tables import Results, markdown, relative
-from experiments.papers.running import run_and_write
-from experiments.pipeline import plan_of
-from experiments.points import policy_of
-from fusion import FusionPlan, unfused_intermediate_bytes
-from hw_models import load_hardware
-from hw_models.yaml_file import read_yaml
-from scheduler import Placing
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
+from dsascape.experiments.papers.dnnfusion_times import explained
+from dsascape.experiments.papers.graphturbo_tables import Results, markdown, relative
+from dsascape.experiments.papers.running import run_and_write
+from dsascape.experiments.point.pipeline import plan_of
+from dsascape.experiments.question.points import policy_of
+from dsascape.fusion import FusionPlan, unfused_intermediate_bytes
+from dsascape.hw_models import load_hardware
+from dsascape.hw_models.text.yaml_file import read_yaml
+from dsascape.scheduler import Placing
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 
 FOLDER = Path(__file__).parent / "dnnfusion"
 EXPERIMENTS = ("table6", "fig7", "fig10")

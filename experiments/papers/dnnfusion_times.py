@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.papers.graphturbo_tables import markdown
+from dsascape.experiments.papers.graphturbo_tables import markdown
 
 SETS = (("layers",), ("gflop",), ("irs_mb",), ("gflop", "layers"), ("gflop", "irs_mb"))
 _NAMES = {"layers": "layers", "gflop": "operations", "irs_mb": "intermediate results"}

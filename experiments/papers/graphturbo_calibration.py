@@ -1,8 +1,8 @@
 """Which numbers of the STCP920 preset the paper's TVM rows of ResNet-50 and BERT-128 determine, and their fit.
 
-``python -m experiments.papers.graphturbo_calibration [OUT.md]``. Each of the five numbers that may be fitted is fitted
-alone, on these two rows of Table 2, the others staying as they were assumed. The value that was chosen stands in the
-preset, written by hand.
+``python -m dsascape.experiments.papers.graphturbo_calibration [OUT.md]``. Each of the five numbers that may be fitted
+is fitted alone, on these two rows of Table 2, the others staying as they were assumed. The value that was chosen stands
+in the preset, written by hand.
 """
 
 import math
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.evaluate import evaluate
-from experiments.papers.graphturbo_tables import FOLDER, markdown, relative
-from experiments.papers.pages import write_page
-from experiments.points import DesignPoint, Workload
-from hw_models import AnyHardware, load_hardware, with_values
-from hw_models.yaml_file import read_yaml
-from scheduler import make_policy
+from dsascape.experiments.papers.graphturbo_tables import FOLDER, markdown, relative
+from dsascape.experiments.papers.pages import write_page
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import AnyHardware, load_hardware, with_values
+from dsascape.hw_models.text.yaml_file import read_yaml
+from dsascape.scheduler import make_policy
 
 MACHINE = "stcp920"
 ROWS = {"A": 2, "B": 4}

@@ -1,25 +1,25 @@
 """Stitching layers on a GPU (GraphTurbo's section 5.6 and Table 5).
 
-``python -m experiments.papers.graphturbo_gpu [OUT.md]`` runs ResNet18-Tailor on an A100: layer by layer (the paper's
-TVM), with the eight layers joined two by two (its CUTLASS), and under GraphTurbo, at several batches; then the same
-with the DRAM bandwidth of an STCP920, to which the paper traces how little a GPU gains.
+``python -m dsascape.experiments.papers.graphturbo_gpu [OUT.md]`` runs ResNet18-Tailor on an A100: layer by layer (the
+paper's TVM), with the eight layers joined two by two (its CUTLASS), and under GraphTurbo, at several batches; then the
+same with the DRAM bandwidth of an STCP920, to which the paper traces how little a GPU gains.
 """
 
 import sys
 from collections.abc import Iterator
 
-from experiments.network import network
-from experiments.papers.graphturbo_tables import FOLDER, markdown
-from experiments.papers.pages import write_page
-from experiments.points import Workload
-from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import FusionPlan, Group
-from hw_models import Gpu, gpu_energy, gpu_machine, load_hardware, simulate, with_values
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.lower import lower
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.gpu.view import GpuView
-from scheduler.policies.graphturbo import GraphTurbo
+from dsascape.experiments.papers.graphturbo_tables import FOLDER, markdown
+from dsascape.experiments.papers.pages import write_page
+from dsascape.experiments.question.network import network
+from dsascape.experiments.question.points import Workload
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.hw_models import Gpu, gpu_energy, gpu_machine, load_hardware, simulate, with_values
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.lower import lower
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.policies.graphturbo import GraphTurbo
 
 MODEL, MACHINE, DTYPE = "resnet18-tailor", "a100", "fp16"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)

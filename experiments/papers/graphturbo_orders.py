@@ -1,7 +1,7 @@
 """How far breadth-first and depth-first are from the order that keeps the fewest bytes alive.
 
-``python -m experiments.papers.graphturbo_orders [OUT.md]`` plans each network up to its instances, orders these in
-every way, and writes a table. Needs OR-Tools: ``python -m pip install 'dsascape[exact]'``.
+``python -m dsascape.experiments.papers.graphturbo_orders [OUT.md]`` plans each network up to its instances, orders
+these in every way, and writes a table. Needs OR-Tools: ``python -m pip install 'dsascape[exact]'``.
 """
 
 import argparse
@@ -9,17 +9,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from experiments.papers.graphturbo_tables import markdown
-from experiments.pipeline import plan_of, run_stages
-from hw_models import ClusteredDsa, load_hardware
-from hw_models.quantities import PICOSECONDS
-from scheduler import Placing, ScheduleError
-from scheduler.graphturbo.exact_order import exact_order
-from scheduler.graphturbo.instances import split_into_instances
-from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
-from scheduler.policies.graphturbo import GraphTurbo
-from workloads import load_network
-from workloads.analysis import Analysis
+from dsascape.experiments.papers.graphturbo_tables import markdown
+from dsascape.experiments.point.pipeline import plan_of, run_stages
+from dsascape.hw_models import ClusteredDsa, load_hardware
+from dsascape.hw_models.text.quantities import PICOSECONDS
+from dsascape.scheduler import Placing, ScheduleError
+from dsascape.scheduler.graphturbo.exact_order import exact_order
+from dsascape.scheduler.graphturbo.instances import split_into_instances
+from dsascape.scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
+from dsascape.scheduler.policies.graphturbo import GraphTurbo
+from dsascape.workloads import load_network
+from dsascape.workloads.analysis import Analysis
 
 MACHINES = ("stcp920",)
 NETWORKS = (("resnet50", 16), ("resnet50", 64), ("mobilenet-v2", 16), ("mobilenet-v2", 64), ("conformer", 4),
@@ -77,7 +77,7 @@ def page() -> str:
         "section 6). *Exact* is what CP-SAT finds within "
         f"{EFFORT_S:g} deterministic seconds; it is proved where it equals the bound beside it. The latencies are "
         "those of the whole policy, where fewer live bytes need not mean less time. Written by "
-        "`python -m experiments.papers.graphturbo_orders docs/graphturbo-orders.md`.\n\n"
+        "`python -m dsascape.experiments.papers.graphturbo_orders docs/graphturbo-orders.md`.\n\n"
         f"{markdown(_COLUMNS, orders(MACHINES, NETWORKS))}\n"
     )
 

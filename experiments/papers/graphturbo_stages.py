@@ -1,21 +1,21 @@
 """How busy the engines are in each stage of ResNet-50 (GraphTurbo's Fig. 17).
 
-``python -m experiments.papers.graphturbo_stages [OUT.md]`` runs ResNet-50 at batch 64 as the paper's Table 2 does,
-under TVM's schedule and under GraphTurbo's, and attributes every moment of the trace to a stage: to that of the layer
-whose computation ends next. A stage is what computes images of one size (Fig. 3a).
+``python -m dsascape.experiments.papers.graphturbo_stages [OUT.md]`` runs ResNet-50 at batch 64 as the paper's Table 2
+does, under TVM's schedule and under GraphTurbo's, and attributes every moment of the trace to a stage: to that of the
+layer whose computation ends next. A stage is what computes images of one size (Fig. 3a).
 """
 
 import sys
 from collections.abc import Mapping
 from itertools import chain
 
-from experiments.evaluate import evaluate
-from experiments.job import Outcome
-from experiments.papers.graphturbo_tables import FOLDER, markdown
-from experiments.papers.pages import write_page
-from experiments.points import DesignPoint, Workload
-from hw_models import Compute, load_hardware
-from scheduler import Policy, make_policy
+from dsascape.experiments.papers.graphturbo_tables import FOLDER, markdown
+from dsascape.experiments.papers.pages import write_page
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import Compute, load_hardware
+from dsascape.scheduler import Policy, make_policy
 
 MODEL, BATCH = "resnet50", 64
 MACHINE_NAMES = ("stcp920",)

@@ -1,8 +1,8 @@
 """GraphTurbo's evaluation, ours beside the paper's.
 
-``python -m experiments.papers.graphturbo_tables RESULTS [OUT.md]``: RESULTS holds one folder per experiment file of
-``experiments/papers/graphturbo``, as ``dsascape run`` leaves it. Missing folders leave their table out. Nothing here
-computes a figure; it reads results and the paper's numbers.
+``python -m dsascape.experiments.papers.graphturbo_tables RESULTS [OUT.md]``: RESULTS holds one folder per experiment
+file of ``experiments/papers/graphturbo``, as ``dsascape run`` leaves it. Missing folders leave their table out. Nothing
+here computes a figure; it reads results and the paper's numbers.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.folder import DamagedError, read_note
-from experiments.results import read_results
-from experiments.store import StoreError
-from hw_models import ClusteredDsa, load_hardware
-from hw_models.quantities import PS_PER_S
-from hw_models.yaml_file import read_yaml
+from dsascape.experiments.results.folder import DamagedError, read_note
+from dsascape.experiments.results.frame import read_results
+from dsascape.experiments.results.store import StoreError
+from dsascape.hw_models import ClusteredDsa, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.hw_models.text.yaml_file import read_yaml
 
 FOLDER = Path(__file__).parent / "graphturbo"
 TVM_RESULTS = ("table2-tvm-1", "table2-tvm-2", "table2-tvm-4", "table2-tvm-64")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from experiments.cli import main as dsascape
+from dsascape.experiments.shell.cli import main as dsascape
 
 
 def run_and_write(

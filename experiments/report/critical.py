@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 from markupsafe import Markup
 
-from experiments.report.canvas import (
+from dsascape.experiments.report.canvas import (
     BAR_PX,
     HATCH,
     INK,
@@ -20,9 +20,9 @@ from experiments.report.canvas import (
     text_width,
     to_svg,
 )
-from experiments.report.frames import evenly
-from experiments.report.looks import kind_of_pace
-from experiments.report.words import quantity, scale_of
+from dsascape.experiments.report.frames import evenly
+from dsascape.experiments.report.looks import kind_of_pace
+from dsascape.experiments.report.words import quantity, scale_of
 
 _ROW_PX = 22
 _LONGEST_LABEL = 52

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from experiments.report.canvas import (
+from dsascape.experiments.report.canvas import (
     INK,
     PAPER,
     WIDTH,
@@ -25,8 +25,8 @@ from experiments.report.canvas import (
     spots_along,
     to_svg,
 )
-from experiments.report.frames import pareto_front
-from experiments.report.words import meaning, scale_of
+from dsascape.experiments.report.frames import pareto_front
+from dsascape.experiments.report.words import meaning, scale_of
 
 _COLUMNS = 3
 _LOG_FROM_RATIO = 20

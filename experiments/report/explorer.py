@@ -6,14 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.report.canvas import Looks
-from experiments.report.critical import pace_shares
-from experiments.report.frames import numbers, texts
-from experiments.report.gantt import Drawn
-from experiments.report.layout import Evaluation
-from experiments.report.looks import kind_looks
-from experiments.report.roofline import rooflines
-from experiments.report.words import SIMULATED, TIMES, meaning, scale_of
+from dsascape.experiments.report.canvas import Looks
+from dsascape.experiments.report.critical import pace_shares
+from dsascape.experiments.report.frames import numbers, texts
+from dsascape.experiments.report.gantt import Drawn
+from dsascape.experiments.report.layout import Evaluation
+from dsascape.experiments.report.looks import kind_looks
+from dsascape.experiments.report.roofline import rooflines
+from dsascape.experiments.report.words import SIMULATED, TIMES, meaning, scale_of
 
 _DIGITS = 5
 _FIGURES = ("latency_s", "throughput_per_s", "energy_j", "area_mm2")

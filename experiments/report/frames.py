@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from experiments.files import for_terminal
+from dsascape.experiments.results.files import for_terminal
 
 NAMES = ("model", "hardware", "policy", "dtype", "bottleneck", "command", "error")
 FIGURES = (

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
-from experiments.report.canvas import (
+from dsascape.experiments.report.canvas import (
     HATCH,
     INK,
     MUTED,
@@ -24,8 +24,8 @@ from experiments.report.canvas import (
     text_width,
     to_svg,
 )
-from experiments.report.looks import kind_looks, kind_of_pace
-from experiments.timeline import Span, Timeline
+from dsascape.experiments.report.looks import kind_looks, kind_of_pace
+from dsascape.experiments.results.timeline import Span, Timeline
 
 Lanes = tuple[tuple[str, tuple[Span, ...]], ...]
 CRITICAL = "critical path"

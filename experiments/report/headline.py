@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from experiments.report.frames import Axes, names_in, numbers, pareto_front, usable
-from experiments.report.words import (
+from dsascape.experiments.report.frames import Axes, names_in, numbers, pareto_front, usable
+from dsascape.experiments.report.words import (
     NOTEWORTHY,
     enumeration,
     meaning,
@@ -22,7 +22,7 @@ from experiments.report.words import (
     setting,
     significant,
 )
-from hw_models.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, count, parse_quantity
+from dsascape.hw_models.text.quantities import BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, count, parse_quantity
 
 _POLAR = re.compile(r"^\W*(does|do|did|is|are|was|were|can|could|will|would|should|has|have)\b")
 _FASTER = re.compile(

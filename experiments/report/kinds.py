@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from experiments.report.canvas import (
+from dsascape.experiments.report.canvas import (
     HATCH,
     INK,
     Margins,
@@ -13,9 +13,9 @@ from experiments.report.canvas import (
     patch_entry,
     to_svg,
 )
-from experiments.report.page import TEMPLATES
-from experiments.report.words import TIMES
-from workloads.summary import KindSummary
+from dsascape.experiments.report.page import TEMPLATES
+from dsascape.experiments.report.words import TIMES
+from dsascape.workloads.summary import KindSummary
 
 _MOST_KINDS = 16
 _ROW_PX = 38

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import pandas as pd
 from markupsafe import Markup
 
-from experiments.report.canvas import Looks
-from experiments.report.frames import Axes
-from experiments.report.study import Study
-from experiments.report.tables import Table
+from dsascape.experiments.report.canvas import Looks
+from dsascape.experiments.report.frames import Axes
+from dsascape.experiments.report.study import Study
+from dsascape.experiments.report.tables import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from experiments.report.frames import against_base
-from experiments.report.layout import Evaluation
-from experiments.report.words import MEASURED, SIMULATED
+from dsascape.experiments.report.frames import against_base
+from dsascape.experiments.report.layout import Evaluation
+from dsascape.experiments.report.words import MEASURED, SIMULATED
 
 
 def source_of(points: pd.DataFrame) -> str:

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterable
 
-from experiments.report.canvas import MARKS, SERIES, Look
+from dsascape.experiments.report.canvas import MARKS, SERIES, Look
 
 _POLICIES = {
     "fixed-pattern": Look(0, 0), "astitch": Look(1, 1), "graphturbo": Look(2, 2), "ago": Look(3, 3),

@@ -8,8 +8,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from experiments.accuracy import kendall, mape, regret, spearman
-from experiments.report.canvas import (
+from dsascape.experiments.real.accuracy import kendall, mape, regret, spearman
+from dsascape.experiments.report.canvas import (
     INK,
     MUTED,
     PAPER,
@@ -22,11 +22,11 @@ from experiments.report.canvas import (
     panels,
     to_svg,
 )
-from experiments.report.frames import names_in, usable
-from experiments.report.layout import Evaluation, Figure
-from experiments.report.tables import Format, Table, table_of
-from experiments.report.words import percent, significant
-from hw_models.quantities import count
+from dsascape.experiments.report.frames import names_in, usable
+from dsascape.experiments.report.layout import Evaluation, Figure
+from dsascape.experiments.report.tables import Format, Table, table_of
+from dsascape.experiments.report.words import percent, significant
+from dsascape.hw_models.text.quantities import count
 
 _COLUMNS = 3
 _MOST_WORST = 25

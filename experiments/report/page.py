@@ -10,20 +10,20 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from experiments.report.explorer import explorer_data, timeline_data
-from experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared, usable
-from experiments.report.gantt import categories_in
-from experiments.report.headline import front_found, verdict
-from experiments.report.layout import Evaluation
-from experiments.report.leading import leading, source_of
-from experiments.report.looks import policy_looks
-from experiments.report.run_sections import timelines_drawn
-from experiments.report.sample import MOST_POINTS, listed, told_apart
-from experiments.report.sections import GRID, sections_of
-from experiments.report.study import Study
-from experiments.report.words import answer, setting
-from experiments.results import CSV, csv_text
-from hw_models.quantities import count
+from dsascape.experiments.report.explorer import explorer_data, timeline_data
+from dsascape.experiments.report.frames import Axes, against_base, axes_of, failed, policies_in, prepared, usable
+from dsascape.experiments.report.gantt import categories_in
+from dsascape.experiments.report.headline import front_found, verdict
+from dsascape.experiments.report.layout import Evaluation
+from dsascape.experiments.report.leading import leading, source_of
+from dsascape.experiments.report.looks import policy_looks
+from dsascape.experiments.report.run_sections import timelines_drawn
+from dsascape.experiments.report.sample import MOST_POINTS, listed, told_apart
+from dsascape.experiments.report.sections import GRID, sections_of
+from dsascape.experiments.report.study import Study
+from dsascape.experiments.report.words import answer, setting
+from dsascape.experiments.results.frame import CSV, csv_text
+from dsascape.hw_models.text.quantities import count
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 SCRIPTS = ("points.js", "timeline.js")

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from markupsafe import escape
 
-from experiments.report.canvas import SERIES, Look, clipped
-from experiments.report.kinds import standalone
-from experiments.report.words import TIMES
-from fusion.plan import FusionPlan
-from hw_models.quantities import format_bytes
+from dsascape.experiments.report.canvas import SERIES, Look, clipped
+from dsascape.experiments.report.kinds import standalone
+from dsascape.experiments.report.words import TIMES
+from dsascape.fusion.plan import FusionPlan
+from dsascape.hw_models.text.quantities import format_bytes
 
 _ROW, _PAD, _GAP, _WIDTH, _GUTTER, _TOP = 17, 6, 14, 250, 70, 60
 _ASPECT = 1.5

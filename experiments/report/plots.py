@@ -7,7 +7,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from experiments.report.canvas import (
+from dsascape.experiments.report.canvas import (
     GRID,
     HATCH,
     INK,
@@ -25,8 +25,8 @@ from experiments.report.canvas import (
     text_width,
     to_svg,
 )
-from experiments.report.frames import numbers, texts
-from experiments.report.words import TIMES, scale_of, significant
+from dsascape.experiments.report.frames import numbers, texts
+from dsascape.experiments.report.words import TIMES, scale_of, significant
 
 Heights = Mapping[tuple[str, str], tuple[float, float, float]]
 """Height, lower and upper end of the whisker, for group and policy."""

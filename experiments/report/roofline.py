@@ -7,7 +7,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.ticker import LogLocator, NullLocator
 
-from experiments.report.canvas import (
+from dsascape.experiments.report.canvas import (
     INK,
     MUTED,
     PAPER,
@@ -21,8 +21,8 @@ from experiments.report.canvas import (
     spots_along,
     to_svg,
 )
-from experiments.report.frames import usable
-from experiments.report.words import scale_of
+from dsascape.experiments.report.frames import usable
+from dsascape.experiments.report.words import scale_of
 
 OPERATIONS_PER_MAC = 2
 _OFF_CHIP = ("traffic_bytes.ddr", "traffic_bytes.dram")

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pandas as pd
 
-from experiments.report.critical import critical_bars, pace_shares, telling
-from experiments.report.frames import bound_by, figures, means, names_in, ranked, usable
-from experiments.report.gantt import Drawn, busy_shares, categories_in, drawn, gantt_chart
-from experiments.report.layout import Evaluation, Figure
-from experiments.report.looks import kind_looks
-from experiments.report.plots import bound_bars, traffic_bars
-from experiments.report.roofline import MOST_ROOFS, roofline_chart, rooflines
-from experiments.report.tables import (
+from dsascape.experiments.report.critical import critical_bars, pace_shares, telling
+from dsascape.experiments.report.frames import bound_by, figures, means, names_in, ranked, usable
+from dsascape.experiments.report.gantt import Drawn, busy_shares, categories_in, drawn, gantt_chart
+from dsascape.experiments.report.layout import Evaluation, Figure
+from dsascape.experiments.report.looks import kind_looks
+from dsascape.experiments.report.plots import bound_bars, traffic_bars
+from dsascape.experiments.report.roofline import MOST_ROOFS, roofline_chart, rooflines
+from dsascape.experiments.report.tables import (
     Format,
     count_formats,
     figure_formats,
@@ -20,8 +20,8 @@ from experiments.report.tables import (
     share_heat,
     table_of,
 )
-from experiments.report.words import SIMULATED, enumeration, percent, significant
-from experiments.timeline import Timeline
+from dsascape.experiments.report.words import SIMULATED, enumeration, percent, significant
+from dsascape.experiments.results.timeline import Timeline
 
 _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
 _PERFETTO = "The whole run, to open in the Perfetto UI (ui.perfetto.dev)"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from experiments.report.frames import (
+from dsascape.experiments.report.frames import (
     Axes,
     best_points,
     cut,
@@ -15,8 +15,8 @@ from experiments.report.frames import (
     policies_in,
     usable,
 )
-from experiments.report.words import enumeration
-from hw_models.quantities import count
+from dsascape.experiments.report.words import enumeration
+from dsascape.hw_models.text.quantities import count
 
 MOST_POINTS = 2000
 """That a page has one by one."""

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import pandas as pd
 
-from experiments.report.curves import latency_curves, trade_offs
-from experiments.report.frames import (
+from dsascape.experiments.report.curves import latency_curves, trade_offs
+from dsascape.experiments.report.frames import (
     best_points,
     cut,
     evenly,
@@ -19,11 +19,11 @@ from experiments.report.frames import (
     speedups,
     usable,
 )
-from experiments.report.layout import Evaluation, Figure, Section
-from experiments.report.leading import by_leading, source_of
-from experiments.report.measured_section import measured_sections
-from experiments.report.plots import speedup_bars
-from experiments.report.run_sections import (
+from dsascape.experiments.report.layout import Evaluation, Figure, Section
+from dsascape.experiments.report.leading import by_leading, source_of
+from dsascape.experiments.report.measured_section import measured_sections
+from dsascape.experiments.report.plots import speedup_bars
+from dsascape.experiments.report.run_sections import (
     bounds_section,
     critical_sections,
     layers_section,
@@ -32,7 +32,7 @@ from experiments.report.run_sections import (
     traffic_section,
     utilisation_section,
 )
-from experiments.report.tables import (
+from dsascape.experiments.report.tables import (
     RATIO_FORMATS,
     count_formats,
     figure_formats,
@@ -40,8 +40,8 @@ from experiments.report.tables import (
     table_of,
     winner_heats,
 )
-from experiments.report.words import TIMES, enumeration, meaning, times
-from hw_models.quantities import count
+from dsascape.experiments.report.words import TIMES, enumeration, meaning, times
+from dsascape.hw_models.text.quantities import count
 
 EVERYWHERE = "all networks"
 GRID = "grid"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from experiments.timeline import Timeline
+from dsascape.experiments.results.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

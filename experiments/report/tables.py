@@ -6,9 +6,9 @@ from math import isfinite, log
 
 import pandas as pd
 
-from experiments.report.canvas import Look, Looks
-from experiments.report.frames import Axes, names_in, numbers, texts
-from experiments.report.words import MISSING, meaning, percent, quantity, scale_of, significant, times
+from dsascape.experiments.report.canvas import Look, Looks
+from dsascape.experiments.report.frames import Axes, names_in, numbers, texts
+from dsascape.experiments.report.words import MISSING, meaning, percent, quantity, scale_of, significant, times
 
 _LEAST_FULL_GAIN = 1.1
 """Smaller gains never get the full tint."""

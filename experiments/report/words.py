@@ -5,7 +5,7 @@ from math import floor, isfinite, log10
 
 import pandas as pd
 
-from experiments.report.frames import (
+from dsascape.experiments.report.frames import (
     Axes,
     bound_by,
     failed,
@@ -18,7 +18,7 @@ from experiments.report.frames import (
     trend,
     usable,
 )
-from hw_models.quantities import count
+from dsascape.hw_models.text.quantities import count
 
 MISSING = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"

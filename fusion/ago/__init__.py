@@ -1,9 +1,9 @@
 """AGO (INFOCOM '23): a weighted acyclic partition without patterns, and when two complex operators share a kernel."""
 
-from fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split, threshold_of
-from fusion.ago.planning import Tuning, ago_plan
-from fusion.ago.redundancy import Redundancy, can_be_tiled, redundancy, reused_dims, tiled_dims
-from fusion.ago.weights import BASE, BIAS, SLOPE, Weights, is_complex
+from dsascape.fusion.ago.clustering import THRESHOLD, SubGraph, cluster, join, split, threshold_of
+from dsascape.fusion.ago.planning import Tuning, ago_plan
+from dsascape.fusion.ago.redundancy import Redundancy, can_be_tiled, redundancy, reused_dims, tiled_dims
+from dsascape.fusion.ago.weights import BASE, BIAS, SLOPE, Weights, is_complex
 
 __all__ = [
     "BASE",

@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fusion.ago.weights import Weights, is_complex
-from fusion.partition import AcyclicPartition
-from workloads.graph import Graph
+from dsascape.fusion.ago.weights import Weights, is_complex
+from dsascape.fusion.partition import AcyclicPartition
+from dsascape.workloads.graph import Graph
 
 THRESHOLD = 16384.0
 """Td for networks with no heavier operators than MobileViT: the first power of two above twice its heaviest.

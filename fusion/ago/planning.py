@@ -21,17 +21,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fusion.ago.clustering import SubGraph, cluster, join, split
-from fusion.ago.redundancy import can_be_tiled
-from fusion.ago.weights import Weights, is_complex
-from fusion.costs import KernelSeconds
-from fusion.fixed_pattern import fixed_pattern_layers
-from fusion.partition import AcyclicPartition
-from fusion.plan import FusionPlan, Group, plan_from_groups
-from fusion.searched.grouping import Asked, Grouping, Part, improved
-from workloads.analysis import Analysis
-from workloads.graph import Graph, WorkloadError
-from workloads.subgraph import Subgraph
+from dsascape.fusion.ago.clustering import SubGraph, cluster, join, split
+from dsascape.fusion.ago.redundancy import can_be_tiled
+from dsascape.fusion.ago.weights import Weights, is_complex
+from dsascape.fusion.costs import KernelSeconds
+from dsascape.fusion.fixed_pattern import fixed_pattern_layers
+from dsascape.fusion.partition import AcyclicPartition
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.fusion.searched.grouping import Asked, Grouping, Part, improved
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph, WorkloadError
+from dsascape.workloads.subgraph import Subgraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workloads.analysis import Analysis
-from workloads.graph import Graph
-from workloads.loopnest import Box, Extents, box_volume, full_box, intersect
-from workloads.regions import moving_dims, required_regions
-from workloads.subgraph import Subgraph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Box, Extents, box_volume, full_box, intersect
+from dsascape.workloads.regions import moving_dims, required_regions
+from dsascape.workloads.subgraph import Subgraph
 
 
 @dataclass(frozen=True, slots=True)

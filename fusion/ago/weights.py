@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from workloads.graph import Graph, Op
-from workloads.loopnest import LoopNest, mapping_of
+from dsascape.workloads.graph import Graph, Op
+from dsascape.workloads.loopnest import LoopNest, mapping_of
 
 SLOPE = 0.000344
 BIAS = 0.0

@@ -1,9 +1,9 @@
 """DNNFusion (PLDI '21): mapping types, rewriting with mathematical properties, plans that grow from seeds."""
 
-from fusion.dnnfusion.combination import Relation, combined, relation
-from fusion.dnnfusion.extended import ExtendedOperator, extended, mapping_types, removable
-from fusion.dnnfusion.mapping import MappingType, mapping_type
-from fusion.dnnfusion.planning import Direction, Exploration, dnnfusion_plan, rewriting_gains
+from dsascape.fusion.dnnfusion.combination import Relation, combined, relation
+from dsascape.fusion.dnnfusion.extended import ExtendedOperator, extended, mapping_types, removable
+from dsascape.fusion.dnnfusion.mapping import MappingType, mapping_type
+from dsascape.fusion.dnnfusion.planning import Direction, Exploration, dnnfusion_plan, rewriting_gains
 
 __all__ = [
     "Direction",

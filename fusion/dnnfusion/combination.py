@@ -8,7 +8,7 @@ One-to-Many operators the text says nothing; nothing is computed twice there, so
 
 from enum import Enum
 
-from fusion.dnnfusion.mapping import MappingType
+from dsascape.fusion.dnnfusion.mapping import MappingType
 
 _O2O, _ORG, _SHF, _O2M, _M2M = MappingType
 _MOVES = frozenset({_ORG, _SHF})

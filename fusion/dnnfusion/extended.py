@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fusion.dnnfusion.mapping import MappingType, mapping_type
-from fusion.dnnfusion.rewriting.rules import RULES, Law
-from fusion.dnnfusion.rewriting.terms import kinds_in
-from fusion.plan import FusionPlan
-from workloads.analysis import Analysis
+from dsascape.fusion.dnnfusion.mapping import MappingType, mapping_type
+from dsascape.fusion.dnnfusion.rewriting.rules import RULES, Law
+from dsascape.fusion.dnnfusion.rewriting.terms import kinds_in
+from dsascape.fusion.plan import FusionPlan
+from dsascape.workloads.analysis import Analysis
 
 
 @dataclass(frozen=True, slots=True)

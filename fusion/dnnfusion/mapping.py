@@ -18,8 +18,8 @@ import math
 from collections.abc import Collection
 from enum import IntEnum
 
-from workloads.graph import Graph, Op
-from workloads.loopnest import Access, Index, LoopNest, is_view
+from dsascape.workloads.graph import Graph, Op
+from dsascape.workloads.loopnest import Access, Index, LoopNest, is_view
 
 
 class MappingType(IntEnum):

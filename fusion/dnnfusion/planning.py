@@ -23,15 +23,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fusion.costs import KernelSeconds
-from fusion.dnnfusion.combination import Relation, combined, relation
-from fusion.dnnfusion.extended import mapping_types
-from fusion.dnnfusion.mapping import MappingType
-from fusion.partition import AcyclicPartition
-from fusion.plan import FusionPlan, Group, plan_from_groups
-from workloads.analysis import Analysis
-from workloads.graph import Graph
-from workloads.subgraph import Subgraph
+from dsascape.fusion.costs import KernelSeconds
+from dsascape.fusion.dnnfusion.combination import Relation, combined, relation
+from dsascape.fusion.dnnfusion.extended import mapping_types
+from dsascape.fusion.dnnfusion.mapping import MappingType
+from dsascape.fusion.partition import AcyclicPartition
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.subgraph import Subgraph
 
 Direction = Literal["successors", "predecessors"]
 Order = Literal["successors", "predecessors", "faster"]

@@ -10,8 +10,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from fusion.plan import FusionPlan
-from workloads.graph import Graph
+from dsascape.fusion.plan import FusionPlan
+from dsascape.workloads.graph import Graph
 
 Part = tuple[int, ...]
 """Operators of one kernel, ascending."""

@@ -8,8 +8,8 @@ as well as from plans of others.
 import math
 from operator import itemgetter
 
-from fusion.searched.grouping import Asked, Grouping
-from workloads.graph import Graph
+from dsascape.fusion.searched.grouping import Asked, Grouping
+from dsascape.workloads.graph import Graph
 
 
 def best_intervals(graph: Graph, asked: Asked, most_ops: int) -> Grouping:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
+from dsascape.fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
 
 
 def neighbours(plan: FusionPlan) -> Iterator[FusionPlan]:

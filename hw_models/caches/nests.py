@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import NamedTuple
 
-from hw_models.caches.lines import Array, Lines, box_lines
+from dsascape.hw_models.caches.lines import Array, Lines, box_lines
 
 Column = tuple[float, ...]
 """Lines of one array, depth by depth."""

@@ -20,8 +20,8 @@ from bisect import bisect_right
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from hw_models.caches.lines import CacheShape, found_again, kept_at_random
-from hw_models.caches.nests import Nest
+from dsascape.hw_models.caches.lines import CacheShape, found_again, kept_at_random
+from dsascape.hw_models.caches.nests import Nest
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from hw_models.instructions import Issued
+from dsascape.hw_models.simulation.instructions import Issued
 
 if TYPE_CHECKING:
-    from hw_models.cpu.spec import CoreKind
+    from dsascape.hw_models.cpu.spec import CoreKind
 
 
 def issue_cycles(core: "CoreKind", issued: Issued) -> float:

@@ -7,15 +7,15 @@ own levels bound its pace; what cores share, they contend for in the simulation.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hw_models.caches.lines import CacheShape
-from hw_models.clock import whole_ps
-from hw_models.cpu.cores import issue_cycles
-from hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
-from hw_models.energy import EnergyModel
-from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError
-from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
-from hw_models.quantities import PS_PER_S
-from hw_models.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.cpu.cores import issue_cycles
+from dsascape.hw_models.cpu.spec import Behind, Cache, CoreKind, Cpu
+from dsascape.hw_models.simulation.clock import whole_ps
+from dsascape.hw_models.simulation.energy import EnergyModel
+from dsascape.hw_models.simulation.instructions import CHIP, Compute, Launch, Payload, ProgramError
+from dsascape.hw_models.simulation.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
+from dsascape.hw_models.text.quantities import PS_PER_S
 
 CORE, LAUNCH = "core", "launch"
 L1, L2, L3, DRAM = "l1", "l2", "l3", "dram"

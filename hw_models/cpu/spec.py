@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from hw_models.cached_parts import CachedMachine, Dram, LaneEnergy
-from hw_models.cpu.cores import issue_cycles
-from hw_models.instructions import Issued
-from hw_models.quantities import (
+from dsascape.hw_models.common.cached_parts import CachedMachine, Dram, LaneEnergy
+from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
+from dsascape.hw_models.cpu.cores import issue_cycles
+from dsascape.hw_models.simulation.instructions import Issued
+from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Bytes,
     BytesPerSecond,
@@ -20,7 +21,6 @@ from hw_models.quantities import (
     PicojoulesPerByteOrBySize,
     Picoseconds,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
 
 KindName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
@@ -148,7 +148,7 @@ class CpuEnergy(LaneEnergy):
     """Energy by component, cores of all kinds taken alike."""
 
     l1: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size (`hw_models.technology`); of cores that differ, that of the first kind."""
+    """By default that of an SRAM of its size (`hw_models.common.technology`); of the first kind where cores differ."""
     l2: PicojoulesPerByteOrBySize = None
     """By default that of an SRAM of its size, as for l1."""
     l3: PicojoulesPerByteOrBySize = None

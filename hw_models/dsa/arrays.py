@@ -20,8 +20,8 @@ the edge drain the rows that they have.
 
 import math
 
-from hw_models.dsa.spec import MatrixUnit
-from hw_models.instructions import MatrixShape
+from dsascape.hw_models.dsa.spec import MatrixUnit
+from dsascape.hw_models.simulation.instructions import MatrixShape
 
 
 def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) -> float:

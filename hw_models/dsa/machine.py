@@ -2,13 +2,23 @@
 
 from dataclasses import replace
 
-from hw_models.clock import whole_ps
-from hw_models.dsa.arrays import product_cycles
-from hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
-from hw_models.energy import EnergyModel
-from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError, Transfer
-from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit, ceil_ps
-from hw_models.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.dsa.arrays import product_cycles
+from dsascape.hw_models.dsa.spec import Channel, ClusteredDsa, ComputeUnit, MatrixUnit, OnChipPath
+from dsascape.hw_models.simulation.clock import whole_ps
+from dsascape.hw_models.simulation.energy import EnergyModel
+from dsascape.hw_models.simulation.instructions import CHIP, Compute, Launch, Payload, ProgramError, Transfer
+from dsascape.hw_models.simulation.machine import (
+    HardwareError,
+    Level,
+    Machine,
+    Members,
+    Memory,
+    Serve,
+    Service,
+    Unit,
+    ceil_ps,
+)
 
 CLUSTER, CORE = "cluster", "core"
 _ON_CHIP = ("path_load", "path_store", "broadcast")

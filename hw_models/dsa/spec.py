@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from hw_models.quantities import (
+from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
+from dsascape.hw_models.common.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
+from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Bytes,
     BytesPerSecond,
@@ -23,8 +25,6 @@ from hw_models.quantities import (
     SquareMillimetresPerMib,
     Watts,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
-from hw_models.technology import LARGEST_NM, SMALLEST_NM, sram_pj_per_byte
 
 Extent = Annotated[int, Field(gt=0, le=2**16)]
 InFlight = Annotated[int, Field(gt=0, le=256)]
@@ -198,7 +198,7 @@ class Energy(BaseModel):
     special_op: Picojoules
     """Of one division, square root, exponential or the like."""
     local_buffer: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size (`hw_models.technology`)."""
+    """By default that of an SRAM of its size (`hw_models.common.technology`)."""
     global_buffer: PicojoulesPerByteOrBySize = None
     """As for the local buffer."""
     on_chip_path: PicojoulesPerByte = 0.0

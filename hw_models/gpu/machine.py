@@ -5,13 +5,13 @@ the simulation, as many at a time as an SM holds of the kernel, so waves and tai
 of L2 and DRAM is shared among the SMs that use it at that moment.
 """
 
-from hw_models.clock import whole_ps
-from hw_models.energy import EnergyModel
-from hw_models.gpu.sm import DRAM, L2, SHARED, SM, SmPace
-from hw_models.gpu.spec import Gpu
-from hw_models.instructions import CHIP, Compute, Launch, Payload, ProgramError, base_name
-from hw_models.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
-from hw_models.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
+from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED, SM, SmPace
+from dsascape.hw_models.gpu.spec import Gpu
+from dsascape.hw_models.simulation.clock import whole_ps
+from dsascape.hw_models.simulation.energy import EnergyModel
+from dsascape.hw_models.simulation.instructions import CHIP, Compute, Launch, Payload, ProgramError, base_name
+from dsascape.hw_models.simulation.machine import HardwareError, Level, Machine, Members, Memory, Serve, Service, Unit
 
 LAUNCH = "launch"
 

@@ -7,7 +7,7 @@ system reserves for each block; threads by whole warps.
 from dataclasses import dataclass
 from typing import Literal
 
-from hw_models.gpu.spec import Sms
+from dsascape.hw_models.gpu.spec import Sms
 
 Limit = Literal["blocks", "threads", "registers", "shared memory"]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from hw_models.gpu.spec import Gpu
-from hw_models.instructions import Issued
-from hw_models.quantities import PS_PER_S
+from dsascape.hw_models.gpu.spec import Gpu
+from dsascape.hw_models.simulation.instructions import Issued
+from dsascape.hw_models.text.quantities import PS_PER_S
 
 SM, LANES, TENSOR, SPECIAL, ISSUE, ACCESS = "sm", "lanes", "tensor", "special", "issue", "access"
 SHARED, L2, DRAM = "shared", "l2", "dram"

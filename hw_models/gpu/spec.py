@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from hw_models.cached_parts import CachedMachine, Dram, LaneEnergy
-from hw_models.quantities import (
+from dsascape.hw_models.common.cached_parts import CachedMachine, Dram, LaneEnergy
+from dsascape.hw_models.common.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
+from dsascape.hw_models.text.quantities import (
     PS_PER_S,
     Bytes,
     BytesFromZero,
@@ -20,7 +21,6 @@ from hw_models.quantities import (
     PicojoulesPerByteOrBySize,
     Picoseconds,
 )
-from hw_models.spec_types import STRICT, Count, DType, Efficiency, MachineName, PerCycle
 
 Cycles = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(ge=0.01, le=65536)]
@@ -128,7 +128,7 @@ class GpuEnergy(LaneEnergy):
     """Energy by component."""
 
     shared: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size (`hw_models.technology`)."""
+    """By default that of an SRAM of its size (`hw_models.common.technology`)."""
     l2: PicojoulesPerByteOrBySize = None
     """By default that of an SRAM of its size."""
 

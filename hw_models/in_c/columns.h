@@ -1,4 +1,4 @@
-/* Columns of whole numbers (hw_models/columns.py): those that Python lends are read in place and given back; those that
+/* Columns of whole numbers (hw_models/simulation/columns.py): those that Python lends are read in place and given back; those that
  * are made are arrays for Python.
  */
 #include <string.h>

@@ -1,8 +1,8 @@
 /* What happens in each instant of a simulation, compiled: bound work on servers and pipelined servers, space, shared
- * bandwidth. SimPy's clock goes from each instant to the next one (hw_models/clock.py).
+ * bandwidth. SimPy's clock goes from each instant to the next one (hw_models/simulation/clock.py).
  *
  * This does what hw_models/{running,units,pipelining,space,bandwidth}.py do, turn by turn and rounding by rounding, on
- * plain numbers that hw_models/compiled_run.py makes of a program and a machine: it knows no kind of instruction and no
+ * plain numbers that hw_models/simulation/compiled_run.py makes of a program and a machine: it knows no kind of instruction and no
  * kind of machine. Functions are called as the methods they stand for. What comes again in a program is not run again
  * (repeats.h), which shows in no figure. Whatever goes wrong ends the run; Python then does it again and says what.
  *
@@ -156,7 +156,7 @@ static PyGetSetDef handler_figures[] = {
 
 static PyTypeObject handler_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "hw_models.in_c.handler.Handler",
+    .tp_name = "dsascape.hw_models.in_c.handler.Handler",
     .tp_doc = "One run of a program's bound work; every unit takes its first instructions when it is made.",
     .tp_basicsize = sizeof(Handler),
     .tp_flags = Py_TPFLAGS_DEFAULT,
@@ -254,7 +254,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "hw_models.in_c.handler", .m_doc = "What happens in each instant, compiled.",
+    PyModuleDef_HEAD_INIT, .m_name = "dsascape.hw_models.in_c.handler", .m_doc = "What happens in each instant, compiled.",
     .m_size = -1, .m_methods = functions,
 };
 

@@ -1,8 +1,8 @@
-"""The compiled handler of instants: see ``handler.c`` and `hw_models.compiled_run`."""
+"""The compiled handler of instants: see ``handler.c`` and `hw_models.simulation.compiled_run`."""
 
 from typing import Self
 
-from hw_models.columns import Column
+from dsascape.hw_models.simulation.columns import Column
 
 sources: str
 

@@ -1,4 +1,4 @@
-/* Instants and the turns that they hold: what hw_models/clock.py does, but for the clock itself, which is SimPy's. An
+/* Instants and the turns that they hold: what hw_models/simulation/clock.py does, but for the clock itself, which is SimPy's. An
  * instant that is to come is in the bucket of its time; one that is over is kept to be used again.
  */
 

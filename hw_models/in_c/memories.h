@@ -1,5 +1,5 @@
-/* Memories: their space, which buffers take and give back, as hw_models/space.py has it, and their bandwidth, which
- * flows share, as hw_models/bandwidth.py has it.
+/* Memories: their space, which buffers take and give back, as hw_models/simulation/space.py has it, and their bandwidth, which
+ * flows share, as hw_models/simulation/bandwidth.py has it.
  */
 
 static void space_there(Handler *h, int w, int freed_by); /* both of workers.h */

@@ -11,7 +11,7 @@
 #include "columns.h"
 
 #define NOBODY (-1)
-#define DUST 1e-6 /* of hw_models.clock and hw_models.bandwidth */
+#define DUST 1e-6 /* of dsascape.hw_models.simulation.clock and dsascape.hw_models.simulation.bandwidth */
 #define LATEST_PS 4e18
 /* What is more than that is left to Python: flows under way, memories, kinds of units, servers, anything else. */
 #define MOST_FLOWS 256

@@ -1,4 +1,4 @@
-/* Instructions and those who do them: what hw_models/running.py, units.py and pipelining.py do. A worker takes the
+/* Instructions and those who do them: what hw_models/simulation/running.py, units.py and pipelining.py do. A worker takes the
  * instructions of its queue and goes on until it has to wait; it gets a turn when that has come.
  */
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from fusion.costs import OnChipMemory
-from hw_models.quantities import PS_PER_S
-from scheduler.cpu.estimate import among_others_ps
-from scheduler.cpu.tiling import KnownTiles, Tiling, choose_tiling
-from scheduler.cpu.time_bounds import least_time_of_ps, most_time_of_ps
-from scheduler.cpu.view import CpuView
-from scheduler.kernels.cut import layers_in_order
-from scheduler.kernels.layer import Layer
-from workloads.analysis import Analysis
-from workloads.nest_by_nest import may_transpose
+from dsascape.fusion.costs import OnChipMemory
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.cost.estimate import among_others_ps
+from dsascape.scheduler.cpu.search.tiling import KnownTiles, Tiling, choose_tiling
+from dsascape.scheduler.cpu.search.time_bounds import least_time_of_ps, most_time_of_ps
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.cut import layers_in_order
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.nest_by_nest import may_transpose
 
 
 class CpuCosts:

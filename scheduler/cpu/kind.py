@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from hw_models import Cpu, cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.lower import lower
-from scheduler.cpu.schedule import CpuSchedule, kernel_by_kernel
-from scheduler.cpu.tiling import KnownTiles
-from scheduler.cpu.tuning import CpuTuning
-from scheduler.cpu.view import CpuView
-from scheduler.machine_kind import MachineKind
-from workloads.analysis import Analysis
+from dsascape.hw_models import Cpu, cpu_dtypes, cpu_energy, cpu_machine, cpu_summary
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.lower import lower
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
+from dsascape.scheduler.cpu.search.tiling import KnownTiles
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.workloads.analysis import Analysis
 
 
 def _costs(
@@ -32,5 +32,5 @@ CPU = MachineKind(
     lower=lower,
     machine=cpu_machine,
     energy=cpu_energy,
-    json="scheduler.cpu.schedule_json",
+    json="dsascape.scheduler.cpu.schedule.json",
 )

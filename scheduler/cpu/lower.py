@@ -5,16 +5,16 @@ first; those that cores of one kind take are one instruction, as what their cach
 that are computed have their place in DRAM from the kernel that writes them to the last that reads them.
 """
 
-from hw_models import Buffer, Instruction, Launch, Program, cpu_machine
-from hw_models.cpu.machine import CORE, DRAM, LAUNCH
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.estimate import estimate
-from scheduler.cpu.footprints import footprints_of
-from scheduler.cpu.residency import found_in_cache
-from scheduler.cpu.schedule import CpuKernel, CpuSchedule
-from scheduler.cpu.tiled_kernel import TiledKernel
-from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import KernelWork, kernel_work
+from dsascape.hw_models import Buffer, Instruction, Launch, Program, cpu_machine
+from dsascape.hw_models.cpu.machine import CORE, DRAM, LAUNCH
+from dsascape.scheduler.cpu.cost.estimate import estimate
+from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.cpu.cost.residency import found_in_cache
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.work import KernelWork, kernel_work
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.view import CpuView
 
 
 def lower(schedule: CpuSchedule, costs: CpuCosts) -> Program:

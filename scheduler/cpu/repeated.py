@@ -7,14 +7,14 @@ The call itself is left out, as measuring repeats a kernel from inside the runti
 
 from dataclasses import replace
 
-from hw_models import cpu_energy, cpu_machine, simulate
-from hw_models.cpu.cores import issue_cycles
-from hw_models.cpu.machine import CORE
-from hw_models.quantities import PS_PER_S
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.lower import lower, works
-from scheduler.cpu.schedule import CpuKernel, CpuSchedule
-from scheduler.kernels.repeated import RepeatedKernel
+from dsascape.hw_models import cpu_energy, cpu_machine, simulate
+from dsascape.hw_models.cpu.cores import issue_cycles
+from dsascape.hw_models.cpu.machine import CORE
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.lower import lower, works
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.kernels.repeated import RepeatedKernel
 
 
 def repeated_kernels(

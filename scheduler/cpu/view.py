@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hw_models import Cpu
-from hw_models.caches.lines import CacheShape
-from hw_models.cpu.machine import DRAM, L2, L3, CorePace
-from hw_models.cpu.spec import CoreKind
-from scheduler.cpu.tuning import CpuTuning
+from dsascape.hw_models import Cpu
+from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.cpu.machine import DRAM, L2, L3, CorePace
+from dsascape.hw_models.cpu.spec import CoreKind
+from dsascape.scheduler.cpu.tuning import CpuTuning
 
 
 @dataclass(frozen=True, slots=True)

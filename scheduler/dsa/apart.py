@@ -5,9 +5,9 @@ local buffer, for as much as one tile needs: whole lines. Where a line is too lo
 own, whose reduction can be added up piece by piece.
 """
 
-from scheduler.dsa.costs import DsaCosts
-from workloads.analysis import Analysis
-from workloads.nests_apart import nests_apart
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.nests_apart import nests_apart
 
 
 def with_large_operators_apart(costs: DsaCosts) -> DsaCosts:

@@ -6,18 +6,18 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from fusion.costs import KernelCosts, OnChipMemory
-from hw_models.quantities import PS_PER_S
-from scheduler.dsa.binding import plain_binding
-from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
-from scheduler.dsa.tiling.tiling import Route, TileRequest
-from scheduler.dsa.unit_choice import Units, unit_ps, units_of
-from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
-from scheduler.errors import ScheduleError
-from scheduler.kernels.cut import layer_of
-from scheduler.kernels.layer import DEPTH, Layer
-from workloads.analysis import Analysis, Table
-from workloads.loopnest import Extents
+from dsascape.fusion.costs import KernelCosts, OnChipMemory
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.dsa.deciding.unit_choice import Units, unit_ps, units_of
+from dsascape.scheduler.dsa.placing.binding import plain_binding
+from dsascape.scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.workloads.analysis import Analysis, Table
+from dsascape.workloads.loopnest import Extents
 
 _MOST_JUDGED = 4
 

@@ -2,18 +2,18 @@
 
 from typing import Any, cast
 
-from hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
-from scheduler.dsa.apart import with_large_operators_apart
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.judging import Judged, judged
-from scheduler.dsa.kernel_by_kernel import kernel_by_kernel
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.schedule import Schedule
-from scheduler.dsa.tiling.choice import KnownTilings
-from scheduler.dsa.tuning import DsaTuning
-from scheduler.dsa.view import DsaView
-from scheduler.machine_kind import MachineKind
-from workloads.analysis import Analysis
+from dsascape.hw_models import ClusteredDsa, Program, dsa_dtypes, dsa_energy, dsa_machine, dsa_summary
+from dsascape.scheduler.dsa.apart import with_large_operators_apart
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.judging import Judged, judged
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.schedule.schedule import Schedule
+from dsascape.scheduler.dsa.tiling.choice import KnownTilings
+from dsascape.scheduler.dsa.tuning import DsaTuning
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.workloads.analysis import Analysis
 
 
 def _clusters(spec: ClusteredDsa) -> int:
@@ -66,5 +66,5 @@ CLUSTERED_DSA = MachineKind(
     machine=dsa_machine,
     energy=dsa_energy,
     judged=_judged,
-    json="scheduler.dsa.schedule_json",
+    json="dsascape.scheduler.dsa.schedule.json",
 )

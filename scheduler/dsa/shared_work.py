@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from hw_models import Compute, MatrixShape, MatrixUnit
-from hw_models.dsa.spec import ComputeUnit
-from scheduler.dsa.view import DsaView
+from dsascape.hw_models import Compute, MatrixShape, MatrixUnit
+from dsascape.hw_models.dsa.spec import ComputeUnit
+from dsascape.scheduler.dsa.view import DsaView
 
 
 def rate_of(unit: ComputeUnit, dtype: str) -> int:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from hw_models import ClusteredDsa
-from hw_models.quantities import PS_PER_S
-from scheduler.dsa.tuning import DsaTuning
+from dsascape.hw_models import ClusteredDsa
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.dsa.tuning import DsaTuning
 
 LOCAL, GLOBAL, DDR = "local_buffer", "global_buffer", "ddr"
 _CAPACITY = {"capacity_bytes": True}

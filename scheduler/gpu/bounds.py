@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hw_models.gpu.sm import ACCESS, ISSUE, LANES, SHARED, SPECIAL, TENSOR
-from hw_models.quantities import PS_PER_S
-from scheduler.gpu.view import GpuView
-from scheduler.gpu.work import Grid
+from dsascape.hw_models.gpu.sm import ACCESS, ISSUE, LANES, SHARED, SPECIAL, TENSOR
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import Grid
 
 _PIPES = (LANES, SPECIAL, ISSUE, ACCESS, TENSOR)
 

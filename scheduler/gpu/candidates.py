@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from scheduler.gpu.nests import Product, nests_of
-from scheduler.gpu.tiles import ComputeUnit, GpuTiles
-from scheduler.gpu.view import GpuView
-from scheduler.kernels.layer import Layer
-from scheduler.kernels.recurrences import step_dims
-from workloads.loopnest import Extents
+from dsascape.scheduler.gpu.nests import Product, nests_of
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.recurrences import step_dims
+from dsascape.workloads.loopnest import Extents
 
 Side = Literal["rows", "columns", "count"]
 _SIDES = (16, 32, 64, 128, 256)

@@ -9,16 +9,16 @@ shared memory. What is loaded from shared memory and what hits the first cache t
 import math
 from dataclasses import dataclass
 
-from hw_models import Issued
-from hw_models.gpu.occupancy import BlockNeeds
-from hw_models.gpu.sm import packed
-from scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Product, nests_of
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.transforms import Line, line_of, passes_of, results_along
-from scheduler.gpu.view import GpuView
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import Extents, Operations
-from workloads.spaced import met_extents
+from dsascape.hw_models import Issued
+from dsascape.hw_models.gpu.occupancy import BlockNeeds
+from dsascape.hw_models.gpu.sm import packed
+from dsascape.scheduler.gpu.nests import BlockNest, BlockNests, NestWork, Product, nests_of
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.transforms import Line, line_of, passes_of, results_along
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Extents, Operations
+from dsascape.workloads.spaced import met_extents
 
 _SUM_BYTES = 4
 """Of a partial sum: FP32 or INT32."""

@@ -3,16 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from fusion.costs import OnChipMemory
-from hw_models.gpu.sm import SHARED
-from hw_models.quantities import PS_PER_S
-from scheduler.gpu.layers import layers_of
-from scheduler.gpu.residency import Found
-from scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps, most_ps
-from scheduler.gpu.view import GpuView
-from scheduler.kernels.cut import single_layer
-from scheduler.kernels.layer import Layer
-from workloads.analysis import Analysis
+from dsascape.fusion.costs import OnChipMemory
+from dsascape.hw_models.gpu.sm import SHARED
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.layers import layers_of
+from dsascape.scheduler.gpu.residency import Found
+from dsascape.scheduler.gpu.tiling import KnownTiles, Tiling, choose_tiling, least_ps, most_ps
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.cut import single_layer
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
 
 
 class GpuCosts:

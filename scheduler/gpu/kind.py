@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.lower import lower
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.gpu.tiling import KnownTiles
-from scheduler.gpu.tuning import GpuTuning
-from scheduler.gpu.view import GpuView
-from scheduler.machine_kind import MachineKind
-from workloads.analysis import Analysis
+from dsascape.hw_models import Gpu, gpu_dtypes, gpu_energy, gpu_machine, gpu_summary
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.lower import lower
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.gpu.tiling import KnownTiles
+from dsascape.scheduler.gpu.tuning import GpuTuning
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kinds.kind import MachineKind
+from dsascape.workloads.analysis import Analysis
 
 
 def _costs(spec: Gpu, parts: int, dtype: str, tuning: GpuTuning | None, known: Any, analysis: Analysis) -> GpuCosts:
@@ -30,5 +30,5 @@ GPU = MachineKind(
     lower=lower,
     machine=gpu_machine,
     energy=gpu_energy,
-    json="scheduler.gpu.schedule_json",
+    json="dsascape.scheduler.gpu.schedule_json",
 )

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 
-from scheduler.gpu.tiling import has_tiling
-from scheduler.gpu.view import GpuView
-from scheduler.kernels.cut import layer_of, layers_by_pattern, layers_in_order
-from scheduler.kernels.layer import Layer
-from workloads.analysis import Analysis
-from workloads.nest_by_nest import written_out
+from dsascape.scheduler.gpu.tiling import has_tiling
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.cut import layer_of, layers_by_pattern, layers_in_order
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.nest_by_nest import written_out
 
 
 def layers_of(analysis: Analysis, ops: Sequence[int], view: GpuView) -> tuple[Layer, ...]:

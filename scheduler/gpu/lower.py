@@ -7,15 +7,15 @@ them to the last that reads them.
 
 from dataclasses import replace
 
-from hw_models import Buffer, Instruction, Launch, Program, gpu_machine
-from hw_models.gpu.machine import LAUNCH
-from hw_models.gpu.sm import DRAM, SHARED, SM
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.residency import found_in_l2
-from scheduler.gpu.schedule import GpuSchedule
-from scheduler.gpu.view import GpuView
-from scheduler.gpu.work import KernelWork, grid_of, kernel_work, off_chip_of
-from scheduler.kernels.places import places_of
+from dsascape.hw_models import Buffer, Instruction, Launch, Program, gpu_machine
+from dsascape.hw_models.gpu.machine import LAUNCH
+from dsascape.hw_models.gpu.sm import DRAM, SHARED, SM
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.residency import found_in_l2
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import KernelWork, grid_of, kernel_work, off_chip_of
+from dsascape.scheduler.kernels.places import places_of
 
 
 def lower(schedule: GpuSchedule, costs: GpuCosts) -> Program:

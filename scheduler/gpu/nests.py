@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-from scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import Access, Extents, LoopNest, Operations
-from workloads.spaced import Spaced, spaced_loops
+from dsascape.scheduler.kernels.compiled import CompiledAccess, CompiledNest, asks_for_its_own
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations
+from dsascape.workloads.spaced import Spaced, spaced_loops
 
 Place = Literal["outside", "shared", "staged", "registers"]
 """Where a tensor is for the block. ``staged``: computed where the anchor's operand is staged."""

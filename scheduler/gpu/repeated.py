@@ -5,16 +5,16 @@ The launch counts: a GPU begins with a kernel when the one before it has ended, 
 
 from dataclasses import replace
 
-from hw_models import Compute, gpu_energy, gpu_machine, simulate
-from hw_models.gpu.machine import LAUNCH
-from hw_models.gpu.sm import DRAM, L2, SM
-from hw_models.quantities import PS_PER_S
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.lower import lower, works
-from scheduler.gpu.schedule import GpuKernel, GpuSchedule
-from scheduler.gpu.view import GpuView
-from scheduler.gpu.work import KernelWork
-from scheduler.kernels.repeated import RepeatedKernel
+from dsascape.hw_models import Compute, gpu_energy, gpu_machine, simulate
+from dsascape.hw_models.gpu.machine import LAUNCH
+from dsascape.hw_models.gpu.sm import DRAM, L2, SM
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.lower import lower, works
+from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import KernelWork
+from dsascape.scheduler.kernels.repeated import RepeatedKernel
 
 
 def repeated_kernels(schedule: GpuSchedule, costs: GpuCosts) -> list[RepeatedKernel]:

@@ -9,8 +9,8 @@ whose place is then written over, never leaves.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.cpu.footprints import footprints_of
-from scheduler.kernels.layer import Layer
+from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.kernels.layer import Layer
 
 
 @dataclass(frozen=True, slots=True)

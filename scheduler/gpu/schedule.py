@@ -6,15 +6,15 @@ What lies in the L2 is not decided but follows; how many blocks an SM holds foll
 import math
 from dataclasses import dataclass
 
-from fusion.plan import FusionPlan
-from hw_models.gpu.sm import SHARED
-from scheduler.errors import ScheduleError
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.nests import nests_of
-from scheduler.gpu.residency import found_in_l2
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.kernels.layer import Layer
-from scheduler.kernels.schedule import Kernel, KernelSchedule, shown
+from dsascape.fusion.plan import FusionPlan
+from dsascape.hw_models.gpu.sm import SHARED
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.residency import found_in_l2
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
 
 
 @dataclass(frozen=True, slots=True)

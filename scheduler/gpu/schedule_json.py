@@ -3,15 +3,15 @@
 from functools import partial
 from typing import Any, Literal
 
-from hw_models.gpu.occupancy import occupancy
-from scheduler.errors import ScheduleError
-from scheduler.gpu.code import block_needs
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.nests import nests_of
-from scheduler.gpu.schedule import GpuKernel, GpuSchedule
-from scheduler.gpu.tiles import ComputeUnit, GpuTiles
-from scheduler.kernels.layer import Layer
-from scheduler.kernels.schedule_file import (
+from dsascape.hw_models.gpu.occupancy import occupancy
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.code import block_needs
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
+from dsascape.scheduler.gpu.tiles import ComputeUnit, GpuTiles
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.schedule_file import (
     Few,
     KernelRecord,
     MachineRecord,

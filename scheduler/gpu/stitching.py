@@ -11,15 +11,15 @@ the cache, not DRAM.
 import math
 from collections.abc import Callable, Iterable
 
-from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import FusionPlan, Group, plan_from_groups
-from hw_models import gpu_energy, gpu_machine, simulate
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.lower import lower
-from scheduler.gpu.residency import found_in_l2
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.kernels.cut import layer_of
-from scheduler.kernels.layer import Layer
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.hw_models import gpu_energy, gpu_machine, simulate
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.lower import lower
+from dsascape.scheduler.gpu.residency import found_in_l2
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
 
 Allowed = Callable[[frozenset[int]], str]
 """From operators to why they may not be one kernel; empty if they may."""

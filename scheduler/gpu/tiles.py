@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from workloads.loopnest import Extents
+from dsascape.workloads.loopnest import Extents
 
 ComputeUnit = Literal["lanes", "tensor"]
 

@@ -13,18 +13,18 @@ from functools import partial
 
 import numpy as np
 
-from hw_models.gpu.occupancy import occupancy
-from hw_models.quantities import PS_PER_S
-from scheduler.cpu.footprints import footprints_of
-from scheduler.gpu.bounds import Grids
-from scheduler.gpu.candidates import candidates, grid_orders, runs
-from scheduler.gpu.residency import Found
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.traffic import once_bytes
-from scheduler.gpu.view import GpuView
-from scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
-from scheduler.kernels.layer import Layer
-from workloads.analysis import Table
+from dsascape.hw_models.gpu.occupancy import occupancy
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.gpu.bounds import Grids
+from dsascape.scheduler.gpu.candidates import candidates, grid_orders, runs
+from dsascape.scheduler.gpu.residency import Found
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.traffic import once_bytes
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import estimate_ps, make_grid, off_chip_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Table
 
 _MOST_LAYERS = 2_000
 """Whose grids are kept."""

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from hw_models.caches.lines import CacheShape, found_again
-from hw_models.caches.nests import Nest
-from hw_models.caches.passing import passed_on
-from scheduler.cpu.footprints import footprints_of, touched_lines
-from scheduler.gpu.residency import Found
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.transforms import passes_of
-from scheduler.kernels.layer import DEPTH, Layer
-from workloads.loopnest import Extents
+from dsascape.hw_models.caches.lines import CacheShape, found_again
+from dsascape.hw_models.caches.nests import Nest
+from dsascape.hw_models.caches.passing import passed_on
+from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
+from dsascape.scheduler.gpu.residency import Found
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.transforms import passes_of
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.workloads.loopnest import Extents
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from scheduler.gpu.nests import nests_of
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import Access, Extents, LoopNest
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 
 class Line(NamedTuple):

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hw_models import Gpu
-from hw_models.caches.lines import CacheShape
-from hw_models.gpu.sm import SmPace
-from hw_models.gpu.spec import TensorUnits
-from scheduler.gpu.tuning import GpuTuning
+from dsascape.hw_models import Gpu
+from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.gpu.sm import SmPace
+from dsascape.hw_models.gpu.spec import TensorUnits
+from dsascape.scheduler.gpu.tuning import GpuTuning
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from hw_models import Compute
-from hw_models.gpu.occupancy import BlockNeeds, occupancy
-from hw_models.gpu.sm import DRAM, L2, SHARED
-from hw_models.quantities import PS_PER_S
-from scheduler.gpu.code import BlockCode, block_code, block_needs, last_code, operations_of, partial_bytes
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
-from scheduler.gpu.transforms import passes_of
-from scheduler.gpu.view import GpuView
-from scheduler.kernels.layer import Layer
-from scheduler.kernels.recurrences import waiting_steps
-from workloads.loopnest import Extents, Operations
+from dsascape.hw_models import Compute
+from dsascape.hw_models.gpu.occupancy import BlockNeeds, occupancy
+from dsascape.hw_models.gpu.sm import DRAM, L2, SHARED
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.code import BlockCode, block_code, block_needs, last_code, operations_of, partial_bytes
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.traffic import OffChip, l2_bytes, off_chip
+from dsascape.scheduler.gpu.transforms import passes_of
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.recurrences import waiting_steps
+from dsascape.workloads.loopnest import Extents, Operations
 
 
 @dataclass(frozen=True, slots=True)

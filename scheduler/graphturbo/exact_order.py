@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.errors import ScheduleError
-from scheduler.graphturbo.ordering import peak_live_bytes
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.graphturbo.ordering import peak_live_bytes
 
 
 @dataclass(frozen=True, slots=True)

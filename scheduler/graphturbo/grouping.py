@@ -12,15 +12,15 @@ sub-graph; the paper shows none.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import FusionPlan, Group
-from scheduler.graphturbo.layer_piece import WalkedPiece
-from scheduler.graphturbo.merging import merged
-from scheduler.graphturbo.pieces import Piece, operators
-from scheduler.graphturbo.room import Room
-from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
-from scheduler.kernels.cut import layers_by_pattern
-from workloads.analysis import Analysis, Table
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.scheduler.graphturbo.layer_piece import WalkedPiece
+from dsascape.scheduler.graphturbo.merging import merged
+from dsascape.scheduler.graphturbo.pieces import Piece, operators
+from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
+from dsascape.scheduler.kernels.cut import layers_by_pattern
+from dsascape.workloads.analysis import Analysis, Table
 
 _MOST_WALKED = 2048
 """Operators of a sub-graph that outputs of one operator join: growing it walks over all of them each time."""

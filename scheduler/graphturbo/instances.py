@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from fusion.plan import FusionPlan, Split
-from scheduler.kernels.cut import layers_by_pattern
-from scheduler.kernels.layer import Layer, layer_needs
-from workloads.analysis import Analysis
-from workloads.loopnest import Box, Extents, Operations, box_volume, full_box, hull, intersect
-from workloads.regions import placed_regions
-from workloads.subgraph import Subgraph
+from dsascape.fusion.plan import FusionPlan, Split
+from dsascape.scheduler.kernels.cut import layers_by_pattern
+from dsascape.scheduler.kernels.layer import Layer, layer_needs
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import Box, Extents, Operations, box_volume, full_box, hull, intersect
+from dsascape.workloads.regions import placed_regions
+from dsascape.workloads.subgraph import Subgraph
 
 _MOST_KEPT = 32
 """Plans of one network whose instances are kept."""

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TypeVar
 
-from scheduler.graphturbo import live_bytes, numbered
-from scheduler.graphturbo.deep import Deep
-from scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
-from scheduler.graphturbo.numbered import Numbered
-from scheduler.graphturbo.pieces import Alive, Counted, Cut, Piece, Span, Tensors, TileWork
-from scheduler.graphturbo.splitting import Match, Splittable, instance_bytes, is_clean, tile_flops
-from workloads.graph import Graph
-from workloads.loopnest import Extents
+from dsascape.scheduler.graphturbo import live_bytes, numbered
+from dsascape.scheduler.graphturbo.deep import Deep
+from dsascape.scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
+from dsascape.scheduler.graphturbo.numbered import Numbered
+from dsascape.scheduler.graphturbo.pieces import Alive, Counted, Cut, Piece, Span, Tensors, TileWork
+from dsascape.scheduler.graphturbo.splitting import Match, Splittable, instance_bytes, is_clean, tile_flops
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Extents
 
 _T = TypeVar("_T")
 

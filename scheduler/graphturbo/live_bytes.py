@@ -6,7 +6,7 @@ of a range is written down once, where the range begins to differ from others. I
 
 from dataclasses import dataclass
 
-from scheduler.graphturbo.numbered import range_around
+from dsascape.scheduler.graphturbo.numbered import range_around
 
 
 @dataclass(slots=True)

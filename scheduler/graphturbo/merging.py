@@ -11,14 +11,14 @@ Tensors that several parts touch are taken out of every part first, and put back
 from collections.abc import Sequence
 from functools import reduce
 
-from scheduler.graphturbo import live_bytes, numbered
-from scheduler.graphturbo.deep import Deep
-from scheduler.graphturbo.live_bytes import LiveBytes
-from scheduler.graphturbo.numbered import Numbered
-from scheduler.graphturbo.pieces import Alive, Counted, Cut, Piece, Span, TileWork
-from scheduler.graphturbo.splitting import Match, both_matches, instance_bytes
-from workloads.analysis import Analysis
-from workloads.loopnest import widest
+from dsascape.scheduler.graphturbo import live_bytes, numbered
+from dsascape.scheduler.graphturbo.deep import Deep
+from dsascape.scheduler.graphturbo.live_bytes import LiveBytes
+from dsascape.scheduler.graphturbo.numbered import Numbered
+from dsascape.scheduler.graphturbo.pieces import Alive, Counted, Cut, Piece, Span, TileWork
+from dsascape.scheduler.graphturbo.splitting import Match, both_matches, instance_bytes
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import widest
 
 
 class MergedPiece(Piece):

@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from scheduler.graphturbo import numbered
-from scheduler.graphturbo.deep import Deep, settle
-from scheduler.graphturbo.live_bytes import LiveBytes
-from scheduler.graphturbo.numbered import Numbered
-from scheduler.graphturbo.splitting import Match, instance_tile, repeated
-from workloads.analysis import Analysis
-from workloads.graph import Tensor
-from workloads.loopnest import Extents
+from dsascape.scheduler.graphturbo import numbered
+from dsascape.scheduler.graphturbo.deep import Deep, settle
+from dsascape.scheduler.graphturbo.live_bytes import LiveBytes
+from dsascape.scheduler.graphturbo.numbered import Numbered
+from dsascape.scheduler.graphturbo.splitting import Match, instance_tile, repeated
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Extents
 
 _MOST_ALIVE = 64
 """Cuts for which a piece remembers what is alive."""

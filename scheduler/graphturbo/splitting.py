@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
-from fusion.plan import Split
-from scheduler.graphturbo.room import Room
-from scheduler.parts import divisors
-from workloads.analysis import Analysis
-from workloads.graph import Tensor
-from workloads.loopnest import Extents, LoopNest, widest
-from workloads.subgraph import PlacedNest, Subgraph, follow_back
+from dsascape.fusion.plan import Split
+from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.parts import divisors
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Extents, LoopNest, widest
+from dsascape.workloads.subgraph import PlacedNest, Subgraph, follow_back
 
 _SMALL_FACTORS = (1, 2, 4, 8)
 """Algorithm 1 tries these, and then every integer beyond."""

@@ -1,5 +1,5 @@
 /* Columns of programs being written, compiled: the order in which instructions begin, and columns that get other
- * positions. Functions are called as those of scheduler/list_scheduling.py and scheduler/relocation.py that they stand
+ * positions. Functions are called as those of scheduler/programs/list_scheduling.py and scheduler/programs/relocation.py that they stand
  * for, with a pair of columns in the place of rows, and return the same. What is left to Python is refused with
  * OverflowError: times below 0 or beyond 64 bits, waits for what comes later, layers that do not follow each other,
  * numbers of units beyond those of works.
@@ -63,7 +63,7 @@ static int add_row(Made *items, Py_ssize_t begin, const LentRows *rows, int row)
 
 PyDoc_STRVAR(relocated_doc,
     "relocated(first, items, position, outside_first, outside_items, entry)\n--\n\n"
-    "Return what a fragment's instructions wait for at ``position``: `scheduler.relocation.Relocation.relocated`.");
+    "Return what a fragment's instructions wait for at ``position``: `scheduler.programs.relocation.Relocation.relocated`.");
 
 static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *outside_first, *outside_items, *entry, *found = NULL;
@@ -100,7 +100,7 @@ static PyObject *columns_relocated(PyObject *Py_UNUSED(self), PyObject *args) {
 
 PyDoc_STRVAR(reordered_doc,
     "reordered(first, items, order, of_positions)\n--\n\n"
-    "Return rows in another order: `scheduler.relocation.Relocation.reordered`.");
+    "Return rows in another order: `scheduler.programs.relocation.Relocation.reordered`.");
 
 static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_first, *given_items, *given_order, *found = NULL;
@@ -134,7 +134,7 @@ static PyObject *columns_reordered(PyObject *Py_UNUSED(self), PyObject *args) {
 
 PyDoc_STRVAR(grouped_doc,
     "grouped(numbers, count)\n--\n\n"
-    "Return by number the places that have it: `scheduler.relocation.Relocation.grouped`.");
+    "Return by number the places that have it: `scheduler.programs.relocation.Relocation.grouped`.");
 
 static PyObject *columns_grouped(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *found = NULL;
@@ -161,7 +161,7 @@ static PyObject *columns_grouped(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(gathered_doc,
-    "gathered(numbers, places)\n--\n\nReturn the numbers at places: `scheduler.relocation.Relocation.gathered`.");
+    "gathered(numbers, places)\n--\n\nReturn the numbers at places: `scheduler.programs.relocation.Relocation.gathered`.");
 
 static PyObject *columns_gathered(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *given_places, *found = NULL;
@@ -180,7 +180,7 @@ static PyObject *columns_gathered(PyObject *Py_UNUSED(self), PyObject *args) {
 }
 
 PyDoc_STRVAR(shifted_doc,
-    "shifted(numbers, by)\n--\n\nReturn numbers that are so much larger: `scheduler.relocation.Relocation.shifted`.");
+    "shifted(numbers, by)\n--\n\nReturn numbers that are so much larger: `scheduler.programs.relocation.Relocation.shifted`.");
 
 static PyObject *columns_shifted(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given, *found = NULL;
@@ -207,7 +207,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "scheduler.in_c.columns", .m_doc = "Columns of programs being written, compiled.",
+    PyModuleDef_HEAD_INIT, .m_name = "dsascape.scheduler.in_c.columns", .m_doc = "Columns of programs being written, compiled.",
     .m_size = -1, .m_methods = functions,
 };
 

@@ -1,7 +1,7 @@
 """Columns of programs being written, compiled: see ``columns.c``."""
 
-from hw_models.columns import Column
-from scheduler.list_scheduling import WorkTime
+from dsascape.hw_models.simulation.columns import Column
+from dsascape.scheduler.programs.list_scheduling import WorkTime
 
 sources: str
 

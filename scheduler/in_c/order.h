@@ -1,4 +1,4 @@
-/* The order in which instructions begin: scheduler/list_scheduling.py, on columns of numbers. */
+/* The order in which instructions begin: scheduler/programs/list_scheduling.py, on columns of numbers. */
 
 typedef struct { int64_t key; int position; } Entry;
 typedef struct { Entry *entries; int count; } Heap;
@@ -255,7 +255,7 @@ static int lend_all(PyObject *columns[7], Given *given) {
 
 PyDoc_STRVAR(begin_order_doc,
     "begin_order(works, work_of, layers, after_first, after_items, frees_first, frees_items, allocated_by)\n--\n\n"
-    "Return positions in the order in which they begin: `scheduler.list_scheduling.begin_order`.");
+    "Return positions in the order in which they begin: `scheduler.programs.list_scheduling.begin_order`.");
 
 static PyObject *columns_begin_order(PyObject *Py_UNUSED(self), PyObject *args) {
     PyObject *given_works, *columns[7], *works, *found = NULL;

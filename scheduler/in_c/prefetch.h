@@ -170,7 +170,7 @@ static PyMethodDef buffer_methods[] = {
 
 static PyTypeObject buffer_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "scheduler.in_c.columns.PrefetchBuffer",
+    .tp_name = "dsascape.scheduler.in_c.columns.PrefetchBuffer",
     .tp_doc = "A prefetch buffer while a program is written.",
     .tp_basicsize = sizeof(Buffer),
     .tp_flags = Py_TPFLAGS_DEFAULT,

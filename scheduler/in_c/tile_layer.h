@@ -82,7 +82,7 @@ static int64_t product(const int64_t *factors, int count) {
 
 /* ---- the time of a nest ---- */
 
-/* Round up to a whole picosecond, but for the dust of floating point: `whole_ps` of hw_models/clock.py. */
+/* Round up to a whole picosecond, but for the dust of floating point: `whole_ps` of hw_models/simulation/clock.py. */
 static int64_t rounded_up_ps(double wait_ps) {
     int64_t whole = (int64_t)wait_ps;
     double rest = wait_ps - (double)whole;

@@ -86,7 +86,7 @@ static PyMethodDef tiles_methods[] = {{"search", (PyCFunction)tiles_search, METH
 
 static PyTypeObject tiles_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "scheduler.in_c.tiles.Tiles",
+    .tp_name = "dsascape.scheduler.in_c.tiles.Tiles",
     .tp_doc = "A layer at one place, on machines that compute alike; what it takes in tiles is kept.",
     .tp_basicsize = sizeof(Tiles),
     .tp_flags = Py_TPFLAGS_DEFAULT,
@@ -96,7 +96,7 @@ static PyTypeObject tiles_type = {
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, .m_name = "scheduler.in_c.tiles", .m_doc = "The search for tiles, compiled.", .m_size = -1,
+    PyModuleDef_HEAD_INIT, .m_name = "dsascape.scheduler.in_c.tiles", .m_doc = "The search for tiles, compiled.", .m_size = -1,
 };
 
 PyMODINIT_FUNC PyInit_tiles(void) {

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.graph import Graph
+from dsascape.workloads.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
-from workloads.loopnest import Access, Extents, LoopNest, Operations, mapping_of
+from dsascape.workloads.loopnest import Access, Extents, LoopNest, Operations, mapping_of
 
 LoopRole = Literal["rows", "columns", "depth", "count"]
 

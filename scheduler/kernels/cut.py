@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from fusion.fixed_pattern import fixed_pattern_layers
-from scheduler.kernels.layer import Layer
-from workloads.analysis import Analysis
-from workloads.nest_by_nest import written_out
+from dsascape.fusion.fixed_pattern import fixed_pattern_layers
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.nest_by_nest import written_out
 
 
 def layer_of(analysis: Analysis, ops: Iterable[int]) -> Layer | None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own, first_alike
-from scheduler.kernels.parts_met import Shares
-from scheduler.kernels.pieces_read import (
+from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole, asks_for_its_own, first_alike
+from dsascape.scheduler.kernels.parts_met import Shares
+from dsascape.scheduler.kernels.pieces_read import (
     Piece,
     elements_of,
     first_iterations,
@@ -22,11 +22,11 @@ from scheduler.kernels.pieces_read import (
     reads_apart,
     stacked,
 )
-from workloads.analysis import Analysis
-from workloads.loopnest import Box, Extents, LoopNest, Operations, widest
-from workloads.regions import placed_regions
-from workloads.spaced import executed_extents
-from workloads.subgraph import Subgraph, follow_back
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import Box, Extents, LoopNest, Operations, widest
+from dsascape.workloads.regions import placed_regions
+from dsascape.workloads.spaced import executed_extents
+from dsascape.workloads.subgraph import Subgraph, follow_back
 
 DEPTH = -1
 """Stands among the sink dimensions for the anchor's depth loop."""

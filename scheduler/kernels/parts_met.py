@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-from workloads.loopnest import Extents, LoopNest
+from dsascape.workloads.loopnest import Extents, LoopNest
 
 
 class Shares:

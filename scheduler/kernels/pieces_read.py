@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from workloads.loopnest import Access, Extents, LoopNest
+from dsascape.workloads.loopnest import Access, Extents, LoopNest
 
 Place = tuple[int, ...]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hw_models import Buffer
-from scheduler.kernels.layer import Layer
+from dsascape.hw_models import Buffer
+from dsascape.scheduler.kernels.layer import Layer
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ grid of its own.
 
 import math
 
-from scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.layer import Layer
 
 
 def ordered_dims(layer: Layer) -> tuple[int, ...]:

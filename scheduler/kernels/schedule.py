@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from fusion.plan import FusionPlan
-from scheduler.kernels.layer import Layer
-from workloads.graph import Graph
-from workloads.loopnest import Extents
+from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Extents
 
 
 @dataclass(frozen=True, slots=True)

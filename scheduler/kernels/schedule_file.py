@@ -6,14 +6,14 @@ from typing import Annotated, Any, Generic, TypeVar
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from fusion.plan import FusionPlan, Group
-from scheduler.errors import ScheduleError
-from scheduler.kernels.layer import Layer
-from scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
-from workloads.analysis import Analysis
-from workloads.graph import Graph
-from workloads.loopnest import Extents
-from workloads.nest_by_nest import written_out
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, KernelT
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Extents
+from dsascape.workloads.nest_by_nest import written_out
 
 Number = Annotated[int, Field(ge=0, lt=2**53)]
 Size = Annotated[int, Field(ge=1, lt=2**53)]

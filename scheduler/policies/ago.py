@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 from pydantic.dataclasses import dataclass
 
-from fusion.ago import BASE, BIAS, SLOPE, Tuning, Weights, ago_plan
-from fusion.costs import KernelCosts
-from fusion.plan import FusionPlan
-from fusion.profile import ProfileDatabase
-from hw_models.pause import collector_paused
-from workloads.graph import Graph
+from dsascape.fusion.ago import BASE, BIAS, SLOPE, Tuning, Weights, ago_plan
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionPlan
+from dsascape.fusion.profile import ProfileDatabase
+from dsascape.hw_models.simulation.pause import collector_paused
+from dsascape.workloads.graph import Graph
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})

@@ -22,24 +22,24 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
-from fusion.costs import KernelCosts
-from fusion.plan import FusionPlan, Group, plan_from_groups
-from hw_models.pause import collector_paused
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.graphturbo.instance_binding import bind_instances
-from scheduler.dsa.graphturbo.placement import Capacity
-from scheduler.dsa.graphturbo.plan_cost import Reads
-from scheduler.dsa.judging import Judge, Judged, candidate, with_fewer_cores, with_smaller_buffers
-from scheduler.dsa.limits import check_can_be_scheduled
-from scheduler.dsa.schedule import Layout, Schedule
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.gpu.stitching import stitched
-from scheduler.graphturbo.grouping import group_subgraphs
-from scheduler.graphturbo.instances import split_into_instances
-from scheduler.kernels.cut import layer_of
-from workloads.analysis import Analysis
-from workloads.graph import Graph
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.hw_models.simulation.pause import collector_paused
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.judging import Judge, Judged, candidate, with_fewer_cores, with_smaller_buffers
+from dsascape.scheduler.dsa.graphturbo.instance_binding import bind_instances
+from dsascape.scheduler.dsa.graphturbo.placement import Capacity
+from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads
+from dsascape.scheduler.dsa.schedule.limits import check_can_be_scheduled
+from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.gpu.stitching import stitched
+from dsascape.scheduler.graphturbo.grouping import group_subgraphs
+from dsascape.scheduler.graphturbo.instances import split_into_instances
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
 
 _UNBOUNDED = 2**62
 """Bytes of local buffer that grouping believes in: everything fits, so everything is stitched."""

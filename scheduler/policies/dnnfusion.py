@@ -12,16 +12,16 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from fusion.costs import KernelCosts
-from fusion.dnnfusion import Exploration, dnnfusion_plan, rewriting_gains
-from fusion.dnnfusion.planning import MOST_OPERANDS, MOST_SLOWDOWN, Order
-from fusion.dnnfusion.rewriting import rewritten
-from fusion.plan import FusionError, FusionPlan
-from fusion.profile import ProfileDatabase
-from hw_models.pause import collector_paused
-from hw_models.text_file import EncodingError, decoded
-from workloads.analysis import Analysis
-from workloads.graph import Graph
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.dnnfusion import Exploration, dnnfusion_plan, rewriting_gains
+from dsascape.fusion.dnnfusion.planning import MOST_OPERANDS, MOST_SLOWDOWN, Order
+from dsascape.fusion.dnnfusion.rewriting import rewritten
+from dsascape.fusion.plan import FusionError, FusionPlan
+from dsascape.fusion.profile import ProfileDatabase
+from dsascape.hw_models.simulation.pause import collector_paused
+from dsascape.hw_models.text.text_file import EncodingError, decoded
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})

@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 from pydantic import PositiveInt
 from pydantic.dataclasses import dataclass
 
-from fusion.costs import KernelCosts
-from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import FusionPlan
-from workloads.graph import Graph
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.fusion.plan import FusionPlan
+from dsascape.workloads.graph import Graph
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})

@@ -19,17 +19,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from fusion.costs import KernelCosts
-from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import FusionPlan, Split, plan_from_groups
-from hw_models.pause import collector_paused
-from scheduler.dsa.costs import DsaCosts, dsa_costs
-from scheduler.dsa.graphturbo.core_binding import unbound_dims
-from scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_instances
-from scheduler.dsa.graphturbo.placement import Capacity
-from scheduler.dsa.graphturbo.plan_bound import least_bytes
-from scheduler.dsa.graphturbo.plan_cost import Reads, cost_s
-from scheduler.dsa.judging import (
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.fusion.plan import FusionPlan, Split, plan_from_groups
+from dsascape.hw_models.simulation.pause import collector_paused
+from dsascape.scheduler.dsa.costs import DsaCosts, dsa_costs
+from dsascape.scheduler.dsa.deciding.judging import (
     Candidate,
     Judge,
     Judged,
@@ -38,19 +33,24 @@ from scheduler.dsa.judging import (
     with_fewer_cores,
     with_smaller_buffers,
 )
-from scheduler.dsa.limits import check_can_be_scheduled, has_too_many_instances
-from scheduler.dsa.schedule import Layout, Schedule
-from scheduler.dsa.view import DDR
-from scheduler.errors import ScheduleError
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.gpu.stitching import fastest, stitched
-from scheduler.graphturbo.exact_order import exact_order
-from scheduler.graphturbo.grouping import Grouping, group_subgraphs
-from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
-from scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
-from workloads.analysis import Analysis
-from workloads.graph import Graph
+from dsascape.scheduler.dsa.graphturbo.core_binding import unbound_dims
+from dsascape.scheduler.dsa.graphturbo.instance_binding import BoundInstances, bind_instances
+from dsascape.scheduler.dsa.graphturbo.placement import Capacity
+from dsascape.scheduler.dsa.graphturbo.plan_bound import least_bytes
+from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, cost_s
+from dsascape.scheduler.dsa.schedule.limits import check_can_be_scheduled, has_too_many_instances
+from dsascape.scheduler.dsa.schedule.schedule import Layout, Schedule
+from dsascape.scheduler.dsa.view import DDR
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.gpu.stitching import fastest, stitched
+from dsascape.scheduler.graphturbo.exact_order import exact_order
+from dsascape.scheduler.graphturbo.grouping import Grouping, group_subgraphs
+from dsascape.scheduler.graphturbo.instances import InstanceGraph, split_into_instances
+from dsascape.scheduler.graphturbo.ordering import breadth_first, depth_first, heaviest_first, peak_live_bytes
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
 
 _Annotation = Annotated[str, Field(pattern=r"^.+:[0-9]{1,3}$")]
 

@@ -16,20 +16,20 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 from pydantic import BeforeValidator, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from fusion.costs import KernelCosts
-from fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
-from fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
-from hw_models import HardwareError, SimulationError
-from scheduler.errors import ScheduleError
-from scheduler.machine_kinds import kind_of
-from scheduler.policies.ago import Ago
-from scheduler.policies.astitch import AStitch
-from scheduler.policies.dnnfusion import DnnFusion
-from scheduler.policies.fixed_pattern import FixedPattern
-from scheduler.policies.graphturbo import GraphTurbo
-from scheduler.policies.unfused import Unfused
-from workloads.analysis import Analysis
-from workloads.graph import Graph
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionError, FusionPlan, Group, plan_from_groups
+from dsascape.fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
+from dsascape.hw_models import HardwareError, SimulationError
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kinds.table import kind_of
+from dsascape.scheduler.policies.ago import Ago
+from dsascape.scheduler.policies.astitch import AStitch
+from dsascape.scheduler.policies.dnnfusion import DnnFusion
+from dsascape.scheduler.policies.fixed_pattern import FixedPattern
+from dsascape.scheduler.policies.graphturbo import GraphTurbo
+from dsascape.scheduler.policies.unfused import Unfused
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
 
 
 class Rival(Protocol):

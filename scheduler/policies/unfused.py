@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
 
-from fusion.costs import KernelCosts
-from fusion.plan import FusionPlan
-from fusion.unfused import unfused_plan
-from workloads.graph import Graph
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionPlan
+from dsascape.fusion.unfused import unfused_plan
+from dsascape.workloads.graph import Graph
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})

@@ -6,10 +6,10 @@ import signal
 import time
 from collections.abc import Mapping
 
-from experiments.failures import Failure
-from experiments.points import DesignPoint, Workload
-from hw_models import load_hardware, with_values
-from scheduler import make_policy
+from dsascape.experiments.engine.failures import Failure
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import load_hardware, with_values
+from dsascape.scheduler import make_policy
 
 
 def tiny(clusters: int = 4, policy: str = "unfused") -> DesignPoint:

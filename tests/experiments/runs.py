@@ -11,7 +11,7 @@ import pandas as pd
 SLOW_POLICY = '''
 import os, pathlib, time
 from dataclasses import dataclass
-from scheduler.policies.unfused import Unfused
+from dsascape.scheduler.policies.unfused import Unfused
 
 @dataclass(frozen=True)
 class Slow(Unfused):
@@ -29,7 +29,7 @@ class Slow(Unfused):
 '''
 FAULTY_POLICY = """
 from dataclasses import dataclass
-from scheduler.policies.unfused import Unfused
+from dsascape.scheduler.policies.unfused import Unfused
 
 @dataclass(frozen=True)
 class Faulty(Unfused):
@@ -42,7 +42,7 @@ class Faulty(Unfused):
         return super().plan(graph, costs)
 """
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-COMMAND = [sys.executable, "-c", "from experiments.cli import entry_point; entry_point()"]
+COMMAND = [sys.executable, "-c", "from dsascape.experiments.shell.cli import entry_point; entry_point()"]
 
 
 def table(folder: Path) -> pd.DataFrame:

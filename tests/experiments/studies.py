@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.report.study import Study
-from experiments.timeline import Span, Timeline
+from dsascape.experiments.report.study import Study
+from dsascape.experiments.results.timeline import Span, Timeline
 
 BUFFERS = {"local_buffer.capacity": ("64 KiB", "1 MiB")}
 

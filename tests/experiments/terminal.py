@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from experiments.cli import main
+from dsascape.experiments.shell.cli import main
 
 
 class Terminal:

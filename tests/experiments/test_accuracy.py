@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.accuracy import kendall, mape, regret, spearman
+from dsascape.experiments.real.accuracy import kendall, mape, regret, spearman
 
 TIMES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=2, max_size=12)
 

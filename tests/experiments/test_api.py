@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from dsascape import load_hardware, load_network, simulate, sweep, with_values
-from experiments.cli import main
-from hw_models import ClusteredDsa, HardwareError
-from scheduler import ScheduleError, make_policy
-from workloads import WorkloadError
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import ClusteredDsa, HardwareError
+from dsascape.scheduler import ScheduleError, make_policy
+from dsascape.workloads import WorkloadError
 
 BUFFERS = {"local_buffer.capacity": ["512 KiB", "1.25 MiB"]}
 

@@ -7,13 +7,13 @@ import pytest
 from onnx import helper
 
 import dsascape
-from experiments.config import ExperimentError
-from experiments.evaluate import evaluate
-from experiments.grid import read_experiment
-from experiments.points import Workload, stated_batch
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.config import ExperimentError
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.points import Workload, stated_batch
+from dsascape.workloads import WorkloadError
 from tests.experiments.terminal import Terminal
 from tests.workloads.onnx_models import model
-from workloads import WorkloadError
 
 ON_STCP920 = ["--hardware", "stcp920", "--policy", "fixed-pattern"]
 

@@ -10,15 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from experiments.cli import main
-from experiments.report.words import TIMES
-from experiments.version import __version__
-from hw_models import preset_names
-from hw_models.quantities import PS_PER_S, format_ps
-from scheduler import policy_types
+from dsascape.experiments.question.version import __version__
+from dsascape.experiments.report.words import TIMES
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import preset_names
+from dsascape.hw_models.text.quantities import PS_PER_S, format_ps
+from dsascape.scheduler import policy_types
+from dsascape.workloads import zoo_entry, zoo_names
 from tests.experiments.terminal import Terminal
 from tests.scheduler.test_policy import install
-from workloads import zoo_entry, zoo_names
 
 MEMORIES = {"local_buffer", "global_buffer", "ddr"}
 SIMULATE_KEYS = [
@@ -324,7 +324,7 @@ class TestMistakes:
     def test_a_policy_file_that_raises_while_it_plans(self, terminal: Terminal, tmp_path: Path) -> None:
         (tmp_path / "broken.py").write_text(
             "from dataclasses import dataclass\n"
-            "from scheduler.policies.unfused import Unfused\n\n"
+            "from dsascape.scheduler.policies.unfused import Unfused\n\n"
             "@dataclass(frozen=True)\nclass Broken(Unfused):\n"
             '    name: str = "broken"\n\n'
             "    def plan(self, graph, costs):\n        return graph.nothing\n"
@@ -337,7 +337,7 @@ class TestMistakes:
     def test_have_a_traceback_when_asked(self, terminal: Terminal, tmp_path: Path) -> None:
         (tmp_path / "broken.py").write_text("{}['mine']\n")
         argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", str(tmp_path / "broken.py")]
-        program = "from experiments.cli import entry_point; entry_point()"
+        program = "from dsascape.experiments.shell.cli import entry_point; entry_point()"
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
         for verbose in (["-v", *argv], [*argv, "-v"]):
             done = subprocess.run(
@@ -360,7 +360,9 @@ def test_help_and_version_end_with_zero(argv: list[str], terminal: Terminal) -> 
 
 
 def test_help_imports_none_of_the_heavy_libraries() -> None:
-    program = "import sys; from experiments.cli import parser; parser().format_help(); print(*sys.modules)"
+    program = (
+        "import sys; from dsascape.experiments.shell.cli import parser; parser().format_help(); print(*sys.modules)"
+    )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     asked = [sys.executable, "-c", program]
     loaded = subprocess.run(asked, env=environment, capture_output=True, text=True, check=True)
@@ -371,7 +373,7 @@ def test_help_imports_none_of_the_heavy_libraries() -> None:
 
 def test_what_a_point_does_not_need_is_not_imported_for_it(tmp_path: Path) -> None:
     argv = ["simulate", "bert-tiny", "--hardware", "stcp920", "--policy", "fixed-pattern", "--json"]
-    program = f"import sys; from experiments.cli import main; main({argv}); print(*sys.modules)"
+    program = f"import sys; from dsascape.experiments.shell.cli import main; main({argv}); print(*sys.modules)"
     place = {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "DSASCAPE_CACHE": str(tmp_path)}
     asked = [sys.executable, "-c", program]
     first, again = [
@@ -380,12 +382,13 @@ def test_what_a_point_does_not_need_is_not_imported_for_it(tmp_path: Path) -> No
     ]
 
     assert "onnx" in first
-    others = {"onnx", "pandas", "scheduler.cpu.kind", "scheduler.gpu.kind", "scheduler.policies.searched"}
+    ours = {f"dsascape.scheduler.{name}" for name in ("cpu.kind", "gpu.kind", "policies.searched")}
+    others = {"onnx", "pandas", *ours}
     assert not others & set(again)
 
 
 def test_a_reader_that_goes_is_no_crash() -> None:
-    program = "from experiments.cli import entry_point; entry_point()"
+    program = "from dsascape.experiments.shell.cli import entry_point; entry_point()"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     for argv in (["hardware", "stcp920", "--json"], ["hardware", "stcp920"]):
         with subprocess.Popen(

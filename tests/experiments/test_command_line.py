@@ -6,20 +6,20 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.cli import main
-from experiments.command_line import simulate_command
-from experiments.grid import read_experiment
-from experiments.points import DesignPoint, Origin, Workload
-from experiments.results import read_results
-from hw_models import load_hardware
-from scheduler import make_policy
+from dsascape.experiments.question.command_line import simulate_command
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.points import DesignPoint, Origin, Workload
+from dsascape.experiments.results.frame import read_results
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler import make_policy
+from dsascape.workloads import zoo_entry
 from tests.experiments.terminal import Terminal
-from workloads import zoo_entry
 
 POLICY = """
 from dataclasses import dataclass
 from typing import ClassVar
-from fusion.unfused import unfused_plan
+from dsascape.fusion.unfused import unfused_plan
 
 @dataclass(frozen=True)
 class Mine:

@@ -5,22 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import main
-from experiments.config import MOST_POINTS, ExperimentError
-from experiments.folder import read_note
-from experiments.grid import Grid, read_experiment
-from experiments.points import DesignPoint
-from experiments.store import ResultStore
-from experiments.study import begin_study
-from hw_models import ClusteredDsa, load_hardware
-from scheduler import policy_label
-from workloads import zoo_entry
+from dsascape.experiments.question.config import MOST_POINTS, ExperimentError
+from dsascape.experiments.question.grid import Grid, read_experiment
+from dsascape.experiments.question.points import DesignPoint
+from dsascape.experiments.report.build import begin_study
+from dsascape.experiments.results.folder import read_note
+from dsascape.experiments.results.store import ResultStore
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import ClusteredDsa, load_hardware
+from dsascape.scheduler import policy_label
+from dsascape.workloads import zoo_entry
 
 SHIPPED = Path(__file__).resolve().parents[2] / "experiments"
 SMALL = "workloads: [bert-tiny]\nhardware: stcp920\npolicies: [unfused]\n"
 POLICY = """
 from dataclasses import dataclass
-from scheduler.policies.unfused import Unfused
+from dsascape.scheduler.policies.unfused import Unfused
 
 @dataclass(frozen=True)
 class Mine(Unfused):

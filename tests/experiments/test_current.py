@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.computed import Computed
-from experiments.folder import read_note
-from experiments.measured_store import keep
-from experiments.points import Figure
+from dsascape.experiments.question.points import Figure
+from dsascape.experiments.results.computed import Computed
+from dsascape.experiments.results.folder import read_note
+from dsascape.experiments.shell.keep_measured import keep
 from tests.experiments.runs import table
 from tests.experiments.studies import Reader
 from tests.experiments.terminal import Terminal

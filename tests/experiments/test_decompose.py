@@ -3,7 +3,7 @@
 import pytest
 
 from dsascape import Outcome, load_network, simulate
-from scheduler import make_policy
+from dsascape.scheduler import make_policy
 
 
 def outcome(batches: int | str | None, batch: int = 16) -> Outcome:

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from experiments.engines import open_engine
-from experiments.failures import Failure
-from experiments.limits import LimitError, Limits, read_limits
-from experiments.points import DesignPoint
-from experiments.worker import computed_in_turn
+from dsascape.experiments.engine.engines import open_engine
+from dsascape.experiments.engine.failures import Failure
+from dsascape.experiments.engine.limits import LimitError, Limits, read_limits
+from dsascape.experiments.engine.worker import computed_in_turn
+from dsascape.experiments.question.points import DesignPoint
 from tests.experiments.dangers import EVERY_DANGER, check_every_danger, dangerous, tiny
 
 KEPT: list[bytes] = []

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.cli import main
-from experiments.points import DesignPoint, Row, Workload
-from experiments.results import read_results, write_csv
-from experiments.run import run_points
-from hw_models import load_hardware, with_values
-from scheduler import make_policy
+from dsascape.experiments.engine.run import run_points
+from dsascape.experiments.question.points import DesignPoint, Row, Workload
+from dsascape.experiments.results.frame import read_results, write_csv
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import load_hardware, with_values
+from dsascape.scheduler import make_policy
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import COMMAND, ENVIRONMENT, FAULTY_POLICY, SLOW_POLICY, table
 
 HAZARD = """
 import os, pathlib
 from dataclasses import dataclass
-from scheduler.policies.unfused import Unfused
+from dsascape.scheduler.policies.unfused import Unfused
 
 @dataclass(frozen=True)
 class Hazard(Unfused):

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from experiments.computed import check_finite
-from hw_models import HardwareError
+from dsascape.experiments.results.computed import check_finite
+from dsascape.hw_models import HardwareError
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])

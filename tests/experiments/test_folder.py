@@ -12,11 +12,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.cli import main
-from experiments.files import for_spreadsheet, write_whole
-from experiments.points import Figure
-from experiments.results import csv_text, read_sound
-from experiments.store import ResultStore
+from dsascape.experiments.question.points import Figure
+from dsascape.experiments.results.files import for_spreadsheet, write_whole
+from dsascape.experiments.results.frame import csv_text, read_sound
+from dsascape.experiments.results.store import ResultStore
+from dsascape.experiments.shell.cli import main
 from tests.experiments.terminal import Terminal
 
 STUDY = """# Does a larger buffer help?
@@ -24,7 +24,7 @@ workloads: [{model: bert-tiny, batch: 4}]
 hardware: {base: stcp920, sweep: {local_buffer.capacity: [64 B, 512 KiB, 1.25 MiB]}}
 policies: [unfused]
 """
-COMMAND = [sys.executable, "-c", "from experiments.cli import entry_point; entry_point()"]
+COMMAND = [sys.executable, "-c", "from dsascape.experiments.shell.cli import entry_point; entry_point()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
 

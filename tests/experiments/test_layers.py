@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from dsascape import Outcome, load_hardware, simulate
-from experiments.cli import main
-from experiments.layers import BETWEEN_LAYERS, LayerFigures, layers_of
-from hw_models import ClusteredDsa
-from scheduler import make_policy
+from dsascape.experiments.point.layers import BETWEEN_LAYERS, LayerFigures, layers_of
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler import make_policy
 from tests.experiments.studies import Reader
 from tests.experiments.terminal import Terminal
 

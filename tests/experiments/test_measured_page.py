@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.measured_fusion import APART
-from experiments.measured_page import main, page
+from dsascape.experiments.papers.measured_fusion import APART
+from dsascape.experiments.papers.measured_page import main, page
 
 
 @pytest.fixture

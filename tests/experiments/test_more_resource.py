@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.more_resource import PRESETS, TOLERANCE, better_machines, drawn, seconds
-from experiments.evaluate import evaluate
-from experiments.points import DesignPoint, RunRecord, Workload
-from hw_models import load_hardware, with_values
-from scheduler import make_policy
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, RunRecord, Workload
+from dsascape.hw_models import load_hardware, with_values
+from dsascape.scheduler import make_policy
 from tests.experiments.terminal import Terminal
 
 

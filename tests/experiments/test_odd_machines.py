@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.evaluate import evaluate
-from experiments.layers import layers_of
-from experiments.points import DesignPoint, Workload
-from experiments.sound import check_figures
-from hw_models import AnyHardware, HardwareError, SimulationError, load_hardware, with_values
-from hw_models.loading import known_paths
-from scheduler import ScheduleError, make_policy
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.layers import layers_of
+from dsascape.experiments.point.sound import check_figures
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import AnyHardware, HardwareError, SimulationError, load_hardware, with_values
+from dsascape.hw_models.machine_files.load import known_paths
+from dsascape.scheduler import ScheduleError, make_policy
 from tests.experiments.terminal import Terminal
 
 ODD = (

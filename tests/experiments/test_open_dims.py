@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from experiments.config import ExperimentError
-from experiments.grid import read_experiment
+from dsascape.experiments.question.config import ExperimentError
+from dsascape.experiments.question.grid import read_experiment
 from tests.experiments.terminal import Terminal
 
 ON_STCP920 = ["--hardware", "stcp920", "--policy", "unfused"]

@@ -1,8 +1,8 @@
 """The one number of the STCP920 preset that is fitted has the value that fits."""
 
-from experiments.papers.graphturbo_calibration import MACHINE, NUMBERS, machine_with, misfit, simulated
-from hw_models import load_hardware
-from hw_models.quantities import PICOSECONDS
+from dsascape.experiments.papers.graphturbo_calibration import MACHINE, NUMBERS, machine_with, misfit, simulated
+from dsascape.hw_models import load_hardware
+from dsascape.hw_models.text.quantities import PICOSECONDS
 
 
 def test_the_preset_fits_better_than_a_launch_that_is_a_fifth_shorter_or_longer() -> None:

@@ -3,18 +3,18 @@
 import pandas as pd
 import pytest
 
-from experiments.grid import read_experiment
-from experiments.papers import ago_tables, dnnfusion_figures, dnnfusion_tables
-from experiments.papers.ago_pairs import pairs
-from experiments.papers.ago_tables import Statistics, fitted
-from experiments.papers.dnnfusion_figures import PARTLY, REWRITTEN, UNFUSED, WHOLE, WITHOUT_REWRITING
-from experiments.papers.dnnfusion_times import factors, times_over
-from experiments.papers.graphturbo_tables import Results
-from fusion import unfused_intermediate_bytes
-from fusion.ago import BASE, BIAS, SLOPE, Weights
-from hw_models.yaml_file import read_yaml
+from dsascape.experiments.papers import ago_tables, dnnfusion_figures, dnnfusion_tables
+from dsascape.experiments.papers.ago_pairs import pairs
+from dsascape.experiments.papers.ago_tables import Statistics, fitted
+from dsascape.experiments.papers.dnnfusion_figures import PARTLY, REWRITTEN, UNFUSED, WHOLE, WITHOUT_REWRITING
+from dsascape.experiments.papers.dnnfusion_times import factors, times_over
+from dsascape.experiments.papers.graphturbo_tables import Results
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.fusion import unfused_intermediate_bytes
+from dsascape.fusion.ago import BASE, BIAS, SLOPE, Weights
+from dsascape.hw_models.text.yaml_file import read_yaml
+from dsascape.workloads import zoo_names
 from tests.graphs import Net
-from workloads import zoo_names
 
 COLUMNS = ["model", "batch", "hardware", "policy", "latency_s"]
 AGO = read_yaml(ago_tables.FOLDER / "paper.yaml")

@@ -1,11 +1,11 @@
 """Section 5.6: what joining layers is worth on a GPU, and where."""
 
-from experiments.network import network
-from experiments.papers.graphturbo_gpu import DTYPE, MACHINE, MODEL, pairs, schedules
-from experiments.points import Workload
-from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import violations
-from hw_models import Gpu, load_hardware, with_values
+from dsascape.experiments.papers.graphturbo_gpu import DTYPE, MACHINE, MODEL, pairs, schedules
+from dsascape.experiments.question.network import network
+from dsascape.experiments.question.points import Workload
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.fusion.plan import violations
+from dsascape.hw_models import Gpu, load_hardware, with_values
 
 
 def times_ms(batch: int, **values: str) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.papers.graphturbo_orders import orders
+from dsascape.experiments.papers.graphturbo_orders import orders
 
 
 def test_on_mobilenet_depth_first_needs_a_fiftieth_more_than_the_exact_order() -> None:

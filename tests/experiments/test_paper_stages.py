@@ -2,13 +2,13 @@
 
 import pytest
 
-from experiments.evaluate import evaluate
-from experiments.job import Outcome
-from experiments.papers.graphturbo_stages import MODEL, STAGES, sub_graphs, usage
-from experiments.points import DesignPoint, Workload
-from hw_models import load_hardware
-from scheduler import make_policy
-from workloads import Graph
+from dsascape.experiments.papers.graphturbo_stages import MODEL, STAGES, sub_graphs, usage
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler import make_policy
+from dsascape.workloads import Graph
 
 BATCH = 16
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from experiments.papers.graphturbo_tables import (
+from dsascape.experiments.papers.graphturbo_tables import (
     FOLDER,
     Results,
     arithmetic_mean,
@@ -13,7 +13,7 @@ from experiments.papers.graphturbo_tables import (
     relative,
     table2,
 )
-from hw_models.yaml_file import read_yaml
+from dsascape.hw_models.text.yaml_file import read_yaml
 
 PAPER = read_yaml(FOLDER / "paper.yaml")
 NETWORKS = [(network["model"], network["batch"]) for network in PAPER["networks"].values()]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.catalogue import parameters_page
-from hw_models import known_paths, load_hardware, preset_names
-from hw_models.loading import hardware_kinds
-from hw_models.reference import Parameter, sections
-from scheduler.machine_kinds import KINDS, kind_named
+from dsascape.experiments.shell.catalogue import parameters_page
+from dsascape.hw_models import known_paths, load_hardware, preset_names
+from dsascape.hw_models.machine_files.load import hardware_kinds
+from dsascape.hw_models.machine_files.reference import Parameter, sections
+from dsascape.scheduler.kinds.table import KINDS, kind_named
 from tests.experiments.terminal import Terminal
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "parameters.md"

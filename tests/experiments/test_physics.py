@@ -4,11 +4,11 @@ from functools import cache
 
 import pytest
 
-from experiments.evaluate import evaluate
-from experiments.job import Outcome
-from experiments.pipeline import run_stages
-from experiments.points import DesignPoint, Workload
-from hw_models import (
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.point.pipeline import run_stages
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import (
     ClusteredDsa,
     Cpu,
     Gpu,
@@ -19,10 +19,10 @@ from hw_models import (
     simulate,
     with_values,
 )
-from scheduler import Placing, ScheduleError, make_policy
+from dsascape.scheduler import Placing, ScheduleError, make_policy
+from dsascape.workloads import load_network
+from dsascape.workloads.analysis import Analysis
 from tests.scheduler.runs import DIRECT_POLICIES
-from workloads import load_network
-from workloads.analysis import Analysis
 
 NETWORKS = {"mobilenet-v2": 4, "bert-tiny": 4, "dcgan": 8}
 OF_EVERY_KIND = ("stcp920", "ipu_mk1", "kirin990", "raspberry_pi_3b_plus", "a100", "adreno640")

@@ -3,10 +3,10 @@
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from experiments.report.plan_picture import plan_picture
-from fusion import FusionPlan, Group, fixed_pattern_plan, unfused_plan
+from dsascape.experiments.report.plan_picture import plan_picture
+from dsascape.fusion import FusionPlan, Group, fixed_pattern_plan, unfused_plan
+from dsascape.workloads import Graph, load_network
 from tests.graphs import Net
-from workloads import Graph, load_network
 
 SVG = "{http://www.w3.org/2000/svg}"
 

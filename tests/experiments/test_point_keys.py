@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.grid import read_experiment
-from experiments.points import DesignPoint, Workload
-from experiments.run import computed, run_points
-from scheduler import make_policy
+from dsascape.experiments.engine.run import computed, run_points
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.scheduler import make_policy
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import ENVIRONMENT, FAULTY_POLICY, table
 
@@ -32,10 +32,10 @@ def test_whatever_the_figures_depend_on_changes_the_key() -> None:
 def test_another_process_with_another_hash_seed_gives_the_same_keys_and_figures() -> None:
     program = """
 import json, sys
-from experiments.points import DesignPoint, Workload
-from experiments.run import computed
-from hw_models import load_hardware
-from scheduler import make_policy
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.experiments.engine.run import computed
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler import make_policy
 from tests.experiments.dangers import tiny
 
 points = [

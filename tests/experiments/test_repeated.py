@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.api import sweep
-from experiments.config import ExperimentError
-from experiments.grid import read_experiment
-from experiments.repeated import check_values
-from hw_models import HardwareError, load_hardware
-from workloads import zoo_entry
+from dsascape.experiments.api import sweep
+from dsascape.experiments.question.config import ExperimentError
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.repeated import check_values
+from dsascape.hw_models import HardwareError, load_hardware
+from dsascape.workloads import zoo_entry
 
 UNITS = [
     {"B": 1, "KiB": 2**10, "MiB": 2**20},
@@ -61,7 +61,7 @@ def study(folder: Path, workloads: str = "[bert-tiny]", hardware: str = "stcp920
 def test_what_is_there_twice_is_refused(part: str, text: str, where: str, tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(zoo_entry("dcgan").read_bytes())
     (tmp_path / "mine.py").write_text(
-        "from dataclasses import dataclass\nfrom scheduler.policies.unfused import Unfused\n"
+        "from dataclasses import dataclass\nfrom dsascape.scheduler.policies.unfused import Unfused\n"
         "@dataclass(frozen=True)\nclass Mine(Unfused):\n    name = 'mine'\n"
     )
     with pytest.raises(ExperimentError) as refused:

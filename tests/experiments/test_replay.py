@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler import policy_types
+from dsascape.scheduler import policy_types
 from tests.experiments.terminal import Terminal
 
 NETWORK = ["simulate", "mobilenet-v2", "--hardware", "stcp920", "--batch", "8"]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.report.page import render_report
-from experiments.timeline import Span, Timeline
+from dsascape.experiments.report.page import render_report
+from dsascape.experiments.results.timeline import Span, Timeline
 from tests.experiments.studies import BUFFERS, Reader, failure, grid, point, study, two_by_two
 
 FIVE = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.report.page import render_report
-from experiments.report.study import Study
-from experiments.timeline import Span, Timeline
+from dsascape.experiments.report.page import render_report
+from dsascape.experiments.report.study import Study
+from dsascape.experiments.results.timeline import Span, Timeline
 from tests.experiments.browser import PROGRAM, Page, browser
 from tests.experiments.studies import BUFFERS, comb, drawn_study, failure, point, study, two_by_two
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.report.frames import (
+from dsascape.experiments.report.frames import (
     axes_of,
     best_points,
     bound_by,

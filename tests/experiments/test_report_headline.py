@@ -5,9 +5,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from experiments.report.frames import prepared
-from experiments.report.headline import front_found, verdict
-from experiments.report.page import render_report
+from dsascape.experiments.report.frames import prepared
+from dsascape.experiments.report.headline import front_found, verdict
+from dsascape.experiments.report.page import render_report
 from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
 
 SMALL, LARGE = ({"local_buffer.capacity": value} for value in BUFFERS["local_buffer.capacity"])

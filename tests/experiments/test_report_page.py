@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.report.page import SCRIPTS, TEMPLATES, render_report
-from experiments.report.study import Study
-from experiments.timeline import Span, Timeline
+from dsascape.experiments.report.page import SCRIPTS, TEMPLATES, render_report
+from dsascape.experiments.report.study import Study
+from dsascape.experiments.results.timeline import Span, Timeline
 from tests.experiments.studies import BUFFERS, Reader, drawn_study, failure, grid, point, study, two_by_two
 
 HOSTILE = (
@@ -168,7 +168,8 @@ class TestPage:
 
     def test_the_same_study_gives_the_same_page_in_another_process(self) -> None:
         program = (
-            "from experiments.report.page import render_report; from tests.experiments.studies import drawn_study;"
+            "from dsascape.experiments.report.page import render_report;"
+            " from tests.experiments.studies import drawn_study;"
             " print(render_report(drawn_study()), end='')"
         )
 

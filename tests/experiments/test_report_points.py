@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.report.critical import pace_shares, telling
-from experiments.report.frames import against_base, axes_of, evenly, pareto_front, prepared
-from experiments.report.looks import OTHERS, STARTUP, kind_looks, policy_looks
-from experiments.report.page import render_report
-from experiments.report.roofline import rooflines
-from experiments.report.sample import MOST_POINTS, listed, told_apart
+from dsascape.experiments.report.critical import pace_shares, telling
+from dsascape.experiments.report.frames import against_base, axes_of, evenly, pareto_front, prepared
+from dsascape.experiments.report.looks import OTHERS, STARTUP, kind_looks, policy_looks
+from dsascape.experiments.report.page import render_report
+from dsascape.experiments.report.roofline import rooflines
+from dsascape.experiments.report.sample import MOST_POINTS, listed, told_apart
 from tests.experiments.studies import BUFFERS, Reader, failure, point, study, two_by_two
 
 SMALL, LARGE = ({"local_buffer.capacity": value} for value in BUFFERS["local_buffer.capacity"])

@@ -4,8 +4,8 @@ import re
 
 import pandas as pd
 
-from experiments.report.leading import leading, source_of
-from experiments.report.page import render_report
+from dsascape.experiments.report.leading import leading, source_of
+from dsascape.experiments.report.page import render_report
 from tests.experiments.studies import study, two_by_two
 
 Row = dict[str, object]

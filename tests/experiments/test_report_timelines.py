@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from experiments.report.gantt import CRITICAL, DETAILS, READABLE, RECTANGLES, drawn
-from experiments.report.page import render_report
-from experiments.timeline import Span, Timeline
+from dsascape.experiments.report.gantt import CRITICAL, DETAILS, READABLE, RECTANGLES, drawn
+from dsascape.experiments.report.page import render_report
+from dsascape.experiments.results.timeline import Span, Timeline
 from tests.experiments.studies import Reader, comb, study, two_by_two
 
 

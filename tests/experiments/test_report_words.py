@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from experiments.report.frames import influence, prepared
-from experiments.report.words import TIMES, answer, quantity, significant
+from dsascape.experiments.report.frames import influence, prepared
+from dsascape.experiments.report.words import TIMES, answer, quantity, significant
 from tests.experiments.studies import BUFFERS, failure, point, two_by_two
 
 

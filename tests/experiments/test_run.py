@@ -12,12 +12,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.cli import main
-from experiments.engines import open_engine
-from experiments.grid import read_experiment
-from experiments.points import RunRecord
-from experiments.run import Runner, run_points
-from experiments.store import ResultStore
+from dsascape.experiments.engine.engines import open_engine
+from dsascape.experiments.engine.run import Runner, run_points
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.question.points import RunRecord
+from dsascape.experiments.results.store import ResultStore
+from dsascape.experiments.shell.cli import main
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import COMMAND, ENVIRONMENT, SLOW_POLICY, figures, table
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.cli import main
-from experiments.computed import Computed
-from experiments.engines import EngineError, open_engine
-from experiments.grid import Grid, read_experiment
-from experiments.limits import Limits
-from experiments.points import DesignPoint, Row
-from experiments.report.frames import pareto_front
-from experiments.run import computed
-from experiments.search import costs, nsga2
-from hw_models import ClusteredDsa
+from dsascape.experiments.engine.engines import EngineError, open_engine
+from dsascape.experiments.engine.limits import Limits
+from dsascape.experiments.engine.run import computed
+from dsascape.experiments.engine.search import costs, nsga2
+from dsascape.experiments.question.grid import Grid, read_experiment
+from dsascape.experiments.question.points import DesignPoint, Row
+from dsascape.experiments.report.frames import pareto_front
+from dsascape.experiments.results.computed import Computed
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import ClusteredDsa
 from tests.experiments.dangers import EVERY_DANGER, check_every_danger, dangerous
 
 STUDY = """

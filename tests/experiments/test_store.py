@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.columns import ALWAYS
-from experiments.points import Row
-from experiments.results import read_results
-from experiments.run import run_points
-from experiments.store import ResultStore, StoreError
+from dsascape.experiments.engine.run import run_points
+from dsascape.experiments.question.points import Row
+from dsascape.experiments.results.columns import ALWAYS
+from dsascape.experiments.results.frame import read_results
+from dsascape.experiments.results.store import ResultStore, StoreError
 from tests.experiments.dangers import tiny
 from tests.experiments.runs import table
 

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from experiments.bundled_point import bundled, point_of
-from experiments.cli import main
-from experiments.evaluate import evaluate
-from experiments.measuring import show_measurement
-from experiments.points import DesignPoint, Workload
-from experiments.store import DATABASE
-from hw_models import load_hardware
-from scheduler import make_policy
-from scheduler.kernels.repeated import RepeatedKernel
-from tuner.bundle import BundleError, read_results
-from tuner.bundle.contents import RESULTS
-from tuner.measure import KernelMeasurement, Measurement
-from tuner.measure.device import remote_device
-from tuner.measure.records import Timing
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.experiments.real.bundled_point import bundled, point_of
+from dsascape.experiments.results.store import DATABASE
+from dsascape.experiments.shell.cli import main
+from dsascape.experiments.shell.measure import show_measurement
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.kernels.repeated import RepeatedKernel
+from dsascape.tuner.bundle import BundleError, read_results
+from dsascape.tuner.bundle.contents import RESULTS
+from dsascape.tuner.measure import KernelMeasurement, Measurement
+from dsascape.tuner.measure.device import remote_device
+from dsascape.tuner.measure.records import Timing
 
 ABSURD: list[Any] = [
     -1, 0, -0.5, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf, 1e300, 2**63, 10**400, True, None, "", "1",

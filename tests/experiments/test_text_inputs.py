@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config import read_schema
-from experiments.folder import note_added, read_note
-from hw_models import load_hardware
-from hw_models.text_file import BYTE_ORDER_MARK
+from dsascape.experiments.question.config import read_schema
+from dsascape.experiments.results.folder import note_added, read_note
+from dsascape.hw_models import load_hardware
+from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK
 from tests.experiments.terminal import Terminal
 
 STUDY = "# Does more DDR help?\nworkloads: [bert-tiny]\nhardware: stcp920\npolicies: [unfused]\n"
@@ -21,7 +21,7 @@ def schedule(terminal: Terminal, path: Path) -> None:
 
 
 def policy(terminal: Terminal, path: Path) -> None:
-    path.write_text("from scheduler.policies.unfused import Unfused\nclass Mine(Unfused): name = 'mine'\n")
+    path.write_text("from dsascape.scheduler.policies.unfused import Unfused\nclass Mine(Unfused): name = 'mine'\n")
 
 
 def profile(terminal: Terminal, path: Path) -> None:

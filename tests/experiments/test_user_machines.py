@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from tests.experiments.terminal import Terminal
 
 RUN = ("simulate", "bert-tiny", "--batch", "4", "--policy", "unfused")

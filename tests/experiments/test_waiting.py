@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.points import DesignPoint, Workload
-from experiments.waiting import WaitingPoints
-from hw_models import load_hardware
-from scheduler import make_policy
+from dsascape.experiments.engine.waiting import WaitingPoints
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler import make_policy
 
 MACHINE, POLICY = load_hardware("stcp920"), make_policy("unfused")
 

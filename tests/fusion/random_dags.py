@@ -2,8 +2,8 @@
 
 import random
 
-from workloads.graph import Graph, Op, Tensor
-from workloads.operators import RULES, NodeContext
+from dsascape.workloads.graph import Graph, Op, Tensor
+from dsascape.workloads.operators import RULES, NodeContext
 
 SIDE = 8
 UNARY = ("Relu", "Exp", "Transpose", "Softmax")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fusion.fixed_pattern import Kind, fixed_pattern_layers, fixed_pattern_plan, kind_of
-from fusion.plan import FusionPlan
+from dsascape.fusion.fixed_pattern import Kind, fixed_pattern_layers, fixed_pattern_plan, kind_of
+from dsascape.fusion.plan import FusionPlan
+from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
 from tests.workloads.test_loopnest import one_op
-from workloads import Graph, load_network
 
 
 def names(plan: FusionPlan) -> list[list[str]]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.partition import AcyclicPartition
+from dsascape.fusion.partition import AcyclicPartition
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
 

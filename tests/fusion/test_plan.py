@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from fusion.fixed_pattern import fixed_pattern_plan
-from fusion.plan import (
+from dsascape.fusion.fixed_pattern import fixed_pattern_plan
+from dsascape.fusion.plan import (
     FusionError,
     FusionPlan,
     Group,
@@ -15,9 +15,9 @@ from fusion.plan import (
     unfused_intermediate_bytes,
     violations,
 )
-from fusion.unfused import unfused_plan
+from dsascape.fusion.unfused import unfused_plan
+from dsascape.workloads import Graph
 from tests.graphs import Net, networks
-from workloads import Graph
 
 
 def diamond() -> Graph:

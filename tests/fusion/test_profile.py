@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fusion.costs import OnChipMemory
-from fusion.plan import FusionError
-from fusion.profile import ProfileDatabase
+from dsascape.fusion.costs import OnChipMemory
+from dsascape.fusion.plan import FusionError
+from dsascape.fusion.profile import ProfileDatabase
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads import Graph
-from workloads.analysis import Analysis
 
 
 @dataclass

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.ago import Tuning, Weights, ago_plan
-from fusion.dnnfusion import Exploration, dnnfusion_plan
-from fusion.dnnfusion.rewriting import rewritten
-from fusion.plan import FusionPlan, violations
+from dsascape.fusion.ago import Tuning, Weights, ago_plan
+from dsascape.fusion.dnnfusion import Exploration, dnnfusion_plan
+from dsascape.fusion.dnnfusion.rewriting import rewritten
+from dsascape.fusion.plan import FusionPlan, violations
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.fusion.random_dags import random_dag
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
 Planner = Callable[[Graph], FusionPlan]
 SEEDS = st.integers(0, 2**32)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hw_models import EnergyModel, Machine, Program, SimulationResult, simulate
-from hw_models.compiled_run import is_compiled
+from dsascape.hw_models import EnergyModel, Machine, Program, SimulationResult, simulate
+from dsascape.hw_models.simulation.compiled_run import is_compiled
 
 
 def simulated_both_ways(program: Program, machine: Machine, energy: EnergyModel) -> SimulationResult:

@@ -6,7 +6,7 @@ memory of its own, ``own``; a cluster has ``shared``, the chip ``dram`` and a ho
 
 from dataclasses import dataclass
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     Compute,
     EnergyModel,
@@ -23,9 +23,9 @@ from hw_models import (
     Transfer,
     Unit,
 )
-from hw_models.instructions import CHIP, Payload
-from hw_models.machine import Serve, ceil_ps
-from hw_models.quantities import PS_PER_S
+from dsascape.hw_models.simulation.instructions import CHIP, Payload
+from dsascape.hw_models.simulation.machine import Serve, ceil_ps
+from dsascape.hw_models.text.quantities import PS_PER_S
 from tests.hw_models.both_ways import simulated_both_ways
 
 LAUNCH_PS = 7

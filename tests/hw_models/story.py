@@ -6,7 +6,7 @@ clock ticks every picosecond, so that sizes are times.
 
 from collections.abc import Mapping
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     ClusteredDsa,
     Compute,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.bandwidth import Flow, Mover, SharedBandwidth, max_min_rates
-from hw_models.clock import Clock
-from hw_models.demands import Demand
+from dsascape.hw_models.simulation.bandwidth import Flow, Mover, SharedBandwidth, max_min_rates
+from dsascape.hw_models.simulation.clock import Clock
+from dsascape.hw_models.simulation.demands import Demand
 
 TOLERANCE = 1e-9
 _NUMBERS = count()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     Instruction,
     Memory,
@@ -15,7 +15,7 @@ from hw_models import (
     simulate,
     unrolled,
 )
-from hw_models.quantities import PS_PER_S
+from dsascape.hw_models.text.quantities import PS_PER_S
 from tests.hw_models.crew import ENERGY, Crew, blocks, bound, host, move, work
 from tests.hw_models.story import timeline
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hw_models.clock import Actor, Clock, whole_ps
+from dsascape.hw_models.simulation.clock import Actor, Clock, whole_ps
 
 
 class Diary(Actor):

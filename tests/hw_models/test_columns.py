@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import Buffer, BufferTable
-from hw_models.columns import Rows, column
+from dsascape.hw_models import Buffer, BufferTable
+from dsascape.hw_models.simulation.columns import Rows, column
 
 ROWS = st.lists(st.lists(st.integers(-9, 9), max_size=4).map(tuple), max_size=6)
 BUFFERS = st.lists(st.builds(Buffer, st.sampled_from(["local", "global"]), st.integers(0, 2)), max_size=8)

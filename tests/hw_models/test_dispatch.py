@@ -15,7 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from hw_models import Instruction, Program, SimulationResult, unrolled
+from dsascape.hw_models import Instruction, Program, SimulationResult, unrolled
 from tests.hw_models.crew import ENERGY, LAUNCH_PS, Crew, blocks, bound, host, move, work
 
 ALIKE = st.integers(1, 5).map(lambda count: ((count, 1),))

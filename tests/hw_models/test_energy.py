@@ -2,8 +2,17 @@
 
 import pytest
 
-from hw_models import Buffer, ClusteredDsa, Compute, HardwareError, Instruction, dsa_energy, load_hardware, with_values
-from hw_models.energy import energy_pj
+from dsascape.hw_models import (
+    Buffer,
+    ClusteredDsa,
+    Compute,
+    HardwareError,
+    Instruction,
+    dsa_energy,
+    load_hardware,
+    with_values,
+)
+from dsascape.hw_models.simulation.energy import energy_pj
 from tests.hw_models.story import broadcast, load, products, program, run
 
 SPEC = with_values(

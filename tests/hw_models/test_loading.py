@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, Cpu, Gpu, MatrixShape, MatrixUnit, operands_read
-from hw_models.loading import known_paths, load_hardware, preset_names, with_values
-from hw_models.machine import HardwareError
-from hw_models.messages import shown
-from workloads import DTYPE_BYTES
+from dsascape.hw_models import ClusteredDsa, Cpu, Gpu, MatrixShape, MatrixUnit, operands_read
+from dsascape.hw_models.machine_files.load import known_paths, load_hardware, preset_names, with_values
+from dsascape.hw_models.simulation.machine import HardwareError
+from dsascape.hw_models.text.messages import shown
+from dsascape.workloads import DTYPE_BYTES
 
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d")
 SOURCE = re.compile(r"\[(\w+)\]")

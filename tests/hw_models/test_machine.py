@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     Compute,
     Instruction,
@@ -19,8 +19,8 @@ from hw_models import (
     Unit,
     with_values,
 )
-from hw_models.instructions import CHIP, Payload
-from hw_models.machine import Serve, ceil_ps
+from dsascape.hw_models.simulation.instructions import CHIP, Payload
+from dsascape.hw_models.simulation.machine import Serve, ceil_ps
 from tests.hw_models.story import SPEC, add, broadcast, launch, load, program, run, simulated
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, HardwareError, load_hardware, preset_names, with_values
-from hw_models.loading import plain
-from hw_models.machine_file import machine_file, machine_yaml
-from hw_models.overrides import merged
-from hw_models.yaml_file import parse_yaml
+from dsascape.hw_models import ClusteredDsa, HardwareError, load_hardware, preset_names, with_values
+from dsascape.hw_models.machine_files.load import plain
+from dsascape.hw_models.machine_files.machine_file import machine_file, machine_yaml
+from dsascape.hw_models.machine_files.overrides import merged
+from dsascape.hw_models.text.yaml_file import parse_yaml
 from tests.graphs import machines
 
 trees = st.recursive(st.integers(), lambda inner: st.dictionaries(st.sampled_from("abc"), inner), max_leaves=8)

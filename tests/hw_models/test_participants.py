@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hw_models import Buffer, ClusteredDsa, Compute, Instruction, Program, Transfer, load_hardware, unrolled
+from dsascape.hw_models import Buffer, ClusteredDsa, Compute, Instruction, Program, Transfer, load_hardware, unrolled
 from tests.hw_models.story import product, products, simulated, timeline
 from tests.hw_models.story import program as of_story
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     ClusteredDsa,
     Compute,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hw_models import Buffer, ClusteredDsa, with_values
+from dsascape.hw_models import Buffer, ClusteredDsa, with_values
 from tests.hw_models.story import SPEC, add, launch, load, run, timeline
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hw_models import Buffer, Compute, Instruction, Launch, MatrixShape, Program, ProgramError, Transfer
-from hw_models.instructions import Payload, base_name
+from dsascape.hw_models import Buffer, Compute, Instruction, Launch, MatrixShape, Program, ProgramError, Transfer
+from dsascape.hw_models.simulation.instructions import Payload, base_name
 from tests.hw_models.story import launch, load, products
 
 UNITS = {"launch": "cluster", "dma_load": "cluster", "path_load": "core", "matrix": "core", "host": "chip"}

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from hw_models import quantities
-from hw_models.messages import shown
-from hw_models.quantities import (
+from dsascape.hw_models.text import quantities
+from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.quantities import (
     BYTES,
     BYTES_PER_S,
     HERTZ,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hw_models import Buffer, ClusteredDsa, Instruction, Program, SimulationError, with_values
-from hw_models.columns import Rows, column
+from dsascape.hw_models import Buffer, ClusteredDsa, Instruction, Program, SimulationError, with_values
+from dsascape.hw_models.simulation.columns import Rows, column
 from tests.hw_models.story import SPEC, add, fetch, launch, load, program, simulated, store, timeline
 
 
 def repeated(kernels: int, lasts_ps: tuple[int, ...]) -> int:
     """Return how many instructions are not run of equal kernels, which two units do in turns, one after another."""
-    handler = pytest.importorskip("hw_models.in_c.handler")
+    handler = pytest.importorskip("dsascape.hw_models.in_c.handler")
     length, count = len(lasts_ps), len(lasts_ps) * kernels
     run = handler.Handler(
         work_of=column(range(length)) * kernels,

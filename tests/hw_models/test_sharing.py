@@ -1,6 +1,6 @@
 """Instructions that run beside each other share memories, and the trace says which one was in the way."""
 
-from hw_models import Instruction, Transfer, with_values
+from dsascape.hw_models import Instruction, Transfer, with_values
 from tests.hw_models.story import SPEC, add, load, product, run, store, timeline
 
 

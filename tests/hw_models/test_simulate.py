@@ -16,7 +16,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     ClusteredDsa,
     Compute,
@@ -31,8 +31,8 @@ from hw_models import (
     unrolled,
     with_values,
 )
-from hw_models.instructions import Payload
-from hw_models.quantities import PS_PER_S
+from dsascape.hw_models.simulation.instructions import Payload
+from dsascape.hw_models.text.quantities import PS_PER_S
 from tests.hw_models.story import SPEC, add, load, products, program, simulated, timeline
 
 DTYPES = ("fp16", "int8")
@@ -352,7 +352,7 @@ def _told(spec: ClusteredDsa, program: Program) -> str:
 def _told_by_another_process(inputs: list[tuple[ClusteredDsa, Program]], hash_seed: str) -> str:
     script = """
 import pickle, sys
-from hw_models import SimulationError
+from dsascape.hw_models import SimulationError
 from tests.hw_models.story import simulated
 told = []
 for spec, program in pickle.load(sys.stdin.buffer):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import (
+from dsascape.hw_models import (
     ClusteredDsa,
     Cpu,
     Gpu,
@@ -15,7 +15,7 @@ from hw_models import (
     preset_names,
     with_values,
 )
-from hw_models.technology import low_share, sram_pj_per_byte
+from dsascape.hw_models.common.technology import low_share, sram_pj_per_byte
 
 KIB, MIB = 2**10, 2**20
 SIZES, NODES = st.integers(64, 2**30), st.floats(5, 65)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models.text_file import BYTE_ORDER_MARK, EncodingError, decoded
+from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK, EncodingError, decoded
 
 LATIN = st.text(st.characters(min_codepoint=1, max_codepoint=255), min_size=8)
 

@@ -4,8 +4,8 @@ from itertools import accumulate
 
 import pytest
 
-from hw_models import Instruction, InstructionTable, SimulationResult, Trace, Transfer
-from hw_models.trace import Step
+from dsascape.hw_models import Instruction, InstructionTable, SimulationResult, Trace, Transfer
+from dsascape.hw_models.simulation.trace import Step
 from tests.hw_models.story import fetch, launch, load
 
 LAUNCH, LOAD, USE = launch("go"), load("x", 1), fetch("use", 1)

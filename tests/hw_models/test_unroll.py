@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hw_models import Buffer, Instruction, Launch, Program, Transfer, unrolled
+from dsascape.hw_models import Buffer, Instruction, Launch, Program, Transfer, unrolled
 from tests.hw_models.story import launch, load, products
 
 UNITS = {"launch": "cluster", "dma_load": "cluster", "path_load": "core", "matrix": "core", "host": "chip"}

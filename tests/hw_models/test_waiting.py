@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hw_models import Buffer, ProgramError, SimulationError, unrolled
+from dsascape.hw_models import Buffer, ProgramError, SimulationError, unrolled
 from tests.hw_models.story import add, fetch, launch, load, product, program, run, simulated, timeline
 
 

@@ -14,8 +14,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hw_models.messages import one_line, shown, shown_key
-from hw_models.yaml_file import YamlError, explain, parse_yaml, read_yaml
+from dsascape.hw_models.text.messages import one_line, shown, shown_key
+from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_yaml
 from tests.steps import calls_during
 
 BOMB = "a: &a [x, x, x]\n" + "".join(

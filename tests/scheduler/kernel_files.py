@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from scheduler import ScheduleError
-from scheduler.machine_kind import MachineKind
+from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.kinds.kind import MachineKind
 
 
 class KernelFiles(ABC):

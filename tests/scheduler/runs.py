@@ -11,7 +11,7 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     ClusteredDsa,
     Compute,
@@ -24,7 +24,7 @@ from hw_models import (
     simulate,
     with_values,
 )
-from scheduler import (
+from dsascape.scheduler import (
     LayerRun,
     Placing,
     Policy,
@@ -35,13 +35,13 @@ from scheduler import (
     make_schedule,
     policy_types,
 )
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.view import DsaView
-from workloads import Graph, Operations
-from workloads.analysis import Analysis
-from workloads.loopnest import full_box
-from workloads.regions import required_regions
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.workloads import Graph, Operations
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import full_box
+from dsascape.workloads.regions import required_regions
 
 EXAMPLES = settings(max_examples=25)
 DTYPE = "fp16"

@@ -1,7 +1,7 @@
 """Small networks whose traffic can be counted by hand."""
 
+from dsascape.workloads import Graph
 from tests.graphs import Net
-from workloads import Graph
 
 
 def convolution(size: int = 28, channels: int = 64, kernel: int = 3, dtype: str = "fp16") -> Graph:

@@ -7,11 +7,11 @@ which only some rows are looked up, it counts nothing.
 
 import pytest
 
-from hw_models import ClusteredDsa, load_hardware, with_values
-from hw_models.quantities import PS_PER_S
-from scheduler import make_policy
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler import make_policy
+from dsascape.workloads import Graph, load_network
 from tests.scheduler.runs import run_of
-from workloads import Graph, load_network
 
 WITHIN = 1.05
 FREE = {

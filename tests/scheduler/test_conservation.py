@@ -2,14 +2,14 @@
 
 import pytest
 
-from hw_models import ClusteredDsa, Compute, Launch, Transfer, load_hardware
-from hw_models.quantities import PS_PER_S
-from scheduler import make_policy
-from scheduler.dsa.graphturbo.plan_cost import moved_bytes
-from scheduler.dsa.view import DsaView
-from scheduler.dsa.violations import violations
+from dsascape.hw_models import ClusteredDsa, Compute, Launch, Transfer, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.dsa.graphturbo.plan_cost import moved_bytes
+from dsascape.scheduler.dsa.schedule.violations import violations
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.workloads import load_network
 from tests.scheduler.runs import DIRECT_POLICIES, overlaps, run_of
-from workloads import load_network
 
 NETWORKS = ("resnet50", "bert-base-128", "dlrm", "mobilenet-v2", "vit-b16", "densenet121", "conformer", "unet")
 """Of GraphTurbo's ten all but the longer sequences, and one that samples up; one image on each cluster."""

@@ -12,14 +12,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import fusion.plan
-from fusion.plan import FusionPlan, Group
-from hw_models import ClusteredDsa, unrolled
-from hw_models.quantities import PS_PER_S
-from scheduler import DsaTuning, ScheduleError, make_policy
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.view import DsaView
-from scheduler.dsa.violations import violations
+import dsascape.fusion.plan
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.hw_models import ClusteredDsa, unrolled
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler import DsaTuning, ScheduleError, make_policy
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.schedule.violations import violations
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.workloads import Graph
+from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, machine, machines, networks, pointwise_chains
 from tests.scheduler.runs import (
     EVERY_POLICY,
@@ -40,8 +42,6 @@ from tests.scheduler.runs import (
     timed,
     traffic,
 )
-from workloads import Graph
-from workloads.regions import required_regions
 
 
 @EVERY_POLICY
@@ -51,7 +51,7 @@ class TestEveryPolicy:
     def test_plan_is_a_partition_without_circles(
         self, name: str, data: st.DataObject, graph: Graph, spec: ClusteredDsa
     ) -> None:
-        assert fusion.plan.violations(data.draw(policies(name)).plan(graph, costs_on(spec, graph))) == []
+        assert dsascape.fusion.plan.violations(data.draw(policies(name)).plan(graph, costs_on(spec, graph))) == []
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())
@@ -59,7 +59,7 @@ class TestEveryPolicy:
         schedule = drawn_schedule(data.draw(policies(name)), graph, spec)
 
         assert violations(schedule, DsaView(spec, spec.clusters)) == []
-        assert fusion.plan.violations(schedule.plan) == []
+        assert dsascape.fusion.plan.violations(schedule.plan) == []
 
     @EXAMPLES
     @given(data=st.data(), graph=networks(), spec=machines())

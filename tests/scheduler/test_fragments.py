@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from hw_models import Compute, Launch, Machine, Program, Transfer, Work, dsa_machine, load_hardware
-from hw_models.columns import Rows
-from scheduler.fragments import Fragment, FragmentBuffer, FragmentWriter, Outside
-from scheduler.program_builder import ProgramBuilder
+from dsascape.hw_models import Compute, Launch, Machine, Program, Transfer, Work, dsa_machine, load_hardware
+from dsascape.hw_models.simulation.columns import Rows
+from dsascape.scheduler.programs.builder import ProgramBuilder
+from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, FragmentWriter, Outside
 
 DONE = Outside("done")
 MOVE = Transfer(source="ddr", destination="global_buffer", size_bytes=64)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler import make_policy, policy_types
+from dsascape.scheduler import make_policy, policy_types
+from dsascape.workloads import Graph
 from tests.conftest import Golden
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
-from workloads import Graph
 
 SPEC = machine(local_buffer={"capacity": "2 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2}, launch="10 ns")
 

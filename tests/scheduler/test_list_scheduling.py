@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models.columns import Rows, column
-from scheduler import list_scheduling
-from scheduler.list_scheduling import Steps, WorkTime
+from dsascape.hw_models.simulation.columns import Rows, column
+from dsascape.scheduler.programs import list_scheduling
+from dsascape.scheduler.programs.list_scheduling import Steps, WorkTime
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.dsa.binding import plain_binding
-from scheduler.parts import cuts_well, filled
+from dsascape.scheduler.dsa.placing.binding import plain_binding
+from dsascape.scheduler.parts import cuts_well, filled
 
 EXTENTS, PARTS, PADDINGS = st.integers(1, 400), st.integers(1, 64), st.floats(0, 1)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import (
+from dsascape.scheduler import (
     Policy,
     ScheduleError,
     broken_policies,
@@ -14,10 +14,10 @@ from scheduler import (
     policy_label,
     policy_types,
 )
-from scheduler.policy import BUILT_IN
+from dsascape.scheduler.policy import BUILT_IN
+from dsascape.workloads import Graph
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
-from workloads import Graph
 
 OWN_POLICY = '''
 """Everything in one kernel."""
@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from pydantic.dataclasses import dataclass
 
-from fusion.plan import Group, plan_from_groups
+from dsascape.fusion.plan import Group, plan_from_groups
 
 
 @dataclass(frozen=True, kw_only=True, config={"extra": "forbid"})
@@ -139,7 +139,7 @@ def test_a_policy_that_fails_while_it_is_made_says_where(tmp_path: Path) -> None
         make_policy(own_file(tmp_path, text))
 
 
-GOOD = "scheduler.policies.unfused:Unfused"
+GOOD = "dsascape.scheduler.policies.unfused:Unfused"
 BROKEN_PLACES = [
     "nowhere.at_all:Policy", "theirs_broken:Absent", "theirs_broken:text", "theirs_broken:NoPlan",
     "theirs_broken:NoDataclass", "theirs_raises:Policy", "theirs_exits:Policy", "theirs_unfinished:Policy", "a b c",
@@ -180,7 +180,7 @@ class TestInstalledPackages:
         (message,) = broken_policies()
 
         assert "'graphturbo'" in message
-        assert "unfused:Unfused' of package theirs has the name of scheduler.policies.graphturbo" in message
+        assert "unfused:Unfused' of package theirs has the name of dsascape.scheduler.policies.graphturbo" in message
         assert make_policy("graphturbo").name == "graphturbo"
         assert policy_types()["theirs"] is policy_types()["unfused"]
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from dsascape import simulate
-from experiments.points import RunRecord
+from dsascape.experiments.question.points import RunRecord
 from tests.workloads.onnx_models import model, read
 
 MACHINES = ("stcp920", "kirin990", "a100")

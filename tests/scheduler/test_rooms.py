@@ -21,19 +21,19 @@ GENERIC_HARDWARE = (
 )  # fmt: skip
 OF_ONE_KIND = re.compile(r"local_?buffer|global_?buffer|(?<![a-z])ddr(?![a-z])", re.IGNORECASE)
 """Memories of a scratchpad machine; an address has nothing to do with them."""
-GENERIC_SCHEDULER = ("policy", "stages", "program_builder", "list_scheduling", "errors")
+GENERIC_SCHEDULER = ("policy", "stages", "errors")
 OTHERS = {
-    "experiments.cli uses os._exit": "documented, in spite of its name",
-    "experiments.worker uses os._exit": "documented, in spite of its name",
-    "workloads.export.packages uses config._attn_implementation": "the only switch that transformers has for it",
-    "workloads.export.torchvision_shim asks for _has_ops": "torchvision without its compiled operators",
+    "dsascape.experiments.shell.cli uses os._exit": "documented, in spite of its name",
+    "dsascape.experiments.engine.worker uses os._exit": "documented, in spite of its name",
+    "dsascape.workloads.export.packages uses config._attn_implementation": "the only switch transformers has for it",
+    "dsascape.workloads.export.torchvision_shim asks for _has_ops": "torchvision without its compiled operators",
 }
 """Private names of other people's modules that are used all the same, and why; none of SimPy's."""
 OF_NAMED_TUPLES = {"_asdict", "_replace"}
 """Methods that every NamedTuple has, named so as not to meet its fields."""
 KINDS = ("dsa", "cpu", "gpu")
 """Folders of machine kinds."""
-GENERIC_FOLDERS = ("scheduler.kernels", "scheduler.graphturbo")
+GENERIC_FOLDERS = ("dsascape.scheduler.programs", "dsascape.scheduler.kernels", "dsascape.scheduler.graphturbo")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def at_module_level(node: ast.AST) -> Iterator[ast.AST]:
 def modules() -> dict[str, Module]:
     found = {}
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
+        parts = ("dsascape", *path.relative_to(ROOT).with_suffix("").parts)
         is_package = parts[-1] == "__init__"
         name = ".".join(parts[:-1] if is_package else parts)
         found[name] = Module(name, path.read_text(encoding="utf-8"), is_package)
@@ -121,7 +121,7 @@ def entered(module: Module, room: str) -> list[str]:
 
 
 def generic_scheduler() -> list[Module]:
-    alone = {f"scheduler.{name}" for name in GENERIC_SCHEDULER}
+    alone = {f"dsascape.scheduler.{name}" for name in GENERIC_SCHEDULER}
     return [
         module
         for name, module in modules().items()
@@ -173,16 +173,18 @@ def test_no_module_imports_itself_through_others() -> None:
 @pytest.mark.parametrize("name", GENERIC_HARDWARE)
 class TestGenericHardware:
     def test_names_no_memory_of_one_machine_kind(self, name: str) -> None:
-        assert OF_ONE_KIND.findall(modules()[f"hw_models.{name}"].source) == []
+        assert OF_ONE_KIND.findall(modules()[f"dsascape.hw_models.simulation.{name}"].source) == []
 
     def test_imports_no_machine_kind(self, name: str) -> None:
-        assert [entered(modules()[f"hw_models.{name}"], f"hw_models.{kind}") for kind in KINDS] == [[]] * len(KINDS)
+        module = modules()[f"dsascape.hw_models.simulation.{name}"]
+        assert [entered(module, f"dsascape.hw_models.{kind}") for kind in KINDS] == [[]] * len(KINDS)
 
 
 def test_what_schedules_for_all_machine_kinds_imports_none_of_them() -> None:
-    found = {m.name: [room for kind in KINDS for room in entered(m, f"scheduler.{kind}")] for m in generic_scheduler()}
+    rooms = [f"dsascape.scheduler.{kind}" for kind in KINDS]
+    found = {m.name: [name for room in rooms for name in entered(m, room)] for m in generic_scheduler()}
 
-    assert {name: rooms for name, rooms in found.items() if rooms} == {}
+    assert {name: entries for name, entries in found.items() if entries} == {}
 
 
 def test_nobody_uses_what_is_private_to_another_module() -> None:
@@ -197,9 +199,10 @@ def without_line(use: str) -> str:
 
 
 def test_the_rooms_that_are_looked_at_are_there() -> None:
-    assert {f"scheduler.{name}" for name in GENERIC_SCHEDULER} <= {module.name for module in generic_scheduler()}
-    of_kinds = [f"{package}.{kind}" for package in ("scheduler", "hw_models") for kind in KINDS]
-    for folder in (*GENERIC_FOLDERS, *of_kinds, "hw_models", "workloads.operators"):
+    alone = {f"dsascape.scheduler.{name}" for name in GENERIC_SCHEDULER}
+    assert alone <= {module.name for module in generic_scheduler()}
+    of_kinds = [f"dsascape.{package}.{kind}" for package in ("scheduler", "hw_models") for kind in KINDS]
+    for folder in (*GENERIC_FOLDERS, *of_kinds, "dsascape.hw_models", "dsascape.workloads.operators"):
         assert sum(inside(name, folder) for name in modules()) > 2, folder
 
 

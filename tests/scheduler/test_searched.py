@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given, settings
 
-from hw_models import AnyHardware, Cpu, load_hardware
-from scheduler import Placing, Policy, make_plan, make_policy, make_schedule, network_of
-from scheduler.policies.searched import RIVALS, Searched
+from dsascape.hw_models import AnyHardware, Cpu, load_hardware
+from dsascape.scheduler import Placing, Policy, make_plan, make_policy, make_schedule, network_of
+from dsascape.scheduler.policies.searched import RIVALS, Searched
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import cpu
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
 QUICK = Searched(most_kernels=100, most_neighbours=3)
 

@@ -5,19 +5,19 @@ from typing import Any, ClassVar
 
 import pytest
 
-from experiments.pipeline import run_stages
-from fusion.costs import KernelCosts
-from fusion.fixed_pattern import fixed_pattern_of
-from fusion.plan import FusionPlan, Group, plan_from_groups
-from hw_models import ClusteredDsa
-from scheduler import Placing, Policy, ScheduleError, SchedulingPolicy, make_plan, make_schedule
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.kernel_by_kernel import kernel_by_kernel
-from scheduler.dsa.schedule import Schedule
+from dsascape.experiments.point.pipeline import run_stages
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler import Placing, Policy, ScheduleError, SchedulingPolicy, make_plan, make_schedule
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import kernel_by_kernel
+from dsascape.scheduler.dsa.schedule.schedule import Schedule
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine
 from tests.scheduler.runs import run_of, schedule_of
-from workloads import Graph
-from workloads.analysis import Analysis
 
 SMALL = {"capacity": "4 KiB", "bandwidth": "128 GB/s", "weight_window": 0.2}
 
@@ -154,8 +154,8 @@ class TestAPolicyIsRefused:
                 return [plan]
 
         assert refusal(Listing(), schedules=True) == (
-            "policy own-schedule: schedule returns a list; needs a scheduler.dsa.schedule.Schedule, which is what"
-            " runs on small"
+            "policy own-schedule: schedule returns a list; needs a dsascape.scheduler.dsa.schedule.schedule.Schedule,"
+            " which is what runs on small"
         )
 
     def test_that_fails_while_it_plans(self) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from dsascape import simulate
-from hw_models.loading import preset_names
+from dsascape.hw_models.machine_files.load import preset_names
 from tests.scheduler.cpu.test_recurrences import recurrent, running_sum
 from tests.workloads.onnx_models import read
 

@@ -5,12 +5,12 @@ import pytest
 from onnx import ModelProto, helper
 
 from dsascape import simulate
-from experiments.points import RunRecord
-from scheduler.cpu.nests import nests_of
-from scheduler.kernels.cut import layer_of
+from dsascape.experiments.question.points import RunRecord
+from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.workloads.onnx_models import model, read
-from workloads.analysis import Analysis
 
 MACHINES = ("kirin990", "snapdragon865", "a100", "adreno640")
 

@@ -7,20 +7,20 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from fusion.plan import FusionPlan
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.schedule import kernel_by_kernel
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.cpu.tuning import CpuTuning
-from scheduler.cpu.view import CpuView
+from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
+from dsascape.tuner.measure.arrays import Arena
+from dsascape.tuner.on_device.reference import deviation, largest, reference
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import Executable, drawn_inputs, executable
+from dsascape.workloads.operators.registry import Array
 from tests.hw_models.cpu.cpus import cpu
-from tuner.codegen.kernels import GeneratedCode, GroupTiles, argument, generate, network_array, stored_array
-from tuner.measure.arrays import Arena
-from tuner.on_device.reference import deviation, largest, reference
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.executable import Executable, drawn_inputs, executable
-from workloads.operators.registry import Array
 
 NARROW = CpuView(cpu(), CpuTuning(chunks_per_thread=1))
 """A machine with short vectors, on which small networks have several tiles."""

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from experiments.cli import main
-from tuner.bundle import BundleError, Manifest, unpacked
-from tuner.bundle.archive import packed
-from tuner.bundle.contents import CODE, DATA, MANIFEST, START
-from tuner.bundle.plain_tar import is_plain_name
+from dsascape.experiments.shell.cli import main
+from dsascape.tuner.bundle import BundleError, Manifest, unpacked
+from dsascape.tuner.bundle.archive import packed
+from dsascape.tuner.bundle.contents import CODE, DATA, MANIFEST, START
+from dsascape.tuner.bundle.plain_tar import is_plain_name
 
 BLOCK = 512
 FILES = {CODE: b"code", DATA: bytes(700), START: b"print()", "lib/one.so": b"1", "tuner/bundle/runner.py": b""}

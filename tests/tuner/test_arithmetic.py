@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from fusion import fixed_pattern_plan, unfused_plan
+from dsascape.fusion import fixed_pattern_plan, unfused_plan
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
 from tests.graphs import Net
 from tests.tuner.runs import deviations
-from tuner.on_device.reference import KERNEL_TOLERANCE
 
 pytestmark = pytest.mark.tvm
 

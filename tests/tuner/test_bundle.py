@@ -20,15 +20,15 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.cli import main
-from fusion import fixed_pattern_plan
+from dsascape.experiments.shell.cli import main
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.tuner.bundle import BundleError, Manifest, build_bundle, read_results, unpacked
+from dsascape.tuner.bundle.archive import packed
+from dsascape.tuner.bundle.contents import MANIFEST
+from dsascape.tuner.bundle.linking import architecture_of
+from dsascape.tuner.measure import Job
 from tests.graphs import Net
 from tests.tuner.runs import LANES, tiles_of, written_onnx
-from tuner.bundle import BundleError, Manifest, build_bundle, read_results, unpacked
-from tuner.bundle.archive import packed
-from tuner.bundle.contents import MANIFEST
-from tuner.bundle.linking import architecture_of
-from tuner.measure import Job
 
 pytestmark = pytest.mark.tvm
 

@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from experiments.evaluate import evaluate
-from experiments.points import DesignPoint, Workload
-from hw_models import Cpu, load_hardware
-from hw_models.caches.lines import found_again
-from scheduler import make_policy
-from tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
-from tuner.calibrate.facts import CacheFact, facts_told
-from tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
-from tuner.calibrate.plan import ProbePlan, growing_bytes, probe_plan, sizes_bytes
-from tuner.calibrate.probing import probed
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.hw_models.caches.lines import found_again
+from dsascape.scheduler import make_policy
+from dsascape.tuner.calibrate import HostFacts, host_spec, host_yaml, local_facts, probing
+from dsascape.tuner.calibrate.facts import CacheFact, facts_told
+from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
+from dsascape.tuner.calibrate.plan import ProbePlan, growing_bytes, probe_plan, sizes_bytes
+from dsascape.tuner.calibrate.probing import probed
 
 FACTS = HostFacts(
     processor="example", architecture="x86_64", cores=2, clock_hz=2e9, memory_bytes=2**34, register_bytes=64,

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from fusion import fixed_pattern_plan, plan_from_groups, unfused_plan
-from fusion.plan import FusionPlan, Group
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.buffers import share_buffers
+from dsascape.fusion import fixed_pattern_plan, plan_from_groups, unfused_plan
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.kernels.buffers import share_buffers
+from dsascape.tuner.codegen.kernels import GroupTiles
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
+from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, networks
 from tests.tuner.runs import LANES, deviations, generated
-from tuner.codegen.kernels import GroupTiles
-from tuner.on_device.reference import KERNEL_TOLERANCE
-from workloads import Graph, load_network
 
 pytestmark = pytest.mark.tvm
 

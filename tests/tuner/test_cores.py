@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.measure.cores import processors_of_group, usable_cores
+from dsascape.tuner.measure.cores import processors_of_group, usable_cores
 
 V2 = "24 1 0:21 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 master:2 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -73,8 +73,8 @@ def test_a_process_on_one_core_uses_one() -> None:
     core = min(os.sched_getaffinity(0))
     program = (
         f"import os; os.sched_setaffinity(0, {{{core}}})\n"
-        "from tuner.measure import usable_cores\n"
-        "from experiments.engines import open_engine\n"
+        "from dsascape.tuner.measure import usable_cores\n"
+        "from dsascape.experiments.engine.engines import open_engine\n"
         "with open_engine() as engine: print(usable_cores(), len(engine._workers))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

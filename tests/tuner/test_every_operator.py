@@ -11,14 +11,14 @@ from onnx import TensorProto, helper, numpy_helper
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from fusion import fixed_pattern_plan, unfused_plan
+from dsascape.fusion import fixed_pattern_plan, unfused_plan
+from dsascape.tuner.measure import Job, MeasureError, measure_plan
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
+from dsascape.workloads import Graph, WorkloadError, import_onnx
+from dsascape.workloads.executable import executable
 from tests.tuner.runs import LANES, outcomes, tiles_of
 from tests.workloads import small_kernels, small_movements
 from tests.workloads.small_operators import MAKERS
-from tuner.measure import Job, MeasureError, measure_plan
-from tuner.on_device.reference import KERNEL_TOLERANCE
-from workloads import Graph, WorkloadError, import_onnx
-from workloads.executable import executable
 
 pytestmark = pytest.mark.tvm
 

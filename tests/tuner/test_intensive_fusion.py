@@ -11,13 +11,13 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 
 import tvm
 
-from fusion import plan_from_groups
-from fusion.plan import FusionPlan, Group
-from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
+from dsascape.fusion import plan_from_groups
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
+from dsascape.workloads import Graph
 from tests.graphs import Net
 from tests.tuner.runs import deviations, generated, tiles_of
-from tuner.on_device.reference import KERNEL_TOLERANCE
-from workloads import Graph
 
 pytestmark = pytest.mark.tvm
 

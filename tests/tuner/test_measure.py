@@ -16,11 +16,9 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.cli import main
-from fusion import fixed_pattern_plan
-from tests.graphs import Net
-from tests.tuner.runs import LANES, generated, tiles_of
-from tuner.measure import (
+from dsascape.experiments.shell.cli import main
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.tuner.measure import (
     Budget,
     Device,
     KernelMeasurement,
@@ -31,13 +29,15 @@ from tuner.measure import (
     interference,
     measure_plan,
 )
-from tuner.measure.interference import busy_elsewhere, disturbances
-from tuner.measure.job import Job
-from tuner.measure.timing import interval_width, measured_in_parts
-from tuner.measure.worker import NETWORK
-from tuner.on_device.flushing import after_first
-from tuner.on_device.reference import deviation, reference
-from workloads.executable import executable
+from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.timing import interval_width, measured_in_parts
+from dsascape.tuner.measure.worker import NETWORK
+from dsascape.tuner.on_device.flushing import after_first
+from dsascape.tuner.on_device.reference import deviation, reference
+from dsascape.workloads.executable import executable
+from tests.graphs import Net
+from tests.tuner.runs import LANES, generated, tiles_of
 
 pytestmark = pytest.mark.tvm
 

@@ -10,13 +10,13 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.cli import main
-from experiments.config import Measuring
-from experiments.grid import read_experiment
-from experiments.measured_page import TABLES
+from dsascape.experiments.papers.measured_page import TABLES
+from dsascape.experiments.question.config import Measuring
+from dsascape.experiments.question.grid import read_experiment
+from dsascape.experiments.shell.cli import main
+from dsascape.tuner.calibrate import host_yaml, local_facts
 from tests.graphs import Net
 from tests.tuner.runs import written_onnx
-from tuner.calibrate import host_yaml, local_facts
 
 pytestmark = pytest.mark.tvm
 

@@ -12,16 +12,16 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.measured_point import prepared
-from experiments.points import DesignPoint, MeasuredOn, Workload
-from experiments.replay import written_schedule
-from hw_models import load_hardware
-from scheduler.cpu.schedule import CpuSchedule
+from dsascape.experiments.point.replay import written_schedule
+from dsascape.experiments.question.points import DesignPoint, MeasuredOn, Workload
+from dsascape.experiments.real.on_processor import prepared
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.tuner.measure import Budget
 from tests.experiments.terminal import Terminal
 from tests.graphs import Net
 from tests.tuner.runs import written_onnx
 from tests.tuner.servers import Server
-from tuner.measure import Budget
 
 pytestmark = pytest.mark.tvm
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from experiments.cli import main
+from dsascape.experiments.shell.cli import main
 
 
 @pytest.mark.parametrize("missing", ["tvm", "onnxruntime"])

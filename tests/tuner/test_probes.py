@@ -18,15 +18,15 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 
 import tvm
 
-from experiments.cli import main
-from hw_models import Cpu, load_hardware
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.tuner.bundle import read_calibration
+from dsascape.tuner.calibrate import Figures, HostFacts, ProbeShape, calibrate, host_spec, local_facts
+from dsascape.tuner.measure import MeasureError
+from dsascape.tuner.on_device.places import LocalPlace
+from dsascape.tuner.on_device.probe_kernels import probe_functions
+from dsascape.tuner.on_device.telling import told_by
 from tests.tuner.servers import Server
-from tuner.bundle import read_calibration
-from tuner.calibrate import Figures, HostFacts, ProbeShape, calibrate, host_spec, local_facts
-from tuner.measure import MeasureError
-from tuner.on_device.places import LocalPlace
-from tuner.on_device.probe_kernels import probe_functions
-from tuner.on_device.telling import told_by
 
 pytestmark = pytest.mark.tvm
 

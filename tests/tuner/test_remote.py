@@ -10,13 +10,21 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.cli import main
-from fusion import fixed_pattern_plan
+from dsascape.experiments.shell.cli import main
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.tuner.measure import (
+    AddressError,
+    Budget,
+    Job,
+    KernelMeasurement,
+    MeasureError,
+    measure_plan,
+    remote_address,
+)
+from dsascape.tuner.measure.device import local_device
 from tests.graphs import Net
 from tests.tuner.runs import LANES, tiles_of
 from tests.tuner.servers import Server, free_port
-from tuner.measure import AddressError, Budget, Job, KernelMeasurement, MeasureError, measure_plan, remote_address
-from tuner.measure.device import local_device
 
 pytestmark = pytest.mark.tvm
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from fusion.unfused import unfused_plan
+from dsascape.fusion.unfused import unfused_plan
 from tests.tuner.runs import outcomes
 from tests.workloads.onnx_models import model, read
 

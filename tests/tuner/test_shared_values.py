@@ -11,23 +11,23 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 import tvm_ffi
 from tvm import tirx
 
-from fusion import plan_from_groups
-from fusion.plan import Group
-from hw_models import Gpu, load_hardware
-from scheduler.cpu.nests import nests_of
-from scheduler.cpu.passes import pieces_of_row
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.schedule import kernel_by_kernel
-from scheduler.gpu.tuning import GpuTuning
-from scheduler.gpu.view import GpuView
-from scheduler.kernels.cut import layer_of
+from dsascape.fusion import plan_from_groups
+from dsascape.fusion.plan import Group
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.structure.passes import pieces_of_row
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.schedule import kernel_by_kernel
+from dsascape.scheduler.gpu.tuning import GpuTuning
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.tuner.codegen.gpu.kernels import generate_gpu
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import executable
 from tests.graphs import Net
 from tests.tuner.runs import LANES, deviations, generated
-from tuner.codegen.gpu.kernels import generate_gpu
-from tuner.on_device.reference import KERNEL_TOLERANCE
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.executable import executable
 
 pytestmark = pytest.mark.tvm
 

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from fusion import fixed_pattern_plan, plan_from_groups
-from fusion.plan import Group
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.gpu.code import block_needs
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.kernels.cut import layer_of
+from dsascape.fusion import fixed_pattern_plan, plan_from_groups
+from dsascape.fusion.plan import Group
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.gpu.code import block_needs
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.tuner.codegen.gpu.blocks import gpu_function
+from dsascape.tuner.codegen.gpu.phases import Loops
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.tuner.gpu.test_gpu_codegen import VIEW, check, difference, values_of
 from tests.tuner.runs import deviations, generated, varied
-from tuner.codegen.gpu.blocks import gpu_function
-from tuner.codegen.gpu.phases import Loops
-from tuner.on_device.reference import KERNEL_TOLERANCE
-from workloads import Graph
-from workloads.analysis import Analysis
 
 pytestmark = pytest.mark.tvm
 

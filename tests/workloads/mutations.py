@@ -21,10 +21,10 @@ from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, num
 
 import tests.workloads.small_kernels
 import tests.workloads.small_movements  # noqa: F401 - both register their makers
+from dsascape.workloads import Graph, WorkloadError, import_onnx
+from dsascape.workloads.operators import NOT_TAKEN
+from dsascape.workloads.zoo import zoo_entry
 from tests.workloads.small_operators import MAKERS
-from workloads import Graph, WorkloadError, import_onnx
-from workloads.operators import NOT_TAKEN
-from workloads.zoo import zoo_entry
 
 SIZES = (-(2**63), -1, 0, 0, 1, 1, 2, 3, 4, 5, 7, 16, 1000, 2**16, 2**20, 2**31, 2**40, 2**60, 2**63 - 1)
 KINDS = (*sorted(MAKERS), *sorted(NOT_TAKEN), "If", "Constant", "Shape", "Size", "Range", "NonZero", "OneHot", "Warp")
@@ -337,10 +337,10 @@ def _search(first: int, last: int, networks: Sequence[str], *, run: bool) -> int
 
 def simulated(graph: Graph) -> None:
     """Plan and simulate ``graph``; a message of the machine's side is an answer, too."""
-    from experiments.api import simulate  # noqa: PLC0415 - the tests of the importer do without
-    from fusion import FusionError  # noqa: PLC0415
-    from hw_models import HardwareError, SimulationError  # noqa: PLC0415
-    from scheduler import ScheduleError  # noqa: PLC0415
+    from dsascape.experiments.api import simulate  # noqa: PLC0415 - the tests of the importer do without
+    from dsascape.fusion import FusionError  # noqa: PLC0415
+    from dsascape.hw_models import HardwareError, SimulationError  # noqa: PLC0415
+    from dsascape.scheduler import ScheduleError  # noqa: PLC0415
 
     with contextlib.suppress(WorkloadError, FusionError, HardwareError, ScheduleError, SimulationError):
         simulate(graph, "stcp920", "unfused")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from workloads import Graph, import_onnx
+from dsascape.workloads import Graph, import_onnx
 
 
 def model(

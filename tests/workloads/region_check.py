@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from workloads import Graph, import_onnx
-from workloads.loopnest import Box
-from workloads.regions import required_regions
+from dsascape.workloads import Graph, import_onnx
+from dsascape.workloads.loopnest import Box
+from dsascape.workloads.regions import required_regions
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsascape.workloads import Box, Graph
+from dsascape.workloads.analysis import Analysis, Table
+from dsascape.workloads.loopnest import full_box
+from dsascape.workloads.regions import moving_dims, placed_regions, required_regions
+from dsascape.workloads.subgraph import Subgraph
 from tests.graphs import Net, networks
 from tests.workloads.test_regions import boxes
-from workloads import Box, Graph
-from workloads.analysis import Analysis, Table
-from workloads.loopnest import full_box
-from workloads.regions import moving_dims, placed_regions, required_regions
-from workloads.subgraph import Subgraph
 
 
 class Asked:

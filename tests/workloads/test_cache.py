@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from workloads import Graph, WorkloadError, load_network
-from workloads.cache import cache_folder
-from workloads.graph_json import from_plain, to_plain
-from workloads.reimport import Reimport
+from dsascape.workloads import Graph, WorkloadError, load_network
+from dsascape.workloads.cache import cache_folder
+from dsascape.workloads.graph_json import from_plain, to_plain
+from dsascape.workloads.reimport import Reimport
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def entries(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("name", ["resnet18", "bert-tiny-raw", "shufflenet-v2", "mask-rcnn", "dcgan"])
 def test_a_graph_is_the_same_from_disk(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_network(name)
-    monkeypatch.delattr("workloads.onnx_import.graph_from_file")  # nothing can be imported any more
+    monkeypatch.delattr("dsascape.workloads.onnx_import.graph_from_file")  # nothing can be imported any more
     second = load_network(name)
 
     assert len(entries(folder)) == 1
@@ -179,7 +179,7 @@ class TestWhatAnEntrySays:
         (entry,) = entries(folder)
         whole = entry.read_bytes()
         plain = to_plain(first)
-        monkeypatch.setattr("workloads.cache.to_plain", lambda graph: plain | {"batch": 0})
+        monkeypatch.setattr("dsascape.workloads.cache.to_plain", lambda graph: plain | {"batch": 0})
         entry.unlink()
         load_network("squeezenet")
         monkeypatch.undo()

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scheduler.kernels.compiled import CompiledNest, loop_roles
+from dsascape.scheduler.kernels.compiled import CompiledNest, loop_roles
+from dsascape.workloads.graph_json import from_plain, to_plain
+from dsascape.workloads.loopnest import Access, LoopNest
 from tests.workloads.test_loopnest import nest, one_op, op
-from workloads.graph_json import from_plain, to_plain
-from workloads.loopnest import Access, LoopNest
 
 
 def names(found: LoopNest, loops: tuple[int, ...]) -> list[str]:

@@ -9,9 +9,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from workloads.onnx_file import parse_onnx
-from workloads.onnx_import import graph_from_file
-from workloads.reimport import ImportOptions
+from dsascape.workloads.onnx_file import parse_onnx
+from dsascape.workloads.onnx_import import graph_from_file
+from dsascape.workloads.reimport import ImportOptions
 
 
 def _model(kind: str, opset: int, rank: int, attributes: dict[str, Any]) -> onnx.ModelProto:

@@ -7,9 +7,9 @@ import onnx
 import pytest
 from onnx import ModelProto, NodeProto
 
-from workloads import load_network, zoo_names
-from workloads.tables import PAPER, REASONS, differences, markdown, our_figures
-from workloads.zoo import zoo_entry
+from dsascape.workloads import load_network, zoo_names
+from dsascape.workloads.tables import PAPER, REASONS, differences, markdown, our_figures
+from dsascape.workloads.zoo import zoo_entry
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "networks.md"
 NAMES = [name for name in zoo_names() if zoo_entry(name).sequence is None]

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from dsascape.workloads import Graph, WorkloadError
+from dsascape.workloads.edits import Constant, Edit, Node
+from dsascape.workloads.executable import drawn_inputs, executable
+from dsascape.workloads.source import Source, source_of
 from tests.graphs import Net
-from workloads import Graph, WorkloadError
-from workloads.edits import Constant, Edit, Node
-from workloads.executable import drawn_inputs, executable
-from workloads.source import Source, source_of
 
 
 def product() -> Graph:

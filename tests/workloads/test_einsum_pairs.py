@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from workloads.graph import Graph
-from workloads.loopnest import Index
-from workloads.onnx_file import parse_onnx
-from workloads.onnx_import import graph_from_file
-from workloads.reimport import ImportOptions
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Index
+from dsascape.workloads.onnx_file import parse_onnx
+from dsascape.workloads.onnx_import import graph_from_file
+from dsascape.workloads.reimport import ImportOptions
 
 
 def _graph(equation: str, shapes: list[tuple[int, ...]], result: tuple[int, ...]) -> Graph:

@@ -5,10 +5,10 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from dsascape.workloads import WorkloadError, load_network
+from dsascape.workloads.executable import drawn_inputs, executable
+from dsascape.workloads.graph import Graph
 from tests.graphs import Net
-from workloads import WorkloadError, load_network
-from workloads.executable import drawn_inputs, executable
-from workloads.graph import Graph
 
 
 def small() -> Graph:

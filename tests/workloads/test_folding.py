@@ -8,10 +8,10 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
+from dsascape.workloads import WorkloadError, import_onnx
+from dsascape.workloads.constants import FOLDED, LARGEST_FOLDED_BYTES, MOST_FOLDED_BYTES, fold
+from dsascape.workloads.functions import DEEPEST, MOST_NODES
 from tests.workloads.onnx_models import OpenedFiles, model, most_bytes_during, read
-from workloads import WorkloadError, import_onnx
-from workloads.constants import FOLDED, LARGEST_FOLDED_BYTES, MOST_FOLDED_BYTES, fold
-from workloads.functions import DEEPEST, MOST_NODES
 
 
 def endless_loop() -> onnx.NodeProto:

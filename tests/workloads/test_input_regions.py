@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from dsascape.workloads import Graph
+from dsascape.workloads.operators import RULES
 from tests.workloads import small_kernels, small_movements  # noqa: F401 - they fill MAKERS
 from tests.workloads.region_check import Case, idle, leak, random_tile
 from tests.workloads.small_operators import MAKERS
-from workloads import Graph
-from workloads.operators import RULES
 
 RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"})
 """Nobody can compare two runs of them; their nests are covered by their shape alone."""

@@ -3,10 +3,10 @@
 import pytest
 from onnx import TensorProto, helper
 
-from workloads.graph import Graph, WorkloadError
-from workloads.onnx_file import parse_onnx
-from workloads.onnx_import import graph_from_file
-from workloads.reimport import ImportOptions
+from dsascape.workloads.graph import Graph, WorkloadError
+from dsascape.workloads.onnx_file import parse_onnx
+from dsascape.workloads.onnx_import import graph_from_file
+from dsascape.workloads.reimport import ImportOptions
 
 
 def _graph(past: int) -> Graph:

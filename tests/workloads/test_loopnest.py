@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from workloads import Graph, LoopNest, Op, import_onnx
-from workloads.index import Index
-from workloads.loopnest import Box, is_view, mapping_of
+from dsascape.workloads import Graph, LoopNest, Op, import_onnx
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import Box, is_view, mapping_of
 
 
 def one_op(

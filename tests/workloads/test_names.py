@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper
 
+from dsascape.workloads import Graph
 from tests.workloads.onnx_models import model, read
-from workloads import Graph
 
 OWN = ("max", "sum", "mean", "exp", "sums", "product0", "statistic", "centred", "scores")
 """What operators call tensors of their own, behind their result's name and a colon."""

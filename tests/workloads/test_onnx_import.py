@@ -13,10 +13,10 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
+from dsascape.workloads import WorkloadError, import_onnx, load_network
+from dsascape.workloads.zoo import zoo_entry
 from tests.workloads.mutations import bounded
 from tests.workloads.onnx_models import OpenedFiles, model, most_bytes_during, read, relu
-from workloads import WorkloadError, import_onnx, load_network
-from workloads.zoo import zoo_entry
 
 
 class TestWhatIsFolded:
@@ -226,7 +226,7 @@ class TestBrokenFiles:
     ) -> None:
         path = tmp_path / "model.onnx"
         path.write_bytes(relu().SerializeToString())
-        monkeypatch.setattr("workloads.reimport._free_bytes", lambda: 100)
+        monkeypatch.setattr("dsascape.workloads.reimport._free_bytes", lambda: 100)
 
         with pytest.raises(WorkloadError, match=r"model\.onnx: has \d+ bytes; needs more memory .* 100 are free"):
             import_onnx(path)

@@ -11,8 +11,8 @@ import pytest
 from onnx.backend.test.case import test_case
 from onnx.backend.test.case.node import collect_testcases
 
+from dsascape.workloads import Graph, WorkloadError, import_onnx
 from tests.workloads.region_check import Case, leak, random_tile
-from workloads import Graph, WorkloadError, import_onnx
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 RANDOM = ("test_bernoulli", "test_training_dropout")

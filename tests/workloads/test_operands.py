@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import NodeProto, TensorProto, helper
 
+from dsascape.workloads import Index, WorkloadError
+from dsascape.workloads.index import hit_share
 from tests.workloads.onnx_models import model, read
-from workloads import Index, WorkloadError
-from workloads.index import hit_share
 
 IMAGE = [1, 4, 8, 8]
 

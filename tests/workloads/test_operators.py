@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
-from workloads import Graph, WorkloadError, import_onnx
-from workloads.operators import RULES, registry
-from workloads.operators.document import fate_of, markdown, standard_operators
+from dsascape.workloads import Graph, WorkloadError, import_onnx
+from dsascape.workloads.operators import RULES, registry
+from dsascape.workloads.operators.document import fate_of, markdown, standard_operators
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operators.md"
 

@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import full_box
+from dsascape.workloads.regions import moving_dims, placed_regions, required_regions
 from tests.graphs import Net, networks
 from tests.workloads.test_regions import boxes
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.loopnest import full_box
-from workloads.regions import moving_dims, placed_regions, required_regions
 
 
 def convolved() -> Graph:

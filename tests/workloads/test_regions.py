@@ -4,10 +4,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dsascape.workloads import Box, Graph
+from dsascape.workloads.loopnest import full_box, hull
+from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, networks
-from workloads import Box, Graph
-from workloads.loopnest import full_box, hull
-from workloads.regions import required_regions
 
 
 def stacked() -> Graph:

@@ -2,13 +2,7 @@
 
 import pytest
 
-from workloads.rescale import (
-    RescaleError,
-    aligned_runs,
-    broadcast_conflict,
-    rescaled_like,
-    rescaled_reshape,
-)
+from dsascape.workloads.rescale import RescaleError, aligned_runs, broadcast_conflict, rescaled_like, rescaled_reshape
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from workloads import Graph, import_onnx, load_network, zoo_names
+from dsascape.workloads import Graph, import_onnx, load_network, zoo_names
 
 
 @pytest.mark.parametrize("name", zoo_names())

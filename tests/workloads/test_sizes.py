@@ -5,8 +5,8 @@ import pickle
 import pytest
 from onnx import TensorProto, helper
 
+from dsascape.workloads import WorkloadError, load_network, zoo_names
 from tests.workloads.onnx_models import model, read, relu
-from workloads import WorkloadError, load_network, zoo_names
 
 SEQUENCE_NETWORKS = ("bert-base", "bert-tiny", "tinybert", "distilbert", "mobilebert", "albert", "gpt2")
 FIXED_BATCH = ("faster-rcnn", "mask-rcnn", "faster-rcnn-raw", "mask-rcnn-raw")

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.index import Index, Loop
-from workloads.loopnest import Access, LoopNest, Operations
-from workloads.spaced import executed_extents, met_extents, spaced_loops
+from dsascape.workloads.index import Index, Loop
+from dsascape.workloads.loopnest import Access, LoopNest, Operations
+from dsascape.workloads.spaced import executed_extents, met_extents, spaced_loops
 
 SIZES = st.integers(1, 9)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsascape.workloads import Graph
+from dsascape.workloads.subgraph import PlacedNest, Subgraph, follow_back
 from tests.graphs import Net, networks
-from workloads import Graph
-from workloads.subgraph import PlacedNest, Subgraph, follow_back
 
 
 def residual() -> Graph:

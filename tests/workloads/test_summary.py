@@ -1,7 +1,7 @@
 """What a network amounts to, in all and by kind of operator."""
 
-from workloads import load_network
-from workloads.summary import bytes_touched, kinds_table, networks_table, summarise, summarise_kinds
+from dsascape.workloads import load_network
+from dsascape.workloads.summary import bytes_touched, kinds_table, networks_table, summarise, summarise_kinds
 
 
 def test_totals_are_those_of_the_graph() -> None:

@@ -6,10 +6,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from workloads.graph import WorkloadError
-from workloads.onnx_file import parse_onnx
-from workloads.onnx_import import graph_from_file
-from workloads.reimport import ImportOptions
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.onnx_file import parse_onnx
+from dsascape.workloads.onnx_import import graph_from_file
+from dsascape.workloads.reimport import ImportOptions
 
 
 def _data(nodes: Sequence[onnx.NodeProto], functions: Sequence[onnx.FunctionProto]) -> bytes:

@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
-from workloads import zoo
-from workloads.zoo import ENTRIES, FOLDER, UnknownModelError, ZooEntry, ZooFileError, zoo_entry, zoo_names
+from dsascape.workloads import zoo
+from dsascape.workloads.zoo import ENTRIES, FOLDER, UnknownModelError, ZooEntry, ZooFileError, zoo_entry, zoo_names
 
 PROMISED = (
     "resnet18", "resnet50", "resnet18-tailor", "resnet3d-18", "r2plus1d-18", "resnest50",

@@ -6,11 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import cast
 
-from scheduler.gpu.schedule import GpuSchedule
-from tuner.bundle.archive import unpacked
-from tuner.bundle.contents import START, BundleError, Manifest
-from tuner.bundle.foreign_json import validated
-from tuner.bundle.results import (
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.tuner.bundle.archive import unpacked
+from dsascape.tuner.bundle.contents import START, BundleError, Manifest
+from dsascape.tuner.bundle.foreign_json import validated
+from dsascape.tuner.bundle.results import (
     BundleResults,
     CalibrationResults,
     GpuCalibrationResults,
@@ -18,13 +18,13 @@ from tuner.bundle.results import (
     read_calibration,
     read_results,
 )
-from tuner.calibrate.plan import ProbeShape
-from tuner.late import late
-from tuner.measure.address import remote_address
-from tuner.measure.job import Job
-from tuner.measure.run import MeasureError, nvcc_for
-from tuner.measure.targets import cuda_architecture
-from tuner.measure.worker import FAILURES, reason
+from dsascape.tuner.calibrate.plan import ProbeShape
+from dsascape.tuner.late import late
+from dsascape.tuner.measure.address import remote_address
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.run import MeasureError, nvcc_for
+from dsascape.tuner.measure.targets import cuda_architecture
+from dsascape.tuner.measure.worker import FAILURES, reason
 
 __all__ = [
     "START", "BundleError", "BundleResults", "CalibrationResults", "GpuCalibrationResults", "Manifest",

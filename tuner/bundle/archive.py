@@ -7,10 +7,10 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuner.bundle.contents import BUNDLE, DATA, MANIFEST, START, BundledArray, BundleError, Manifest
-from tuner.bundle.foreign_json import validated
-from tuner.bundle.plain_tar import ArchiveError, Member, PlainTar, is_plain_name
-from tuner.measure.soundness import COUNT, Ranges, unsound
+from dsascape.tuner.bundle.contents import BUNDLE, DATA, MANIFEST, START, BundledArray, BundleError, Manifest
+from dsascape.tuner.bundle.foreign_json import validated
+from dsascape.tuner.bundle.plain_tar import ArchiveError, Member, PlainTar, is_plain_name
+from dsascape.tuner.measure.soundness import COUNT, Ranges, unsound
 
 _MOST_BYTES = 8 * 2**30
 """Of a bundle's files together."""

@@ -22,13 +22,27 @@ RUNTIME = ("libtvm_ffi.so", "libtvm_runtime.so")
 """What loads the code and splits its loops over threads."""
 START = "run.py"
 CARRIED = (
-    "tuner/bundle/contents.py", "tuner/bundle/gpu_probes.py", "tuner/bundle/machines.py", "tuner/bundle/native.py",
-    "tuner/bundle/on_gpu.py", "tuner/bundle/on_processor.py", "tuner/bundle/probes.py", "tuner/bundle/runner.py",
-    "tuner/bundle/steps.py", "tuner/calibrate/facts.py", "tuner/calibrate/figures.py",
-    "tuner/calibrate/gpu_probing.py", "tuner/calibrate/plan.py", "tuner/calibrate/probing.py",
-    "tuner/measure/cores.py", "tuner/measure/cuda.py", "tuner/measure/device.py", "tuner/measure/interference.py",
-    "tuner/measure/records.py", "tuner/measure/timing.py",
-)  # fmt: skip
+    "dsascape/tuner/bundle/contents.py",
+    "dsascape/tuner/bundle/gpu_probes.py",
+    "dsascape/tuner/bundle/machines.py",
+    "dsascape/tuner/bundle/native.py",
+    "dsascape/tuner/bundle/on_gpu.py",
+    "dsascape/tuner/bundle/on_processor.py",
+    "dsascape/tuner/bundle/probes.py",
+    "dsascape/tuner/bundle/runner.py",
+    "dsascape/tuner/bundle/steps.py",
+    "dsascape/tuner/calibrate/facts.py",
+    "dsascape/tuner/calibrate/figures.py",
+    "dsascape/tuner/calibrate/gpu_probing.py",
+    "dsascape/tuner/calibrate/plan.py",
+    "dsascape/tuner/calibrate/probing.py",
+    "dsascape/tuner/measure/cores.py",
+    "dsascape/tuner/measure/cuda.py",
+    "dsascape/tuner/measure/device.py",
+    "dsascape/tuner/measure/interference.py",
+    "dsascape/tuner/measure/records.py",
+    "dsascape/tuner/measure/timing.py",
+)
 """Modules that run on the device."""
 ALIGNMENT_BYTES = 64
 """Of everything that kernels touch."""

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import pydantic
 from pydantic_core import SchemaValidator, core_schema
 
-from tuner.bundle.contents import BundleError
+from dsascape.tuner.bundle.contents import BundleError
 
 _Record = TypeVar("_Record")
 _MOST_CHARACTERS = 200

@@ -5,9 +5,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from tuner.bundle.contents import Manifest
-from tuner.calibrate.gpu_probing import gpu_facts, gpu_figures
-from tuner.measure.cuda import Cuda, CudaError
+from dsascape.tuner.bundle.contents import Manifest
+from dsascape.tuner.calibrate.gpu_probing import gpu_facts, gpu_figures
+from dsascape.tuner.measure.cuda import Cuda, CudaError
 
 
 def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | None) -> int:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tuner.bundle.contents import BundleError
+from dsascape.tuner.bundle.contents import BundleError
 
 _MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x28: "armv7l", 0xF3: "riscv64"}
 """ELF's numbers of machines (System V ABI, e_machine), as Python names them."""

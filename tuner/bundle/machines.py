@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tuner.bundle.contents import BundledArray, BundledKernel, Manifest
-from tuner.bundle.on_gpu import OnGpu
-from tuner.bundle.on_processor import OnProcessor
-from tuner.measure.records import Budget, Device, Timing
+from dsascape.tuner.bundle.contents import BundledArray, BundledKernel, Manifest
+from dsascape.tuner.bundle.on_gpu import OnGpu
+from dsascape.tuner.bundle.on_processor import OnProcessor
+from dsascape.tuner.measure.records import Budget, Device, Timing
 
 
 class Machine(Protocol):

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.measure.device import DeviceError
+from dsascape.tuner.measure.device import DeviceError
 
 _INT, _DL_TENSOR, _RAW_STRING, _BYTES = 1, 7, 8, 66
 """Kinds of values that pass the interface."""

@@ -7,10 +7,10 @@ launch over and over, the network as a graph of all its launches.
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.bundle.contents import BundledArray, BundledKernel, BundleError, Manifest
-from tuner.measure.cuda import Cuda, CudaLaunch
-from tuner.measure.records import Budget, Device, Timing
-from tuner.measure.timing import measured
+from dsascape.tuner.bundle.contents import BundledArray, BundledKernel, BundleError, Manifest
+from dsascape.tuner.measure.cuda import Cuda, CudaLaunch
+from dsascape.tuner.measure.records import Budget, Device, Timing
+from dsascape.tuner.measure.timing import measured
 
 _SAMPLE_S = 200e-6
 """Of one sample: the device's clock counts half microseconds."""

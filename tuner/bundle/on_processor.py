@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tuner.bundle.contents import RUNTIME, BundledArray, BundledKernel, Manifest
-from tuner.bundle.native import Runtime, Tensor, tensor
-from tuner.measure.records import Budget, Timing
-from tuner.measure.timing import FLUSH, measured, measured_in_parts
+from dsascape.tuner.bundle.contents import RUNTIME, BundledArray, BundledKernel, Manifest
+from dsascape.tuner.bundle.native import Runtime, Tensor, tensor
+from dsascape.tuner.measure.records import Budget, Timing
+from dsascape.tuner.measure.timing import FLUSH, measured, measured_in_parts
 
 SHORTEST_SAMPLE_S = 20e-6
 """What is faster is run several times for one sample."""

@@ -14,13 +14,13 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from tuner.bundle.contents import CALIBRATION, CODE, GPU_CALIBRATION, RUNTIME, START, BundleError, Manifest
-from tuner.bundle.native import Runtime, Tensor, tensor
-from tuner.calibrate.facts import local_facts
-from tuner.calibrate.plan import ProbeShape, probe_plan
-from tuner.calibrate.probing import probed
-from tuner.measure.device import now
-from tuner.measure.timing import measured_in_parts
+from dsascape.tuner.bundle.contents import CALIBRATION, CODE, GPU_CALIBRATION, RUNTIME, START, BundleError, Manifest
+from dsascape.tuner.bundle.native import Runtime, Tensor, tensor
+from dsascape.tuner.calibrate.facts import local_facts
+from dsascape.tuner.calibrate.plan import ProbeShape, probe_plan
+from dsascape.tuner.calibrate.probing import probed
+from dsascape.tuner.measure.device import now
+from dsascape.tuner.measure.timing import measured_in_parts
 
 _LIMIT_S = 300.0
 _BEHIND_BYTES = 1024

@@ -4,14 +4,14 @@ import re
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from hw_models.text_file import BYTE_ORDER_MARK
-from tuner.bundle.contents import CALIBRATION, GPU_CALIBRATION, RESULTS, BundleError
-from tuner.bundle.foreign_json import validated
-from tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
-from tuner.calibrate.figures import Figures
-from tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
-from tuner.measure.records import Measurement
-from tuner.measure.soundness import COUNT, Ranges, unsound
+from dsascape.hw_models.text.text_file import BYTE_ORDER_MARK
+from dsascape.tuner.bundle.contents import CALIBRATION, GPU_CALIBRATION, RESULTS, BundleError
+from dsascape.tuner.bundle.foreign_json import validated
+from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, HostFacts
+from dsascape.tuner.calibrate.figures import Figures
+from dsascape.tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
+from dsascape.tuner.measure.records import Measurement
+from dsascape.tuner.measure.soundness import COUNT, Ranges, unsound
 
 _MOST_BYTES = 32 * 2**20
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?", re.ASCII)

@@ -19,17 +19,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tuner.bundle.contents import MANIFEST, RESULTS, START, BundleError, Manifest
-from tuner.bundle.gpu_probes import main as run_gpu_probes
-from tuner.bundle.probes import calibrated_bundle
-from tuner.bundle.probes import main as run_probes
-from tuner.bundle.steps import DEVICE, LACKS, LAST, NETWORK
-from tuner.bundle.steps import main as run_steps
-from tuner.calibrate.plan import PROBE_S
-from tuner.measure.cores import usable_cores
-from tuner.measure.device import local_device, now
-from tuner.measure.interference import busy_elsewhere, disturbances
-from tuner.measure.records import Budget, Device, KernelMeasurement, Timing
+from dsascape.tuner.bundle.contents import MANIFEST, RESULTS, START, BundleError, Manifest
+from dsascape.tuner.bundle.gpu_probes import main as run_gpu_probes
+from dsascape.tuner.bundle.probes import calibrated_bundle
+from dsascape.tuner.bundle.probes import main as run_probes
+from dsascape.tuner.bundle.steps import DEVICE, LACKS, LAST, NETWORK
+from dsascape.tuner.bundle.steps import main as run_steps
+from dsascape.tuner.calibrate.plan import PROBE_S
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.tuner.measure.device import local_device, now
+from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
+from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement, Timing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,10 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tuner.bundle.contents import DATA, FORMATS, MANIFEST, BundledArray, BundledKernel, DataRange, Manifest
-from tuner.bundle.machines import machine_of
-from tuner.measure.device import DeviceError
-from tuner.measure.records import Budget, Device, KernelMeasurement
+from dsascape.tuner.bundle.contents import DATA, FORMATS, MANIFEST, BundledArray, BundledKernel, DataRange, Manifest
+from dsascape.tuner.bundle.machines import machine_of
+from dsascape.tuner.measure.device import DeviceError
+from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement
 
 NETWORK = "network"
 """Stands for all kernels in a row where a kernel's name would."""

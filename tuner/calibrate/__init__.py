@@ -1,12 +1,12 @@
 """A description of this machine: what the system tells of it, and what small kernels show."""
 
-from tuner.calibrate.description import host_spec, host_yaml
-from tuner.calibrate.facts import HostFacts, local_facts
-from tuner.calibrate.figures import Figures
-from tuner.calibrate.gpu_description import gpu_yaml
-from tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
-from tuner.calibrate.plan import ProbeShape
-from tuner.calibrate.run import calibrate
+from dsascape.tuner.calibrate.description import host_spec, host_yaml
+from dsascape.tuner.calibrate.facts import HostFacts, local_facts
+from dsascape.tuner.calibrate.figures import Figures
+from dsascape.tuner.calibrate.gpu_description import gpu_yaml
+from dsascape.tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
+from dsascape.tuner.calibrate.plan import ProbeShape
+from dsascape.tuner.calibrate.run import calibrate
 
 __all__ = [
     "Figures", "GpuFacts", "GpuFigures", "HostFacts", "ProbeShape", "calibrate", "gpu_yaml", "host_spec", "host_yaml",

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hw_models import Cpu
-from hw_models.caches.lines import found_again
-from hw_models.quantities import PS_PER_S
-from hw_models.yaml_file import parse_yaml
-from tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
-from tuner.calibrate.figures import Far, Figures
-from tuner.calibrate.probing import TILES_OF_PANEL
+from dsascape.hw_models import Cpu
+from dsascape.hw_models.caches.lines import found_again
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.hw_models.text.yaml_file import parse_yaml
+from dsascape.tuner.calibrate.facts import ASSUMED, TOLD, CacheFact, HostFacts
+from dsascape.tuner.calibrate.figures import Far, Figures
+from dsascape.tuner.calibrate.probing import TILES_OF_PANEL
 
 _FMA_LATENCY_CYCLES = 4.0
 """Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""

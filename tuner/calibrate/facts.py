@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.measure.cores import usable_cores
-from tuner.measure.device import fields
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.tuner.measure.device import fields
 
 _PROCESSOR, _MEMORY = "/proc/cpuinfo", "/proc/meminfo"
 _STATUS = "/proc/self/status"

@@ -3,10 +3,10 @@
 import datetime
 import math
 
-from hw_models import Gpu, load_hardware
-from hw_models.quantities import PS_PER_S
-from tuner.calibrate.description import one_line
-from tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.tuner.calibrate.description import one_line
+from dsascape.tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
 
 _PRESETS = {60: "p100", 70: "v100", 80: "a100", 90: "h100"}
 """By architecture, the least that each stands for."""

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tuner.measure.cuda import Cuda, CudaLaunch
-from tuner.measure.timing import measured
+from dsascape.tuner.measure.cuda import Cuda, CudaLaunch
+from dsascape.tuner.measure.timing import measured
 
 STEPS = 4096
 """Of every loop that is timed."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tuner.calibrate.facts import HostFacts
+from dsascape.tuner.calibrate.facts import HostFacts
 
 PROBE_S = 0.6
 """Of repeating one probe."""

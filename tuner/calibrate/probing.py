@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Protocol
 
-from tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
-from tuner.calibrate.plan import ProbePlan
-from tuner.measure.timing import measured
+from dsascape.tuner.calibrate.figures import Far, Figures, Idle, Level, Reading
+from dsascape.tuner.calibrate.plan import ProbePlan
+from dsascape.tuner.measure.timing import measured
 
 ACCUMULATORS = 12
 """Vectors that multiply-accumulates go to by turns: more than any pipe's latency times its pipes."""

@@ -4,15 +4,15 @@ import multiprocessing
 import os
 from multiprocessing.connection import Connection
 
-from tuner.calibrate.facts import HostFacts
-from tuner.calibrate.figures import Figures
-from tuner.calibrate.plan import PROBE_S
-from tuner.late import late
-from tuner.measure.address import LOCAL, remote_address
-from tuner.measure.cores import usable_cores
-from tuner.measure.run import MeasureError, check_installed
-from tuner.measure.targets import check_cpu_target, check_target
-from tuner.measure.worker import FAILURES, reason
+from dsascape.tuner.calibrate.facts import HostFacts
+from dsascape.tuner.calibrate.figures import Figures
+from dsascape.tuner.calibrate.plan import PROBE_S
+from dsascape.tuner.late import late
+from dsascape.tuner.measure.address import LOCAL, remote_address
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.tuner.measure.run import MeasureError, check_installed
+from dsascape.tuner.measure.targets import check_cpu_target, check_target
+from dsascape.tuner.measure.worker import FAILURES, reason
 
 _LIMIT_S = 300.0
 

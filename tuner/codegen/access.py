@@ -6,9 +6,9 @@ from typing import Any
 
 from tvm import tirx
 
-from workloads.graph import Tensor
-from workloads.index import Index, by_stride
-from workloads.loopnest import Access, LoopNest
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.index import Index, by_stride
+from dsascape.workloads.loopnest import Access, LoopNest
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,17 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.anchors import Anchor, is_padded
-from scheduler.cpu.chains import Made, Spans, is_computed_before, loops_apart, read_spans
-from tuner.codegen.access import Stored, affine, logical, loops_of, reach
-from tuner.codegen.arithmetic import Operator
-from tuner.codegen.builder import COMBINE, Builder
-from tuner.codegen.packing import Packing, packing_of
-from tuner.codegen.reductions import Reduction, reduction_of
-from tuner.codegen.spacing import Spacing
-from tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
-from workloads.graph import Tensor
-from workloads.loopnest import Access, LoopNest
+from dsascape.scheduler.cpu.structure.anchors import Anchor, is_padded
+from dsascape.scheduler.cpu.structure.chains import Made, Spans, is_computed_before, loops_apart, read_spans
+from dsascape.tuner.codegen.access import Stored, affine, logical, loops_of, reach
+from dsascape.tuner.codegen.arithmetic import Operator
+from dsascape.tuner.codegen.builder import COMBINE, Builder
+from dsascape.tuner.codegen.packing import Packing, packing_of
+from dsascape.tuner.codegen.reductions import Reduction, reduction_of
+from dsascape.tuner.codegen.spacing import Spacing
+from dsascape.tuner.codegen.tile_buffers import Place, TileBuffer, TileCopy
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, LoopNest
 
 
 @dataclass(frozen=True)

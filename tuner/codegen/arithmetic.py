@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from tuner.codegen.functions import const, dtype_of, erf, exponential, sigmoid, tanh
-from workloads.loopnest import LoopNest
-from workloads.operators.registry import Array
+from dsascape.tuner.codegen.functions import const, dtype_of, erf, exponential, sigmoid, tanh
+from dsascape.workloads.loopnest import LoopNest
+from dsascape.workloads.operators.registry import Array
 
 
 class UnsupportedKernelError(ValueError):

@@ -7,22 +7,22 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.anchors import Anchor
-from scheduler.cpu.chains import Made
-from scheduler.cpu.passes import kept_tensors
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.layer import Layer
-from tuner.codegen.access import Stored, affine, divided, logical, loops_of, reach, stored_extent
-from tuner.codegen.arithmetic import Operator, UnsupportedKernelError
-from tuner.codegen.functions import dtype_of
-from tuner.codegen.packing import Packing
-from tuner.codegen.reductions import Reduction
-from tuner.codegen.sharing import Sharing, Value
-from tuner.codegen.tile_buffers import Chain
-from workloads.executable import Executable
-from workloads.graph import Tensor
-from workloads.index import Index
-from workloads.loopnest import Access, LoopNest
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import Anchor
+from dsascape.scheduler.cpu.structure.chains import Made
+from dsascape.scheduler.cpu.structure.passes import kept_tensors
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.codegen.access import Stored, affine, divided, logical, loops_of, reach, stored_extent
+from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
+from dsascape.tuner.codegen.functions import dtype_of
+from dsascape.tuner.codegen.packing import Packing
+from dsascape.tuner.codegen.reductions import Reduction
+from dsascape.tuner.codegen.sharing import Sharing, Value
+from dsascape.tuner.codegen.tile_buffers import Chain
+from dsascape.workloads.executable import Executable
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import Access, LoopNest
 
 TVM_DTYPES: Mapping[str, str] = {
     "fp64": "float64", "fp32": "float32", "fp16": "float16", "int64": "int64", "int32": "int32", "int16": "int16",

@@ -9,11 +9,11 @@ from typing import Any
 
 from tvm import te, tirx
 
-from tuner.codegen.access import affine
-from tuner.codegen.arithmetic import Operator, UnsupportedKernelError
-from tuner.codegen.builder import Builder
-from tuner.codegen.functions import const, dtype_of
-from workloads.loopnest import LoopNest
+from dsascape.tuner.codegen.access import affine
+from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
+from dsascape.tuner.codegen.builder import Builder
+from dsascape.tuner.codegen.functions import const, dtype_of
+from dsascape.workloads.loopnest import LoopNest
 
 Loops = Mapping[int, Any]
 """The value of each loop in one iteration."""

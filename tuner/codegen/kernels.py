@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 import tvm
 
-from fusion.plan import FusionPlan
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.cut import layer_of
-from scheduler.kernels.layer import Layer
-from tuner.codegen.arithmetic import UnsupportedKernelError
-from tuner.codegen.names import kernel_name
-from tuner.codegen.packing import Packing
-from tuner.codegen.running_sums import is_running_sum
-from tuner.codegen.schedules import kernel_function
-from tuner.codegen.stages import running_sum, stages_of
-from workloads.analysis import Analysis
-from workloads.executable import Executable
-from workloads.graph import Graph
-from workloads.operators.registry import Array
+from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.names import kernel_name
+from dsascape.tuner.codegen.packing import Packing
+from dsascape.tuner.codegen.running_sums import is_running_sum
+from dsascape.tuner.codegen.schedules import kernel_function
+from dsascape.tuner.codegen.stages import running_sum, stages_of
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import Executable
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.operators.registry import Array
 
 GroupTiles = Mapping[int, LoopTiles]
 """Tiles by the position of the group in its plan."""

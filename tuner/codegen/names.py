@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fusion.plan import FusionPlan
+from dsascape.fusion.plan import FusionPlan
 
 _MOST_NAMED = 4
 """Operators that the name of a function has."""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.cpu.anchors import Anchor
-from scheduler.cpu.tiles import LoopTiles
-from workloads.loopnest import Access, LoopNest
-from workloads.operators.registry import Array
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import Anchor
+from dsascape.workloads.loopnest import Access, LoopNest
+from dsascape.workloads.operators.registry import Array
 
 
 @dataclass(frozen=True)

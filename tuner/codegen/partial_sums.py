@@ -10,15 +10,15 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.nests import lies_apart, summed_run
-from scheduler.cpu.passes import partial_sums
-from tuner.codegen.access import logical, loops_of
-from tuner.codegen.arithmetic import Operator
-from tuner.codegen.builder import COMBINE, Builder
-from tuner.codegen.reductions import Reduction, reduction_of
-from tuner.codegen.spacing import Spacing
-from workloads.graph import Tensor
-from workloads.loopnest import LoopNest
+from dsascape.scheduler.cpu.structure.nests import lies_apart, summed_run
+from dsascape.scheduler.cpu.structure.passes import partial_sums
+from dsascape.tuner.codegen.access import logical, loops_of
+from dsascape.tuner.codegen.arithmetic import Operator
+from dsascape.tuner.codegen.builder import COMBINE, Builder
+from dsascape.tuner.codegen.reductions import Reduction, reduction_of
+from dsascape.tuner.codegen.spacing import Spacing
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import LoopNest
 
 _Term = Callable[[Sequence[Any], Mapping[int, Any]], Any]
 """What one iteration adds to an element, by the values of the reduction loops."""

@@ -7,9 +7,17 @@ from typing import Any
 
 from tvm import tirx
 
-from tuner.codegen.arithmetic import CENTRED, MOVES, OF_NESTS, UNCENTRED, Operator, UnsupportedKernelError, Values
-from tuner.codegen.functions import const, exponential
-from workloads.loopnest import LoopNest
+from dsascape.tuner.codegen.arithmetic import (
+    CENTRED,
+    MOVES,
+    OF_NESTS,
+    UNCENTRED,
+    Operator,
+    UnsupportedKernelError,
+    Values,
+)
+from dsascape.tuner.codegen.functions import const, exponential
+from dsascape.workloads.loopnest import LoopNest
 
 
 @dataclass(frozen=True)

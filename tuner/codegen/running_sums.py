@@ -10,9 +10,9 @@ from typing import Any
 
 from tvm import tirx
 
-from scheduler.kernels.layer import Layer
-from tuner.codegen.arithmetic import Operator, UnsupportedKernelError
-from workloads.graph import Tensor
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError
+from dsascape.workloads.graph import Tensor
 
 _KIND = "CumSum"
 

@@ -6,13 +6,13 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
-from scheduler.cpu.anchors import anchored_nest, vector_lanes
-from scheduler.cpu.passes import MOST_VECTORS, pieces_of_row
-from scheduler.cpu.tiles import LoopTiles, dividing
-from tuner.codegen.local_values import with_local_values
-from tuner.codegen.parts_apart import mark_part, with_parts_apart
-from tuner.codegen.stages import Stages
-from tuner.codegen.tile_buffers import UpstreamStages
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, dividing
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, vector_lanes
+from dsascape.scheduler.cpu.structure.passes import MOST_VECTORS, pieces_of_row
+from dsascape.tuner.codegen.local_values import with_local_values
+from dsascape.tuner.codegen.parts_apart import mark_part, with_parts_apart
+from dsascape.tuner.codegen.stages import Stages
+from dsascape.tuner.codegen.tile_buffers import UpstreamStages
 
 _MOST_UNROLLED = 16
 """Iterations of a loop that stores results of a register tile."""

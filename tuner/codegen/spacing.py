@@ -7,11 +7,11 @@ from typing import Any
 
 from tvm import tirx
 
-from tuner.codegen.access import affine
-from tuner.codegen.reductions import Reduction
-from workloads.index import Index
-from workloads.loopnest import LoopNest
-from workloads.spaced import Spaced, spaced_loops
+from dsascape.tuner.codegen.access import affine
+from dsascape.tuner.codegen.reductions import Reduction
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import LoopNest
+from dsascape.workloads.spaced import Spaced, spaced_loops
 
 
 @dataclass(frozen=True)

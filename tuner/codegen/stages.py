@@ -12,24 +12,24 @@ from typing import Any
 
 from tvm import tirx
 
-from scheduler.cpu.anchors import Anchor, anchor_of
-from scheduler.cpu.chains import Made
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.layer import Layer
-from tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
-from tuner.codegen.anchored import anchored_stage, upstream_sums
-from tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
-from tuner.codegen.builder import Builder
-from tuner.codegen.choosing import chooser_of
-from tuner.codegen.packing import Packing
-from tuner.codegen.partial_sums import reduced_stage
-from tuner.codegen.reductions import reduction_of, says_of_output
-from tuner.codegen.running_sums import running_sum_function
-from tuner.codegen.sharing import Value
-from tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
-from workloads.executable import Executable
-from workloads.graph import Op, Tensor
-from workloads.loopnest import LoopNest
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import Anchor, anchor_of
+from dsascape.scheduler.cpu.structure.chains import Made
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.codegen.access import Stored, inside_conditions, is_whole, loops_of
+from dsascape.tuner.codegen.anchored import anchored_stage, upstream_sums
+from dsascape.tuner.codegen.arithmetic import Operator, UnsupportedKernelError, pointwise_of
+from dsascape.tuner.codegen.builder import Builder
+from dsascape.tuner.codegen.choosing import chooser_of
+from dsascape.tuner.codegen.packing import Packing
+from dsascape.tuner.codegen.partial_sums import reduced_stage
+from dsascape.tuner.codegen.reductions import reduction_of, says_of_output
+from dsascape.tuner.codegen.running_sums import running_sum_function
+from dsascape.tuner.codegen.sharing import Value
+from dsascape.tuner.codegen.tile_buffers import Chain, Place, TileBuffer, UpstreamStages, chain_of
+from dsascape.workloads.executable import Executable
+from dsascape.workloads.graph import Op, Tensor
+from dsascape.workloads.loopnest import LoopNest
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 from tvm import te, tirx
 
-from scheduler.cpu.chains import Made, Span, Spans, made_in_front, parts_of, sink_spans, tile_counts
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import Extents
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.chains import Made, Span, Spans, made_in_front, parts_of, sink_spans, tile_counts
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Extents
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,18 @@
 """Measured times of real code: kernels in a process of their own, checked, repeated, described."""
 
-from tuner.measure.address import BUNDLE, LOCAL, AddressError, remote_address
-from tuner.measure.cores import usable_cores
-from tuner.measure.job import Job, job_of_schedule
-from tuner.measure.records import Budget, Device, KernelMeasurement, Measurement, Timing
-from tuner.measure.run import MeasureError, check_installed, compile_for, compile_for_gpu, measure_plan
-from tuner.measure.targets import TargetError, check_target, cuda_architecture, gpu_here, is_gpu_target, runs_here
+from dsascape.tuner.measure.address import BUNDLE, LOCAL, AddressError, remote_address
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.tuner.measure.job import Job, job_of_schedule
+from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement, Measurement, Timing
+from dsascape.tuner.measure.run import MeasureError, check_installed, compile_for, compile_for_gpu, measure_plan
+from dsascape.tuner.measure.targets import (
+    TargetError,
+    check_target,
+    cuda_architecture,
+    gpu_here,
+    is_gpu_target,
+    runs_here,
+)
 
 __all__ = [
     "BUNDLE", "LOCAL", "AddressError", "Budget", "Device", "Job", "KernelMeasurement", "MeasureError", "Measurement",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from workloads.operators.registry import Array
+from dsascape.workloads.operators.registry import Array
 
 ALIGNMENT_BYTES = 64
 """Of the first element of every tensor: the longest vectors of any target."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.measure.device import DeviceError, versions
-from tuner.measure.records import Device
+from dsascape.tuner.measure.device import DeviceError, versions
+from dsascape.tuner.measure.records import Device
 
 _LIBRARY = "libcuda.so.1"
 _WITHOUT_DEFAULT = 1

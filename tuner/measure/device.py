@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tuner.measure.cores import usable_cores
-from tuner.measure.records import Device
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.tuner.measure.records import Device
 
 
 class DeviceError(RuntimeError):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.measure.records import Device, Timing
+from dsascape.tuner.measure.records import Device, Timing
 
 _STATISTICS = Path("/proc/stat")
 _IDLE = (3, 4)

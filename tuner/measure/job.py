@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fusion.plan import FusionPlan
-from scheduler.cpu.schedule import CpuSchedule
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.cpu.view import CpuView
-from tuner.measure.address import LOCAL
-from tuner.measure.records import Budget
+from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.tuner.measure.address import LOCAL
+from dsascape.tuner.measure.records import Budget
 
 
 @dataclass(frozen=True)

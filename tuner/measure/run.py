@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from scheduler.gpu.schedule import GpuSchedule
-from tuner.codegen.names import kernel_name
-from tuner.late import late
-from tuner.measure.address import remote_address
-from tuner.measure.cores import usable_cores
-from tuner.measure.device import local_device, now, remote_device
-from tuner.measure.interference import busy_elsewhere, disturbances
-from tuner.measure.job import Job
-from tuner.measure.records import Device, KernelMeasurement, Measurement
-from tuner.measure.targets import check_target, cuda_architecture, runs_here
-from tuner.measure.worker import NETWORK, PREPARATION, UNPREPARED, work
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.tuner.codegen.names import kernel_name
+from dsascape.tuner.late import late
+from dsascape.tuner.measure.address import remote_address
+from dsascape.tuner.measure.cores import usable_cores
+from dsascape.tuner.measure.device import local_device, now, remote_device
+from dsascape.tuner.measure.interference import busy_elsewhere, disturbances
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.records import Device, KernelMeasurement, Measurement
+from dsascape.tuner.measure.targets import check_target, cuda_architecture, runs_here
+from dsascape.tuner.measure.worker import NETWORK, PREPARATION, UNPREPARED, work
 
 _END_S = 5.0
 

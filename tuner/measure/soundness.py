@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from tuner.calibrate.facts import CacheFact, HostFacts
-from tuner.calibrate.figures import Idle
-from tuner.measure.records import Device, KernelMeasurement, Measurement, Timing
+from dsascape.tuner.calibrate.facts import CacheFact, HostFacts
+from dsascape.tuner.calibrate.figures import Idle
+from dsascape.tuner.measure.records import Device, KernelMeasurement, Measurement, Timing
 
 Range = tuple[float, float]
 Ranges = Mapping[tuple[type, str], Range]

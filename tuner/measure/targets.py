@@ -4,7 +4,7 @@ import platform
 import re
 from typing import Any
 
-from tuner.measure.cuda import CudaDevice, CudaError
+from dsascape.tuner.measure.cuda import CudaDevice, CudaError
 
 _AARCH64 = "aarch64"
 _GENERIC_ARM = "cortex-a76"

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from tuner.measure.records import Timing
+from dsascape.tuner.measure.records import Timing
 
 FLUSH = "cache_flush_cpu_non_first_arg"
 """TVM's function that takes all tensors that it is given, but for the first, out of every cache, line by line."""

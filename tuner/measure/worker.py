@@ -6,10 +6,10 @@ It sends one message for everything that it finishes; a kernel's name goes ahead
 import os
 from multiprocessing.connection import Connection
 
-from tuner.late import late
-from tuner.measure.job import Job
-from tuner.measure.records import KernelMeasurement
-from workloads import WorkloadError
+from dsascape.tuner.late import late
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.records import KernelMeasurement
+from dsascape.workloads import WorkloadError
 
 PREPARATION = "preparation"
 """Stands for generating code and reference results."""

@@ -10,9 +10,9 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from tuner.bundle import contents
-from tuner.bundle.archive import packed
-from tuner.bundle.contents import (
+from dsascape.tuner.bundle import contents
+from dsascape.tuner.bundle.archive import packed
+from dsascape.tuner.bundle.contents import (
     CARRIED,
     CODE,
     DATA,
@@ -23,22 +23,23 @@ from tuner.bundle.contents import (
     Manifest,
     MissingKernel,
 )
-from tuner.bundle.linking import architecture_of, linked
-from tuner.calibrate.plan import ProbeShape
-from tuner.codegen.kernels import generate
-from tuner.measure.arrays import READABLE_BEHIND_BYTES
-from tuner.measure.job import Job
-from tuner.measure.targets import runs_here, target_description
-from tuner.on_device.flushing import after_first
-from tuner.on_device.listing import Listing
-from tuner.on_device.probe_kernels import probe_functions
-from tuner.on_device.reference import NETWORK_TOLERANCE
-from tuner.on_device.session import own_processor
-from workloads.executable import executable
-from workloads.operators.registry import Array
+from dsascape.tuner.bundle.linking import architecture_of, linked
+from dsascape.tuner.calibrate.plan import ProbeShape
+from dsascape.tuner.codegen.kernels import generate
+from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.targets import runs_here, target_description
+from dsascape.tuner.on_device.flushing import after_first
+from dsascape.tuner.on_device.listing import Listing
+from dsascape.tuner.on_device.probe_kernels import probe_functions
+from dsascape.tuner.on_device.reference import NETWORK_TOLERANCE
+from dsascape.tuner.on_device.session import own_processor
+from dsascape.workloads.executable import executable
+from dsascape.workloads.operators.registry import Array
 
-_PACKAGES = tuple(f"{each}/__init__.py" for each in ("tuner", "tuner/bundle", "tuner/calibrate", "tuner/measure"))
-_ROOT = Path(contents.__file__).parents[2]
+_ROOMS = ("tuner", "tuner/bundle", "tuner/calibrate", "tuner/measure")
+_PACKAGES = tuple(f"dsascape/{room}__init__.py" for room in ("", *(f"{each}/" for each in _ROOMS)))
+_ROOT = Path(contents.__file__).parents[3]
 _START_TEXT = '''\
 """Measures the kernels of this bundle on this machine: python3 run.py --help."""
 
@@ -48,7 +49,7 @@ from pathlib import Path
 
 HERE = str(Path(__file__).resolve().parent)
 sys.path.insert(0, HERE)
-sys.exit(importlib.import_module("tuner.bundle.runner").main(["--folder", HERE, *sys.argv[1:]]))
+sys.exit(importlib.import_module("dsascape.tuner.bundle.runner").main(["--folder", HERE, *sys.argv[1:]]))
 '''
 
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import tvm
 
-from tuner.codegen.kernels import generate
-from tuner.measure.device import local_device
-from tuner.measure.job import Job
-from tuner.measure.records import KernelMeasurement, Measurement
-from tuner.measure.targets import target_description
-from tuner.measure.worker import NETWORK
-from tuner.on_device.session import own_processor
-from workloads.executable import executable
+from dsascape.tuner.codegen.kernels import generate
+from dsascape.tuner.measure.device import local_device
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.records import KernelMeasurement, Measurement
+from dsascape.tuner.measure.targets import target_description
+from dsascape.tuner.measure.worker import NETWORK
+from dsascape.tuner.on_device.session import own_processor
+from dsascape.workloads.executable import executable
 
 
 def compile_job(job: Job, policy: str, path: Path) -> Measurement:

@@ -14,14 +14,14 @@ from typing import Any
 import tvm
 from tvm.tirx.build import codegen_build, split_host_device_mods
 
-from scheduler.gpu.schedule import GpuSchedule
-from tuner.codegen.gpu.kernels import CodedKernel, GpuCode, generate_gpu
-from tuner.codegen.gpu.phases import Language
-from tuner.measure.device import local_device
-from tuner.measure.records import KernelMeasurement, Measurement
-from tuner.measure.targets import cuda_architecture, gpu_target_description
-from tuner.measure.worker import NETWORK
-from workloads.executable import Executable, executable
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.tuner.codegen.gpu.kernels import CodedKernel, GpuCode, generate_gpu
+from dsascape.tuner.codegen.gpu.phases import Language
+from dsascape.tuner.measure.device import local_device
+from dsascape.tuner.measure.records import KernelMeasurement, Measurement
+from dsascape.tuner.measure.targets import cuda_architecture, gpu_target_description
+from dsascape.tuner.measure.worker import NETWORK
+from dsascape.workloads.executable import Executable, executable
 
 PIPELINE = "tirx"
 """TVM's passes for functions that say all about threads and memories themselves."""

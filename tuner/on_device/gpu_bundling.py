@@ -7,17 +7,17 @@ bundle: for CUDA it needs a toolkit's libraries on the device, and compiles what
 import tempfile
 from pathlib import Path
 
-from scheduler.gpu.schedule import GpuSchedule
-from tuner.bundle.archive import packed
-from tuner.bundle.contents import DATA, GPU_CODE, BundledKernel, GridLaunch, Manifest, MissingKernel
-from tuner.calibrate.gpu_probing import CONSTANTS
-from tuner.codegen.gpu.kernels import CodedKernel
-from tuner.measure.targets import cuda_architecture
-from tuner.on_device.bundling import checksums, runner_files
-from tuner.on_device.cross_gpu import GpuSource, compile_cuda, entry, gpu_code, gpu_source
-from tuner.on_device.listing import Listing
-from tuner.on_device.reference import NETWORK_TOLERANCE
-from workloads.executable import executable
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.tuner.bundle.archive import packed
+from dsascape.tuner.bundle.contents import DATA, GPU_CODE, BundledKernel, GridLaunch, Manifest, MissingKernel
+from dsascape.tuner.calibrate.gpu_probing import CONSTANTS
+from dsascape.tuner.codegen.gpu.kernels import CodedKernel
+from dsascape.tuner.measure.targets import cuda_architecture
+from dsascape.tuner.on_device.bundling import checksums, runner_files
+from dsascape.tuner.on_device.cross_gpu import GpuSource, compile_cuda, entry, gpu_code, gpu_source
+from dsascape.tuner.on_device.listing import Listing
+from dsascape.tuner.on_device.reference import NETWORK_TOLERANCE
+from dsascape.workloads.executable import executable
 
 _PROBES = Path(__file__).with_name("gpu_probes.cu")
 _SEED = 0

@@ -7,13 +7,13 @@ from typing import Protocol
 
 import numpy as np
 
-from scheduler.kernels.buffers import share_buffers
-from tuner.bundle.contents import ALIGNMENT_BYTES, FORMATS, BundledArray, BundleError, DataRange
-from tuner.codegen.kernels import stored_array
-from tuner.measure.arrays import READABLE_BEHIND_BYTES
-from tuner.on_device.reference import CANCELLED, largest, reference
-from workloads.executable import Executable, drawn_inputs
-from workloads.operators.registry import Array
+from dsascape.scheduler.kernels.buffers import share_buffers
+from dsascape.tuner.bundle.contents import ALIGNMENT_BYTES, FORMATS, BundledArray, BundleError, DataRange
+from dsascape.tuner.codegen.kernels import stored_array
+from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES
+from dsascape.tuner.on_device.reference import CANCELLED, largest, reference
+from dsascape.workloads.executable import Executable, drawn_inputs
+from dsascape.workloads.operators.registry import Array
 
 _MOST_EXPECTED = 4096
 """Elements of a kernel's result that are compared on the device."""

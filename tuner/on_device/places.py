@@ -12,13 +12,13 @@ import tvm
 import tvm_ffi
 from tvm import rpc
 
-from tuner.bundle.linking import linked
-from tuner.measure.address import RemoteAddress, remote_address
-from tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena, aligned_bytes
-from tuner.measure.job import Job
-from tuner.measure.targets import runs_here
-from tuner.measure.worker import FAILURES
-from workloads.operators.registry import Array
+from dsascape.tuner.bundle.linking import linked
+from dsascape.tuner.measure.address import RemoteAddress, remote_address
+from dsascape.tuner.measure.arrays import READABLE_BEHIND_BYTES, Arena, aligned_bytes
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.targets import runs_here
+from dsascape.tuner.measure.worker import FAILURES
+from dsascape.workloads.operators.registry import Array
 
 _SESSION_LIMIT_S = 3600
 

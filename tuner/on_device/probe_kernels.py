@@ -9,8 +9,8 @@ from typing import Any
 import tvm
 from tvm import te
 
-from tuner.calibrate.plan import ProbeShape
-from tuner.calibrate.probing import (
+from dsascape.tuner.calibrate.plan import ProbeShape
+from dsascape.tuner.calibrate.probing import (
     ACCUMULATORS,
     COLUMNS,
     DEPTH,
@@ -22,7 +22,7 @@ from tuner.calibrate.probing import (
     register_rows,
     summed_vectors,
 )
-from tuner.codegen.functions import sigmoid
+from dsascape.tuner.codegen.functions import sigmoid
 
 
 def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:

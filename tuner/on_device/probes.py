@@ -7,18 +7,18 @@ from typing import Any
 
 import tvm
 
-from tuner.calibrate.facts import HostFacts, facts_told, local_facts
-from tuner.calibrate.figures import Figures
-from tuner.calibrate.plan import ProbePlan, ProbeShape, probe_plan
-from tuner.calibrate.probing import probed
-from tuner.measure.address import remote_address
-from tuner.measure.targets import target_description
-from tuner.measure.timing import measured
-from tuner.on_device.places import LocalPlace, Place, RemotePlace
-from tuner.on_device.probe_kernels import probe_functions
-from tuner.on_device.row import Row
-from tuner.on_device.session import own_processor
-from tuner.on_device.telling import told_by
+from dsascape.tuner.calibrate.facts import HostFacts, facts_told, local_facts
+from dsascape.tuner.calibrate.figures import Figures
+from dsascape.tuner.calibrate.plan import ProbePlan, ProbeShape, probe_plan
+from dsascape.tuner.calibrate.probing import probed
+from dsascape.tuner.measure.address import remote_address
+from dsascape.tuner.measure.targets import target_description
+from dsascape.tuner.measure.timing import measured
+from dsascape.tuner.on_device.places import LocalPlace, Place, RemotePlace
+from dsascape.tuner.on_device.probe_kernels import probe_functions
+from dsascape.tuner.on_device.row import Row
+from dsascape.tuner.on_device.session import own_processor
+from dsascape.tuner.on_device.telling import told_by
 
 _WIDTH = 0.01
 _TIMES = 8

@@ -6,9 +6,9 @@ import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from workloads import WorkloadError
-from workloads.executable import Executable
-from workloads.operators.registry import Array
+from dsascape.workloads import WorkloadError
+from dsascape.workloads.executable import Executable
+from dsascape.workloads.operators.registry import Array
 
 KERNEL_TOLERANCE = 2e-4
 """Largest difference of one kernel's output, by the largest value of the reference: sums in another order."""

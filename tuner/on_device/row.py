@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 
-from tuner.bundle.native import Tensor, address_of, tensor
+from dsascape.tuner.bundle.native import Tensor, address_of, tensor
 
 _NUMBERS = itertools.count()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import tvm
 
-from tuner.bundle.contents import START
-from tuner.measure.address import RemoteAddress
-from tuner.on_device.places import RemotePlace
+from dsascape.tuner.bundle.contents import START
+from dsascape.tuner.measure.address import RemoteAddress
+from dsascape.tuner.on_device.places import RemotePlace
 
 _BUNDLE, _RESULTS, _SAID = "bundle.tar.xz", "results.json", "said.txt"
 _COMMAND_BYTES = 4096

@@ -10,20 +10,20 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from scheduler.kernels.buffers import share_buffers
-from tuner.codegen.kernels import argument, generate, network_array, stored_array
-from tuner.measure.job import Job
-from tuner.measure.records import KernelMeasurement, Timing
-from tuner.measure.targets import target_description
-from tuner.measure.timing import FLUSH, measured
-from tuner.measure.worker import FAILURES, NETWORK, reason
-from tuner.on_device.flushing import after_first
-from tuner.on_device.places import place_of
-from tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
-from tuner.on_device.row import Row
-from tuner.on_device.telling import device_told
-from workloads.executable import drawn_inputs, executable
-from workloads.operators.registry import Array
+from dsascape.scheduler.kernels.buffers import share_buffers
+from dsascape.tuner.codegen.kernels import argument, generate, network_array, stored_array
+from dsascape.tuner.measure.job import Job
+from dsascape.tuner.measure.records import KernelMeasurement, Timing
+from dsascape.tuner.measure.targets import target_description
+from dsascape.tuner.measure.timing import FLUSH, measured
+from dsascape.tuner.measure.worker import FAILURES, NETWORK, reason
+from dsascape.tuner.on_device.flushing import after_first
+from dsascape.tuner.on_device.places import place_of
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, NETWORK_TOLERANCE, deviation, largest, reference
+from dsascape.tuner.on_device.row import Row
+from dsascape.tuner.on_device.telling import device_told
+from dsascape.workloads.executable import drawn_inputs, executable
+from dsascape.workloads.operators.registry import Array
 
 _SHORTEST_SAMPLE_S = 20e-6
 """What is faster is run several times for one sample."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tuner.calibrate.facts import TOLD, facts_told
-from tuner.measure.device import versions
-from tuner.measure.records import Device
-from tuner.measure.worker import FAILURES
-from tuner.on_device.places import Place
+from dsascape.tuner.calibrate.facts import TOLD, facts_told
+from dsascape.tuner.measure.device import versions
+from dsascape.tuner.measure.records import Device
+from dsascape.tuner.measure.worker import FAILURES
+from dsascape.tuner.on_device.places import Place
 
 _PATH_BYTES = 256
 _PIECE_BYTES = 16384

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx
 
-from workloads.batch.place import Batched, MixedError, Place, RigidError, place_after, ways_to_reshape
-from workloads.graph import Tensor, WorkloadError
-from workloads.known import MALFORMED, Infer, Known, Typed, Walk, dtype_of, node_name
-from workloads.operands import misfit
-from workloads.operators import RULES, kind_of
-from workloads.operators.registry import Array
+from dsascape.workloads.batch.place import Batched, MixedError, Place, RigidError, place_after, ways_to_reshape
+from dsascape.workloads.graph import Tensor, WorkloadError
+from dsascape.workloads.known import MALFORMED, Infer, Known, Typed, Walk, dtype_of, node_name
+from dsascape.workloads.operands import misfit
+from dsascape.workloads.operators import RULES, kind_of
+from dsascape.workloads.operators.registry import Array
 
 _RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _LONGEST_SHAPE = 8

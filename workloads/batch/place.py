@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workloads.loopnest import Access, LoopNest
+from dsascape.workloads.loopnest import Access, LoopNest
 
 Shape = tuple[int, ...]
 

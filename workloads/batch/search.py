@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import onnx
 
-from workloads.batch.follow import BatchFlow, Probe, StuckError, Trial
-from workloads.graph import WorkloadError
-from workloads.known import Known, Typed, Walk, typed
-from workloads.lowering import live_nodes
-from workloads.onnx_file import OnnxFile
-from workloads.walk import Again, Follower, walk_file
+from dsascape.workloads.batch.follow import BatchFlow, Probe, StuckError, Trial
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.known import Known, Typed, Walk, typed
+from dsascape.workloads.lowering import live_nodes
+from dsascape.workloads.onnx_file import OnnxFile
+from dsascape.workloads.walk import Again, Follower, walk_file
 
 Dims = tuple[tuple[str, int], ...]
 """Inputs, each with the dimension that is its batch."""

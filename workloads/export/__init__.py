@@ -1,6 +1,6 @@
 """Re-creates the files of the zoo: the networks of the papers, as ONNX graphs without their weights.
 
-    python -m workloads.export [NAME ...] [--out DIR] [--list]
+    python -m dsascape.workloads.export [NAME ...] [--out DIR] [--list]
 
 It needs packages that nothing else here needs. Torch comes first and in exactly this version, and torchvision
 and timm must not pull another one in::
@@ -12,7 +12,7 @@ and timm must not pull another one in::
 The raw text models come from an older transformers, which needs a folder of its own::
 
     pip install --target hf430 --no-deps transformers==4.30.2 tokenizers==0.13.3 huggingface_hub==0.16.4
-    PYTHONPATH=hf430 python -m workloads.export bert-base-raw
+    PYTHONPATH=hf430 python -m dsascape.workloads.export bert-base-raw
 
 Weights are random (seeded) and are thrown away again: only the structure and the shapes of a network are
 kept.

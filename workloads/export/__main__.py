@@ -1,4 +1,4 @@
-"""Command line of the export: ``python -m workloads.export --help``."""
+"""Command line of the export: ``python -m dsascape.workloads.export --help``."""
 
 import argparse
 import logging
@@ -7,18 +7,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads.export.catalogue import EXPORTS
-from workloads.export.counts import count
-from workloads.export.packages import MissingPackageError
-from workloads.export.recipes import export
+from dsascape.workloads.export.catalogue import EXPORTS
+from dsascape.workloads.export.counts import count
+from dsascape.workloads.export.packages import MissingPackageError
+from dsascape.workloads.export.recipes import export
 
-_LOGGER = logging.getLogger("workloads.export")
+_LOGGER = logging.getLogger("dsascape.workloads.export")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the files that ``argv`` asks for; return the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m workloads.export", description="Re-create files of the zoo."
+        prog="python -m dsascape.workloads.export", description="Re-create files of the zoo."
     )
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="file names without extension; all if none is given"

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from workloads.export.networks.c3d import c3d
-from workloads.export.networks.conformer import Conformer
-from workloads.export.networks.dcgan import dcgan_generator
-from workloads.export.networks.dlrm import Dlrm
-from workloads.export.networks.inception_resnet_v2_1d import inception_resnet_v2_1d
-from workloads.export.networks.mobilenetv1_ssd import MobileNetV1Ssd
-from workloads.export.networks.region_network import DETECTIONS, IMAGE_SIDE, PROPOSALS, region_network
-from workloads.export.networks.resnet18_tailor import resnet18_tailor
-from workloads.export.networks.unet import UNet
-from workloads.export.networks.yolo_v4 import YoloV4
-from workloads.export.packages import (
+from dsascape.workloads.export.networks.c3d import c3d
+from dsascape.workloads.export.networks.conformer import Conformer
+from dsascape.workloads.export.networks.dcgan import dcgan_generator
+from dsascape.workloads.export.networks.dlrm import Dlrm
+from dsascape.workloads.export.networks.inception_resnet_v2_1d import inception_resnet_v2_1d
+from dsascape.workloads.export.networks.mobilenetv1_ssd import MobileNetV1Ssd
+from dsascape.workloads.export.networks.region_network import DETECTIONS, IMAGE_SIDE, PROPOSALS, region_network
+from dsascape.workloads.export.networks.resnet18_tailor import resnet18_tailor
+from dsascape.workloads.export.networks.unet import UNet
+from dsascape.workloads.export.networks.yolo_v4 import YoloV4
+from dsascape.workloads.export.packages import (
     Builder,
     text_decoder,
     text_encoder,
@@ -23,7 +23,7 @@ from workloads.export.packages import (
     timm_model,
     torchvision_model,
 )
-from workloads.export.recipes import MODERN, RAW, RAW_DYNAMIC, Recipe
+from dsascape.workloads.export.recipes import MODERN, RAW, RAW_DYNAMIC, Recipe
 
 Examples = Callable[[], tuple[torch.Tensor, ...]]
 

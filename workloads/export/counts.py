@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
-from workloads.export.stripping import weight_names
+from dsascape.workloads.export.stripping import weight_names
 
 Shape = tuple[int, ...]
 

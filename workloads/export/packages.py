@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from workloads.export.torchvision_shim import import_torchvision
+from dsascape.workloads.export.torchvision_shim import import_torchvision
 
 Builder = Callable[[], nn.Module]
 
@@ -56,7 +56,7 @@ def text_model_of_2023(name: str, **options: Any) -> Builder:
     """Return a builder of ``transformers.<name>Model`` as release 4.30.2 has it.
 
     Its code is closest to what the papers of 2020-23 exported. It must be the installed one, see
-    ``workloads.export``.
+    ``dsascape.workloads.export``.
     """
 
     def build() -> nn.Module:

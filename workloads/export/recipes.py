@@ -19,7 +19,7 @@ import torch
 from onnx import ModelProto, helper
 from torch import nn
 
-from workloads.export.stripping import TensorType, declared_types, strip_weights
+from dsascape.workloads.export.stripping import TensorType, declared_types, strip_weights
 
 
 @dataclass(frozen=True, kw_only=True)

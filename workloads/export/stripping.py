@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from workloads.onnx_file import INPUT_RANGES_KEY, WEIGHTS_KEY
+from dsascape.workloads.onnx_file import INPUT_RANGES_KEY, WEIGHTS_KEY
 
 KEPT_ELEMENTS = 64
 """Float tensors up to this size keep their values."""

@@ -1,6 +1,6 @@
 """Loop nests of the ONNX operators, one module per way of addressing memory."""
 
-from workloads.operators import (
+from dsascape.workloads.operators import (
     attention,
     convolution,
     elementwise,
@@ -15,7 +15,7 @@ from workloads.operators import (
     shaping,
     signal,
 )
-from workloads.operators.registry import (
+from dsascape.workloads.operators.registry import (
     NOT_TAKEN,
     RULES,
     Lowered,

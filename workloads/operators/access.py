@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop
 
 
 def space_loops(tensor: Tensor, prefix: str = "i") -> tuple[tuple[Loop, ...], tuple[int, ...]]:

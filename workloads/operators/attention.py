@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import at, whole
-from workloads.operators.normalisation import softmax_nests
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import at, whole
+from dsascape.workloads.operators.normalisation import softmax_nests
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _MAC = Operations(macs=1)
 _PACKED_RANK = 3

@@ -2,11 +2,11 @@
 
 import math
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import along, anything, at, everything, whole
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
-from workloads.operators.windows import Window, window_of
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import along, anything, at, everything, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.operators.windows import Window, window_of
 
 _MAC = Operations(macs=1)
 _NONE = Operations()

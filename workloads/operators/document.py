@@ -1,4 +1,4 @@
-"""The list of the ONNX operators and what becomes of each: ``python -m workloads.operators.document``."""
+"""The list of the ONNX operators and what becomes of each: ``python -m dsascape.workloads.operators.document``."""
 
 import sys
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx
 
-from workloads.operators import NOT_TAKEN, RULES
+from dsascape.workloads.operators import NOT_TAKEN, RULES
 
 _SPECIAL = {
     "Constant": "computed on import",

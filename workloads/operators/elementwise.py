@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, LoopNest, Operations
-from workloads.operators.access import all_of, broadcast, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, LoopNest, Operations
+from dsascape.workloads.operators.access import all_of, broadcast, space_loops, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _NONE = Operations()
 _SIMPLE = Operations(simple=1)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import all_of, anything, at, everything, space_loops, whole
-from workloads.operators.reduction import statistic
-from workloads.operators.registry import Array, Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import all_of, anything, at, everything, space_loops, whole
+from dsascape.workloads.operators.reduction import statistic
+from dsascape.workloads.operators.registry import Array, Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _SIMPLE = Operations(simple=1)
 _LONGEST_TABLE = 4096

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import prod
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import at, broadcast, whole
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import at, broadcast, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _PAIR = 2
 _MAC = Operations(macs=1)

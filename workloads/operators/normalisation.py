@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import at, broadcast, space_loops, whole
-from workloads.operators.reduction import statistic
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import at, broadcast, space_loops, whole
+from dsascape.workloads.operators.reduction import statistic
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _SIMPLE = Operations(simple=1)
 _SPECIAL = Operations(special=1)

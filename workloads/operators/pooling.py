@@ -1,9 +1,9 @@
 """Pools: windows that reduce without weights."""
 
-from workloads.loopnest import Access, Loop, LoopNest, Operations
-from workloads.operators.access import at, whole
-from workloads.operators.registry import Lowered, NodeContext, operator
-from workloads.operators.windows import window_of
+from dsascape.workloads.loopnest import Access, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import at, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, operator
+from dsascape.workloads.operators.windows import window_of
 
 _PER_TAP = {"LpPool": Operations(simple=2)}
 _PER_OUTPUT = {"AveragePool": Operations(simple=1), "LpPool": Operations(special=1)}

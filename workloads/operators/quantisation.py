@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, LoopNest, Operations
-from workloads.operators.access import at, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, LoopNest, Operations
+from dsascape.workloads.operators.access import at, space_loops, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, operator
 
 _PER_ELEMENT = {"QuantizeLinear": Operations(simple=3, special=1), "DequantizeLinear": Operations(simple=2)}
 

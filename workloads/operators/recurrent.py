@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import all_of, anything, at, everything, whole
-from workloads.operators.registry import Lowered, NodeContext, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import all_of, anything, at, everything, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, operator
 
 _MAC = Operations(macs=1)
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import all_of, anything, at, everything, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import all_of, anything, at, everything, space_loops, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _SIMPLE = Operations(simple=1)
 _SPECIAL = Operations(special=1)

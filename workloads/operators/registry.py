@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.graph import Tensor
-from workloads.loopnest import LoopNest
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import LoopNest
 
 Layout = Literal["inherit", "as_first", "channels_last", "row_major"]
 Array = NDArray[Any]

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from workloads.loopnest import Access, Index, Loop, LoopNest, Operations
-from workloads.operators.access import all_of, anything, at, everything, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest, Operations
+from dsascape.workloads.operators.access import all_of, anything, at, everything, space_loops, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _SAMPLES_PER_BIN = 4

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from workloads.graph import Tensor
-from workloads.loopnest import Access, Index, Loop, LoopNest
-from workloads.operators.access import all_of, anything, at, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
-from workloads.rescale import aligned_runs
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, Index, Loop, LoopNest
+from dsascape.workloads.operators.access import all_of, anything, at, space_loops, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.rescale import aligned_runs
 
 
 @operator("Reshape", "Flatten", "Squeeze", "Unsqueeze", layout="row_major")

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from workloads.loopnest import Access, Index, LoopNest, Operations
-from workloads.operators.access import all_of, at, everything, space_loops, whole
-from workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
+from dsascape.workloads.loopnest import Access, Index, LoopNest, Operations
+from dsascape.workloads.operators.access import all_of, at, everything, space_loops, whole
+from dsascape.workloads.operators.registry import Lowered, NodeContext, UnsupportedOperatorError, operator
 
 _AXIS_INPUT_OPSET = 20
 

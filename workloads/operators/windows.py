@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workloads.loopnest import Index
-from workloads.operators.registry import NodeContext, UnsupportedOperatorError
+from dsascape.workloads.loopnest import Index
+from dsascape.workloads.operators.registry import NodeContext, UnsupportedOperatorError
 
 
 @dataclass(frozen=True, slots=True)

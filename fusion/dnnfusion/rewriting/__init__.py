@@ -1,6 +1,6 @@
 """Rewriting a network by the mathematical properties of its operators."""
 
-from fusion.dnnfusion.rewriting.rewrite import Application, Rewritten, rewritten
-from fusion.dnnfusion.rewriting.rules import RULES, Condition, Rule
+from dsascape.fusion.dnnfusion.rewriting.rewrite import Application, Rewritten, rewritten
+from dsascape.fusion.dnnfusion.rewriting.rules import RULES, Condition, Rule
 
 __all__ = ["RULES", "Application", "Condition", "Rewritten", "Rule", "rewritten"]

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from fusion.dnnfusion.rewriting.matching import Match, holds, matches
-from fusion.dnnfusion.rewriting.network import Network, Replacement, key_of
-from fusion.dnnfusion.rewriting.rules import FRAMES, Rule
-from fusion.dnnfusion.rewriting.terms import CHAINS, Call, Number, Term, Var
-from workloads.edits import Attributes, Constant, Node
-from workloads.source import Drafted
+from dsascape.fusion.dnnfusion.rewriting.matching import Match, holds, matches
+from dsascape.fusion.dnnfusion.rewriting.network import Network, Replacement, key_of
+from dsascape.fusion.dnnfusion.rewriting.rules import FRAMES, Rule
+from dsascape.fusion.dnnfusion.rewriting.terms import CHAINS, Call, Number, Term, Var
+from dsascape.workloads.edits import Attributes, Constant, Node
+from dsascape.workloads.source import Drafted
 
 
 def best_replacement(network: Network, rule: Rule, root: str) -> Replacement | None:

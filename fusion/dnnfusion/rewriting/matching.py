@@ -7,10 +7,10 @@ stays outside, and is put back in by whoever builds the replacement; further in,
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusion.dnnfusion.rewriting.network import Network
-from fusion.dnnfusion.rewriting.rules import FRAMES, Condition
-from fusion.dnnfusion.rewriting.terms import CHAINS, Call, Number, Term, Var
-from workloads.edits import Node
+from dsascape.fusion.dnnfusion.rewriting.network import Network
+from dsascape.fusion.dnnfusion.rewriting.rules import FRAMES, Condition
+from dsascape.fusion.dnnfusion.rewriting.terms import CHAINS, Call, Number, Term, Var
+from dsascape.workloads.edits import Node
 
 _MOST_OPERANDS = 12
 """Of a chain in which operands are tried in all orders; a longer one is matched in its first ones."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fusion.dnnfusion.rewriting.network import Network
-from workloads.graph import Graph, Op, WorkloadError
-from workloads.loopnest import Access, LoopNest
+from dsascape.fusion.dnnfusion.rewriting.network import Network
+from dsascape.workloads.graph import Graph, Op, WorkloadError
+from dsascape.workloads.loopnest import Access, LoopNest
 
 _RENAMES = frozenset({"Identity", "Dropout", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 """Operators whose elements keep their row-major order."""

@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fusion.dnnfusion.rewriting.rules import FRAMES
-from fusion.dnnfusion.rewriting.terms import CHAINS
-from workloads.edits import Constant, Edit, Node
-from workloads.graph import WorkloadError
-from workloads.loopnest import Operations
-from workloads.source import Drafted, Source
+from dsascape.fusion.dnnfusion.rewriting.rules import FRAMES
+from dsascape.fusion.dnnfusion.rewriting.terms import CHAINS
+from dsascape.workloads.edits import Constant, Edit, Node
+from dsascape.workloads.graph import WorkloadError
+from dsascape.workloads.loopnest import Operations
+from dsascape.workloads.source import Drafted, Source
 
 _RANDOM = ("Random", "Bernoulli", "Multinomial", "Dropout")
 _POWERS = {2.0: "Square", 0.5: "Sqrt", -1.0: "Reciprocal"}

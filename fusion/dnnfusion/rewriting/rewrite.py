@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from fusion.dnnfusion.rewriting.building import best_replacement
-from fusion.dnnfusion.rewriting.movements import undone
-from fusion.dnnfusion.rewriting.network import Network, Replacement
-from fusion.dnnfusion.rewriting.rules import RULES, UNDONE, Rule
-from fusion.dnnfusion.rewriting.terms import kinds_in
-from workloads.analysis import Analysis
-from workloads.graph import Graph
-from workloads.source import source_of
+from dsascape.fusion.dnnfusion.rewriting.building import best_replacement
+from dsascape.fusion.dnnfusion.rewriting.movements import undone
+from dsascape.fusion.dnnfusion.rewriting.network import Network, Replacement
+from dsascape.fusion.dnnfusion.rewriting.rules import RULES, UNDONE, Rule
+from dsascape.fusion.dnnfusion.rewriting.terms import kinds_in
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.source import source_of
 
 _REACH = 6
 """How far patterns look, and operators behind a change may match otherwise for it: terms are less deep than that, and

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fusion.dnnfusion.rewriting.terms import Call, Term, parse
+from dsascape.fusion.dnnfusion.rewriting.terms import Call, Term, parse
 
 Law = Literal["identity", "associative", "distributive", "commutative"]
 Check = Literal["weight", "single", "columns", "rows", "kept", "same shape", "shifts left"]

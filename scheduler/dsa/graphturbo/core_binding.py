@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from scheduler.dsa.binding import Binding, plain_binding
-from scheduler.errors import ScheduleError
-from scheduler.graphturbo.splitting import tensor_matches
-from scheduler.kernels.layer import Layer
-from scheduler.parts import cuts_well, filled
-from workloads.analysis import Analysis
-from workloads.graph import Graph
-from workloads.loopnest import Box
+from dsascape.scheduler.dsa.placing.binding import Binding, plain_binding
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.graphturbo.splitting import tensor_matches
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.parts import cuts_well, filled
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import Box
 
 _ROUNDING = 1e-9
 Unbound = Mapping[str, frozenset[int]]

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.graphturbo.core_binding import Reading, Unbound, bind_runs
-from scheduler.dsa.graphturbo.placement import Placement
-from scheduler.dsa.graphturbo.plan_cost import Reads, reads_of
-from scheduler.dsa.kernel_by_kernel import stored
-from scheduler.dsa.schedule import Instance, LayerRun, TensorSlice
-from scheduler.graphturbo.instances import InstanceGraph, Part
-from workloads.graph import Graph
-from workloads.loopnest import intersect
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import stored
+from dsascape.scheduler.dsa.graphturbo.core_binding import Reading, Unbound, bind_runs
+from dsascape.scheduler.dsa.graphturbo.placement import Placement
+from dsascape.scheduler.dsa.graphturbo.plan_cost import Reads, reads_of
+from dsascape.scheduler.dsa.schedule.schedule import Instance, LayerRun, TensorSlice
+from dsascape.scheduler.graphturbo.instances import InstanceGraph, Part
+from dsascape.workloads.graph import Graph
+from dsascape.workloads.loopnest import intersect
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
-from scheduler.dsa.allocation import LiveBuffer, addresses, without_spilled
-from scheduler.dsa.needs import lacking, looked_at
-from scheduler.dsa.schedule import LayerRun, TensorSlice, live_ranges
-from workloads.analysis import Table
+from dsascape.scheduler.dsa.placing.allocation import LiveBuffer, addresses, without_spilled
+from dsascape.scheduler.dsa.placing.needs import lacking, looked_at
+from dsascape.scheduler.dsa.schedule.schedule import LayerRun, TensorSlice, live_ranges
+from dsascape.workloads.analysis import Table
 
 _MOST_EXCHANGED = 10_000
 """Of one placement."""

@@ -4,14 +4,14 @@ import math
 from collections.abc import Container, Mapping
 from functools import partial
 
-from fusion.plan import FusionPlan
-from scheduler.graphturbo.instances import needs_of_first
-from scheduler.graphturbo.splitting import tensor_matches
-from scheduler.kernels.cut import layers_by_pattern
-from scheduler.kernels.layer import Layer, layer_needs
-from workloads.analysis import Analysis
-from workloads.loopnest import Box, box_volume, full_box
-from workloads.regions import required_regions
+from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.graphturbo.instances import needs_of_first
+from dsascape.scheduler.graphturbo.splitting import tensor_matches
+from dsascape.scheduler.kernels.cut import layers_by_pattern
+from dsascape.scheduler.kernels.layer import Layer, layer_needs
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import Box, box_volume, full_box
+from dsascape.workloads.regions import required_regions
 
 
 def least_bytes(analysis: Analysis, plan: FusionPlan | None = None, room_bytes: float = math.inf) -> int:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hw_models.quantities import PS_PER_S
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.needs import whole_needs
-from scheduler.dsa.schedule import LayerRun, Layout, TensorSlice
-from scheduler.dsa.view import DDR, GLOBAL, LOCAL
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import box_volume, intersect
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.placing.needs import whole_needs
+from dsascape.scheduler.dsa.schedule.schedule import LayerRun, Layout, TensorSlice
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import box_volume, intersect
 
 _OF_NETWORK = -1
 """In the place of a slice: weights and inputs of the network, which lie in DDR."""

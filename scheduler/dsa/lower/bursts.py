@@ -8,9 +8,9 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.dsa.schedule import Execution, LayerRun
-from scheduler.dsa.tiling.candidates import burst_room_bytes
-from scheduler.dsa.tiling.cuts import operands_filled
+from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
+from dsascape.scheduler.dsa.tiling.candidates import burst_room_bytes
+from dsascape.scheduler.dsa.tiling.cuts import operands_filled
 
 
 class Ahead(NamedTuple):

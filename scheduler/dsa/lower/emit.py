@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
-from hw_models import Transfer, Work
-from scheduler.dsa.lower.bursts import Bursts
-from scheduler.dsa.schedule import Execution, LayerRun
-from scheduler.dsa.view import DsaView
-from scheduler.fragments import Addresses, FragmentWriter, Label, Outside
+from dsascape.hw_models import Transfer, Work
+from dsascape.scheduler.dsa.lower.bursts import Bursts
+from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.programs.fragments import Addresses, FragmentWriter, Label, Outside
 
 SLOTS = 2
 """Buffers per operand and output: one is filled while the other is used."""

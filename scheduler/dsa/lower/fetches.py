@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hw_models import Transfer, Work
-from hw_models.columns import Column, Rows, column
-from scheduler.fragments import Fragment
-from scheduler.relocation import relocation
+from dsascape.hw_models import Transfer, Work
+from dsascape.hw_models.simulation.columns import Column, Rows, column
+from dsascape.scheduler.programs.fragments import Fragment
+from dsascape.scheduler.programs.relocation import relocation
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,9 +7,10 @@ until the tile before the last has been stored.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hw_models import Compute, MatrixShape, Work
-from hw_models.columns import column
-from scheduler.dsa.lower.emit import (
+from dsascape.hw_models import Compute, MatrixShape, Work
+from dsascape.hw_models.simulation.columns import column
+from dsascape.scheduler.dsa.deciding.unit_choice import Assignment, assign, side_by_side
+from dsascape.scheduler.dsa.lower.emit import (
     BETWEEN,
     ENTRY,
     HALO,
@@ -21,17 +22,16 @@ from scheduler.dsa.lower.emit import (
     sent_at_most_bytes,
     tile_of,
 )
-from scheduler.dsa.lower.fetches import Fetches, gathered
-from scheduler.dsa.lower.loads import OperandLoader, TileBytes
-from scheduler.dsa.lower.prefetch import PrefetchUse
-from scheduler.dsa.lower.prefetch_buffer import Passing
-from scheduler.dsa.lower.stores import OutputStorer
-from scheduler.dsa.lower.tile_waits import Waits
-from scheduler.dsa.unit_choice import Assignment, assign, side_by_side
-from scheduler.dsa.view import GLOBAL, LOCAL
-from scheduler.fragments import Fragment, FragmentBuffer, Outside
-from scheduler.kernels.layer import TileWork
-from workloads.loopnest import Extents, LoopNest
+from dsascape.scheduler.dsa.lower.fetches import Fetches, gathered
+from dsascape.scheduler.dsa.lower.loads import OperandLoader, TileBytes
+from dsascape.scheduler.dsa.lower.prefetch import PrefetchUse
+from dsascape.scheduler.dsa.lower.prefetch_buffer import Passing
+from dsascape.scheduler.dsa.lower.stores import OutputStorer
+from dsascape.scheduler.dsa.lower.tile_waits import Waits
+from dsascape.scheduler.dsa.view import GLOBAL, LOCAL
+from dsascape.scheduler.kernels.layer import TileWork
+from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, Outside
+from dsascape.workloads.loopnest import Extents, LoopNest
 
 _MOST_ALIKE = 4
 """Written for one layer run and kept, of those that differ in bursts of outputs."""

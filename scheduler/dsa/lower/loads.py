@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
-from scheduler.dsa.lower.fetches import Fetches
-from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
-from scheduler.dsa.tiling.cuts import operands_filled
-from scheduler.dsa.tiling.tiling import Route
-from scheduler.fragments import FragmentBuffer, Label
-from scheduler.kernels.layer import DEPTH, TileWork
+from dsascape.scheduler.dsa.lower.emit import LAUNCH, PASSING, SLOTS, Emitting
+from dsascape.scheduler.dsa.lower.fetches import Fetches
+from dsascape.scheduler.dsa.lower.prefetch import FURTHER, LOCAL, Burst, PrefetchedOperand, PrefetchUse
+from dsascape.scheduler.dsa.tiling.cuts import operands_filled
+from dsascape.scheduler.dsa.tiling.tiling import Route
+from dsascape.scheduler.kernels.layer import DEPTH, TileWork
+from dsascape.scheduler.programs.fragments import FragmentBuffer, Label
 
 _DDR_TO_GLOBAL = ("ddr", "global_buffer")
 _GLOBAL_TO_LOCAL = ("global_buffer", "local_buffer")

@@ -7,10 +7,10 @@ buffers". Such a buffer is used in turn: what comes in next waits for as much of
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hw_models.columns import Rows
-from scheduler.dsa.lower.emit import room_for
-from scheduler.dsa.lower.prefetch_buffer import Passing, PrefetchBuffer
-from scheduler.fragments import FragmentWriter
+from dsascape.hw_models.simulation.columns import Rows
+from dsascape.scheduler.dsa.lower.emit import room_for
+from dsascape.scheduler.dsa.lower.prefetch_buffer import Passing, PrefetchBuffer
+from dsascape.scheduler.programs.fragments import FragmentWriter
 
 LOCAL, FURTHER = 1, 0
 """Which of the prefetch buffers."""

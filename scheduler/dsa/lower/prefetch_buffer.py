@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hw_models.columns import Column, Rows, column
-from hw_models.in_c import is_built, may_use
-from scheduler.errors import ScheduleError
+from dsascape.hw_models.in_c import is_built, may_use
+from dsascape.hw_models.simulation.columns import Column, Rows, column
+from dsascape.scheduler.errors import ScheduleError
 
-if is_built("scheduler.in_c.columns"):
-    from scheduler.in_c import columns
+if is_built("dsascape.scheduler.in_c.columns"):
+    from dsascape.scheduler.in_c import columns
 
 IN_USE = 1 << 30
 """Stated where nobody has said yet who needs it last: more admissions than any program has."""
@@ -166,7 +166,7 @@ class _InC(PrefetchBuffer):
 
 def prefetch_buffer(name: str, capacity_bytes: int, in_flight: int = 1) -> PrefetchBuffer:
     """Return an empty buffer: one of compiled code, where that may be used."""
-    if may_use("scheduler.in_c.columns"):
+    if may_use("dsascape.scheduler.in_c.columns"):
         with suppress(OverflowError):  # more in flight than compiled code has room for
             return _InC(name, capacity_bytes, in_flight)
     return PrefetchBuffer(name, capacity_bytes, in_flight)

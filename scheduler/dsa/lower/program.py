@@ -9,22 +9,32 @@ reach, though not before the kernel's launch.
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from hw_models import Buffer, Launch, Program, Work, dsa_machine
-from hw_models.columns import Rows
-from hw_models.pause import collector_paused
-from scheduler.dsa.limits import network_bytes
-from scheduler.dsa.lower.bursts import Bursts, bursts_of, staged_burst_bytes
-from scheduler.dsa.lower.emit import ENTRY, LAUNCH, ROOM, TILE, Emitting, Transfers, addresses_of, made_of, names_of
-from scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer, written_layer
-from scheduler.dsa.lower.prefetch import Prefetch, PrefetchUse
-from scheduler.dsa.lower.prefetch_buffer import prefetch_buffer
-from scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
-from scheduler.dsa.needs import outermost_memory, output_shares
-from scheduler.dsa.schedule import Execution, LayerRun, Schedule
-from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
-from scheduler.fragments import FragmentWriter, Outside
-from scheduler.program_builder import ProgramBuilder
-from scheduler.relocation import relocation
+from dsascape.hw_models import Buffer, Launch, Program, Work, dsa_machine
+from dsascape.hw_models.simulation.columns import Rows
+from dsascape.hw_models.simulation.pause import collector_paused
+from dsascape.scheduler.dsa.lower.bursts import Bursts, bursts_of, staged_burst_bytes
+from dsascape.scheduler.dsa.lower.emit import (
+    ENTRY,
+    LAUNCH,
+    ROOM,
+    TILE,
+    Emitting,
+    Transfers,
+    addresses_of,
+    made_of,
+    names_of,
+)
+from dsascape.scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer, written_layer
+from dsascape.scheduler.dsa.lower.prefetch import Prefetch, PrefetchUse
+from dsascape.scheduler.dsa.lower.prefetch_buffer import prefetch_buffer
+from dsascape.scheduler.dsa.lower.tile_waits import TileWaits, Waits, WrittenRun
+from dsascape.scheduler.dsa.placing.needs import outermost_memory, output_shares
+from dsascape.scheduler.dsa.schedule.limits import network_bytes
+from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Schedule
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from dsascape.scheduler.programs.builder import ProgramBuilder
+from dsascape.scheduler.programs.fragments import FragmentWriter, Outside
+from dsascape.scheduler.programs.relocation import relocation
 
 _MOST_LAYERS = 4_000
 """Written for one network and kept: each may have hundreds of instructions."""

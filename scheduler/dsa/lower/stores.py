@@ -2,10 +2,10 @@
 
 import math
 
-from scheduler.dsa.lower.emit import SLOTS, STORING, Emitting
-from scheduler.fragments import FragmentBuffer
-from scheduler.kernels.layer import TileWork
-from scheduler.parts import filled
+from dsascape.scheduler.dsa.lower.emit import SLOTS, STORING, Emitting
+from dsascape.scheduler.kernels.layer import TileWork
+from dsascape.scheduler.parts import filled
+from dsascape.scheduler.programs.fragments import FragmentBuffer
 
 _MOST_BYTES = 1 << 62
 """Stands for no limit."""

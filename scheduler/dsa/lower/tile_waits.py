@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from scheduler.dsa.binding import Binding
-from scheduler.dsa.schedule import LayerRun, TensorSlice
-from scheduler.dsa.tiling.tiling import Tiling
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import Box, intersect
-from workloads.regions import placed_regions
+from dsascape.scheduler.dsa.placing.binding import Binding
+from dsascape.scheduler.dsa.schedule.schedule import LayerRun, TensorSlice
+from dsascape.scheduler.dsa.tiling.tiling import Tiling
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Box, intersect
+from dsascape.workloads.regions import placed_regions
 
 
 @dataclass(slots=True)

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from scheduler.dsa.allocation import fit
-from scheduler.dsa.tiling.cuts import Cut, Cuts
-from scheduler.dsa.tiling.estimate import Choice, stages_of
-from scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles, may_compile
-from scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
-from scheduler.dsa.tiling.tiling import TileRequest, Tiling
-from scheduler.dsa.unit_choice import unit_ps
-from scheduler.dsa.view import DDR, LOCAL, DsaView
-from scheduler.errors import ScheduleError
-from workloads.analysis import Table
-from workloads.loopnest import Extents
+from dsascape.scheduler.dsa.deciding.unit_choice import unit_ps
+from dsascape.scheduler.dsa.placing.allocation import fit
+from dsascape.scheduler.dsa.tiling.cuts import Cut, Cuts
+from dsascape.scheduler.dsa.tiling.estimate import Choice, stages_of
+from dsascape.scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles, may_compile
+from dsascape.scheduler.dsa.tiling.lattice import Halved, Lattice, Placed, Shape
+from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
+from dsascape.scheduler.dsa.view import DDR, LOCAL, DsaView
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.workloads.analysis import Table
+from dsascape.workloads.loopnest import Extents
 
 _MOST_TABLES = 4_000
 """Of one network's layers, at different places on different machines."""

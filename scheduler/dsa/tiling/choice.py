@@ -7,12 +7,12 @@ where they do not fit beside what else is kept, a search for just that room foll
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
-from scheduler.dsa.allocation import fit
-from scheduler.dsa.tiling.search import TilingError, choose_tiling
-from scheduler.dsa.tiling.tiling import TileRequest, Tiling
-from scheduler.dsa.view import DsaView
-from scheduler.errors import ScheduleError
-from workloads.analysis import Table
+from dsascape.scheduler.dsa.placing.allocation import fit
+from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling
+from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.workloads.analysis import Table
 
 _MOST_TILINGS = 20_000
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from scheduler.dsa.tiling.tiling import TileRequest
-from scheduler.kernels.layer import DEPTH, Layer, TileWork
-from scheduler.parts import filled
-from workloads.analysis import Table
-from workloads.loopnest import Extents
+from dsascape.scheduler.dsa.tiling.tiling import TileRequest
+from dsascape.scheduler.kernels.layer import DEPTH, Layer, TileWork
+from dsascape.scheduler.parts import filled
+from dsascape.workloads.analysis import Table
+from dsascape.workloads.loopnest import Extents
 
 _MOST_LAYERS = 2_000
 """Of one network, at different places: each may have hundreds of cuts."""

@@ -7,9 +7,9 @@ the last store stand alone. Only the search for tiles uses this; every reported 
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.dsa.tiling.cuts import Cut
-from scheduler.dsa.tiling.tiling import TileRequest
-from scheduler.dsa.view import DDR, LOCAL, DmaTiming, DsaView
+from dsascape.scheduler.dsa.tiling.cuts import Cut
+from dsascape.scheduler.dsa.tiling.tiling import TileRequest
+from dsascape.scheduler.dsa.view import DDR, LOCAL, DmaTiming, DsaView
 
 
 class Choice(NamedTuple):

@@ -9,26 +9,26 @@ piece.
 import math
 from collections.abc import Iterator, Sequence
 
-from hw_models import MatrixUnit
-from hw_models.dsa.arrays import fill_and_drain_cycles
-from hw_models.in_c import is_built, may_use
-from scheduler.dsa.shared_work import rate_of, units_together
-from scheduler.dsa.tiling.cuts import Cuts
-from scheduler.dsa.tiling.tiling import TileRequest
-from scheduler.dsa.unit_choice import can_do
-from scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
-from scheduler.kernels.compiled import CompiledNest, LoopRole
-from scheduler.kernels.layer import DEPTH
-from workloads import DTYPE_BYTES
-from workloads.index import Index, by_stride
-from workloads.loopnest import Extents, Operations
+from dsascape.hw_models import MatrixUnit
+from dsascape.hw_models.dsa.arrays import fill_and_drain_cycles
+from dsascape.hw_models.in_c import is_built, may_use
+from dsascape.scheduler.dsa.deciding.unit_choice import can_do
+from dsascape.scheduler.dsa.shared_work import rate_of, units_together
+from dsascape.scheduler.dsa.tiling.cuts import Cuts
+from dsascape.scheduler.dsa.tiling.tiling import TileRequest
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from dsascape.scheduler.kernels.compiled import CompiledNest, LoopRole
+from dsascape.scheduler.kernels.layer import DEPTH
+from dsascape.workloads import DTYPE_BYTES
+from dsascape.workloads.index import Index, by_stride
+from dsascape.workloads.loopnest import Extents, Operations
 
-if is_built("scheduler.in_c.tiles"):
-    from scheduler.in_c.tiles import Tiles
+if is_built("dsascape.scheduler.in_c.tiles"):
+    from dsascape.scheduler.in_c.tiles import Tiles
 
 Numbers = tuple[float, ...]
 
-_MODULE = "scheduler.in_c.tiles"
+_MODULE = "dsascape.scheduler.in_c.tiles"
 _DEPTH_BIT = 16
 """Of what an operand depends on: the lower ones are the sink's dimensions."""
 _MOST_ELEMENT_BYTES = 64

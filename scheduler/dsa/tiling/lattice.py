@@ -8,10 +8,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler.dsa.tiling.cuts import Cut
-from scheduler.dsa.tiling.estimate import Stages
-from scheduler.kernels.layer import whole_pieces
-from workloads.loopnest import Extents
+from dsascape.scheduler.dsa.tiling.cuts import Cut
+from dsascape.scheduler.dsa.tiling.estimate import Stages
+from dsascape.scheduler.kernels.layer import whole_pieces
+from dsascape.workloads.loopnest import Extents
 
 Halvings = tuple[int, ...]
 """How often each sink dimension is halved; the last entry is the depth."""

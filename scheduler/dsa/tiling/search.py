@@ -14,12 +14,12 @@ import operator
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler.dsa.tiling.candidates import Candidate, TileCandidates
-from scheduler.dsa.tiling.lattice import Halved
-from scheduler.dsa.tiling.tiling import TileRequest, Tiling
-from scheduler.dsa.view import DsaView
-from scheduler.errors import ScheduleError
-from scheduler.parts import divisors
+from dsascape.scheduler.dsa.tiling.candidates import Candidate, TileCandidates
+from dsascape.scheduler.dsa.tiling.lattice import Halved
+from dsascape.scheduler.dsa.tiling.tiling import TileRequest, Tiling
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.parts import divisors
 
 _TILED_DIMS = 2
 """Dimensions that GraphTurbo's text tiles: the two outermost."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from scheduler.dsa.unit_choice import Units
-from scheduler.kernels.layer import Layer
-from workloads.loopnest import Extents
+from dsascape.scheduler.dsa.deciding.unit_choice import Units
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Extents
 
 
 class Route(NamedTuple):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.ago import THRESHOLD, Weights, cluster, is_complex, join, split, threshold_of
-from fusion.ago.clustering import Clustering
-from fusion.plan import Group, plan_from_groups, violations
+from dsascape.fusion.ago import THRESHOLD, Weights, cluster, is_complex, join, split, threshold_of
+from dsascape.fusion.ago.clustering import Clustering
+from dsascape.fusion.plan import Group, plan_from_groups, violations
+from dsascape.workloads import Graph, load_network
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
-from workloads import Graph, load_network
 
 PLAIN = Weights(1.0, 0.0, math.e)
 """Products of natural logarithms."""

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fusion.ago import Tuning, ago_plan
-from fusion.plan import FusionPlan
+from dsascape.fusion.ago import Tuning, ago_plan
+from dsascape.fusion.plan import FusionPlan
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
 
 def names(plan: FusionPlan) -> list[list[str]]:

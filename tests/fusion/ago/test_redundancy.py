@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.ago import redundancy, reused_dims, tiled_dims
+from dsascape.fusion.ago import redundancy, reused_dims, tiled_dims
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import Access, LoopNest
 from tests.graphs import Net
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.loopnest import Access, LoopNest
 
 Element = tuple[int, ...]
 Needs = dict[str, set[Element]]

@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from fusion.dnnfusion.rewriting.rules import POOLS, REDUCTIONS, Rule
-from fusion.dnnfusion.rewriting.terms import Call, Number, Term, Var, kinds_in
-from workloads import Graph, import_onnx
+from dsascape.fusion.dnnfusion.rewriting.rules import POOLS, REDUCTIONS, Rule
+from dsascape.fusion.dnnfusion.rewriting.terms import Call, Number, Term, Var, kinds_in
+from dsascape.workloads import Graph, import_onnx
 
 SIDE = 6
 OPSET = 18

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fusion.dnnfusion import MappingType, Relation, combined, relation
+from dsascape.fusion.dnnfusion import MappingType, Relation, combined, relation
 
 O2O, REORGANIZE, SHUFFLE, O2M, M2M = MappingType
 COLUMNS = (O2O, O2M, M2M, REORGANIZE, SHUFFLE)

@@ -1,8 +1,8 @@
 """The extended graph: mapping types, laws, and which intermediate results a plan removes."""
 
-from fusion.dnnfusion import Exploration, MappingType, dnnfusion_plan, extended, removable
+from dsascape.fusion.dnnfusion import Exploration, MappingType, dnnfusion_plan, extended, removable
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads.analysis import Analysis
 
 
 def test_operators_have_their_mapping_type_and_the_laws_of_their_rules() -> None:

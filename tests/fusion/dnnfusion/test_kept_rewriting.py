@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion import FusionPlan
-from fusion.dnnfusion.rewriting import rewritten
-from hw_models import load_hardware
-from scheduler import Placing, make_plan, make_schedule, network_of
-from scheduler.policies.dnnfusion import DnnFusion
+from dsascape.fusion import FusionPlan
+from dsascape.fusion.dnnfusion.rewriting import rewritten
+from dsascape.hw_models import load_hardware
+from dsascape.scheduler import Placing, make_plan, make_schedule, network_of
+from dsascape.scheduler.policies.dnnfusion import DnnFusion
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
 SIDE = 16
 Yellow = Literal["profile", "fuse"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from fusion.dnnfusion import MappingType, mapping_type
+from dsascape.fusion.dnnfusion import MappingType, mapping_type
 from tests.workloads.onnx_models import model, read
 
 O2O, REORGANIZE, SHUFFLE, O2M, M2M = MappingType

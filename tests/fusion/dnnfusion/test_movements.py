@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from fusion.dnnfusion.rewriting import rewritten
+from dsascape.fusion.dnnfusion.rewriting import rewritten
+from dsascape.workloads import Graph, import_onnx
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import drawn_inputs
 from tests.fusion.dnnfusion.test_rewriting import assert_same_results
-from workloads import Graph, import_onnx
-from workloads.analysis import Analysis
-from workloads.executable import drawn_inputs
 
 Shape = tuple[int, ...]
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fusion.costs import KernelSeconds
-from fusion.dnnfusion import Exploration, dnnfusion_plan
-from fusion.plan import FusionPlan, violations
+from dsascape.fusion.costs import KernelSeconds
+from dsascape.fusion.dnnfusion import Exploration, dnnfusion_plan
+from dsascape.fusion.plan import FusionPlan, violations
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads import Graph
-from workloads.analysis import Analysis
 
 UNSEEN = Exploration(kernel_s=None)
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from fusion.dnnfusion.rewriting import RULES, Rewritten, Rule, rewritten
-from fusion.dnnfusion.rewriting.terms import parse
+from dsascape.fusion.dnnfusion.rewriting import RULES, Rewritten, Rule, rewritten
+from dsascape.fusion.dnnfusion.rewriting.terms import parse
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import drawn_inputs, executable
+from dsascape.workloads.operators.registry import Array
 from tests.fusion.dnnfusion.term_networks import TermNetwork, Way, variables, ways_of
 from tests.fusion.dnnfusion.zoo_equality import TOLERANCE, deviation
 from tests.graphs import Net
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
-from workloads.executable import drawn_inputs, executable
-from workloads.operators.registry import Array
 
 
 def values_of(graph: Graph, inputs: dict[str, Array]) -> list[Array]:

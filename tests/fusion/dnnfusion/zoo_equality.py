@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 import onnxruntime
 
-from fusion.dnnfusion.rewriting import rewritten
-from workloads import Graph, load_network, zoo_names
-from workloads.analysis import Analysis
-from workloads.executable import Executable, drawn_inputs, executable
-from workloads.operators.registry import Array
+from dsascape.fusion.dnnfusion.rewriting import rewritten
+from dsascape.workloads import Graph, load_network, zoo_names
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import Executable, drawn_inputs, executable
+from dsascape.workloads.operators.registry import Array
 
 TOLERANCE = 2e-3
 """Share of the largest value: weights are drawn, so that activations of deep networks spread over several orders."""

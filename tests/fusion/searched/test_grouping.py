@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion import fixed_pattern_plan
-from fusion.plan import Group, Split, plan_from_groups, violations
-from fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.fusion.plan import Group, Split, plan_from_groups, violations
+from dsascape.fusion.searched import Asked, Grouping, best_intervals, grouping_of, improved, neighbours
+from dsascape.workloads import Graph
 from tests.fusion.random_dags import random_dag
 from tests.graphs import Net
-from workloads import Graph
 
 SEEDS = st.integers(0, 2**32)
 MANY = 10**6

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hw_models.caches.nests import Access
+from dsascape.hw_models.caches.nests import Access
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Small nests of loops, tiled by hand: products, convolutions, elementwise work, a transposition."""
 
-from hw_models.caches.lines import Array
-from hw_models.caches.nests import Access
+from dsascape.hw_models.caches.lines import Array
+from dsascape.hw_models.caches.nests import Access
 
 Tiled = tuple[list[int], list[Access]]
 """Iterations of the loops, outermost first, and what they access."""

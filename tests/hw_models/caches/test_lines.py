@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models.caches.lines import Array, CacheShape, Lines, box_lines, found_again, kept_at_random
+from dsascape.hw_models.caches.lines import Array, CacheShape, Lines, box_lines, found_again, kept_at_random
 from tests.hw_models.caches.nests import ELEMENT_BYTES, array
 
 LINE_BYTES = 64

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models.caches.lines import CacheShape, Lines
-from hw_models.caches.nests import Access, Nest, nest_of
-from hw_models.caches.passing import Passed, passed_on, share_of_iterations
+from dsascape.hw_models.caches.lines import CacheShape, Lines
+from dsascape.hw_models.caches.nests import Access, Nest, nest_of
+from dsascape.hw_models.caches.passing import Passed, passed_on, share_of_iterations
 from tests.hw_models.caches.lru import Counted, simulated
 from tests.hw_models.caches.nests import (
     ELEMENT_BYTES,

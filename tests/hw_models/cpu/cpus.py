@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from hw_models import Cpu
+from dsascape.hw_models import Cpu
 
 
 def core(**changes: object) -> dict[str, object]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hw_models import (
+from dsascape.hw_models import (
     Compute,
     Cpu,
     HardwareError,
@@ -19,7 +19,7 @@ from hw_models import (
     simulate,
     with_values,
 )
-from hw_models.cpu.cores import issue_cycles
+from dsascape.hw_models.cpu.cores import issue_cycles
 from tests.hw_models.cpu.cpus import big_and_little, core, cpu
 
 NS, US = 1000, 1_000_000

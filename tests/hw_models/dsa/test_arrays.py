@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import MatrixShape, MatrixUnit, operands_read
-from hw_models.dsa.arrays import product_cycles
+from dsascape.hw_models import MatrixShape, MatrixUnit, operands_read
+from dsascape.hw_models.dsa.arrays import product_cycles
 
 
 def array(kind: str, native: tuple[int, int, int] = (64, 32, 1), sets: int = 2, **more: Any) -> MatrixUnit:

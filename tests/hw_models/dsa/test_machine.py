@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import (
+from dsascape.hw_models import (
     Buffer,
     ClusteredDsa,
     Compute,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from hw_models import HardwareError, load_hardware
-from hw_models.dsa.spec import RESERVED_NAMES
+from dsascape.hw_models import HardwareError, load_hardware
+from dsascape.hw_models.dsa.spec import RESERVED_NAMES
 
-PRESET = (importlib.resources.files("hw_models") / "presets/stcp920.yaml").read_text(encoding="utf-8")
+PRESET = (importlib.resources.files("dsascape.hw_models") / "presets/stcp920.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", RESERVED_NAMES)

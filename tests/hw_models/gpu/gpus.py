@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from hw_models import Gpu
+from dsascape.hw_models import Gpu
 
 TENSOR = {"macs_per_cycle": 256, "rows": 16, "columns": 8, "depth": 16, "warps": 1, "latency_cycles": 16.0}
 SHARED = {

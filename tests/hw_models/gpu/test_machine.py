@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import (
+from dsascape.hw_models import (
     Compute,
     Gpu,
     HardwareError,
@@ -22,7 +22,7 @@ from hw_models import (
     unrolled,
     with_values,
 )
-from hw_models.gpu.sm import SmPace, Taken
+from dsascape.hw_models.gpu.sm import SmPace, Taken
 from tests.hw_models.gpu.gpus import gpu, sms
 
 NS, US = 1000, 1_000_000

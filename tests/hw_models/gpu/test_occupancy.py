@@ -2,8 +2,8 @@
 
 import pytest
 
-from hw_models import Gpu, load_hardware
-from hw_models.gpu.occupancy import BlockNeeds, Occupancy, occupancy
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.hw_models.gpu.occupancy import BlockNeeds, Occupancy, occupancy
 
 
 @pytest.mark.parametrize(

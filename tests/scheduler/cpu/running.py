@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from hw_models import Cpu, SimulationResult, cpu_energy, cpu_machine, simulate
-from scheduler import make_policy
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.lower import lower
-from scheduler.cpu.schedule import CpuSchedule, kernel_by_kernel
-from scheduler.cpu.tuning import CpuTuning
-from scheduler.cpu.view import CpuView
-from workloads import Graph
-from workloads.analysis import Analysis
+from dsascape.hw_models import Cpu, SimulationResult, cpu_energy, cpu_machine, simulate
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.lower import lower
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule, kernel_by_kernel
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 
 
 def costs_of(graph: Graph, spec: Cpu, **tuning: Any) -> CpuCosts:

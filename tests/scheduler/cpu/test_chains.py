@@ -7,24 +7,24 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion import plan_from_groups
-from fusion.plan import Group
-from scheduler.cpu.anchors import anchored_nest
-from scheduler.cpu.chains import link_read, made_in_front, parts_of, scratch_bytes
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.lower import works
-from scheduler.cpu.schedule import kernel_by_kernel
-from scheduler.cpu.schedule_json import read_schedule, schedule_json
-from scheduler.cpu.tiled_kernel import TiledKernel
-from scheduler.cpu.tiles import LoopTiles, UpstreamTiles
-from scheduler.cpu.tuning import CpuTuning
-from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import kernel_work
-from scheduler.kernels.layer import Layer
+from dsascape.fusion import plan_from_groups
+from dsascape.fusion.plan import Group
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.work import kernel_work
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.lower import works
+from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest
+from dsascape.scheduler.cpu.structure.chains import link_read, made_in_front, parts_of, scratch_bytes
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.hw_models.cpu.cpus import cpu
-from workloads import Graph
-from workloads.analysis import Analysis
 
 SINGLE = UpstreamTiles((0, 2, 3, 1), (1, 1, 1, 1), 1)
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from hw_models.cpu.spec import Simd
-from scheduler.cpu.anchors import anchored_nest, vector_lanes
-from scheduler.cpu.code import code_of
-from scheduler.cpu.passes import folding_instructions, partial_sums, pieces_of_row
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.cpu.tuning import CpuTuning
-from scheduler.kernels.cut import layer_of
+from dsascape.hw_models.cpu.spec import Simd
+from dsascape.scheduler.cpu.cost.instructions import code_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, vector_lanes
+from dsascape.scheduler.cpu.structure.passes import folding_instructions, partial_sums, pieces_of_row
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads.analysis import Analysis
 
 SIXTEEN = Simd.model_validate(
     {"lanes": {"fp32": 16}, "register": "64 B", "registers": 32, "multiplies_by_lane": False}

@@ -5,17 +5,17 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from hw_models import Cpu
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.kind import CPU
-from scheduler.cpu.schedule import CpuSchedule
-from scheduler.cpu.schedule_json import read_schedule, schedule_json
+from dsascape.hw_models import Cpu
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.kind import CPU
+from dsascape.scheduler.cpu.schedule.json import read_schedule, schedule_json
+from dsascape.scheduler.cpu.schedule.schedule import CpuSchedule
+from dsascape.workloads import Graph
 from tests.graphs import networks
 from tests.hw_models.cpu.cpus import cpu, cpus
 from tests.scheduler.cpu.running import costs_of, planned, simulated
 from tests.scheduler.kernel_files import KernelFiles
 from tests.scheduler.small import convolution
-from workloads import Graph
 
 
 @given(graph=networks(), spec=cpus())

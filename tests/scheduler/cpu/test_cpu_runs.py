@@ -7,24 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.evaluate import evaluate
-from experiments.points import DesignPoint, Workload
-from fusion.plan import FusionPlan, Group
-from hw_models import Compute, Cpu, load_hardware, with_values
-from scheduler import ScheduleError, make_policy
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.lower import lower, works
-from scheduler.cpu.repeated import repeated_kernels
-from scheduler.cpu.schedule import kernel_by_kernel
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.cpu.view import CpuView
-from scheduler.cpu.work import kernel_work
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.hw_models import Compute, Cpu, load_hardware, with_values
+from dsascape.scheduler import ScheduleError, make_policy
+from dsascape.scheduler.cpu.cost.work import kernel_work
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.lower import lower, works
+from dsascape.scheduler.cpu.repeated import repeated_kernels
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, core, cpu, cpus
 from tests.scheduler.cpu.running import costs_of, planned, run
 from tests.scheduler.small import compulsory_bytes, convolution, elementwise
-from workloads import Graph
-from workloads.analysis import Analysis
 
 
 @given(graph=networks(), spec=cpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))

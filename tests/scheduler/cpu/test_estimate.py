@@ -7,21 +7,21 @@ from operator import attrgetter
 
 from hypothesis import given, settings
 
-from hw_models import Cpu
-from scheduler import make_policy
-from scheduler.cpu.code import code_of, least_issued
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.estimate import bounds_apart_ps, estimate, least_time_ps
-from scheduler.cpu.schedule import CpuKernel
-from scheduler.cpu.tiled_kernel import TiledKernel
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.cpu.tiling import Tiling, best_of, candidates
-from scheduler.kernels.cut import layer_of
+from dsascape.hw_models import Cpu
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.cpu.cost.estimate import bounds_apart_ps, estimate, least_time_ps
+from dsascape.scheduler.cpu.cost.instructions import code_of, least_issued
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.search.tiling import Tiling, best_of, candidates
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.workloads import Graph
 from tests.graphs import Net, networks
 from tests.hw_models.cpu.cpus import big_and_little, cpus
 from tests.scheduler.cpu.running import costs_of, planned
 from tests.scheduler.small import convolution
-from workloads import Graph
 
 
 def kernels(costs: CpuCosts) -> Iterator[TiledKernel]:

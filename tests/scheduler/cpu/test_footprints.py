@@ -5,15 +5,15 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import Cpu, load_hardware
-from scheduler.cpu.footprints import footprints_of, touched_lines
-from scheduler.cpu.tiling import KnownTiles, choose_tiling
-from scheduler.cpu.view import CpuView
-from scheduler.kernels.cut import layer_of
-from scheduler.kernels.layer import Layer
+from dsascape.hw_models import Cpu, load_hardware
+from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
+from dsascape.scheduler.cpu.search.tiling import KnownTiles, choose_tiling
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
-from workloads import Graph
-from workloads.analysis import Analysis
 
 LINE_BYTES = 64
 

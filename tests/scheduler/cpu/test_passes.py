@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import Cpu
-from scheduler.cpu.nests import nests_of
-from scheduler.cpu.passes import kept_tensors, passes_of
-from scheduler.cpu.schedule import CpuKernel
-from scheduler.cpu.work import kernel_work
-from scheduler.kernels.cut import layer_of
-from scheduler.kernels.layer import Layer
+from dsascape.hw_models import Cpu
+from dsascape.scheduler.cpu.cost.work import kernel_work
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
+from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.structure.passes import kept_tensors, passes_of
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.hw_models.cpu.cpus import cpu
 from tests.scheduler.cpu.running import costs_of, planned
-from workloads import Graph
-from workloads.analysis import Analysis
 
 KINDS = ("Softmax", "LayerNormalization", "InstanceNormalization")
 PASSES = {"Softmax": 4, "LayerNormalization": 3, "InstanceNormalization": 3}

@@ -8,22 +8,22 @@ import pytest
 from onnx import ModelProto, NodeProto, helper
 
 from dsascape import Graph, simulate
-from experiments.points import RunRecord
-from fusion.fixed_pattern import fixed_pattern_of
-from hw_models import Cpu, Gpu, load_hardware
-from hw_models.quantities import PS_PER_S
-from scheduler.cpu.costs import CpuCosts
-from scheduler.cpu.schedule import kernel_by_kernel as cpu_kernel_by_kernel
-from scheduler.cpu.schedule_json import read_schedule as read_cpu_schedule
-from scheduler.cpu.schedule_json import schedule_json as cpu_schedule_json
-from scheduler.cpu.view import CpuView
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.schedule import kernel_by_kernel
-from scheduler.gpu.schedule_json import read_schedule, schedule_json
-from scheduler.gpu.view import GpuView
+from dsascape.experiments.question.points import RunRecord
+from dsascape.fusion.fixed_pattern import fixed_pattern_of
+from dsascape.hw_models import Cpu, Gpu, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.json import read_schedule as read_cpu_schedule
+from dsascape.scheduler.cpu.schedule.json import schedule_json as cpu_schedule_json
+from dsascape.scheduler.cpu.schedule.schedule import kernel_by_kernel as cpu_kernel_by_kernel
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.schedule import kernel_by_kernel
+from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.graph import FLOATS
 from tests.workloads.onnx_models import model, read
-from workloads.analysis import Analysis
-from workloads.graph import FLOATS
 
 CPUS = ("kirin990", "snapdragon865")
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

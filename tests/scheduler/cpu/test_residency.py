@@ -2,13 +2,13 @@
 
 import pytest
 
-from experiments.pipeline import run_stages
-from hw_models import Cpu, load_hardware, with_values
-from scheduler import Placing, make_policy
-from scheduler.cpu.tuning import CpuTuning
+from dsascape.experiments.point.pipeline import run_stages
+from dsascape.hw_models import Cpu, load_hardware, with_values
+from dsascape.scheduler import Placing, make_policy
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
-from workloads import Graph
-from workloads.analysis import Analysis
 
 
 def layers(count: int) -> Graph:

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hw_models import Program
-from scheduler import LayerRun, Schedule
+from dsascape.hw_models import Program
+from dsascape.scheduler import LayerRun, Schedule
+from dsascape.workloads.loopnest import Access, Box, LoopNest
 from tests.scheduler.dsa.products import Traced, count_outside, trace
-from workloads.loopnest import Access, Box, LoopNest
 
 LOCAL = "local_buffer"
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from dsascape.workloads.loopnest import Access, Box, LoopNest
 from tests.scheduler.dsa.touched import Ints, Mask, loop_values, touched_places
-from workloads.loopnest import Access, Box, LoopNest
 
 
 def elements_read(nests: Sequence[LoopNest], sink: str, part: Box) -> Mapping[str, Mask]:

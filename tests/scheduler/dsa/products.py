@@ -17,8 +17,8 @@ import numpy as np
 from networkx.utils import UnionFind
 from numpy.typing import NDArray
 
+from dsascape.workloads.loopnest import Access, Box, LoopNest
 from tests.scheduler.dsa.touched import Mask, loop_values, touched_places
-from workloads.loopnest import Access, Box, LoopNest
 
 MOST_ITERATIONS = 4_000_000
 """Of a group; longer ones are not walked."""

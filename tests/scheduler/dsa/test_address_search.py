@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.dsa.allocation import Block, LiveBuffer, addresses, gaps, without_spilled
-from scheduler.dsa.occupied_addresses import OccupiedAddresses
+from dsascape.scheduler.dsa.placing.allocation import Block, LiveBuffer, addresses, gaps, without_spilled
+from dsascape.scheduler.dsa.placing.occupied_addresses import OccupiedAddresses
 
 STEPS = 40
 

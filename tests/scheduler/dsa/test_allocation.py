@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.dsa.allocation import Block, LiveBuffer, addresses, fit, gaps, put, without_spilled
+from dsascape.scheduler.dsa.placing.allocation import Block, LiveBuffer, addresses, fit, gaps, put, without_spilled
 
 STEPS = 12
 

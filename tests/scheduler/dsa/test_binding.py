@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.dsa.binding import Binding, needed_and_held, plain_binding, sample_cores
-from workloads import Box
-from workloads.loopnest import intersect
+from dsascape.scheduler.dsa.placing.binding import Binding, needed_and_held, plain_binding, sample_cores
+from dsascape.workloads import Box
+from dsascape.workloads.loopnest import intersect
 
 Element = tuple[int, ...]
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from hw_models import ClusteredDsa, Launch, load_hardware, with_values
-from hw_models.quantities import PS_PER_S
-from scheduler import ScheduleError, make_policy
+from dsascape.hw_models import ClusteredDsa, Launch, load_hardware, with_values
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler import ScheduleError, make_policy
+from dsascape.workloads import Graph, load_network
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on, run_of
-from workloads import Graph, load_network
 
 # Seconds of a kernel by its simulated time, launch included: 0.94 to 1.24 for the kernels of these networks; sums are
 # 0.99 to 1.09 of the makespan.

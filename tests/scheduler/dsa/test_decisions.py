@@ -5,19 +5,19 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion import fixed_pattern_plan
-from hw_models import ClusteredDsa, load_hardware, with_values
-from scheduler import ScheduleError
-from scheduler.dsa.asked import How, asked_of
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.execution import Decisions, decide, prefetch_buffers
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.dsa.needs import needs_of
-from scheduler.dsa.schedule import Layout
-from scheduler.policies.graphturbo import GraphTurbo
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.execution import Decisions, decide, prefetch_buffers
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.requests import How, asked_of
+from dsascape.scheduler.dsa.placing.needs import needs_of
+from dsascape.scheduler.dsa.schedule.schedule import Layout
+from dsascape.scheduler.policies.graphturbo import GraphTurbo
+from dsascape.workloads import Graph, load_network
 from tests.graphs import machines, networks
 from tests.scheduler.runs import costs_on, schedule_of
-from workloads import Graph, load_network
 
 OTHERWISE: dict[str, tuple[object, ...]] = {
     "ddr.bandwidth": ("2 GB/s", "30 GB/s", "60 GB/s", "119.4 GB/s", "400 GB/s"),

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, InstructionTable
-from scheduler import make_policy
+from dsascape.hw_models import ClusteredDsa, InstructionTable
+from dsascape.scheduler import make_policy
+from dsascape.workloads import Graph
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.dsa.delivery import Needs, check_delivery
 from tests.scheduler.runs import EVERY_POLICY, Run, policies, run_of
-from workloads import Graph
 
 
 def check(run: Run) -> None:

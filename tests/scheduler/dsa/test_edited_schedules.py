@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hw_models import ClusteredDsa, Compute, SimulationResult
-from scheduler import Schedule, ScheduleError, make_policy
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.schedule_json import read_schedule, schedule_json
+from dsascape.hw_models import ClusteredDsa, Compute, SimulationResult
+from dsascape.scheduler import Schedule, ScheduleError, make_policy
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.schedule.json import read_schedule, schedule_json
 from tests.graphs import Net, machine
 from tests.scheduler.runs import costs_on, schedule_with, simulated
 

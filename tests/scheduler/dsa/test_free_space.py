@@ -1,7 +1,7 @@
 """No layer lies on what others still use: what is put into a memory goes beside what is there."""
 
-from scheduler.dsa.allocation import Block
-from scheduler.dsa.free_space import FreeSpace, RunAtWork
+from dsascape.scheduler.dsa.placing.allocation import Block
+from dsascape.scheduler.dsa.placing.free_space import FreeSpace, RunAtWork
 
 
 def at_work(block: Block) -> RunAtWork:

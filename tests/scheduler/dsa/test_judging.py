@@ -8,22 +8,30 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from experiments.pipeline import run_stages
-from fusion import fixed_pattern_plan
-from hw_models import ClusteredDsa, load_hardware, with_values
-from scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.execution import decide
-from scheduler.dsa.judging import Judge, judged, on_larger, run, simulated, through_ddr_candidate, with_smaller_buffers
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.dsa.lower.program import lower
-from scheduler.policies.astitch import AStitch
-from scheduler.policies.fixed_pattern import FixedPattern
-from scheduler.policies.graphturbo import GraphTurbo
+from dsascape.experiments.point.pipeline import run_stages
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.scheduler import DsaTuning, Placing, Policy, ScheduleError, make_policy
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.execution import decide
+from dsascape.scheduler.dsa.deciding.judging import (
+    Judge,
+    judged,
+    on_larger,
+    run,
+    simulated,
+    through_ddr_candidate,
+    with_smaller_buffers,
+)
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.policies.astitch import AStitch
+from dsascape.scheduler.policies.fixed_pattern import FixedPattern
+from dsascape.scheduler.policies.graphturbo import GraphTurbo
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import EVERY_DIRECT_POLICY, costs_on, run_of
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
 SIZES_KIB = [round(64 * 2 ** (step * 6 / 23)) for step in range(24)]
 MORE = 1.02

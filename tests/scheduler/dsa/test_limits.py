@@ -2,17 +2,17 @@
 
 import pytest
 
-from fusion.plan import Group, Split, plan_from_groups
-from hw_models import ClusteredDsa, load_hardware, with_values
-from scheduler import ScheduleError, make_policy
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.limits import has_too_many_instances
-from scheduler.dsa.tuning import DsaTuning
-from scheduler.dsa.view import DsaView
+from dsascape.fusion.plan import Group, Split, plan_from_groups
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.scheduler import ScheduleError, make_policy
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.schedule.limits import has_too_many_instances
+from dsascape.scheduler.dsa.tuning import DsaTuning
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine
 from tests.scheduler.runs import run_of, schedule_of, schedule_with
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
 
 def chain(elements: int) -> Graph:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from onnx import NodeProto, helper
 
 from dsascape import simulate
-from experiments.points import RunRecord
-from hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.experiments.question.points import RunRecord
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
 from tests.workloads.onnx_models import model, read
 
 MACHINES = ("stcp920", "ascend910", "goya", "ipu_mk1", "stcp920_paper")

@@ -4,12 +4,12 @@ from math import ceil, inf, prod
 
 import pytest
 
-from experiments.pipeline import run_stages
-from hw_models import Compute, Program, load_hardware
-from scheduler import LayerRun, Placing, make_policy
+from dsascape.experiments.point.pipeline import run_stages
+from dsascape.hw_models import Compute, Program, load_hardware
+from dsascape.scheduler import LayerRun, Placing, make_policy
+from dsascape.workloads import load_network
+from dsascape.workloads.analysis import Analysis
 from tests.scheduler.runs import EVERY_POLICY
-from workloads import load_network
-from workloads.analysis import Analysis
 
 TAPS = 1.13
 """How much a whole number of taps per output may add where a stride leaves out a fraction of them."""

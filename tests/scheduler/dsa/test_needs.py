@@ -1,10 +1,10 @@
 """What a layer run needs of a tensor is looked up where its slices lie."""
 
-from scheduler import TensorSlice
-from scheduler.dsa.binding import Binding
-from scheduler.dsa.needs import share_by_memory
-from scheduler.dsa.schedule import BufferScope
-from workloads.loopnest import Box
+from dsascape.scheduler import TensorSlice
+from dsascape.scheduler.dsa.placing.binding import Binding
+from dsascape.scheduler.dsa.placing.needs import share_by_memory
+from dsascape.scheduler.dsa.schedule.schedule import BufferScope
+from dsascape.workloads.loopnest import Box
 
 REST = ((0, 4), (0, 8))
 

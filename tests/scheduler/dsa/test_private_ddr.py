@@ -3,8 +3,8 @@
 import pytest
 
 from dsascape import simulate
-from hw_models import ClusteredDsa, HardwareError, dsa_machine, load_hardware, with_values
-from scheduler import ScheduleError, make_policy
+from dsascape.hw_models import ClusteredDsa, HardwareError, dsa_machine, load_hardware, with_values
+from dsascape.scheduler import ScheduleError, make_policy
 
 SHARED = with_values(load_hardware("stcp920", ClusteredDsa), {"ddr.sharing": "shared"})
 PRIVATE = with_values(load_hardware("stcp920", ClusteredDsa), {"ddr.sharing": "private"})

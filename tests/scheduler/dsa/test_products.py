@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsascape.workloads.loopnest import Access, Box, Index, Loop, LoopNest, Operations
 from tests.scheduler.dsa import products
 from tests.scheduler.dsa.every_iteration import elements_read
 from tests.scheduler.dsa.products import box_product, count_outside, marked, trace
-from workloads.loopnest import Access, Box, Index, Loop, LoopNest, Operations
 
 SIZES = st.integers(1, 4)
 

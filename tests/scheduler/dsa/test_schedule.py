@@ -1,7 +1,7 @@
 """A schedule counts its launches and says how much of each memory every tensor slice takes."""
 
 
-from scheduler import Schedule, make_policy
+from dsascape.scheduler import Schedule, make_policy
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 

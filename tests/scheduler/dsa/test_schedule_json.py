@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa
-from scheduler import Schedule, ScheduleError, make_policy, policy_types
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.schedule_json import read_schedule, schedule_json
-from scheduler.dsa.violations import violations
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler import Schedule, ScheduleError, make_policy, policy_types
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.schedule.json import read_schedule, schedule_json
+from dsascape.scheduler.dsa.schedule.violations import violations
+from dsascape.workloads import Graph
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import (
     EVERY_POLICY,
@@ -26,7 +27,6 @@ from tests.scheduler.runs import (
     schedule_with,
     simulated,
 )
-from workloads import Graph
 
 
 def written(schedule: Schedule) -> Any:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, Compute, MatrixShape, with_values
-from hw_models.dsa.spec import MatrixUnit, VectorUnit
-from scheduler import make_policy
-from scheduler.dsa.shared_work import ways_to_share
+from dsascape.hw_models import ClusteredDsa, Compute, MatrixShape, with_values
+from dsascape.hw_models.dsa.spec import MatrixUnit, VectorUnit
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.dsa.shared_work import ways_to_share
+from dsascape.workloads import Graph
 from tests.graphs import Net, machine
 from tests.scheduler.runs import run_of
 from tests.scheduler.small import product
-from workloads import Graph
 
 WIDE = {"ddr.bandwidth": "4 TB/s", "dma.load.bandwidth": "4 TB/s", "dma.store.bandwidth": "4 TB/s",
         "on_chip_path.bandwidth": "2 TB/s", "local_buffer.bandwidth": "8 TB/s", "global_buffer.bandwidth": "8 TB/s",

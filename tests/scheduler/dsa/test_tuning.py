@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa, load_hardware, with_values
-from hw_models.messages import shown
-from scheduler import DsaTuning, Placing, ScheduleError, make_plan, make_policy, make_schedule, make_tuning
-from scheduler.dsa import tuning as module
-from scheduler.dsa.costs import dsa_costs
-from scheduler.dsa.schedule import Schedule
-from scheduler.dsa.schedule_json import schedule_json
-from scheduler.dsa.violations import violations
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.hw_models.text.messages import shown
+from dsascape.scheduler import DsaTuning, Placing, ScheduleError, make_plan, make_policy, make_schedule, make_tuning
+from dsascape.scheduler.dsa import tuning as module
+from dsascape.scheduler.dsa.costs import dsa_costs
+from dsascape.scheduler.dsa.schedule.json import schedule_json
+from dsascape.scheduler.dsa.schedule.schedule import Schedule
+from dsascape.scheduler.dsa.schedule.violations import violations
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
 NAMES = [field.name for field in fields(DsaTuning)]
 

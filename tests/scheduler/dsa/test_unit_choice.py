@@ -6,17 +6,17 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler import make_policy, policy_types
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
-from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
-from scheduler.dsa.unit_choice import Units, choose_units
-from scheduler.dsa.view import DsaView
-from scheduler.kernels.layer import Layer
+from dsascape.scheduler import make_policy, policy_types
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.unit_choice import Units, choose_units
+from dsascape.scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import Extents
 from tests.graphs import Net, machine
 from tests.scheduler.runs import DTYPE, schedule_with
-from workloads.analysis import Analysis
-from workloads.loopnest import Extents
 
 # The matrix engine has the higher peak, but for few channels or pixels it is mostly empty: the lanes are faster then.
 UNITS = {

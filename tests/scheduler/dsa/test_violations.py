@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from scheduler import Instance, Schedule, make_policy
-from scheduler.dsa.view import DsaView
-from scheduler.dsa.violations import layout_violations, violations
+from dsascape.scheduler import Instance, Schedule, make_policy
+from dsascape.scheduler.dsa.schedule.violations import layout_violations, violations
+from dsascape.scheduler.dsa.view import DsaView
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 

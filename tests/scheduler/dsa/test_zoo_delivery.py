@@ -2,13 +2,13 @@
 
 import pytest
 
-from hw_models import ClusteredDsa, load_hardware, with_values
-from scheduler import make_policy
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.view import DsaView
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.workloads import load_network, zoo_names
 from tests.scheduler.dsa.delivery import Needs, check_delivery
 from tests.scheduler.runs import schedule_of
-from workloads import load_network, zoo_names
 
 Changes = dict[str, str]
 """Values of a machine file."""

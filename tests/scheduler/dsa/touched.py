@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.loopnest import Index
+from dsascape.workloads.loopnest import Index
 
 Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]

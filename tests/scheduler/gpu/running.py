@@ -1,14 +1,14 @@
 """Networks taken all the way on GPUs, plan to simulated run."""
 
-from hw_models import Gpu, SimulationResult, gpu_energy, gpu_machine, simulate, with_values
-from scheduler import make_policy
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.lower import lower
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.gpu.tuning import GpuTuning
-from scheduler.gpu.view import GpuView
-from workloads import Graph
-from workloads.analysis import Analysis
+from dsascape.hw_models import Gpu, SimulationResult, gpu_energy, gpu_machine, simulate, with_values
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.lower import lower
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.gpu.tuning import GpuTuning
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 
 
 def costs_of(graph: Graph, spec: Gpu, tuning: GpuTuning | None = None) -> GpuCosts:

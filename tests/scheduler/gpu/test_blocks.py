@@ -2,21 +2,21 @@
 
 import pytest
 
-from hw_models.caches.lines import CacheShape
-from hw_models.gpu.occupancy import BlockNeeds
-from scheduler.gpu.code import block_code, block_needs
-from scheduler.gpu.nests import nests_of
-from scheduler.gpu.residency import Found, found_in_l2
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.traffic import l2_bytes, off_chip
-from scheduler.gpu.view import GpuView
-from scheduler.gpu.work import grid_of, kernel_work, tile_classes
-from scheduler.kernels.cut import layer_of
-from scheduler.kernels.layer import Layer
+from dsascape.hw_models.caches.lines import CacheShape
+from dsascape.hw_models.gpu.occupancy import BlockNeeds
+from dsascape.scheduler.gpu.code import block_code, block_needs
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.residency import Found, found_in_l2
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.traffic import l2_bytes, off_chip
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.gpu.work import grid_of, kernel_work, tile_classes
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net
 from tests.hw_models.gpu.gpus import TENSOR, gpu, sms
-from workloads import Graph
-from workloads.analysis import Analysis
 
 SECTOR = 32
 ON_LANES = GpuTiles((32, 32), (0, 1), (4, 4), 1, 16, 2, "lanes")

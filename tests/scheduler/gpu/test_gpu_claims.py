@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from experiments.evaluate import evaluate
-from experiments.points import DesignPoint, Workload
-from hw_models import Gpu, load_hardware, with_values
-from scheduler import make_policy
-from scheduler.gpu.tuning import GpuTuning
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import Gpu, load_hardware, with_values
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.gpu.tuning import GpuTuning
 from tests.graphs import Net
 from tests.hw_models.gpu.gpus import gpu, sms
 from tests.scheduler.gpu.running import changed, costs_of, planned, run

@@ -5,18 +5,18 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from hw_models import Gpu
-from scheduler import ScheduleError
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.kind import GPU
-from scheduler.gpu.schedule import GpuSchedule
-from scheduler.gpu.schedule_json import read_schedule, schedule_json
+from dsascape.hw_models import Gpu
+from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.kind import GPU
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.schedule_json import read_schedule, schedule_json
+from dsascape.workloads import Graph
 from tests.graphs import networks
 from tests.hw_models.gpu.gpus import gpu, gpus, sms
 from tests.scheduler.gpu.running import costs_of, planned, simulated
 from tests.scheduler.kernel_files import KernelFiles
 from tests.scheduler.small import convolution
-from workloads import Graph
 
 
 @given(graph=networks(), spec=gpus())

@@ -3,19 +3,19 @@
 import pytest
 from hypothesis import given, settings
 
-from experiments.evaluate import evaluate
-from experiments.points import DesignPoint, Workload
-from fusion.plan import FusionPlan, Group, violations
-from hw_models import Gpu, SimulationResult, load_hardware
-from scheduler import ScheduleError, make_policy
-from scheduler.gpu.nests import nests_of
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.policy import SchedulingPolicy
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.fusion.plan import FusionPlan, Group, violations
+from dsascape.hw_models import Gpu, SimulationResult, load_hardware
+from dsascape.scheduler import ScheduleError, make_policy
+from dsascape.scheduler.gpu.nests import nests_of
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.policy import SchedulingPolicy
+from dsascape.workloads import Graph
 from tests.graphs import Net, networks
 from tests.hw_models.gpu.gpus import SHARED, gpu, gpus, sms
 from tests.scheduler.gpu.running import costs_of, run, simulated
 from tests.scheduler.small import compulsory_bytes, convolution
-from workloads import Graph
 
 
 class TestPolicies:

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.evaluate import evaluate
-from experiments.points import DesignPoint, Workload
-from hw_models import Gpu, load_hardware
-from hw_models.gpu.occupancy import occupancy
-from scheduler import make_policy
-from scheduler.gpu.lower import works
-from scheduler.gpu.work import grid_of
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.hw_models.gpu.occupancy import occupancy
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.gpu.lower import works
+from dsascape.scheduler.gpu.work import grid_of
+from dsascape.workloads import Graph
 from tests.graphs import networks
 from tests.hw_models.gpu.gpus import gpus
 from tests.scheduler.gpu.running import changed, costs_of, planned, run, simulated
 from tests.scheduler.small import compulsory_bytes
-from workloads import Graph
 
 
 @given(graph=networks(), spec=gpus(), policy=st.sampled_from(["unfused", "fixed-pattern"]))
@@ -125,8 +125,9 @@ def test_a_schedule_is_no_slower_with_faster_memories(graph: Graph, spec: Gpu) -
 def test_another_process_finds_the_same_schedule_and_the_same_times() -> None:
     root = Path(__file__).resolve().parents[3]
     source = (
-        "from experiments.evaluate import evaluate; from experiments.points import DesignPoint, Workload;"
-        "from hw_models import load_hardware; from scheduler import make_policy;"
+        "from dsascape.experiments.point.evaluate import evaluate; "
+        "from dsascape.experiments.question.points import DesignPoint, Workload;"
+        "from dsascape.hw_models import load_hardware; from dsascape.scheduler import make_policy;"
         "found = evaluate(DesignPoint(Workload('bert-tiny'), load_hardware('v100'), make_policy('fixed-pattern')));"
         "print(found.schedule, found.result.makespan_ps, found.result.trace.end_ps)"
     )

@@ -4,10 +4,10 @@ import pytest
 from onnx import ModelProto
 
 from dsascape import simulate
-from experiments.points import RunRecord
-from hw_models import Gpu, load_hardware
-from hw_models.quantities import PS_PER_S
-from scheduler.gpu.transforms import Line
+from dsascape.experiments.question.points import RunRecord
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.gpu.transforms import Line
 from tests.scheduler.cpu.test_recurrences import fourier, least_bytes, running_sum
 from tests.workloads.onnx_models import read
 

@@ -5,8 +5,8 @@ from itertools import permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.graphturbo.exact_order import exact_order
-from scheduler.graphturbo.ordering import breadth_first, depth_first, peak_live_bytes
+from dsascape.scheduler.graphturbo.exact_order import exact_order
+from dsascape.scheduler.graphturbo.ordering import breadth_first, depth_first, peak_live_bytes
 from tests.scheduler.graphturbo.test_ordering import dependencies, pyramid
 
 

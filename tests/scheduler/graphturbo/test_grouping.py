@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.fixed_pattern import fixed_pattern_plan
-from fusion.plan import plan_from_groups, violations
-from scheduler.graphturbo.grouping import Grouped, group_subgraphs, tensors_inside
-from scheduler.graphturbo.room import Room
-from scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
-from scheduler.kernels.cut import layers_by_pattern
+from dsascape.fusion.fixed_pattern import fixed_pattern_plan
+from dsascape.fusion.plan import plan_from_groups, violations
+from dsascape.scheduler.graphturbo.grouping import Grouped, group_subgraphs, tensors_inside
+from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.splitting import SplitChoice, Splittable, best_split, fitting_splits, repeats_little
+from dsascape.scheduler.kernels.cut import layers_by_pattern
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
-from workloads import Graph
-from workloads.analysis import Analysis
 
 KIB = 1024
 ROOMY = 2**40

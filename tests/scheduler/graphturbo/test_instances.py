@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.plan import FusionPlan, Group, Split, plan_from_groups
-from fusion.unfused import unfused_plan
-from scheduler.graphturbo.grouping import group_subgraphs
-from scheduler.graphturbo.instances import InstanceGraph, split_into_instances
+from dsascape.fusion.plan import FusionPlan, Group, Split, plan_from_groups
+from dsascape.fusion.unfused import unfused_plan
+from dsascape.scheduler.graphturbo.grouping import group_subgraphs
+from dsascape.scheduler.graphturbo.instances import InstanceGraph, split_into_instances
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import box_volume
+from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, networks
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.loopnest import box_volume
-from workloads.regions import required_regions
 
 BATCH, ROWS = 0, 2
 

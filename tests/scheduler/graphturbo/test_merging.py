@@ -6,14 +6,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.fixed_pattern import fixed_pattern_of, fixed_pattern_plan
-from scheduler.graphturbo.grouping import layer_piece, tensors_inside
-from scheduler.graphturbo.merging import MergedPiece
-from scheduler.graphturbo.pieces import Piece, operators
-from scheduler.graphturbo.splitting import Splittable
+from dsascape.fusion.fixed_pattern import fixed_pattern_of, fixed_pattern_plan
+from dsascape.scheduler.graphturbo.grouping import layer_piece, tensors_inside
+from dsascape.scheduler.graphturbo.merging import MergedPiece
+from dsascape.scheduler.graphturbo.pieces import Piece, operators
+from dsascape.scheduler.graphturbo.splitting import Splittable
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
-from workloads import Graph
-from workloads.analysis import Analysis
 
 
 def layer_pieces(analysis: Analysis) -> list[Piece]:

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.graphturbo import live_bytes
-from scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
-from scheduler.graphturbo.numbered import Entry, Numbered, entries, in_both, joined, value_of, without
+from dsascape.scheduler.graphturbo import live_bytes
+from dsascape.scheduler.graphturbo.live_bytes import AtOperator, LiveBytes
+from dsascape.scheduler.graphturbo.numbered import Entry, Numbered, entries, in_both, joined, value_of, without
 
 NUMBERS = st.integers(0, 40) | st.integers(1000, 1010)
 MAPS = st.dictionaries(NUMBERS, st.integers(0, 9), max_size=12)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.graphturbo.ordering import (
+from dsascape.scheduler.graphturbo.ordering import (
     breadth_first,
     depth_first,
     depth_first_steps,

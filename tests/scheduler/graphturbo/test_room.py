@@ -3,11 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.graphturbo.grouping import Grouped, group_subgraphs
-from scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.grouping import Grouped, group_subgraphs
+from dsascape.scheduler.graphturbo.room import Room
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import networks
-from workloads import Graph
-from workloads.analysis import Analysis
 
 KIB = 1024
 ROOMY = 2**40

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.plan import Split
-from scheduler.graphturbo.room import Room
-from scheduler.graphturbo.splitting import (
+from dsascape.fusion.plan import Split
+from dsascape.scheduler.graphturbo.room import Room
+from dsascape.scheduler.graphturbo.splitting import (
     SplitChoice,
     Splittable,
     best_split,
@@ -15,9 +15,9 @@ from scheduler.graphturbo.splitting import (
     repeats_little,
     split_factors,
 )
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, networks
-from workloads import Graph
-from workloads.analysis import Analysis
 
 NO_RECOMPUTE = 0.0
 

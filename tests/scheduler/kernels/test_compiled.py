@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from scheduler.kernels.compiled import CompiledAccess, CompiledNest, first_alike
+from dsascape.scheduler.kernels.compiled import CompiledAccess, CompiledNest, first_alike
+from dsascape.workloads import load_network
 from tests.graphs import Net
-from workloads import load_network
 
 
 @pytest.mark.parametrize("name", ["mobilenet-v2", "bert-tiny", "dcgan", "mobilevit"])

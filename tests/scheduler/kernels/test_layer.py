@@ -6,15 +6,15 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.fixed_pattern import fixed_pattern_layers
-from scheduler.kernels.cut import layer_of, layers_by_pattern, single_layer
-from scheduler.kernels.layer import Layer, layer_needs
+from dsascape.fusion.fixed_pattern import fixed_pattern_layers
+from dsascape.scheduler.kernels.cut import layer_of, layers_by_pattern, single_layer
+from dsascape.scheduler.kernels.layer import Layer, layer_needs
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import full_box
+from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, networks
 from tests.workloads.test_regions import boxes
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.loopnest import full_box
-from workloads.regions import required_regions
 
 
 def flattened() -> Graph:

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.kernels.cut import layer_of
-from scheduler.kernels.pieces_read import Piece, elements_of, joined, stacked
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.scheduler.kernels.pieces_read import Piece, elements_of, joined, stacked
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import Box
 from tests.graphs import Net
 from tests.scheduler.dsa.products import count_outside, trace
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.loopnest import Box
 
 
 def pieces(*intervals: tuple[int, int]) -> tuple[Piece, ...]:

@@ -14,19 +14,19 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.cli import main
-from fusion import fixed_pattern_plan
-from scheduler.gpu.schedule import GpuSchedule
-from scheduler.gpu.tiles import GpuTiles
+from dsascape.experiments.shell.cli import main
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.tuner.bundle import Manifest, build_gpu_bundle, read_results, unpacked
+from dsascape.tuner.on_device.cross_gpu import gpu_code, gpu_source
+from dsascape.workloads import Graph
+from dsascape.workloads.executable import executable
 from tests.graphs import Net
 from tests.tuner.gpu.stand_in import NVCC, driver_in, environment
 from tests.tuner.gpu.test_gpu_codegen import scheduled
 from tests.tuner.runs import written_onnx
 from tests.tuner.servers import Server
-from tuner.bundle import Manifest, build_gpu_bundle, read_results, unpacked
-from tuner.on_device.cross_gpu import gpu_code, gpu_source
-from workloads import Graph
-from workloads.executable import executable
 
 pytestmark = [
     pytest.mark.tvm,
@@ -152,7 +152,7 @@ class TestCommands:
         asked = [str(tmp_path / "small.onnx"), "--policy", "fixed-pattern", "--target", TARGET, "--hardware", "h100"]
         assert main(["measure", *asked, "--out", str(tmp_path / "code"), "--json"]) == 0
         (code,) = (tmp_path / "code").glob("*.cu")
-        start = [sys.executable, "-c", "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"]
+        start = [sys.executable, "-m", "dsascape"]
         command = [*start, "measure", *asked, "--out", str(tmp_path / "m"), "--json"]
         around = {**os.environ, **environment(driver, code.read_text(), tmp_path), "PATH": os.environ["PATH"]}
         done = subprocess.run(command, capture_output=True, text=True, env=around, check=False)

@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.cli import main
-from hw_models import Gpu, hardware_of_text, load_hardware
+from dsascape.experiments.shell.cli import main
+from dsascape.hw_models import Gpu, hardware_of_text, load_hardware
+from dsascape.tuner.bundle import BundleError, read_calibration, unpacked
+from dsascape.tuner.bundle.contents import GPU_CALIBRATION
+from dsascape.tuner.calibrate import GpuFacts, GpuFigures, gpu_yaml
+from dsascape.tuner.on_device.gpu_bundling import probe_source
 from tests.tuner.gpu.stand_in import NVCC, driver_in, environment
 from tests.tuner.gpu.test_gpu_bundle import run_alone
-from tuner.bundle import BundleError, read_calibration, unpacked
-from tuner.bundle.contents import GPU_CALIBRATION
-from tuner.calibrate import GpuFacts, GpuFigures, gpu_yaml
-from tuner.on_device.gpu_bundling import probe_source
 
 pytestmark = pytest.mark.tvm
 

@@ -21,30 +21,30 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 import tvm
 import tvm_ffi
 
-from fusion import fixed_pattern_plan, plan_from_groups
-from fusion.plan import FusionPlan, Group
-from hw_models import Gpu, load_hardware
-from scheduler import make_policy
-from scheduler.gpu.code import block_needs
-from scheduler.gpu.costs import GpuCosts
-from scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.gpu.tuning import GpuTuning
-from scheduler.gpu.view import GpuView
-from scheduler.kernels.cut import layer_of
+from dsascape.fusion import fixed_pattern_plan, plan_from_groups
+from dsascape.fusion.plan import FusionPlan, Group
+from dsascape.hw_models import Gpu, load_hardware
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.gpu.code import block_needs
+from dsascape.scheduler.gpu.costs import GpuCosts
+from dsascape.scheduler.gpu.schedule import GpuSchedule, kernel_by_kernel
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.gpu.tuning import GpuTuning
+from dsascape.scheduler.gpu.view import GpuView
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
+from dsascape.tuner.codegen.gpu.kernels import GpuCode, generate_gpu
+from dsascape.tuner.codegen.gpu.phases import Loops
+from dsascape.tuner.codegen.kernels import network_array, stored_array
+from dsascape.tuner.measure.arrays import Arena
+from dsascape.tuner.on_device.cross_gpu import PIPELINE
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, reference
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import Executable, drawn_inputs, executable
+from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net, networks
 from tests.tuner.runs import varied
-from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
-from tuner.codegen.gpu.kernels import GpuCode, generate_gpu
-from tuner.codegen.gpu.phases import Loops
-from tuner.codegen.kernels import network_array, stored_array
-from tuner.measure.arrays import Arena
-from tuner.on_device.cross_gpu import PIPELINE
-from tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest, reference
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
-from workloads.executable import Executable, drawn_inputs, executable
-from workloads.operators.registry import Array
 
 pytestmark = pytest.mark.tvm
 

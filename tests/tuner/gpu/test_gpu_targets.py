@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("tvm", reason="TVM is not installed: pip install 'dsascape[tvm]'")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'dsascape[tvm]'")
 
-from experiments.cli import main
-from tuner.measure import TargetError
-from tuner.measure.targets import cuda_architecture, gpu_target_description, is_gpu_target, target_description
+from dsascape.experiments.shell.cli import main
+from dsascape.tuner.measure import TargetError
+from dsascape.tuner.measure.targets import cuda_architecture, gpu_target_description, is_gpu_target, target_description
 
 pytestmark = pytest.mark.tvm
 

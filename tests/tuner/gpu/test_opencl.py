@@ -13,19 +13,19 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip ins
 
 import tvm
 
-from scheduler.gpu.schedule import GpuSchedule
+from dsascape.scheduler.gpu.schedule import GpuSchedule
+from dsascape.tuner.codegen.gpu.kernels import CodedKernel, generate_gpu
+from dsascape.tuner.codegen.kernels import network_array, stored_array
+from dsascape.tuner.measure.targets import gpu_target_description
+from dsascape.tuner.on_device.cross_gpu import PIPELINE
+from dsascape.tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
+from dsascape.workloads import load_network
+from dsascape.workloads.executable import Executable, executable
+from dsascape.workloads.operators.registry import Array
 from tests.graphs import Net
 from tests.tuner.gpu.pocl import OpenClLaunch, knows_processor, run_on_pocl
 from tests.tuner.gpu.test_gpu_codegen import FUSED, SEVERAL_SHAPES, schedule_on, scheduled, values_of, whole
 from tests.tuner.runs import varied
-from tuner.codegen.gpu.kernels import CodedKernel, generate_gpu
-from tuner.codegen.kernels import network_array, stored_array
-from tuner.measure.targets import gpu_target_description
-from tuner.on_device.cross_gpu import PIPELINE
-from tuner.on_device.reference import KERNEL_TOLERANCE, deviation, largest
-from workloads import load_network
-from workloads.executable import Executable, executable
-from workloads.operators.registry import Array
 
 pytestmark = [
     pytest.mark.tvm,

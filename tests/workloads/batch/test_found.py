@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
+from dsascape.workloads import WorkloadError
 from tests.workloads.onnx_models import model, read
-from workloads import WorkloadError
 
 WEIGHT = np.ones((8, 8), np.float32)
 

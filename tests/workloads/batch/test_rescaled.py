@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsascape.workloads import Graph
 from tests.workloads.baked import BLOCKS, Block, baked
 from tests.workloads.onnx_models import read
-from workloads import Graph
 
 Facts = list[tuple[str, list[tuple[int, ...]], list[tuple[int, ...]], object]]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from tvm import tirx
 
-from tuner.codegen.gpu.phases import index, loop, unravelled, when
-from tuner.codegen.gpu.regions import Box
-from tuner.codegen.gpu.values import Place, elements
-from workloads.graph import Tensor
-from workloads.loopnest import Extents
+from dsascape.tuner.codegen.gpu.phases import index, loop, unravelled, when
+from dsascape.tuner.codegen.gpu.regions import Box
+from dsascape.tuner.codegen.gpu.values import Place, elements
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Extents
 
 Located = tuple[Place, list[Any]]
 """An element, and the conditions under which the block stores it."""

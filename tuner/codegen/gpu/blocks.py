@@ -13,11 +13,11 @@ from typing import Any
 
 from tvm import tirx
 
-from scheduler.gpu.tiles import GpuTiles
-from scheduler.kernels.layer import Layer
-from tuner.codegen.arithmetic import UnsupportedKernelError
-from tuner.codegen.gpu.apart import Share, share_of
-from tuner.codegen.gpu.phases import (
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.gpu.apart import Share, share_of
+from dsascape.tuner.codegen.gpu.phases import (
     Block,
     Language,
     Loops,
@@ -29,11 +29,11 @@ from tuner.codegen.gpu.phases import (
     unravelled,
     when,
 )
-from tuner.codegen.gpu.regions import Box, Range, box_of, joined
-from tuner.codegen.gpu.staging import Staging, staging_of
-from tuner.codegen.gpu.together import add_shared
-from tuner.codegen.gpu.values import Place, Reduced, Values, elements, same_places, variables
-from workloads.executable import Executable
+from dsascape.tuner.codegen.gpu.regions import Box, Range, box_of, joined
+from dsascape.tuner.codegen.gpu.staging import Staging, staging_of
+from dsascape.tuner.codegen.gpu.together import add_shared
+from dsascape.tuner.codegen.gpu.values import Place, Reduced, Values, elements, same_places, variables
+from dsascape.workloads.executable import Executable
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from typing import Any
 
 import tvm
 
-from scheduler.gpu.schedule import GpuKernel, GpuSchedule
-from scheduler.kernels.layer import Layer
-from tuner.codegen.arithmetic import UnsupportedKernelError
-from tuner.codegen.gpu.blocks import GpuFunction, gpu_function
-from tuner.codegen.gpu.phases import Language, Loops
-from tuner.codegen.kernels import Uncompiled
-from tuner.codegen.names import launch_names
-from workloads.analysis import Analysis
-from workloads.executable import Executable
+from dsascape.scheduler.gpu.schedule import GpuKernel, GpuSchedule
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.gpu.blocks import GpuFunction, gpu_function
+from dsascape.tuner.codegen.gpu.phases import Language, Loops
+from dsascape.tuner.codegen.kernels import Uncompiled
+from dsascape.tuner.codegen.names import launch_names
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.executable import Executable
 
 
 @dataclass(frozen=True)

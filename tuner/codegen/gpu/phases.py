@@ -15,8 +15,8 @@ from typing import Any, Literal
 import tvm
 from tvm import tirx
 
-from tuner.codegen.arithmetic import UnsupportedKernelError
-from tuner.codegen.local_values import with_thread_values
+from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.local_values import with_thread_values
 
 Language = Literal["cuda", "opencl"]
 """What the code of a grid is written in."""

@@ -8,7 +8,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tuner.codegen.gpu.values import Place
+from dsascape.tuner.codegen.gpu.values import Place
 
 
 @dataclass(frozen=True)

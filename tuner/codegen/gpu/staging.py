@@ -7,10 +7,10 @@ from typing import Any
 
 from tvm import tirx
 
-from scheduler.gpu.tiles import GpuTiles
-from tuner.codegen.access import affine
-from tuner.codegen.arithmetic import UnsupportedKernelError
-from tuner.codegen.gpu.phases import (
+from dsascape.scheduler.gpu.tiles import GpuTiles
+from dsascape.tuner.codegen.access import affine
+from dsascape.tuner.codegen.arithmetic import UnsupportedKernelError
+from dsascape.tuner.codegen.gpu.phases import (
     Block,
     Memory,
     Phase,
@@ -22,12 +22,12 @@ from tuner.codegen.gpu.phases import (
     unravelled,
     when,
 )
-from tuner.codegen.gpu.regions import Box, Range, box_of, divided_box
-from tuner.codegen.gpu.values import Place, Reduced, Values, elements, variables
-from tuner.codegen.spacing import iteration_of
-from workloads.index import Index
-from workloads.loopnest import Access
-from workloads.spaced import Spaced
+from dsascape.tuner.codegen.gpu.regions import Box, Range, box_of, divided_box
+from dsascape.tuner.codegen.gpu.values import Place, Reduced, Values, elements, variables
+from dsascape.tuner.codegen.spacing import iteration_of
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import Access
+from dsascape.workloads.spaced import Spaced
 
 _NOT_PLAIN = "its operand {!r} is read at places that are no sums of loops: it cannot be staged"
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from tvm import tirx
 
-from tuner.codegen.gpu.phases import Block, Memory, Phase, index, loop, ravelled, sequence, unravelled, when
-from tuner.codegen.gpu.regions import Box
-from tuner.codegen.gpu.values import Reduced, Values, elements
+from dsascape.tuner.codegen.gpu.phases import Block, Memory, Phase, index, loop, ravelled, sequence, unravelled, when
+from dsascape.tuner.codegen.gpu.regions import Box
+from dsascape.tuner.codegen.gpu.values import Reduced, Values, elements
 
 
 def add_shared(block: Block, values: Values, reduced: Reduced, box: Box) -> None:

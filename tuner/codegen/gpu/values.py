@@ -14,18 +14,18 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from scheduler.cpu.tiles import LoopTiles
-from scheduler.kernels.layer import Layer
-from tuner.codegen.access import Stored, logical, loops_of
-from tuner.codegen.arithmetic import Operator
-from tuner.codegen.gpu.phases import index
-from tuner.codegen.reductions import Reduction, reduction_of
-from tuner.codegen.sharing import Value
-from tuner.codegen.spacing import Spacing
-from tuner.codegen.stages import StageBuilder
-from workloads.executable import Executable
-from workloads.graph import Tensor
-from workloads.loopnest import Access, LoopNest
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.tuner.codegen.access import Stored, logical, loops_of
+from dsascape.tuner.codegen.arithmetic import Operator
+from dsascape.tuner.codegen.gpu.phases import index
+from dsascape.tuner.codegen.reductions import Reduction, reduction_of
+from dsascape.tuner.codegen.sharing import Value
+from dsascape.tuner.codegen.spacing import Spacing
+from dsascape.tuner.codegen.stages import StageBuilder
+from dsascape.workloads.executable import Executable
+from dsascape.workloads.graph import Tensor
+from dsascape.workloads.loopnest import Access, LoopNest
 
 Place = tuple[Any, ...]
 """Indices of an element, in the order in which its tensor lies in memory."""

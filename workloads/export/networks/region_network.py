@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from workloads.export.torchvision_shim import import_torchvision
+from dsascape.workloads.export.torchvision_shim import import_torchvision
 
 IMAGE_SIDE = 320
 PROPOSALS = 300

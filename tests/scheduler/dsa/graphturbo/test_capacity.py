@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler import make_policy
+from dsascape.scheduler import make_policy
+from dsascape.workloads import Graph
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
-from workloads import Graph
 
 
 def chain() -> Graph:

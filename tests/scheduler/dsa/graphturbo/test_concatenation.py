@@ -5,18 +5,18 @@ what the consumer's layer does first: it copies what lies in the global buffer, 
 other what another binding has left elsewhere.
 """
 
-from fusion import unfused_plan
-from hw_models import Program, Transfer
-from scheduler import Instance, LayerRun, Layout, TensorSlice
-from scheduler.dsa.binding import Binding
-from scheduler.dsa.execution import decide
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.schedule import BufferScope
-from scheduler.dsa.violations import violations
+from dsascape.fusion import unfused_plan
+from dsascape.hw_models import Program, Transfer
+from dsascape.scheduler import Instance, LayerRun, Layout, TensorSlice
+from dsascape.scheduler.dsa.deciding.execution import decide
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.placing.binding import Binding
+from dsascape.scheduler.dsa.schedule.schedule import BufferScope
+from dsascape.scheduler.dsa.schedule.violations import violations
+from dsascape.workloads.loopnest import Box
 from tests.graphs import Net, machine
 from tests.scheduler.runs import costs_on
-from workloads.loopnest import Box
 
 ORDER = (0, 1, 2, 3)
 IMAGE_BYTES = 28 * 28 * 512 * 2

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from hw_models import ClusteredDsa, load_hardware
-from scheduler import ScheduleError, make_policy, policy_label
-from scheduler.dsa.graphturbo.core_binding import Reading, bind_runs, infer_binding, unbound_dims
-from scheduler.kernels.cut import layer_of
+from dsascape.hw_models import ClusteredDsa, load_hardware
+from dsascape.scheduler import ScheduleError, make_policy, policy_label
+from dsascape.scheduler.dsa.graphturbo.core_binding import Reading, bind_runs, infer_binding, unbound_dims
+from dsascape.scheduler.kernels.cut import layer_of
+from dsascape.workloads import Graph, import_onnx
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import full_box
 from tests.graphs import networks
 from tests.scheduler.runs import schedule_of
-from workloads import Graph, import_onnx
-from workloads.analysis import Analysis
-from workloads.loopnest import full_box
 
 
 def network(nodes: list[onnx.NodeProto], shape: list[int], weights: dict[str, list[int]], outputs: list[str]) -> Graph:

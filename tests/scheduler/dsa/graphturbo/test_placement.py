@@ -6,18 +6,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fusion import fixed_pattern_plan, unfused_plan
-from hw_models import ClusteredDsa
-from scheduler import LayerRun, Layout, TensorSlice, make_policy
-from scheduler.dsa.graphturbo.placement import Capacity, Placement
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.dsa.tuning import DsaTuning
-from scheduler.dsa.violations import layout_violations
+from dsascape.fusion import fixed_pattern_plan, unfused_plan
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler import LayerRun, Layout, TensorSlice, make_policy
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.graphturbo.placement import Capacity, Placement
+from dsascape.scheduler.dsa.schedule.violations import layout_violations
+from dsascape.scheduler.dsa.tuning import DsaTuning
+from dsascape.workloads import Graph
+from dsascape.workloads.loopnest import box_volume, intersect
+from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on, drawn_schedule, schedule_of
-from workloads import Graph
-from workloads.loopnest import box_volume, intersect
-from workloads.regions import required_regions
 
 ROOMY = Capacity(2**40, 2**40)
 NOTHING = Capacity(0, 0)

@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion.plan import Group, Split, plan_from_groups
-from hw_models import ClusteredDsa
-from scheduler.dsa.graphturbo.instance_binding import bind_instances
-from scheduler.dsa.graphturbo.placement import Capacity
-from scheduler.dsa.graphturbo.plan_bound import least_bytes
-from scheduler.dsa.graphturbo.plan_cost import moved_bytes
-from scheduler.dsa.schedule import Layout
-from scheduler.graphturbo.grouping import group_subgraphs
-from scheduler.graphturbo.instances import split_into_instances
+from dsascape.fusion.plan import Group, Split, plan_from_groups
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler.dsa.graphturbo.instance_binding import bind_instances
+from dsascape.scheduler.dsa.graphturbo.placement import Capacity
+from dsascape.scheduler.dsa.graphturbo.plan_bound import least_bytes
+from dsascape.scheduler.dsa.graphturbo.plan_cost import moved_bytes
+from dsascape.scheduler.dsa.schedule.schedule import Layout
+from dsascape.scheduler.graphturbo.grouping import group_subgraphs
+from dsascape.scheduler.graphturbo.instances import split_into_instances
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machines, networks
 from tests.scheduler.runs import costs_on
-from workloads import Graph
-from workloads.analysis import Analysis
 
 
 @pytest.mark.parametrize(("split", "times"), [(None, 1), (Split(0, 2), 2), (Split(1, 2), 1)])

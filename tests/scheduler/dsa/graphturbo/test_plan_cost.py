@@ -3,16 +3,16 @@
 import pytest
 from hypothesis import given, settings
 
-from hw_models import ClusteredDsa
-from scheduler import ScheduleError
-from scheduler.dsa.execution import decide
-from scheduler.dsa.graphturbo.plan_cost import apart_s
-from scheduler.dsa.judging import judged
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.policies.fixed_pattern import FixedPattern
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.dsa.deciding.execution import decide
+from dsascape.scheduler.dsa.deciding.judging import judged
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.graphturbo.plan_cost import apart_s
+from dsascape.scheduler.policies.fixed_pattern import FixedPattern
+from dsascape.workloads import Graph
 from tests.graphs import Net, machine, machines, networks
 from tests.scheduler.runs import costs_on
-from workloads import Graph
 
 
 def test_layers_apart_take_their_traffic_or_their_arithmetic_with_start_ups_and_launches() -> None:

@@ -3,18 +3,18 @@
 import pytest
 from hypothesis import example, given, settings
 
-from hw_models import ClusteredDsa, load_hardware, with_values
-from scheduler import Schedule
-from scheduler.dsa.graphturbo.plan_bound import share_read
-from scheduler.dsa.graphturbo.plan_cost import moved_bytes
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.needs import whole_needs
-from scheduler.dsa.view import DDR, DsaView
-from scheduler.policies.graphturbo import GraphTurbo
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.scheduler import Schedule
+from dsascape.scheduler.dsa.graphturbo.plan_bound import share_read
+from dsascape.scheduler.dsa.graphturbo.plan_cost import moved_bytes
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.placing.needs import whole_needs
+from dsascape.scheduler.dsa.view import DDR, DsaView
+from dsascape.scheduler.policies.graphturbo import GraphTurbo
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.loopnest import box_volume, intersect
 from tests.graphs import Net, networks
 from tests.scheduler.runs import schedule_of, simulated
-from workloads import Graph, load_network
-from workloads.loopnest import box_volume, intersect
 
 SPEC = load_hardware("stcp920", ClusteredDsa)
 

@@ -6,12 +6,12 @@ from functools import partial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import Instruction
-from scheduler import Schedule, make_policy
-from scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.view import DsaView
-from scheduler.fragments import FragmentWriter
+from dsascape.hw_models import Instruction
+from dsascape.scheduler import Schedule, make_policy
+from dsascape.scheduler.dsa.lower.layer import AlikeLayers, WrittenLayer
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.programs.fragments import FragmentWriter
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler import make_policy
-from scheduler.dsa.lower.bursts import Ahead, Bursts, bursts_of, staged_burst_bytes
-from scheduler.dsa.schedule import Execution, LayerRun
+from dsascape.scheduler import make_policy
+from dsascape.scheduler.dsa.lower.bursts import Ahead, Bursts, bursts_of, staged_burst_bytes
+from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun
 from tests.graphs import Net, machine
 from tests.scheduler.runs import schedule_of
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models import Compute, Transfer, Work
-from hw_models.columns import column
-from scheduler.dsa.lower.fetches import Fetches, Gathered, gathered
-from scheduler.fragments import Fragment, FragmentBuffer, FragmentWriter, Outside
+from dsascape.hw_models import Compute, Transfer, Work
+from dsascape.hw_models.simulation.columns import column
+from dsascape.scheduler.dsa.lower.fetches import Fetches, Gathered, gathered
+from dsascape.scheduler.programs.fragments import Fragment, FragmentBuffer, FragmentWriter, Outside
 
 LOAD = Transfer(source="ddr", destination="global_buffer", size_bytes=10)
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hw_models.columns import Rows
-from scheduler import ScheduleError
-from scheduler.dsa.lower.prefetch import FURTHER, LOCAL, PrefetchUse
-from scheduler.dsa.lower.prefetch_buffer import IN_USE, Passing, PrefetchBuffer, prefetch_buffer
-from scheduler.fragments import FragmentWriter
+from dsascape.hw_models.simulation.columns import Rows
+from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.dsa.lower.prefetch import FURTHER, LOCAL, PrefetchUse
+from dsascape.scheduler.dsa.lower.prefetch_buffer import IN_USE, Passing, PrefetchBuffer, prefetch_buffer
+from dsascape.scheduler.programs.fragments import FragmentWriter
 
 
 def filling(*admissions: tuple[int, int, int], transfers: tuple[int, ...] = (0,)) -> Passing:

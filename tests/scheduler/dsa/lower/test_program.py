@@ -4,20 +4,20 @@ from collections.abc import Mapping
 
 import pytest
 
-from hw_models import Buffer, ClusteredDsa, Compute, Launch, Program, Transfer
-from scheduler import LayerRun, Layout, Schedule, ScheduleError, make_policy, policy_types
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.execution import decide
-from scheduler.dsa.lower.program import lower
-from scheduler.dsa.tiling.choice import KnownTilings
-from scheduler.dsa.view import DsaView
-from scheduler.dsa.violations import violations
+from dsascape.hw_models import Buffer, ClusteredDsa, Compute, Launch, Program, Transfer
+from dsascape.scheduler import LayerRun, Layout, Schedule, ScheduleError, make_policy, policy_types
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.execution import decide
+from dsascape.scheduler.dsa.lower.program import lower
+from dsascape.scheduler.dsa.schedule.violations import violations
+from dsascape.scheduler.dsa.tiling.choice import KnownTilings
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.loopnest import box_volume, intersect
+from dsascape.workloads.regions import required_regions
 from tests.graphs import Net, machine
 from tests.scheduler.runs import costs_on, schedule_of, schedule_with, simulated
-from workloads import Graph
-from workloads.analysis import Analysis
-from workloads.loopnest import box_volume, intersect
-from workloads.regions import required_regions
 
 
 def scheduled(policy: str, graph: Graph, spec: ClusteredDsa) -> Schedule:

@@ -5,16 +5,16 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hw_models import ClusteredDsa
-from scheduler import LayerRun, make_policy
-from scheduler.dsa.execution import fetched_at_once
-from scheduler.dsa.lower.tile_waits import TileWaits, WrittenRun
-from scheduler.dsa.tiling.tiling import Tiling
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler import LayerRun, make_policy
+from dsascape.scheduler.dsa.deciding.execution import fetched_at_once
+from dsascape.scheduler.dsa.lower.tile_waits import TileWaits, WrittenRun
+from dsascape.scheduler.dsa.tiling.tiling import Tiling
+from dsascape.workloads import Graph
+from dsascape.workloads.loopnest import Box, intersect
+from dsascape.workloads.regions import required_regions
 from tests.graphs import machines, networks
 from tests.scheduler.runs import drawn_schedule
-from workloads import Graph
-from workloads.loopnest import Box, intersect
-from workloads.regions import required_regions
 
 MOST_TILES = 10_000
 """Of one layer run: instructions of others have other numbers."""

@@ -3,21 +3,21 @@
 import pytest
 from hypothesis import given, settings
 
-from fusion import fixed_pattern_plan
-from hw_models import ClusteredDsa
-from scheduler import ScheduleError
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.execution import decide
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.dsa.tiling.choice import KnownTilings, TileChooser
-from scheduler.dsa.tiling.search import choose_tiling
-from scheduler.dsa.tiling.tiling import Route, TileRequest
-from scheduler.dsa.unit_choice import choose_units
-from scheduler.dsa.view import DDR, DsaView
-from scheduler.kernels.layer import Layer
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import ClusteredDsa
+from dsascape.scheduler import ScheduleError
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.execution import decide
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
+from dsascape.scheduler.dsa.tiling.choice import KnownTilings, TileChooser
+from dsascape.scheduler.dsa.tiling.search import choose_tiling
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest
+from dsascape.scheduler.dsa.view import DDR, DsaView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
-from workloads import Graph
-from workloads.analysis import Analysis
 
 KIB = 1024
 VIEW = DsaView(machine(), 1)

@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from hw_models import ClusteredDsa, Launch, load_hardware
-from scheduler import make_policy
+from dsascape.hw_models import ClusteredDsa, Launch, load_hardware
+from dsascape.scheduler import make_policy
+from dsascape.workloads import load_network
 from tests.scheduler.runs import Run, run_of
-from workloads import load_network
 
 # Estimate by simulated time of one layer run; of ResNet-50's the least is 1.01 and the most 1.30.
 LEAST, MOST = 1.0, 1.31

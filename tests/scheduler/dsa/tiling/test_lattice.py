@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.dsa.tiling.lattice import Halvings, Lattice
+from dsascape.scheduler.dsa.tiling.lattice import Halvings, Lattice
 
 
 def finer_ones(lattice: Lattice, halvings: Halvings) -> list[Halvings]:

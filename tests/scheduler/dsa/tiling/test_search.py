@@ -10,20 +10,20 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fusion import fixed_pattern_plan
-from hw_models import ClusteredDsa, load_hardware
-from scheduler import DsaTuning, ScheduleError
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.dsa.tiling.candidates import TileCandidates
-from scheduler.dsa.tiling.search import TilingError, choose_tiling, paper_tiling
-from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
-from scheduler.dsa.unit_choice import choose_units
-from scheduler.dsa.view import DsaView
-from scheduler.kernels.layer import Layer
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import ClusteredDsa, load_hardware
+from dsascape.scheduler import DsaTuning, ScheduleError
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
+from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
+from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling, paper_tiling
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads import Graph
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
-from workloads import Graph
-from workloads.analysis import Analysis
 
 WITHIN = 4.0
 """How much slower than the best of all tiles, by estimate, the chosen ones may be: the search is greedy. The most that

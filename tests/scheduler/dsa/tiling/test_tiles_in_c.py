@@ -10,27 +10,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusion import fixed_pattern_plan
-from hw_models import ClusteredDsa, load_hardware, with_values
-from hw_models.in_c import is_built
-from scheduler.dsa.costs import DsaCosts
-from scheduler.dsa.kernel_by_kernel import through_ddr
-from scheduler.dsa.tiling.candidates import TileCandidates
-from scheduler.dsa.tiling.cuts import Cuts
-from scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles
-from scheduler.dsa.tiling.search import TilingError, choose_tiling
-from scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
-from scheduler.dsa.unit_choice import choose_units
-from scheduler.dsa.view import DsaView
-from scheduler.kernels.layer import Layer
+from dsascape.fusion import fixed_pattern_plan
+from dsascape.hw_models import ClusteredDsa, load_hardware, with_values
+from dsascape.hw_models.in_c import is_built
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.kernel_by_kernel import through_ddr
+from dsascape.scheduler.dsa.deciding.unit_choice import choose_units
+from dsascape.scheduler.dsa.tiling.candidates import TileCandidates
+from dsascape.scheduler.dsa.tiling.cuts import Cuts
+from dsascape.scheduler.dsa.tiling.in_numbers import asked_numbers, compiled_tiles
+from dsascape.scheduler.dsa.tiling.search import TilingError, choose_tiling
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from dsascape.scheduler.dsa.view import DsaView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads import Graph, load_network
+from dsascape.workloads.analysis import Analysis
 from tests.graphs import Net, machine, machines, networks
 from tests.workloads import small_kernels, small_movements  # noqa: F401 - they fill MAKERS
 from tests.workloads.small_operators import MAKERS
-from workloads import Graph, load_network
-from workloads.analysis import Analysis
 
-tiles = pytest.importorskip("scheduler.in_c.tiles")
-if not is_built("scheduler.in_c.tiles"):
+tiles = pytest.importorskip("dsascape.scheduler.in_c.tiles")
+if not is_built("dsascape.scheduler.in_c.tiles"):
     pytest.skip("built of other sources", allow_module_level=True)
 
 ROUTES = st.sampled_from([(1.0, 0.0), (0.0, 1.0), (0.5, 0.25), (0.3, 0.0)])
@@ -181,7 +181,7 @@ def layer_numbers() -> list[float]:
 
     request, view = convolution()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scheduler.dsa.tiling.in_numbers.Tiles", take)
+        patch.setattr("dsascape.scheduler.dsa.tiling.in_numbers.Tiles", take)
         compiled(request, view)
     return list(given[0])
 

@@ -1,0 +1,203 @@
+"""Where design points are computed: in processes of this machine, or on a dask cluster.
+
+Either way a point has a worker process of its own while it runs, so that one that fails, crashes, takes too long or
+too much memory is a `Failure` and the others go on.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from multiprocessing.connection import wait
+from types import ModuleType
+from typing import Any, Protocol, TypeVar
+
+from dsascape.experiments.engine.failures import Failure, failure_of
+from dsascape.experiments.engine.limits import Limits
+from dsascape.experiments.engine.waiting import WaitingPoints
+from dsascape.experiments.engine.worker import Compute, Worker, computed_in_turn, forked, needs_another_try
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.tuner.measure import usable_cores
+
+T = TypeVar("T")
+_TASK_S = 0.5
+"""A task of a dask cluster begins no further point after so long."""
+_MOST_POINTS_OF_TASK = 64
+_TASKS_OF_THREAD = 3
+"""Of a dask worker that are under way: it need not wait for the next one."""
+_CONNECT_S = 10
+
+
+class EngineError(RuntimeError):
+    """The machinery that computes points is not there, or broke."""
+
+
+class Engine(Protocol):
+    """Computes design points, in whatever order they get done."""
+
+    def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
+        """Yield every point with what was computed for it, as soon as that is known."""
+
+
+class Processes:
+    """Worker processes that end with this one, however it ends; one that a point takes with it is replaced."""
+
+    def __init__(self, workers: int, limits: Limits) -> None:
+        self._limits = limits
+        self._workers = [forked() for _ in range(workers)]
+        self._at_hand: dict[int, Workload] = {}
+        """By worker: the workload of its last point."""
+
+    def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
+        waiting = WaitingPoints(points)
+        idle = list(range(len(self._workers)))
+        running: dict[int, DesignPoint] = {}
+        try:
+            while True:
+                for place in idle:
+                    point = waiting.take(place, self._at_hand)
+                    if point is None:
+                        break
+                    self._begin(place, compute, point)
+                    running[place], self._at_hand[place] = point, point.workload
+                if not running:
+                    return
+                idle = [place for place in range(len(self._workers)) if place not in running]
+                for place in self._done(running):
+                    found: T | Failure = self._workers[place].result()
+                    if needs_another_try(self._workers[place], found):
+                        self._begin(place, compute, running[place])
+                    else:
+                        idle.append(place)
+                        yield running.pop(place), found
+        finally:
+            for place in running:
+                self._workers[place].stop()
+
+    def _begin(self, place: int, compute: Compute[T], point: DesignPoint) -> None:
+        if not self._workers[place].is_usable:
+            self._workers[place] = forked()
+        self._workers[place].begin(compute, point, self._limits)
+
+    def _done(self, running: Iterable[int]) -> list[int]:
+        """Return whose point has ended or is past its time; wait until there is one."""
+        workers: dict[int, Worker[Any]] = {place: self._workers[place] for place in running}
+        left = [worker.seconds_left for worker in workers.values()]
+        ready = wait(
+            [worker.connection for worker in workers.values()],
+            min((seconds for seconds in left if seconds is not None), default=None),
+        )
+        return [place for place, one in workers.items() if one.connection in ready or one.seconds_left == 0.0]
+
+    def stop(self) -> None:
+        """End all worker processes."""
+        for worker in self._workers:
+            worker.stop()
+
+
+class DaskCluster:
+    """The workers of a dask cluster; each has dsascape installed, and policy files at the same paths.
+
+    A task is as many points that follow each other as take about half a second, because handing one out takes
+    milliseconds. What it has not begun by then is handed out again; a run that is stopped loses the tasks under way.
+    """
+
+    def __init__(self, distributed: ModuleType, client: Any, limits: Limits) -> None:
+        self._distributed = distributed
+        self._client = client
+        self._limits = limits
+        self._point_s = _TASK_S
+        """How long a point of the last task took."""
+
+    def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
+        waiting, handed_back = iter(points), list[DesignPoint]()
+        running: dict[Any, list[DesignPoint]] = {}
+        done = self._distributed.as_completed([], loop=self._client.loop)
+
+        def submit(task: list[DesignPoint]) -> None:
+            key = f"dsascape-{len(task)}-{task[0].key}"
+            future = self._client.submit(computed_in_turn, compute, task, self._limits, _TASK_S, key=key, pure=False)
+            running[future] = task
+            done.add(future)
+
+        def submit_further() -> None:
+            most = _TASKS_OF_THREAD * max(sum(self._client.nthreads().values()), 1)
+            while len(running) < most:
+                wanted = self._points_of_task()
+                task = handed_back[:wanted]
+                del handed_back[:wanted]
+                task += islice(waiting, wanted - len(task))
+                if not task:
+                    return
+                submit(task)
+
+        submit_further()
+        for future in done:
+            task = running.pop(future)
+            found = self._found(future, task)
+            if found is None:
+                for point in task:
+                    submit([point])
+            else:
+                handed_back += task[len(found) :]
+                yield from zip(task, found, strict=False)
+            submit_further()
+
+    def _points_of_task(self) -> int:
+        return min(max(round(_TASK_S / self._point_s), 1), _MOST_POINTS_OF_TASK)
+
+    def _found(self, future: Any, task: list[DesignPoint]) -> list[Any] | None:
+        """Return what the first points of a task came to, all that were begun.
+
+        None if one of them ended its workers, and it is not known which. Raise ``EngineError`` if the cluster is at
+        fault.
+        """
+        try:
+            error = future.exception()
+        except (OSError, self._distributed.CancelledError) as lost:
+            error = lost
+        if error is None:
+            found, taken_s = future.result()
+            self._point_s = max(taken_s / len(found), _TASK_S / _MOST_POINTS_OF_TASK)
+            return list(found)
+        if isinstance(error, self._distributed.KilledWorker):
+            died = Failure(f"the workers of the dask cluster that tried it died ({error})")
+            return [died] if len(task) == 1 else None
+        if isinstance(error, OSError | ImportError | self._distributed.CancelledError):
+            raise EngineError(f"the dask cluster lost a point: {type(error).__name__}: {error}") from error
+        return [failure_of(error)] * len(task)
+
+
+def open_engine(
+    workers: int = 0, scheduler: str | None = None, limits: Limits | None = None
+) -> AbstractContextManager[Engine]:
+    """Return ``workers`` processes (0: one a core that may be used), or the dask cluster at ``scheduler``."""
+    limits = Limits() if limits is None else limits
+    if scheduler is not None:
+        return _dask_cluster(scheduler, limits)
+    return _processes(workers or usable_cores(), limits)
+
+
+@contextmanager
+def _processes(workers: int, limits: Limits) -> Iterator[Engine]:
+    engine = Processes(workers, limits)
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+@contextmanager
+def _dask_cluster(scheduler: str, limits: Limits) -> Iterator[Engine]:
+    try:
+        distributed = importlib.import_module("dask.distributed")
+    except ImportError as error:
+        raise EngineError("--engine dask needs dask: python -m pip install 'dsascape[distributed]'") from error
+    try:
+        client = distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise EngineError(f"--scheduler has {scheduler!r}, where no dask scheduler answers ({error})") from error
+    try:
+        yield DaskCluster(distributed, client, limits)
+    finally:
+        client.close()

@@ -1,0 +1,152 @@
+"""Running many design points: resumable, figures on disk as soon as they are known, none twice."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from dsascape.experiments.engine.engines import Engine, open_engine
+from dsascape.experiments.engine.failures import Failure
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.point.layers import layers_of
+from dsascape.experiments.point.sound import check_figures
+from dsascape.experiments.question.command_line import simulate_command
+from dsascape.experiments.question.network import default_dtype
+from dsascape.experiments.question.points import DesignPoint, Row, flat
+from dsascape.experiments.real.compared import Comparison
+from dsascape.experiments.real.on_gpu import measured_on_gpu
+from dsascape.experiments.real.on_processor import measured_on_processor
+from dsascape.experiments.results.computed import Computed, check_finite
+from dsascape.experiments.results.store import ResultStore
+from dsascape.hw_models import Gpu
+from dsascape.scheduler import kind_of
+from dsascape.tuner.measure import Budget
+from dsascape.workloads.analysis import Table
+
+OnPoint = Callable[[DesignPoint, Row], None]
+_log = logging.getLogger(__name__)
+_MOST_MACHINES = 64
+_known: Table[object] = Table(_MOST_MACHINES)
+"""Of this worker process, by machine and tuning: what was found for one policy or network serves the next."""
+
+
+def computed(point: DesignPoint) -> Computed:
+    """Return the figures of a point; raise what `evaluate` raises, and ``HardwareError`` for figures without end."""
+    if point.measured_on is not None:
+        return computed_of(point, *measured(point, Budget()))
+    machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
+    outcome = evaluate(point, _known.get(machine, kind_of(point.hardware).known))
+    row = described(point)
+    layers = layers_of(outcome)
+    check_figures(outcome.record, layers)
+    row |= outcome.record.flat() | {"model": row["model"]}
+    check_finite(row)
+    return Computed(row, tuple(map(flat, layers)))
+
+
+def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
+    """Return the simulated run of ``point`` and its measurement on a real device beside it.
+
+    Raises what `measured_on_processor` and `measured_on_gpu` raise.
+    """
+    measure = measured_on_gpu if isinstance(point.hardware, Gpu) else measured_on_processor
+    return measure(point, budget)
+
+
+def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) -> Computed:
+    """Return the figures of a point that is measured too, and its kernels, predicted beside measured."""
+    row = described(point)
+    row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
+    layers = layers_of(outcome)
+    check_figures(outcome.record, layers)
+    check_finite(row)
+    return Computed(row, tuple(map(flat, layers)), tuple(comparison.kernel_rows()))
+
+
+def described(point: DesignPoint) -> Row:
+    """Return the row of a point without its figures."""
+    workload = point.workload
+    return {
+        "model": workload.family if {"sequence", "image"} & set(point.swept) else workload.label,
+        "hardware": point.hardware.name, "policy": point.decided_by, "batch": workload.batch,
+        "dtype": workload.dtype or default_dtype(point.hardware), "area_mm2": point.hardware.area_mm2,
+        **point.swept, **_measured_on(point), **_origin(point), "error": None,
+    }  # fmt: skip
+
+
+def _measured_on(point: DesignPoint) -> Row:
+    """Return what a row says of a measured point also where there is no measurement."""
+    on = point.measured_on
+    return {} if on is None else {"target": on.target, "device": on.processor, "flushed_caches": int(on.flush_caches)}
+
+
+def _origin(point: DesignPoint) -> Row:
+    """Return what a row says of a point that comes from an experiment file: how to run it by itself."""
+    if point.origin is None:
+        return {}
+    return {"is_base": int(point.origin.is_base), "command": simulate_command(point, point.origin)}
+
+
+class Runner:
+    """Computes points, except those that its store has."""
+
+    def __init__(
+        self, store: ResultStore, engine: Engine, on_point: OnPoint | None = None, *, retry_failed: bool = False
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._on_point = on_point
+        self._known = store.keys(failed=not retry_failed)
+        self._before = frozenset(self._known)
+        self._found: set[str] = set()
+        """Points asked for that were in the store before."""
+        self.computed = 0
+        """Points that were not in the store."""
+
+    def rows(self, points: Sequence[DesignPoint]) -> list[Row]:
+        """Return the points' rows; each is on disk before the next one is waited for."""
+        self.run(points)
+        return self._store.rows([point.key for point in points])
+
+    def run(self, points: Iterable[DesignPoint]) -> None:
+        """Compute the points that the store does not have, taking one after the other as workers are free."""
+        for point, found in self._engine.results(computed, self._missing(points)):
+            result = found if isinstance(found, Computed) else Computed(_failed(point, found))
+            row = result.row | {"code": point.code}
+            self._store.add(point.key, row, result.layers, result.kernels)
+            self._known.add(point.key)
+            self.computed += 1
+            if self._on_point is not None:
+                self._on_point(point, row)
+        if self._found:
+            self._store.make_current(self._found)
+            self._found.clear()
+
+    def _missing(self, points: Iterable[DesignPoint]) -> Iterator[DesignPoint]:
+        """Yield what the store does not have, nothing twice."""
+        begun: set[str] = set()
+        for point in points:
+            if point.key in self._before:
+                self._found.add(point.key)
+            if point.key not in self._known and point.key not in begun:
+                begun.add(point.key)
+                yield point
+
+
+def _failed(point: DesignPoint, failure: Failure) -> Row:
+    row = described(point) | {"error": failure.reason}
+    if failure.traceback:
+        _log.info("%s under %s fails:\n%s", row["model"], row["policy"], failure.traceback)
+    return row
+
+
+def run_points(points: Sequence[DesignPoint], folder: Path, workers: int = 0, on_point: OnPoint | None = None) -> int:
+    """Compute the points that ``folder`` does not have yet; return how many those were.
+
+    In ``workers`` processes (one per core by default). Rows are stored as they come, so that a run that is killed
+    goes on where it was.
+    """
+    with open_engine(min(workers, len(points)) if workers else 0) as engine, ResultStore(folder) as store:
+        runner = Runner(store, engine, on_point)
+        runner.run(points)
+        return runner.computed

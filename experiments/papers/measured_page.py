@@ -1,0 +1,194 @@
+"""The page on predicted beside measured times, made from the tables that a measured run leaves.
+
+    dsascape calibrate --out experiments/measured/host.yaml
+    dsascape run experiments/measured/cpu.yaml --out out/measured
+    python -m dsascape.experiments.papers.measured_page --from out/measured docs/measured.md
+
+``--from`` first takes the tables over into ``experiments/measured``, or the folder that ``--tables`` names; without it
+the page is made of those there. ``experiments/measured/policies`` has the tables of ``policies.yaml``; those of
+``gpu.yaml`` go to a folder of their own likewise.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from dsascape.experiments.papers.measured_fusion import APART, ELSEWHERE, fused_kernels
+from dsascape.experiments.real.accuracy import kendall, mape, regret, spearman
+
+TABLES = Path(__file__).parents[1] / "measured"
+_POINTS, _KERNELS = "results.csv", "kernels.csv"
+_SETTINGS = {"tuning.threads": "threads", "hardware": "machine"}
+"""What points of a network and policy differ in, the first of these that there is, and what tables call it."""
+_MOST_WORST = 20
+
+
+def page(folder: Path = TABLES) -> str:
+    """Return the page as Markdown."""
+    points, kernels = pd.read_csv(folder / _POINTS), pd.read_csv(folder / _KERNELS)
+    kernels = kernels.dropna(subset=["measured_s", "predicted_s"])
+    points = points.dropna(subset=["measured_s"])
+    facts = json.loads(str(points["device_facts"].iloc[0]))
+    versions = ", ".join(f"{name} {number}" for name, number in sorted(facts["versions"].items()))
+    days = sorted({str(moment)[:10] for moment in points["measured_at"]})
+    lines = [
+        "# Predicted beside measured",
+        "",
+        f"{facts['processor']} ({facts['architecture']}), {facts['cores']} cores, on {' and '.join(days)}; {versions}.",
+        *_machines(points),
+        "What is compared, and how it is measured: [real code, and what is measured of it](measure.md), which says how",
+        "this page is made.",
+        "",
+        *_summary(points, kernels),
+        "",
+        "## Networks",
+        "",
+        *_table(_networks(points)),
+        "",
+        "## Which plan",
+        "",
+        "Regret is the time of the plan that the simulator would choose by that of the really fastest, less one.",
+        "",
+        *_table(_choices(points).assign(regret=lambda frame: frame["regret"].map("{:.1%}".format))),
+        "",
+        "## Kernels that are off by the most time",
+        "",
+        *_table(_worst(kernels)),
+        "",
+        *_intensive(kernels),
+    ]
+    return "\n".join(lines)
+
+
+def _machines(points: pd.DataFrame) -> list[str]:
+    """Return what is said of the machines that predict."""
+    names = sorted({str(name) for name in points["hardware"]})
+    if names != ["host"]:
+        return [f"The machine that predicts: {', '.join(f'`{name}`' for name in names)}."]
+    return [
+        "The machine is described by [host.yaml](../experiments/measured/host.yaml), which `dsascape calibrate` has",
+        "made with small kernels; no network has calibrated it.",
+    ]
+
+
+def _setting(frame: pd.DataFrame) -> str:
+    return next(name for name in _SETTINGS if name in frame)
+
+
+def _summary(points: pd.DataFrame, kernels: pd.DataFrame) -> list[str]:
+    predicted, found = list(kernels["predicted_s"]), list(kernels["measured_s"])
+    whole = mape(list(points["latency_s"]), list(points["measured_s"])) or 0.0
+    choices = _choices(points)
+    busy = points["warnings"].astype(str).str.contains("busy").sum()
+    worst = f"{max(choices['regret'], default=0.0):.1%}"
+    ranks = spearman(predicted, found) or 0.0, kendall(predicted, found) or 0.0
+    return [
+        f"- {len(kernels)} kernels: mean error {mape(predicted, found) or 0.0:.1%}, rank correlation {ranks[0]:.3f}"
+        f" (Spearman), {ranks[1]:.3f} (Kendall)",
+        f"- {len(points)} runs of whole networks: mean error {whole:.1%}",
+        f"- largest regret: {worst}",
+        f"- {busy} of {len(points)} runs began on a busy machine, which makes measured times longer",
+    ]
+
+
+def _networks(points: pd.DataFrame) -> pd.DataFrame:
+    error, setting = points["latency_s"] / points["measured_s"] - 1, _setting(points)
+    return pd.DataFrame({
+        "network": points["model"], "policy": points["policy"], _SETTINGS[setting]: points[setting],
+        "measured [ms]": (points["measured_s"] * 1e3).map("{:.3f}".format),
+        "predicted [ms]": (points["latency_s"] * 1e3).map("{:.3f}".format), "error": error.map("{:+.1%}".format),
+        "kernels: mean error": points["mape"].map("{:.1%}".format),
+        "Spearman": points["spearman"].map("{:.3f}".format), "Kendall": points["kendall"].map("{:.3f}".format),
+        "correct": points["is_correct"].map(lambda value: "yes" if value else "no"),
+    })  # fmt: skip
+
+
+def _choices(points: pd.DataFrame) -> pd.DataFrame:
+    rows, setting = [], _setting(points)
+    for (model, value), own in points.groupby(["model", setting], sort=False):
+        predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
+        found = dict(zip(own["policy"], own["measured_s"], strict=True))
+        lost = regret(predicted, found)
+        rows.append({
+            "network": model, _SETTINGS[setting]: value, "chosen": min(predicted, key=lambda name: predicted[name]),
+            "fastest": min(found, key=lambda name: found[name]), "regret": lost or 0.0,
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _worst(kernels: pd.DataFrame) -> pd.DataFrame:
+    missed = (kernels["predicted_s"] - kernels["measured_s"]).abs().sort_values(ascending=False, kind="stable")
+    setting = _setting(kernels)
+    own = kernels.loc[missed.index[:_MOST_WORST]]
+    parts = [str(name) for name in own if str(name).startswith("predicted_parts_s.")]
+    micro = {name: (own[name] * 1e6).map(lambda value: "" if pd.isna(value) else f"{value:.1f}") for name in parts}
+    return pd.DataFrame({
+        "network": own["model"], "policy": own["policy"], _SETTINGS[setting]: own[setting], "kernel": own["kernel"],
+        "measured [µs]": (own["measured_s"] * 1e6).map("{:.1f}".format),
+        "predicted [µs]": (own["predicted_s"] * 1e6).map("{:.1f}".format),
+        "error": (own["predicted_s"] / own["measured_s"] - 1).map("{:+.0%}".format),
+        **{f"{name.rpartition('.')[2]} [µs]": micro[name] for name in parts},
+    })  # fmt: skip
+
+
+def _intensive(kernels: pd.DataFrame) -> list[str]:
+    """Return the section on kernels with several complex operators, if there are any."""
+    found = fused_kernels(kernels, _setting(kernels))
+    if not found:
+        return []
+    rows = [
+        {
+            "network": each.network, "policy": each.policy, "complex operators": ", ".join(each.operators),
+            "measured": f"{each.measured_gain:.2f}", "predicted": f"{each.predicted_gain:.2f}",
+            **{name: f"{each.gain_elsewhere[name]:.2f}" for name in ELSEWHERE},
+        }
+        for each in found
+    ]  # fmt: skip
+    measured, predicted = [e.measured_gain for e in found], [e.predicted_gain for e in found]
+    error, rank = mape(predicted, measured) or 0.0, spearman(predicted, measured) or 0.0
+    right = sum((a > 1) == (b > 1) for a, b in zip(measured, predicted, strict=True))
+    return [
+        "## Intensive fusion",
+        "",
+        f"Kernels that hold several complex operators, each against the kernels of `{APART}` that it replaces:",
+        "how many times as fast it is, measured and predicted here, and predicted for machines with smaller caches.",
+        f"Of {len(found)} predictions, {right} say rightly whether it pays; mean error of the gain {error:.1%}, rank",
+        f"correlation (Spearman) {rank:.2f}.",
+        "",
+        *_table(pd.DataFrame(rows)),
+        "",
+    ]
+
+
+def _table(frame: pd.DataFrame) -> list[str]:
+    """Return a table as Markdown."""
+    heads = [str(name) for name in frame]
+    rows = [f"| {' | '.join(map(str, row))} |" for row in frame.itertuples(index=False, name=None)]
+    return [f"| {' | '.join(heads)} |", f"|{'|'.join([' --- '] * len(heads))}|", *rows]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the page, or print it; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT.md", help="default: print")
+    parser.add_argument("--tables", type=Path, default=TABLES, metavar="DIR", help="default: experiments/measured")
+    parser.add_argument("--from", type=Path, dest="folder", metavar="DIR", help="folder of a measured run")
+    arguments = parser.parse_args(argv)
+    if arguments.folder is not None:
+        arguments.tables.mkdir(parents=True, exist_ok=True)
+        for name in (_POINTS, _KERNELS):
+            shutil.copyfile(arguments.folder / name, arguments.tables / name)
+    if arguments.out is None:
+        sys.stdout.write(page(arguments.tables))
+    else:
+        arguments.out.write_text(page(arguments.tables), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

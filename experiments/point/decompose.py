@@ -1,0 +1,55 @@
+"""Batches per cluster (GraphTurbo, section 5.1): how much of its share a cluster takes at once, by trying it out.
+
+A cluster that takes n of its share runs the kernels of batch n several times over. The iterations follow each other
+like kernels do, so that times, bytes and energy of one iteration count as often as it runs.
+"""
+
+from dataclasses import replace
+
+from dsascape.experiments.point.job import Job, Outcome, run_graph
+from dsascape.hw_models import SimulationError
+from dsascape.scheduler import Policy, ScheduleError
+from dsascape.workloads.analysis import Analysis
+
+_OPTION = "batches_per_cluster"
+
+
+def leaves_batches_open(policy: Policy) -> bool:
+    """Return whether a policy has the option and does not say how much of its share a cluster takes at once."""
+    return getattr(policy, _OPTION, _OPTION) is None
+
+
+def prescribes_batches(policy: Policy) -> bool:
+    """Return whether a policy's option says a number of images that a cluster takes at once."""
+    return getattr(policy, _OPTION, None) not in (None, "best")
+
+
+def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
+    """Return the outcome of a cluster's graph with the policy's option ``batches_per_cluster``.
+
+    A number is taken at once (at most the share); ``best`` tries the powers of two and the whole share, and takes what
+    is fastest. Policies without the option, and those that leave it open, take the share at once.
+    """
+    wanted = getattr(policy, _OPTION, None)
+    share = analysis.graph.batch
+    if wanted is None:
+        return run_graph(analysis, policy, job)
+    if wanted != "best":
+        return _iterated(analysis, policy, job, min(int(wanted), share))
+    tried: list[Outcome] = []
+    refusal: ScheduleError | SimulationError | None = None
+    for batch in sorted({share, *(2**k for k in range(share.bit_length()) if 2**k <= share)}):
+        try:
+            tried.append(_iterated(analysis, policy, job, batch))
+        except (ScheduleError, SimulationError) as error:
+            refusal = error
+    if not tried:
+        assert refusal is not None
+        raise refusal
+    return min(tried, key=lambda outcome: (outcome.record.latency_s, outcome.record.iterations))
+
+
+def _iterated(analysis: Analysis, policy: Policy, job: Job, batch: int) -> Outcome:
+    graph = analysis.graph
+    at_once = analysis if batch == graph.batch else Analysis(graph.with_batch(batch))
+    return run_graph(at_once, policy, replace(job, iterations=-(-graph.batch // batch)))

@@ -1,0 +1,46 @@
+"""From a design point to its figures: the one flow, graph to plan to schedule to program to trace."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dsascape.experiments.point.job import Job, Outcome
+from dsascape.experiments.point.shared_out import run_shared_out, share_of_cluster
+from dsascape.experiments.question.network import check_dtype, default_dtype, network, own_batch
+from dsascape.experiments.question.points import DesignPoint, Workload
+from dsascape.hw_models import AnyHardware
+from dsascape.scheduler import Placing, kind_of, make_tuning
+from dsascape.workloads.analysis import Analysis
+
+
+def job_of(
+    workload: Workload,
+    hardware: AnyHardware,
+    tuning: Mapping[str, object],
+    known: object = None,
+    at_work: int | None = None,
+) -> tuple[Analysis, Job]:
+    """Return the network of one cluster and the job that it is; ``known`` is kept between points of one machine.
+
+    ``at_work``: how many parts share out the batch, if that is a number that is tried on this machine; else all do.
+
+    The batch is split over the clusters, which then do the same; where it does not divide, the last share is
+    padded. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for what the
+    user has to mend.
+    """
+    dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
+    own = own_batch(replace(workload, batch=None, dtype=None))
+    batch = own.size if workload.batch is None else workload.batch
+    kind = kind_of(hardware)
+    counts = kind.parts(hardware), *kind.fewer_parts(hardware)
+    tried = [share_of_cluster(batch, parts, own.missing) for parts in counts]
+    clusters, share = next((each for each in tried if each[0] == at_work), tried[0])
+    placing = Placing(
+        hardware=hardware, parts=clusters, dtype=dtype, tuning=make_tuning(hardware, tuning), known=known
+    )
+    return network(workload, share, dtype), Job(workload.label, batch, placing)
+
+
+def evaluate(point: DesignPoint, known: object = None) -> Outcome:
+    """Return the outcome of ``point``; raise what `job_of` raises."""
+    analysis, job = job_of(point.workload, point.hardware, point.tuning, known)
+    return run_shared_out(analysis, point.policy, job)

@@ -1,0 +1,88 @@
+"""One network on one machine under one policy, at one batch per cluster: all stages, and the record of them."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dsascape.experiments.point.pipeline import Stages, run_schedule, run_stages
+from dsascape.experiments.question.points import RunRecord
+from dsascape.hw_models import Program, SimulationResult
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler import Placing, Policy, Schedule, policy_label
+from dsascape.workloads import WorkloadError
+from dsascape.workloads.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A design point with everything that was made on the way."""
+
+    record: RunRecord
+    schedule: Schedule
+    program: Program
+    result: SimulationResult
+    """Of one iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is run where: the machine and its parts in use, and what the record states."""
+
+    label: str
+    batch: int
+    placing: Placing
+    iterations: int = 1
+    """How often each cluster runs its graph, one after the other."""
+
+
+def run_graph(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
+    """Return the outcome of one cluster's graph on all clusters in use."""
+    return _outcome(lambda: run_stages(analysis, policy, job.placing), policy_label(policy), job)
+
+
+def replay(schedule: Schedule, analysis: Analysis, job: Job) -> Outcome:
+    """Return the outcome of a schedule that was written down."""
+    return _outcome(lambda: run_schedule(schedule, analysis, job.placing), schedule.policy, job)
+
+
+def _outcome(run: Callable[[], Stages], policy: str, job: Job) -> Outcome:
+    started = time.perf_counter()
+    stages = run()
+    schedule, result = stages.schedule, stages.result
+    latency_s = result.makespan_ps / PS_PER_S * job.iterations
+    if not latency_s:
+        raise WorkloadError(f"{schedule.graph.name}: there is nothing to compute")
+    hardware = job.placing.hardware
+    computed = job.placing.parts * job.iterations * schedule.graph.batch
+    record = RunRecord(
+        model=job.label,
+        hardware=hardware.name,
+        policy=policy,
+        batch=job.batch,
+        dtype=job.placing.dtype,
+        parts=job.placing.kind.parts(hardware),
+        parts_at_work=job.placing.parts,
+        padded=computed - job.batch,
+        batch_at_once=schedule.graph.batch,
+        iterations=job.iterations,
+        macs=schedule.graph.operations.macs * job.batch // schedule.graph.batch,
+        peak_macs_per_s=hardware.peak_macs_per_s(job.placing.dtype),
+        off_chip_bytes_per_s=job.placing.kind.summary(hardware).off_chip_bytes_per_s,
+        latency_s=latency_s,
+        throughput_per_s=job.batch / latency_s,
+        energy_j=result.energy_j * job.iterations,
+        kernels=schedule.kernels * job.iterations,
+        traffic_bytes={name: size * job.iterations for name, size in result.traffic_bytes.items()},
+        utilisation=_rounded(result.utilisation),
+        peak_occupancy_bytes=dict(result.peak_occupancy_bytes),
+        tensor_scopes=dict(schedule.tensor_scopes),
+        bottleneck=result.bottleneck,
+        critical=_rounded({name: spent / result.makespan_ps for name, spent in result.critical_ps.items()}),
+        simulated_events=result.simulated_events,
+        wall_s=time.perf_counter() - started,
+    )
+    return Outcome(record, schedule, stages.program, result)
+
+
+def _rounded(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(share, 9) for name, share in shares.items()}

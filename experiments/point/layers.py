@@ -1,0 +1,107 @@
+"""A run layer by layer: what each took of the critical path, what it moved, what it was limited by."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dsascape.experiments.point.job import Outcome
+from dsascape.hw_models.simulation.instructions import Compute, InstructionTable, base_name
+from dsascape.hw_models.text.quantities import PS_PER_S
+
+BETWEEN_LAYERS = "(kernel launches)"
+"""What belongs to no layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFigures:
+    """What a layer came to in all its runs: those of its instances, in every iteration."""
+
+    layer: str
+    """As the program labels what it computes: by the tensor that it writes."""
+    runs: int
+    critical_s: float
+    """While something of it was on the critical path; over all layers that is the latency."""
+    limited_by: str
+    """What set the pace most of that time; of a layer that is never on the critical path, most of its own time."""
+    traffic_bytes: Mapping[str, int]
+    """Per memory: bytes read and written, all copies together."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    runs: int = 0
+    critical_ps: dict[str, int] = field(default_factory=partial(defaultdict, int))
+    under_way_ps: dict[str, int] = field(default_factory=partial(defaultdict, int))
+    """Filled only where nothing is critical."""
+    works: dict[int, int] = field(default_factory=partial(defaultdict, int))
+    """How many instructions do each work of the program."""
+
+
+def layers_of(outcome: Outcome) -> list[LayerFigures]:
+    """Return the figures of the layers of a run, in the order in which they first begin."""
+    trace, table = outcome.result.trace, outcome.program.instructions
+    layer_runs = np.asarray(table.layer_runs)
+    names = _names(table, layer_runs)
+    begun = layer_runs[np.argsort(np.asarray(trace.start_ps), kind="stable")]  # at one moment: as in the program
+    sums = {names[layer_run]: _Sums() for layer_run in begun[np.sort(_first(begun))].tolist()}
+    of_run: Counter[int] = Counter()
+    for layer_run, number, count in _counts(layer_runs, np.asarray(table.work_of), len(table.works)):
+        of_run[layer_run] += count
+        sums[names[layer_run]].works[number] += count
+    for layer_run, count in of_run.items():
+        sums[names[layer_run]].runs += 1 if layer_run >= 0 else count
+    for position, paced_by, start_ps, end_ps in trace.critical_steps:
+        sums[names[table.layer_runs[position]]].critical_ps[paced_by] += end_ps - start_ps
+    never_critical = [layer_run for layer_run in of_run if not sums[names[layer_run]].critical_ps]
+    for position in np.flatnonzero(np.isin(layer_runs, never_critical)).tolist():
+        under_way_ps = trace.end_ps[position] - trace.start_ps[position]
+        sums[names[table.layer_runs[position]]].under_way_ps[base_name(trace.limits[position])] += under_way_ps
+    moved_bytes = outcome.result.moved_bytes
+    return [_figures(name, found, moved_bytes, outcome.record.iterations) for name, found in sums.items()]
+
+
+_Numbers = npt.NDArray[np.integer[Any]]
+
+
+def _first(numbers: _Numbers) -> _Numbers:
+    """Return where each number of ``numbers`` comes first, the smallest number first."""
+    return np.unique(numbers, return_index=True)[1]
+
+
+def _counts(layer_runs: _Numbers, work_of: _Numbers, works: int) -> Iterator[tuple[int, int, int]]:
+    """Yield layer run, work and how many instructions of that run do it, as they come first in the program."""
+    both = (layer_runs.astype(np.int64) + 1) * works + work_of
+    _, first, counts = np.unique(both, return_index=True, return_counts=True)
+    order = np.argsort(first)
+    places = first[order]
+    return zip(layer_runs[places].tolist(), work_of[places].tolist(), counts[order].tolist(), strict=True)
+
+
+def _names(table: InstructionTable, layer_runs: _Numbers) -> dict[int, str]:
+    """Return the layer of every run, by the label of the first thing that it computes."""
+    computes = np.array([isinstance(work.payload, Compute) for work in table.works], dtype=bool)
+    computing = np.flatnonzero(computes[np.asarray(table.work_of)])
+    places = [*_first(layer_runs).tolist(), *computing[_first(layer_runs[computing])].tolist()]  # these replace those
+    return {**{table.layer_runs[place]: table.labels[place] for place in places}, -1: BETWEEN_LAYERS}
+
+
+def _figures(
+    name: str, sums: _Sums, moved_bytes: Sequence[Mapping[str, float]], iterations: int
+) -> LayerFigures:
+    times = sums.critical_ps or sums.under_way_ps
+    moved: dict[str, float] = {}
+    for number, count in sums.works.items():
+        for memory, size in moved_bytes[number].items():
+            moved[memory] = moved.get(memory, 0.0) + count * size
+    return LayerFigures(
+        layer=name,
+        runs=sums.runs * iterations,
+        critical_s=sum(sums.critical_ps.values()) / PS_PER_S * iterations,
+        limited_by=max(times, key=lambda paced_by: (times[paced_by], paced_by)),
+        traffic_bytes={memory: round(size) * iterations for memory, size in sorted(moved.items())},
+    )

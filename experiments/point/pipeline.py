@@ -1,0 +1,54 @@
+"""The stages from a network to a simulated run, in order: rewrite, plan, schedule, lower, simulate."""
+
+from dataclasses import dataclass
+
+from dsascape.fusion.costs import KernelCosts
+from dsascape.fusion.plan import FusionPlan
+from dsascape.hw_models import Program, SimulationResult
+from dsascape.scheduler import Placing, Policy, Schedule, make_network, make_plan, make_schedule, network_of
+from dsascape.workloads.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What every stage made."""
+
+    plan: FusionPlan
+    schedule: Schedule
+    program: Program
+    result: SimulationResult
+
+
+def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
+    """Return the policy's plan of a network on a machine."""
+    return make_plan(policy, placing, placing.costs(make_network(policy, analysis)))
+
+
+def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedule:
+    """Return the policy's schedule of a network on a machine."""
+    return _scheduled(analysis, policy, placing)[0]
+
+
+def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
+    """Return the run of a network under a policy, simulated."""
+    schedule, costs = _scheduled(analysis, policy, placing)
+    return _run(schedule, costs, placing)
+
+
+def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Schedule, KernelCosts]:
+    """Return the policy's schedule, and the costs of the network that is scheduled."""
+    costs = placing.costs(make_network(policy, analysis))
+    plan = make_plan(policy, placing, costs)
+    network = network_of(plan, costs.analysis)
+    costs = costs if network is costs.analysis else costs.with_network(network)
+    return make_schedule(policy, plan, placing, costs), costs
+
+
+def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:
+    """Return the run of a schedule: lowered and simulated."""
+    return _run(schedule, placing.costs(analysis), placing)
+
+
+def _run(schedule: Schedule, costs: KernelCosts, placing: Placing) -> Stages:
+    run = placing.kind.run(schedule, costs)
+    return Stages(schedule.plan, schedule, run.program, run.result)

@@ -1,0 +1,104 @@
+"""Schedules written to files, and run from files that were perhaps edited by hand."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dsascape.experiments.point.evaluate import evaluate, job_of
+from dsascape.experiments.point.job import Outcome, replay
+from dsascape.experiments.question.points import DesignPoint, Workload, WrittenSchedule
+from dsascape.experiments.results.files import write_whole
+from dsascape.hw_models import AnyHardware
+from dsascape.hw_models.text.text_file import EncodingError, decoded
+from dsascape.scheduler import Policy, Schedule, ScheduleError, kind_of, labelled_policy, make_network, make_policy
+from dsascape.workloads.analysis import Analysis
+
+_LARGEST_FILE_BYTES = 256 * 2**20
+
+
+def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> None:
+    """Write a schedule for a machine of this kind as JSON."""
+    write_whole(path, json.dumps(kind_of(hardware).write(schedule), indent=1) + "\n")
+
+
+def written_schedule(path: Path) -> tuple[Policy, WrittenSchedule]:
+    """Return what a design point holds of the schedule in the file at ``path``, and the policy that made it.
+
+    A policy that is not known here, such as somebody's own, changes nothing: it is given as ``unfused``. Raises
+    ``ScheduleError`` for a file that holds no JSON.
+    """
+    label = _policy(_read(path))
+    policy = labelled_policy(label) or make_policy("unfused")
+    return policy, WrittenSchedule(str(path), hashlib.sha256(path.read_bytes()).hexdigest(), label)
+
+
+def simulated(point: DesignPoint) -> Outcome:
+    """Return the outcome of ``point`` under its policy, or of its schedule from a file.
+
+    Raises what `evaluate` and `run_schedule_file` raise.
+    """
+    if point.schedule is None:
+        return evaluate(point)
+    return run_schedule_file(Path(point.schedule.path), point.workload, point.hardware, point.tuning)
+
+
+def run_schedule_file(
+    path: Path, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
+) -> Outcome:
+    """Return the outcome of the schedule in the file at ``path``.
+
+    A cluster takes as many images at once as the schedule is for, as often as its share of the batch needs. Raises
+    ``ScheduleError`` for a file that holds no schedule of this network and machine, or one that cannot run.
+    """
+    data = _read(path)
+    analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data))
+    share = analysis.graph.batch
+    batch = _batch(data, share)
+    at_once = analysis if batch == share else Analysis(analysis.graph.with_batch(batch))
+    policy = labelled_policy(_policy(data))
+    at_once = at_once if policy is None else make_network(policy, at_once)
+    try:
+        schedule: Schedule = job.placing.kind.read(data, job.placing.costs(at_once))
+    except ScheduleError as error:
+        raise ScheduleError(f"{path}: {error}") from error
+    return replay(schedule, at_once, replace(job, iterations=-(-share // batch)))
+
+
+def _read(path: Path) -> object:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise ScheduleError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if len(content) > _LARGEST_FILE_BYTES:
+        raise ScheduleError(f"{path}: has more than {_LARGEST_FILE_BYTES // 2**20} MiB; no schedule is that large")
+    try:
+        text = decoded(content)
+    except EncodingError as error:
+        raise ScheduleError(f"{path}: {error}") from error
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ScheduleError(f"{path}: is not JSON: {error}") from error
+    return data
+
+
+def _policy(data: object) -> str:
+    """Return what a file calls the policy that it was made by."""
+    return str(data.get("policy", "")) if isinstance(data, dict) else ""
+
+
+def _clusters(data: object) -> int | None:
+    """Return how many clusters a schedule is for, if it says a number."""
+    machine = data.get("machine") if isinstance(data, dict) else None
+    clusters = machine.get("clusters") if isinstance(machine, dict) else None
+    return clusters if isinstance(clusters, int) else None
+
+
+def _batch(data: object, share: int) -> int:
+    """Return the images that a schedule is for, as far as the file says a number from 1 to the cluster's share."""
+    network = data.get("network") if isinstance(data, dict) else None
+    batch = network.get("batch") if isinstance(network, dict) else None
+    return batch if isinstance(batch, int) and 1 <= batch <= share else share

@@ -1,0 +1,1 @@
+"""What is asked: experiment files, grids, design points, networks and their sizes."""

@@ -1,0 +1,46 @@
+"""A design point as the command line that runs it by itself."""
+
+import shlex
+
+from dsascape.experiments.question.points import DesignPoint, Origin
+from dsascape.hw_models.text.messages import shown
+from dsascape.scheduler import changed_options
+
+
+def simulate_command(point: DesignPoint, origin: Origin) -> str:
+    """Return the ``dsascape simulate`` that gives the point's figures, quoted for a POSIX shell.
+
+    Paths are as the run saw them: relative ones hold in the folder in which it was started.
+    """
+    workload = point.workload
+    words = ["dsascape", "simulate", _place(workload.model)]
+    words += _option("--hardware", origin.hardware)
+    words += _option("--policy", point.policy_file or point.policy.name)
+    lengths = ("--batch", workload.batch), ("--sequence", workload.sequence), ("--image", workload.image)
+    for flag, size in (*lengths, ("--dtype", workload.dtype)):
+        words += [] if size is None else _option(flag, str(size))
+    words += ["--simplify"] if workload.simplify else []
+    if workload.batch_dims is not None:
+        for stated in [f"{name}:{dim}" for name, dim in workload.batch_dims] or ["none"]:
+            words += _option("--batch-dim", stated)
+    for dim, length in workload.dims:
+        words += _option("--dim", f"{dim}={length}")
+    for name, value in changed_options(point.policy).items():
+        words += _option("--option", f"{name}={value}")
+    for path, setting in origin.settings.items():
+        words += _option("--set", f"{path}={_written(setting)}")
+    return shlex.join(words)
+
+
+def _option(flag: str, value: str) -> list[str]:
+    """Return flag and value; as one word where the value could be taken for a flag itself."""
+    return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
+
+
+def _written(value: object) -> str:
+    """Return a value as YAML writes it, which ``--set`` reads back."""
+    return shown(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def _place(path: str) -> str:
+    return f"./{path}" if path.startswith("-") else path

@@ -1,0 +1,219 @@
+"""An experiment file as a record: what to run on which machines, under which policies."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from dsascape.hw_models.common.spec_types import DType
+from dsascape.hw_models.text.messages import shown
+from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_text, shown_path
+
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
+MOST_POINTS = 1_000_000
+"""That one run computes."""
+LARGEST_COUNT = 2**20
+
+
+class ExperimentError(ValueError):
+    """An experiment file that the user has to mend."""
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"has {shown(value)}; needs a number, with its unit if it has one, such as 512 KiB")
+    return value
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST_COUNT
+
+
+def _counts(value: Any) -> Any:
+    """Refuse what is neither a count nor a list of counts, in one message for both."""
+    wrong = [each for each in (value if isinstance(value, list) else [value]) if not _is_count(each)]
+    if value is not None and (wrong or value == []):
+        raise ValueError(f"has {shown(wrong[0] if wrong else value)}; needs whole numbers from 1 to {LARGEST_COUNT}")
+    return _once(value) if isinstance(value, list) else value
+
+
+def _one_or_several(value: Any) -> Any:
+    """Return a list; one text is a list of one, and nothing an empty one."""
+    return [] if value is None else [value] if isinstance(value, str) else value
+
+
+def _once(values: list[Any]) -> list[Any]:
+    """Refuse a list that says something twice."""
+    for position, value in enumerate(values):
+        if value in values[:position]:
+            raise ValueError(f"has {shown(value)} twice; needs it once")
+    return values
+
+
+def _scalar_or_null(value: Any) -> Any:
+    return None if value is None else _scalar(value)
+
+
+Scalar = Annotated[Any, BeforeValidator(_scalar)]
+ScalarOrNull = Annotated[Any, BeforeValidator(_scalar_or_null)]
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]*$")]
+Counts = Annotated[int | list[int] | None, BeforeValidator(_counts)]
+Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
+
+
+class WorkloadEntry(BaseModel):
+    """A network with the sizes to run it at; a list of batches, sequences or sizes of images is a sweep over them."""
+
+    model_config = STRICT
+
+    model: Name
+    batch: Counts = None
+    sequence: Counts = None
+    image: Counts = None
+    """Pixels along each side of the images that it reads."""
+    dtype: DType | None = None
+    simplify: bool = False
+    dims: dict[Name, Annotated[int, Field(ge=0, le=LARGEST_COUNT)]] = Field(default_factory=dict)
+    """Sizes of dimensions that a file leaves open, by name."""
+    batch_dim: Annotated[list[Name], BeforeValidator(_one_or_several)] = Field(default_factory=list)
+    """INPUT:DIM, the dimension of an input that is the batch, or several, or none; by default it is found."""
+
+
+class HardwareEntry(BaseModel):
+    """A machine, some of its values set, and the values to sweep over."""
+
+    model_config = STRICT
+
+    base: Name
+    values: dict[Name, ScalarOrNull] = Field(default_factory=dict, alias="set")
+    sweep: dict[Name, Annotated[list[Scalar], Field(min_length=1, max_length=10_000)]] = Field(default_factory=dict)
+
+    @pydantic.model_validator(mode="after")
+    def _sets_or_sweeps(self) -> "HardwareEntry":
+        for path in self.sweep:
+            if path in self.values:
+                raise ValueError(f"{path} is in both set and sweep; needs to be in one")
+        return self
+
+
+class Search(BaseModel):
+    """Which of the possible points to run."""
+
+    model_config = STRICT
+
+    method: Literal["grid", "random", "nsga2"] = "grid"
+    """``grid``: all of them. ``random``: a sample. ``nsga2``: an evolution (`experiments.engine.search`)."""
+    budget: Annotated[int, Field(ge=1, le=MOST_POINTS)] | None = None
+    """How many distinct points are run, at most."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+    @pydantic.model_validator(mode="after")
+    def _budget_unless_grid(self) -> "Search":
+        if (self.method == "grid") != (self.budget is None):
+            raise ValueError(f"method {self.method} {'takes no' if self.method == 'grid' else 'needs a'} budget")
+        return self
+
+
+class Measuring(BaseModel):
+    """Where points are measured besides being simulated: the same schedules as code, on a real machine."""
+
+    model_config = STRICT
+
+    target: Name = "llvm"
+    """What code is generated for."""
+    device: Name = "local"
+    """What runs it: ``local``, ``rpc://HOST:PORT`` or ``rpc://HOST:PORT/KEY``."""
+    flush_caches: bool = False
+    """Whether kernels are timed with nothing in the caches; else with what the run before has left there."""
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _with_model(value: Any) -> Any:
+    return {"model": value} if isinstance(value, str) else value
+
+
+def _with_base(value: Any) -> Any:
+    return {"base": value} if isinstance(value, str) else value
+
+
+class Experiment(BaseModel):
+    """One experiment file. ``points`` are what it asks for."""
+
+    model_config = STRICT
+
+    name: Annotated[str, Field(pattern=r"^\w[\w .()+-]{0,79}$")]
+    """Of the study, and of its folder unless the command line gives another."""
+    workloads: Annotated[list[WorkloadEntry], Field(min_length=1, max_length=1000)]
+    hardware: Annotated[list[HardwareEntry], Field(min_length=1, max_length=1000)]
+    policies: Annotated[list[dict[Name, dict[Name, Any]]], Field(min_length=1, max_length=1000)]
+    objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = ["latency_s"]
+    """What is shown against each other, and what ``nsga2`` improves."""
+    search: Search = Search()
+    measure: Measuring | None = None
+    """None: points are simulated only."""
+    question: str = ""
+
+    @field_validator("workloads", mode="before")
+    @classmethod
+    def _names_are_workloads(cls, value: Any) -> Any:
+        return [_with_model(entry) for entry in value] if isinstance(value, list) else value
+
+    @field_validator("hardware", mode="before")
+    @classmethod
+    def _names_are_machines(cls, value: Any) -> Any:
+        return [_with_base(entry) for entry in _as_list(value)]
+
+    @field_validator("policies", mode="before")
+    @classmethod
+    def _names_are_policies(cls, value: Any) -> Any:
+        return (
+            [{entry: {}} if isinstance(entry, str) else entry for entry in value] if isinstance(value, list) else value
+        )
+
+    @field_validator("policies")
+    @classmethod
+    def _one_name_a_policy(cls, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for entry in value:
+            if len(entry) != 1:
+                raise ValueError(
+                    f"has a policy with {len(entry)} names ({', '.join(entry)[:60]}); needs one with options"
+                )
+        return value
+
+    def swept(self) -> dict[str, tuple[str, ...]]:
+        """Return every swept path with the texts of its values, in the order of the file."""
+        found: dict[str, dict[str, None]] = {}
+        for entry in self.hardware:
+            for path, values in entry.sweep.items():
+                found.setdefault(path, {}).update(dict.fromkeys(map(str, values)))
+        for option in ("batch", "sequence", "image"):
+            several = [getattr(w, option) for w in self.workloads if isinstance(getattr(w, option), list)]
+            if several:
+                found[option] = dict.fromkeys(str(value) for values in several for value in values)
+        return {path: tuple(values) for path, values in found.items()}
+
+
+def read_schema(path: Path) -> Experiment:
+    """Return the experiment in ``path``; raise ``ExperimentError`` with all that does not fit the schema."""
+    try:
+        text = read_text(path)
+        data = parse_yaml(text, shown_path(path))
+    except YamlError as error:
+        raise ExperimentError(str(error)) from error
+    data.setdefault("name", re.sub(r"[^\w .()+-]", "-", path.stem).lstrip(" .()+-")[:80] or "experiment")
+    data.setdefault("question", _first_comment(text))
+    try:
+        return Experiment.model_validate(data)
+    except pydantic.ValidationError as error:
+        raise ExperimentError(explain(error, str(path), model=Experiment)) from error
+
+
+def _first_comment(text: str) -> str:
+    """Return the text of the first line if it is a comment: the question that the experiment asks."""
+    line = text.partition("\n")[0].strip()
+    return line.lstrip("# ").strip()[:300] if line.startswith("#") else ""

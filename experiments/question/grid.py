@@ -1,0 +1,340 @@
+"""All that an experiment could ask for: its design points by number, and which of them it asks for."""
+
+import itertools
+import logging
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any, overload
+
+from dsascape.experiments.question.config import (
+    MOST_POINTS,
+    Experiment,
+    ExperimentError,
+    HardwareEntry,
+    Measuring,
+    Search,
+    WorkloadEntry,
+    read_schema,
+)
+from dsascape.experiments.question.network import load
+from dsascape.experiments.question.points import (
+    TUNING,
+    DesignPoint,
+    MeasuredOn,
+    Origin,
+    Workload,
+    policy_of,
+    split_tuning,
+    stated_batch,
+)
+from dsascape.experiments.question.processor import processor_of
+from dsascape.experiments.question.repeated import check_machines, check_policies, check_values, check_workloads
+from dsascape.hw_models import AnyHardware, HardwareError, load_hardware, with_values
+from dsascape.scheduler import Policy, ScheduleError, make_tuning
+from dsascape.tuner.measure import (
+    AddressError,
+    MeasureError,
+    TargetError,
+    check_installed,
+    check_target,
+    remote_address,
+)
+from dsascape.workloads import WorkloadError, zoo_entry
+
+_LOG = logging.getLogger(__name__)
+
+_MOST_MACHINES_KEPT = 1_000
+_LONGEST_MACHINE_NAME = 80
+
+
+@dataclass(frozen=True)
+class Machines:
+    """One machine and the values to try on it."""
+
+    base: AnyHardware
+    sweep: Mapping[str, tuple[Any, ...]]
+    tuning: Mapping[str, Any] = field(default_factory=dict)
+    """Tuned numbers of the scheduler that are set for all of them, by path."""
+    source: str = ""
+    """Preset or file of the machine, as a command line names it."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What is set on all of them, by path."""
+
+    @property
+    def count(self) -> int:
+        """How many machines these are."""
+        return prod(map(len, self.sweep.values()))
+
+    @cached_property
+    def unchanged(self) -> tuple[frozenset[int], ...]:
+        """For every swept path the positions of the values that leave the machine, or its tuning, as it is."""
+        own = make_tuning(self.base, split_tuning(self.tuning)[1])
+
+        def leaves(path: str, value: Any) -> bool:
+            of_machine, of_scheduler = split_tuning({**self.tuning, path: value})
+            return with_values(self.base, of_machine) == self.base and make_tuning(self.base, of_scheduler) == own
+
+        return tuple(
+            frozenset(place for place, value in enumerate(tried) if leaves(path, value))
+            for path, tried in self.sweep.items()
+        )
+
+    def origin(self, digits: Sequence[int]) -> Origin:
+        """Return how to say on a command line what the machine at these positions of the swept values is."""
+        swept = {path: tried[i] for (path, tried), i in zip(self.sweep.items(), digits, strict=True)}
+        is_base = all(digit in same for digit, same in zip(digits, self.unchanged, strict=True))
+        return Origin(self.source, {**self.values, **swept}, is_base)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Workloads x machines x policies. The policy changes fastest in their numbers, the network slowest."""
+
+    workloads: tuple[tuple[Workload, Mapping[str, str]], ...]
+    """Each with what is swept to get it (batch, sequence, image)."""
+    machines: tuple[Machines, ...]
+    policies: tuple[tuple[Policy, str], ...]
+    """Each with the file that defines it, if a file does."""
+    measured_on: MeasuredOn | None = None
+    """What all points are measured with; None: they are simulated only."""
+    _built: dict[tuple[int, ...], AnyHardware] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def designs(self) -> int:
+        """How many pairs of a machine and a policy there are for each workload."""
+        return sum(machines.count for machines in self.machines) * len(self.policies)
+
+    @cached_property
+    def size(self) -> int:
+        """How many points there are."""
+        return self.designs * len(self.workloads)
+
+    def point(self, number: int) -> DesignPoint:
+        """Return the design point ``number``, counted from 0."""
+        position, number = divmod(number, self.designs)
+        place, which = divmod(number, len(self.policies))
+        family = 0
+        while place >= self.machines[family].count:
+            place -= self.machines[family].count
+            family += 1
+        digits = []
+        for values in reversed(tuple(self.machines[family].sweep.values())):
+            place, digit = divmod(place, len(values))
+            digits.append(digit)
+        return self._point(position, which, family, tuple(reversed(digits)))
+
+    def number(self, workload: int, policy: int, machines: int, values: Sequence[int]) -> int:
+        """Return the number of the point at these positions; ``values`` has one for every swept path."""
+        place = 0
+        for digit, tried in zip(values, self.machines[machines].sweep.values(), strict=True):
+            place = place * len(tried) + digit
+        place += sum(earlier.count for earlier in self.machines[:machines])
+        return workload * self.designs + place * len(self.policies) + policy
+
+    def _point(self, position: int, which: int, family: int, digits: tuple[int, ...]) -> DesignPoint:
+        workload, sizes = self.workloads[position]
+        policy, file = self.policies[which]
+        machines = self.machines[family]
+        settings = {path: tried[i] for (path, tried), i in zip(machines.sweep.items(), digits, strict=True)}
+        machine = self._built.get((family, *digits))
+        of_machine, tuning = split_tuning({**machines.tuning, **settings})
+        if machine is None:
+            machine = with_values(machines.base, of_machine) if of_machine else machines.base
+            if len(self._built) >= _MOST_MACHINES_KEPT:
+                self._built.clear()
+            self._built[family, *digits] = machine
+        swept = {**sizes, **{path: str(value) for path, value in settings.items()}}
+        origin = machines.origin(digits)
+        return DesignPoint(workload, machine, policy, swept, file, tuning, origin, self.measured_on)
+
+    def chosen(self, search: Search) -> "Points":
+        """Return the points of a ``grid`` or ``random`` search, in order of their numbers."""
+        if search.budget is None or search.budget >= self.size:
+            return Points(self, range(self.size))
+        drawn = random.Random(search.seed)
+        numbers: set[int] = set()
+        if self.size <= MOST_POINTS**2:
+            numbers.update(drawn.sample(range(self.size), search.budget))
+        while len(numbers) < search.budget:
+            numbers.add(drawn.randrange(self.size))
+        return Points(self, sorted(numbers))
+
+
+@dataclass(frozen=True)
+class Points(Sequence[DesignPoint]):
+    """Points of a grid, each made when it is asked for: a hundred thousand take no more room than their numbers."""
+
+    grid: Grid
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> DesignPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Points": ...
+    def __getitem__(self, index: int | slice) -> "DesignPoint | Points":
+        if isinstance(index, slice):
+            return Points(self.grid, self.numbers[index])
+        return self.grid.point(self.numbers[index])
+
+
+def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Experiment, Grid]:
+    """Return the experiment in ``path`` and its grid; raise ``ExperimentError`` with what is wrong.
+
+    With ``measure``, points are measured even if the file does not say so. Networks, machines, policies and every swept
+    value are checked before anything runs. Relative paths of networks, machines and policies are relative to the file.
+    """
+    experiment = read_schema(path)
+    if measure is not None:
+        experiment = experiment.model_copy(update={"measure": _both(experiment.measure, measure)})
+    asked = _size(experiment)
+    if asked > MOST_POINTS and experiment.search.method == "grid":
+        sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
+        where = sweeps[0] if sweeps else "workloads"
+        raise ExperimentError(f"{path}: {where}: asks for {asked} design points in all; at most {MOST_POINTS} are run")
+    policies = []
+    for position, entry in enumerate(experiment.policies):
+        ((name, options),) = entry.items()
+        with _at(path, f"policies.{position}"):
+            file = str(_beside(name, path)) if name.endswith(".py") else ""
+            policies.append((policy_of(file or name, options), file))
+    with _at(path, "policies"):
+        check_policies(policies)
+    workloads: list[tuple[Workload, Mapping[str, str]]] = []
+    for position, workload in enumerate(experiment.workloads):
+        with _at(path, f"workloads.{position}"):
+            workloads += _workloads(workload, path)
+    machines = []
+    for position, machine in enumerate(experiment.hardware):
+        machines.append(_machines(machine, path, f"hardware.{position}"))
+    with _at(path, "hardware"):
+        check_machines([(each.base, each.sweep, each.tuning) for each in machines])
+    _tell_apart(workloads, path)
+    with _at(path, "workloads"):
+        check_workloads((workload for workload, _ in workloads), (each.base for each in machines))
+    named = _named_apart(machines, experiment.hardware)
+    return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path))
+
+
+def _both(own: Measuring | None, asked: Measuring) -> Measuring:
+    """Return how points are measured: as the file says, with caches flushed also where only the command asks for it."""
+    if own is None:
+        return asked
+    return own.model_copy(update={"flush_caches": own.flush_caches or asked.flush_caches})
+
+
+def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
+    """Return what the points are measured with, if they are; raise ``ExperimentError`` if that cannot be here."""
+    if experiment.measure is None:
+        return None
+    target, device = experiment.measure.target, experiment.measure.device
+    try:
+        check_installed()
+        if remote_address(device) is None:
+            check_target(target)
+    except (AddressError, MeasureError, TargetError) as error:
+        raise ExperimentError(f"{path}: measure: {error}") from error
+    return MeasuredOn(target, device, processor_of(target, device), experiment.measure.flush_caches)
+
+
+def _size(experiment: Experiment) -> int:
+    sizes = sum(prod(len(_listed(each)) for each in (w.batch, w.sequence, w.image)) for w in experiment.workloads)
+    machines = sum(prod(map(len, entry.sweep.values())) for entry in experiment.hardware)
+    return sizes * machines * len(experiment.policies)
+
+
+@contextmanager
+def _at(path: Path, where: str) -> Iterator[None]:
+    """Say in which file and under which key something is wrong."""
+    try:
+        yield
+    except (HardwareError, ScheduleError, WorkloadError) as error:
+        raise ExperimentError(f"{path}: {where}: {error}") from error
+
+
+def _listed(value: int | list[int] | None) -> Sequence[int | None]:
+    return value if isinstance(value, list) else [value]
+
+
+def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dict[str, str]]]:
+    """Return the entry at every size it asks for; one from a file or at another length is tried first."""
+    model = entry.model
+    if model.endswith(".onnx"):
+        model = str(_beside(model, path))
+    else:
+        zoo_entry(model)
+    lengths = itertools.product(_listed(entry.batch), _listed(entry.sequence), _listed(entry.image))
+    for batch, sequence, image in lengths:
+        dims = tuple(sorted(entry.dims.items()))
+        batch_dims = stated_batch(entry.batch_dim)
+        workload = Workload(model, batch, sequence, entry.dtype, entry.simplify, dims, image, batch_dims)
+        if model.endswith(".onnx") or sequence is not None or image is not None or entry.dims or entry.batch_dim:
+            graph = load(workload, None)
+            if graph.no_batch and batch_dims is None:
+                _LOG.warning("%s: no batch: %s", model, graph.no_batch)
+        lists = {"batch": (entry.batch, batch), "sequence": (entry.sequence, sequence), "image": (entry.image, image)}
+        swept = {name: str(one) for name, (several, one) in lists.items() if isinstance(several, list)}
+        yield workload, swept
+
+
+def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
+    """Return the base machine with its values set; every swept value is tried on it, to show mistakes."""
+    with _at(path, f"{where}.base"):
+        source = str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base
+        base = load_hardware(source)
+    with _at(path, f"{where}.set"):
+        settings, tuning = split_tuning(entry.values)
+        base = with_values(base, settings) if settings else base
+        make_tuning(base, tuning)
+    tuned = {f"{TUNING}{name}": value for name, value in tuning.items()}
+    for swept, values in entry.sweep.items():
+        with _at(path, f"{where}.sweep.{swept}"):
+            if swept in ("name", "kind"):
+                raise HardwareError("is no quantity; machines of other names and kinds are entries of their own")
+            for value in values:
+                of_machine, of_scheduler = split_tuning({swept: value})
+                with_values(base, of_machine)
+                make_tuning(base, of_scheduler)
+            check_values(base, tuned, swept, values)
+    sweep = {swept: tuple(values) for swept, values in entry.sweep.items()}
+    return Machines(base, sweep, tuned, source, dict(entry.values))
+
+
+def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: Path) -> None:
+    """Refuse two different networks that tables and reports would call the same."""
+    models: dict[str, str] = {}
+    for workload, _ in workloads:
+        first = models.setdefault(workload.label, workload.model)
+        if first != workload.model and ".onnx" in (Path(first).suffix, Path(workload.model).suffix):
+            raise ExperimentError(
+                f"{path}: workloads: {first} and {workload.model} are both called {workload.label!r}; rename one file"
+            )
+
+
+def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry]) -> tuple[Machines, ...]:
+    """Return the machines, with the values that were set in the names of those that differ but in name."""
+    bases = [each.base for each in machines]
+    names = []
+    for position, (base, entry) in enumerate(zip(bases, entries, strict=True)):
+        label = base.name
+        if entry.values and any(other.name == label and other != base for other in bases):
+            values = ", ".join(f"{path}: {'null' if value is None else value}" for path, value in entry.values.items())
+            label = re.sub(r"[^\w .,:+()/-]", "-", f"{base.name} ({values})")
+        names.append(label if len(label) <= _LONGEST_MACHINE_NAME else f"{base.name[:70]} ({position + 1})")
+    return tuple(
+        each if each.base.name == name else replace(each, base=with_values(each.base, {"name": name}))
+        for each, name in zip(machines, names, strict=True)
+    )
+
+
+def _beside(name: str, path: Path) -> Path:
+    """Return ``name`` as seen from the folder of the experiment file."""
+    return Path(name) if Path(name).is_absolute() else path.parent / name

@@ -1,0 +1,1 @@
+"""Design points on real devices, predicted times beside measured ones."""

@@ -1,0 +1,91 @@
+"""Predicted beside measured: one network under one policy on one machine, kernel by kernel."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dsascape.experiments.question.points import Figure
+from dsascape.experiments.real.accuracy import kendall, mape, spearman
+from dsascape.scheduler.kernels.repeated import RepeatedKernel
+from dsascape.tuner.measure import KernelMeasurement, Measurement
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measurement with what was predicted of it."""
+
+    measurement: Measurement
+    hardware: str
+    """The machine that predicts."""
+    network_s: float | None
+    """None where nothing was predicted of the run as it was measured."""
+    kernels: Mapping[str, RepeatedKernel]
+    """By name."""
+
+    @property
+    def pairs(self) -> list[tuple[KernelMeasurement, RepeatedKernel]]:
+        """Kernels that have a time and a prediction."""
+        return [
+            (kernel, self.kernels[kernel.name])
+            for kernel in self.measurement.kernels
+            if kernel.timing is not None and kernel.name in self.kernels
+        ]
+
+    def figures(self) -> dict[str, float | None]:
+        """Return how good the predictions of the kernels are."""
+        measured = [kernel.timing.seconds for kernel, _ in self.pairs if kernel.timing is not None]
+        predicted = [simulated.seconds for _, simulated in self.pairs]
+        return {
+            "mape": mape(predicted, measured), "spearman": spearman(predicted, measured),
+            "kendall": kendall(predicted, measured),
+        }  # fmt: skip
+
+    def row(self) -> dict[str, Figure]:
+        """Return the columns that a measured point has besides those of a simulated one."""
+        found = self.measurement
+        timing = found.network.timing
+        return {
+            "measured_s": None if timing is None else timing.seconds,
+            "measured_spread": None if timing is None else timing.spread,
+            "measured_threads": found.threads, "is_correct": int(bool(found.correct)), **self.figures(),
+            "target": found.target, "device": found.device.processor,
+            "device_facts": json.dumps(asdict(found.device), sort_keys=True),
+            "measured_at": found.measured_at, "warnings": "; ".join(found.warnings),
+            "flushed_caches": int(found.flushed),
+            "error": found.network.error,
+        }  # fmt: skip
+
+    def kernel_rows(self) -> Iterator[dict[str, Figure]]:
+        """Yield the row of every kernel."""
+        for kernel in self.measurement.kernels:
+            simulated = self.kernels.get(kernel.name)
+            parts = {} if simulated is None else simulated.parts_s
+            yield {
+                "kernel": kernel.name, "operators": ", ".join(kernel.operators),
+                "measured_s": None if kernel.timing is None else kernel.timing.seconds,
+                "spread": None if kernel.timing is None else kernel.timing.spread,
+                "predicted_s": None if simulated is None else simulated.seconds,
+                "threads": None if simulated is None else simulated.threads,
+                "flushed_caches": int(self.measurement.flushed), "kernel_error": kernel.error,
+                **{f"predicted_parts_s.{name}": seconds for name, seconds in parts.items()},
+            }  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what ``measure --json`` prints."""
+        data = self.measurement.as_json()
+        for entry in data["kernels"]:
+            simulated = self.kernels.get(entry["name"])
+            if simulated is not None:
+                entry |= {"predicted_s": simulated.seconds, "predicted_parts_s": dict(simulated.parts_s)}
+        return data | {"hardware": self.hardware, "predicted_s": self.network_s, **self.figures()}
+
+
+def worst(pairs: Sequence[tuple[KernelMeasurement, RepeatedKernel]]) -> list[tuple[KernelMeasurement, RepeatedKernel]]:
+    """Return kernels in order of how much time was predicted wrongly, the most first."""
+
+    def missed_s(pair: tuple[KernelMeasurement, RepeatedKernel]) -> float:
+        kernel, simulated = pair
+        return -abs(simulated.seconds - kernel.timing.seconds) if kernel.timing is not None else 0.0
+
+    return sorted(pairs, key=missed_s)

@@ -1,0 +1,1 @@
+"""What a run stores: rows, layers, timelines, and the files of a results folder."""

@@ -1,0 +1,81 @@
+"""What columns the tables of results have, with their types, and which of them tell one point from another."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import get_args
+
+from dsascape.experiments.question.points import RunRecord
+
+OF_LAYERS = {"key": "TEXT", "place": "INTEGER", "layer": "TEXT", "runs": "INTEGER", "critical_s": "REAL"}
+"""Columns that the table of layers always has, with their types."""
+TYPES: dict[object, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
+_SCALARS = {field.name: TYPES[field.type] for field in fields(RunRecord) if field.type in TYPES}
+BOOK_KEEPING = {"key": "TEXT PRIMARY KEY", "point": "TEXT", "code": "TEXT", "state": "TEXT DEFAULT 'current'"}
+"""Columns about the row, not the point: its key, what stands for what it is of, the code that made it, its state."""
+ALWAYS = {**BOOK_KEEPING, **_SCALARS, "area_mm2": "REAL", "error": "TEXT"}
+"""Columns that every table has, with their types."""
+OF_ORIGIN = {"is_base": "INTEGER", "command": "TEXT"}
+"""Columns of points from an experiment file: whether nothing swept differs from its base machine, and what runs it."""
+OF_KERNELS = {
+    "key": "TEXT", "place": "INTEGER", "kernel": "TEXT", "operators": "TEXT", "measured_s": "REAL", "spread": "REAL",
+    "predicted_s": "REAL", "threads": "INTEGER", "flushed_caches": "INTEGER", "kernel_error": "TEXT",
+}  # fmt: skip
+"""Columns that the table of measured kernels always has, with their types."""
+OF_MEASUREMENT = {
+    "measured_s": "REAL", "measured_spread": "REAL", "measured_threads": "INTEGER", "is_correct": "INTEGER",
+    "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT", "device": "TEXT", "device_facts": "TEXT",
+    "measured_at": "TEXT", "warnings": "TEXT", "flushed_caches": "INTEGER",
+}  # fmt: skip
+"""Columns of points that were measured."""
+NUMERIC = ("INTEGER", "REAL")
+_OF_FIGURES = {
+    f"{field.name}.": TYPES[values[1]]
+    for field in fields(RunRecord)
+    if (values := get_args(field.type)) and values[1] in TYPES
+}
+"""Of the columns that a dictionary of the record becomes, by their beginning."""
+_TELL_APART = (
+    "model", "hardware", "policy", "batch", "dtype", "target", "device", "measured_threads", "flushed_caches",
+)  # fmt: skip
+"""What tells rows apart besides what was swept."""
+_POINT_DIGITS = 16
+
+
+def type_of(column: str, declared_type: str = "TEXT") -> str:
+    """Return the type of a column: that of the figure that has this name, or else as it is declared."""
+    known = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
+    prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
+    return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
+
+
+def in_order(columns: Iterable[str]) -> list[str]:
+    """Return columns in an order that does not depend on which point came first.
+
+    Scalars, what was swept, figures, and last how the point came about.
+    """
+    beginnings = list(_OF_FIGURES)
+
+    def place(column: str) -> tuple[int, str]:
+        if column in ALWAYS:
+            return -2, ""
+        if column in OF_MEASUREMENT:
+            return len(beginnings), ""
+        if column in OF_ORIGIN:
+            return len(beginnings) + 1, ""
+        return next((i for i, beginning in enumerate(beginnings) if column.startswith(beginning)), -1), column
+
+    return sorted(columns, key=place)
+
+
+def point_of_row(row: Mapping[str, object]) -> str:
+    """Return what stands for the point that a row is of: the same for two rows that only their figures tell apart."""
+    known = {*OF_ORIGIN, *OF_MEASUREMENT, *ALWAYS}
+    told = {
+        name: str(value)
+        for name, value in row.items()
+        if value is not None
+        and (name in _TELL_APART or not (name in known or name.startswith(tuple(_OF_FIGURES))))
+    }
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_POINT_DIGITS]

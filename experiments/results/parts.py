@@ -1,0 +1,83 @@
+"""The parts of stored points, layers or measured kernels, and a CSV of all of them beside the results."""
+
+import csv
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pandas as pd
+
+from dsascape.experiments.question.points import RunRecord
+from dsascape.experiments.results.columns import ALWAYS, OF_MEASUREMENT, OF_ORIGIN, type_of
+from dsascape.experiments.results.files import for_spreadsheet, replacing
+from dsascape.experiments.results.frame import mended
+from dsascape.experiments.results.store import LAYERS, declared, open_to_read
+
+_NAMES = ("model", "hardware", "policy", "batch", "dtype")
+_KEYS = ("key", "place")
+
+
+def read_parts(folder: Path, key: str, table: str = LAYERS) -> pd.DataFrame:
+    """Return the layers of a point in order, or its kernels, as far as the results have them."""
+    with closing(open_to_read(folder)) as connection:
+        types = _types(connection, table)
+        return pd.DataFrame(list(_rows(connection, types, key, table)), columns=_columns(types))
+
+
+def write_parts_csv(frame: pd.DataFrame, folder: Path, table: str = LAYERS) -> Path:
+    """Write ``layers.csv``: a row for each layer of each point of ``frame``, after what tells the point apart.
+
+    Or ``kernels.csv``, the same of measured kernels.
+    """
+    path = folder / f"{table}.csv"
+    told = [name for name in (*_NAMES, *swept_columns(frame)) if name in frame]
+    with (
+        closing(open_to_read(folder)) as connection,
+        replacing(path) as beside,
+        beside.open("w", encoding="utf-8", newline="") as file,
+    ):
+        types = _types(connection, table)
+        columns = _columns(types)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([for_spreadsheet(name) for name in (*told, *columns)])
+        points = frame[told].astype(object).where(frame[told].notna(), None)
+        for key, point in zip(frame["key"], points.itertuples(index=False, name=None), strict=True):
+            for row in _rows(connection, types, str(key), table):
+                values = (*point, *(row[name] for name in columns))
+                writer.writerow([for_spreadsheet(value) if isinstance(value, str) else value for value in values])
+    return path
+
+
+def swept_columns(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that are neither figures nor names: what was swept."""
+    usual = {*ALWAYS, *OF_ORIGIN, *OF_MEASUREMENT, *RunRecord.__dataclass_fields__}
+    return [str(name) for name in frame if name not in usual and type_of(str(name)) == "TEXT"]
+
+
+def _types(connection: sqlite3.Connection, table: str) -> dict[str, str]:
+    connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+    try:
+        return {name: type_of(name, kind) for name, kind in declared(connection, table).items()}
+    except sqlite3.Error:
+        return {}
+
+
+def _columns(types: Iterable[str]) -> list[str]:
+    """Return the columns of a part: what every one has, then what it has for each memory."""
+    shown = [name for name in types if name not in _KEYS]
+    return sorted(shown, key=lambda name: name if "." in name else "")
+
+
+def _rows(
+    connection: sqlite3.Connection, types: dict[str, str], key: str, table: str
+) -> Iterator[dict[str, object]]:
+    """Return the rows of a point that can be read."""
+    try:
+        cursor = connection.execute(f"SELECT * FROM {table} WHERE key = ? ORDER BY place", (key,))
+        for values in cursor:
+            row = dict(zip(types, values, strict=True))
+            mended(row, types)
+            yield row
+    except sqlite3.Error:
+        return

@@ -1,0 +1,251 @@
+"""Results on disk: one SQLite row a design point, written as it comes."""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from dsascape.experiments.question.points import Figure
+from dsascape.experiments.results.columns import (
+    ALWAYS,
+    BOOK_KEEPING,
+    NUMERIC,
+    OF_KERNELS,
+    OF_LAYERS,
+    TYPES,
+    point_of_row,
+    type_of,
+)
+
+_HAS_FIGURES = {"error": "error IS NULL", "latency_s": "latency_s > 0"}
+DATABASE = "results.sqlite"
+LOCK = ".lock"
+TABLE = "runs"
+LAYERS = "layers"
+KERNELS = "kernels"
+SHORTEST_S, LONGEST_S = 1e-12, 1e15
+"""Of a run: simulated time counts picoseconds, and nothing much longer could be drawn."""
+CURRENT = "current"
+SUPERSEDED = "superseded by"
+"""How the state of a row begins that is not current; behind it stands what took its place."""
+_MOST_INSERTIONS = 256
+"""Statements, one for each set of columns."""
+
+
+class StoreError(ValueError):
+    """A results file that cannot be read or written."""
+
+
+def remedy(folder: Path) -> str:
+    """Return what to do about a results file that is damaged."""
+    return f"rename {folder / DATABASE} and run the experiment again, or bring back a copy of the file"
+
+
+class ResultStore:
+    """The tables ``runs``, ``layers`` and ``kernels`` in a folder.
+
+    Rows stay when others take their place, and say so in the column ``state``: ``current``, or ``superseded by`` a
+    newer row's key, other code, or an experiment that no longer asks for them. What is shown are current rows.
+
+    One process writes; a row survives it once ``add`` has returned.
+
+    The journal is written ahead of the table, without waiting for the disk at each row: what a power cut may take is
+    the last rows, and those are computed again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open or make ``results.sqlite`` in ``folder``; raise ``StoreError`` if that cannot be."""
+        self.path = folder / DATABASE
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(folder)
+        except OSError as error:
+            raise StoreError(f"{folder}: cannot hold results ({error.strerror or error})") from error
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=30)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._make_table(TABLE, ALWAYS)
+            self._migrate()
+            self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
+            self._make_table(KERNELS, OF_KERNELS, ", PRIMARY KEY (key, place)")
+            self._known = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise StoreError(f"{self.path}: is no results file, or is damaged ({error}); {remedy(folder)}") from error
+
+    def __enter__(self) -> "ResultStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        os.close(self._lock)
+
+    def keys(self, *, failed: bool = True) -> set[str]:
+        """Return the keys of the points that are there, with or without those that lack sound figures."""
+        columns = self._known[TABLE]
+        figures = [_quoted(name) for name, kind in columns.items() if type_of(name, kind) in NUMERIC]
+        sound = [text for name, text in _HAS_FIGURES.items() if name in columns]
+        sound += [f"typeof({name}) IN ('integer', 'real', 'null') AND {name} IS NOT 9e999" for name in figures]
+        which = "" if failed or not sound else f" WHERE {' AND '.join(sound)}"
+        with self._trouble_named():
+            return {row[0] for row in self._connection.execute(f"SELECT key FROM {TABLE}{which}")}
+
+    def add(
+        self,
+        key: str,
+        row: Mapping[str, Figure],
+        layers: Sequence[Mapping[str, Figure]] = (),
+        kernels: Sequence[Mapping[str, Figure]] = (),
+    ) -> None:
+        """Store one point's figures, those of its layers and of measured kernels; new figures become new columns.
+
+        Other rows of the same point (`point_of_row`) are superseded by this one.
+        """
+        point = point_of_row(row)
+        with self._trouble_named(), self._connection:
+            self._connection.execute(
+                f"UPDATE {TABLE} SET state = ? WHERE point = ? AND key <> ?", (f"{SUPERSEDED} {key}", point, key)
+            )
+            self._insert(TABLE, {"key": key, "point": point, "state": CURRENT, **row})
+            for table, parts in ((LAYERS, layers), (KERNELS, kernels)):
+                self._connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
+                for place, part in enumerate(parts):
+                    self._insert(table, {"key": key, "place": place, **part})
+
+    def make_current(self, keys: Collection[str], instead_of_all: str = "") -> None:
+        """Make the rows of these points the current ones.
+
+        Where ``instead_of_all`` says what asks for them, every other row is superseded by that, unless it is already
+        by something else.
+        """
+        wanted = set(keys)
+        with self._trouble_named(), self._connection:
+            states = self._connection.execute(f"SELECT key, state FROM {TABLE}").fetchall()
+            again = [key for key, state in states if key in wanted and state != CURRENT]
+            others = [key for key, state in states if key not in wanted and state == CURRENT and instead_of_all]
+            self._set_state(CURRENT, again)
+            self._set_state(f"{SUPERSEDED} {instead_of_all}", others)
+
+    def supersede_other_code(self, code: str, kept: Collection[str]) -> None:
+        """Make rows that other code has made superseded by it, but for those ``kept``."""
+        with self._trouble_named(), self._connection:
+            which = f"SELECT key FROM {TABLE} WHERE state = ? AND code IS NOT ?"
+            keys = [key for (key,) in self._connection.execute(which, (CURRENT, code)).fetchall()]
+            self._set_state(f"{SUPERSEDED} code {code}", [key for key in keys if key not in kept])
+
+    def superseded(self, by: str) -> list[str]:
+        """Return the keys of the rows whose place the row of the key ``by`` has taken."""
+        with self._trouble_named():
+            found = self._connection.execute(f"SELECT key FROM {TABLE} WHERE state = ?", (f"{SUPERSEDED} {by}",))
+            return [key for (key,) in found]
+
+    def _set_state(self, state: str, keys: Iterable[str]) -> None:
+        self._connection.executemany(f"UPDATE {TABLE} SET state = ? WHERE key = ?", [(state, key) for key in keys])
+
+    def _migrate(self) -> None:
+        """Give a table of an earlier version the columns about its rows; of those of one point the last is current."""
+        known = declared(self._connection)
+        with self._connection:
+            for name, kind in BOOK_KEEPING.items():
+                if name not in known:
+                    self._connection.execute(f"ALTER TABLE {TABLE} ADD COLUMN {name} {kind}")
+            if "point" not in known:
+                rows = rows_in_order(self._connection)
+                for key, later in superseded_in(rows).items():
+                    self._set_state(f"{SUPERSEDED} {later}", [key])
+                self._connection.executemany(
+                    f"UPDATE {TABLE} SET point = ? WHERE key = ?", [(point_of_row(row), row["key"]) for row in rows]
+                )
+            self._connection.execute(f"CREATE INDEX IF NOT EXISTS points ON {TABLE} (point)")
+
+    def _make_table(self, table: str, columns: Mapping[str, str], constraint: str = "") -> None:
+        listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({listed}{constraint})")
+
+    def _insert(self, table: str, row: Mapping[str, Figure]) -> None:
+        columns = self._known[table]
+        for name, value in row.items():
+            if name not in columns:
+                columns[name] = type_of(name, TYPES.get(type(value), "TEXT"))
+                self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {_quoted(name)} {columns[name]}")
+        self._connection.execute(_insertion(table, tuple(row)), tuple(row.values()))
+
+    def rows(self, keys: Sequence[str]) -> list[dict[str, Figure]]:
+        """Return the rows of these points, which are there."""
+        found = []
+        with self._trouble_named(), closing(self._connection.cursor()) as cursor:
+            for key in keys:
+                values = cursor.execute(f"SELECT * FROM {TABLE} WHERE key = ?", (key,)).fetchone()
+                found.append(dict(zip((column[0] for column in cursor.description), values, strict=True)))
+        return found
+
+    @contextmanager
+    def _trouble_named(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OverflowError) as error:
+            raise StoreError(f"{self.path}: cannot be used ({error}); {remedy(self.path.parent)}") from error
+
+
+def open_to_read(folder: Path) -> sqlite3.Connection:
+    """Return a connection that only reads the results of ``folder``; raise ``StoreError`` without a store."""
+    path = folder / DATABASE
+    if not path.is_file():
+        raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
+    try:
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: cannot be read ({error})") from error
+
+
+def declared(connection: sqlite3.Connection, table: str = TABLE) -> dict[str, str]:
+    """Return the type of every column."""
+    return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def rows_in_order(connection: sqlite3.Connection) -> list[dict[str, object]]:
+    """Return all rows, the one stored last at the end."""
+    cursor = connection.execute(f"SELECT * FROM {TABLE} ORDER BY rowid")
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, values, strict=True)) for values in cursor]
+
+
+def superseded_in(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
+    """Return for the key of each row, in order, that has a later one of the same point the key of the last of these."""
+    last: dict[str, list[str]] = {}
+    for row in rows:
+        last.setdefault(point_of_row(row), []).append(str(row["key"]))
+    return {key: keys[-1] for keys in last.values() for key in keys[:-1]}
+
+
+def _locked(folder: Path) -> int:
+    """Return an open lock on ``folder``, which ends with this process; raise ``StoreError`` if another has it."""
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        whose = os.pread(handle, 20, 0).decode("ascii", "replace")
+        os.close(handle)
+        process = f" (process {whose})" if whose.isdecimal() else ""
+        raise StoreError(
+            f"{folder}: another run{process} is writing there; wait for its end, or give another --out"
+        ) from error
+    with contextlib.suppress(OSError):
+        os.truncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
+    return handle
+
+
+@lru_cache(_MOST_INSERTIONS)
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    names, marks = ", ".join(map(_quoted, columns)), ", ".join("?" * len(columns))
+    return f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,69 @@
+"""What a command answers: data for ``--json``, and how a person sees it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rich.console
+from rich.markup import escape
+from rich.table import Table
+
+from dsascape.experiments.results.files import for_terminal
+
+_WIDE = 100_000
+
+
+class Console(rich.console.Console):
+    """A terminal, or a pipe whose reader may go, and gets lines as long as they are."""
+
+    def __init__(self, *, soft_wrap: bool = False, highlight: bool = True) -> None:
+        super().__init__(soft_wrap=soft_wrap, highlight=highlight, emoji=False)
+        if not self.is_terminal:
+            self.width = _WIDE
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line, like any other command's."""
+        raise BrokenPipeError
+
+
+POINTS_FAILED = 1
+"""Exit code of a command that did its work, but not every point has figures, or not every file could be read."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found: ``data`` is printed with ``--json``, ``show`` prints it for people."""
+
+    data: Mapping[str, Any]
+    show: Callable[[], None]
+    code: int = 0
+    """The exit code."""
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Callable[[], None]:
+    """Return what prints a table; columns of numbers are aligned to the right."""
+
+    def show() -> None:
+        grid = Table()
+        numeric = [all(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
+        for name, right in zip(columns, numeric, strict=True):
+            grid.add_column(shown_text(name), justify="right" if right else "left", overflow="fold")
+        for row in rows:
+            grid.add_row(*(shown_text(f"{cell:,.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
+        console = Console()
+        console.print(f"[italic]{shown_text(title)}[/italic]")
+        console.print(grid)
+
+    return show
+
+
+def say(*lines: str) -> None:
+    """Print lines as they are, however long: paths stay whole, and what looks like markup stays text."""
+    console = Console(soft_wrap=True, highlight=False)
+    for line in lines:
+        console.print(for_terminal(line), markup=False)
+
+
+def shown_text(text: str) -> str:
+    """Return ``text`` for a console that reads markup: nothing in it is markup, or acts on the terminal."""
+    return escape(for_terminal(text))

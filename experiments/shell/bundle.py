@@ -1,0 +1,173 @@
+"""The commands about bundles: build one here, run it on a machine that no network reaches, take its results in."""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dsascape.experiments.question.points import DesignPoint
+from dsascape.experiments.real.bundled_point import bundled, point_of
+from dsascape.experiments.real.compared import Comparison
+from dsascape.experiments.real.on_gpu import gpu_bundle, prepared_for_gpu
+from dsascape.experiments.real.on_processor import prepared
+from dsascape.experiments.results.files import check_place
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say
+from dsascape.experiments.shell.calibrate import calibration
+from dsascape.experiments.shell.keep_measured import keep
+from dsascape.experiments.shell.measure import check_folder, machine_asked_for, point_asked_for, show_measurement
+from dsascape.hw_models import Gpu
+from dsascape.hw_models.text.quantities import count, format_bytes
+from dsascape.tuner.bundle import (
+    START,
+    BundleError,
+    BundleResults,
+    Manifest,
+    build_bundle,
+    build_gpu_probes,
+    build_probes,
+    is_calibration,
+    read_results,
+    run_unpacked,
+    unpacked,
+)
+from dsascape.tuner.calibrate import ProbeShape
+from dsascape.tuner.measure import BUNDLE, Budget, check_installed, is_gpu_target
+
+
+def build(arguments: argparse.Namespace) -> Answer:
+    """Write a bundle: compiled kernels, what they are given and should compute, and a runner."""
+    check_installed()
+    check_place(arguments.out, "--out")
+    if arguments.calibrate:
+        return _build_probes(arguments)
+    if arguments.model is None:
+        raise BundleError("MODEL is missing: a bundle is of a network under a policy, or --calibrate")
+    point = point_asked_for(arguments, BUNDLE)
+    manifest = _of_network(point, arguments.out, arguments.runtime)
+    missing = [
+        {"name": lack.name, "operators": list(lack.operators), "error": lack.reason} for lack in manifest.missing
+    ]
+    data = {
+        "model": manifest.model, "policy": manifest.policy, "batch": manifest.batch, "target": manifest.target,
+        "architecture": manifest.gpu or manifest.architecture, "threads": manifest.threads,
+        "flushed_caches": manifest.flushed,
+        "kernels": len(manifest.kernels), "missing": missing,
+        "file": str(arguments.out), "size_bytes": arguments.out.stat().st_size,
+    }  # fmt: skip
+
+    def show() -> None:
+        say(
+            f"{arguments.out}: {format_bytes(data['size_bytes'])}, {count(len(manifest.kernels), 'kernel')} of"
+            f" {manifest.model} for {data['architecture']}",
+            *(f"  no code for {each['name']}: {each['error']}" for each in missing),
+            f"On the device: tar -xJf {arguments.out.name}; python3 {START} --out results.json",
+        )
+
+    return Answer(data, show, POINTS_FAILED if missing else 0)
+
+
+def _of_network(point: DesignPoint, out: Path, runtime: Path | None) -> Manifest:
+    """Write the bundle of a network; return what it says about itself."""
+    if isinstance(point.hardware, Gpu):
+        if runtime is not None:
+            raise BundleError("--runtime is TVM's, for processors; code for a GPU is launched by its driver")
+        on_gpu = prepared_for_gpu(point)
+        return gpu_bundle(on_gpu, out, bundled(point, on_gpu.outcome, on_gpu.kernels, threads=1).to_text())
+    ready = prepared(point, Budget())
+    origin = bundled(point, ready.outcome, ready.kernels, ready.job.threads).to_text()
+    return build_bundle(ready.job, point.workload.label, point.decided_by, out, runtime, origin)
+
+
+def _build_probes(arguments: argparse.Namespace) -> Answer:
+    """Write a bundle that describes the machine it is run on."""
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in (
+            "policy", "schedule", "option", "threads", "batch", "sequence", "image", "dim", "dtype", "simplify",
+            "flush_caches",
+        )
+        if getattr(arguments, name)
+    ]
+    if arguments.model is not None or given:
+        raise BundleError(f"{(['MODEL'] if arguments.model is not None else given)[0]} does not go with --calibrate")
+    if is_gpu_target(arguments.target):
+        return _build_gpu_probes(arguments)
+    simd = machine_asked_for(arguments.hardware, arguments.target).simd
+    shape = ProbeShape.of(simd.register_bytes, simd.registers)
+    manifest = build_probes(arguments.target, shape, arguments.out, arguments.runtime)
+    data = {
+        "target": manifest.target, "architecture": manifest.architecture, "lanes": shape.lanes,
+        "registers": shape.registers, "file": str(arguments.out), "size_bytes": arguments.out.stat().st_size,
+    }  # fmt: skip
+    lines = [
+        f"{arguments.out}: {format_bytes(arguments.out.stat().st_size)}, probes for {manifest.architecture} with"
+        f" {shape.registers} vectors of {shape.lanes}",
+        *_what_next(arguments.out),
+    ]
+    return Answer(data, lambda: say(*lines))
+
+
+def _build_gpu_probes(arguments: argparse.Namespace) -> Answer:
+    """Write a bundle that describes the GPU of the machine it is run on."""
+    given = [f"--{name}" for name in ("hardware", "runtime") if getattr(arguments, name)]
+    if given:
+        raise BundleError(f"{given[0]} does not go with --calibrate for a GPU")
+    manifest = build_gpu_probes(arguments.target, arguments.out)
+    size_bytes = arguments.out.stat().st_size
+    data = {
+        "target": manifest.target, "architecture": manifest.gpu, "file": str(arguments.out), "size_bytes": size_bytes,
+    }  # fmt: skip
+    lines = f"{arguments.out}: {format_bytes(size_bytes)}, probes for {manifest.gpu}", *_what_next(arguments.out)
+    return Answer(data, lambda: say(*lines))
+
+
+def _what_next(bundle: Path) -> tuple[str, str]:
+    return (
+        f"On the device: tar -xJf {bundle.name}; python3 {START} --out results.json",
+        "Then here: dsascape calibrate --from results.json --out device.yaml",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Answer:
+    """Run a bundle on this machine; the code in it runs with the rights of whoever calls this."""
+    out = arguments.out or Path("results.json")
+    check_place(out, "--out")
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked(arguments.bundle, Path(folder))
+        options = ["--kernel-timeout", str(arguments.kernel_timeout)]
+        if arguments.threads:
+            options += ["--threads", str(arguments.threads)]
+        try:
+            run_unpacked(Path(folder), out, *options)
+        except BundleError as error:
+            raise type(error)(f"{arguments.bundle}: {error}") from error
+    if is_calibration(out):
+        return calibration(out)
+    found = read_results(out)
+    return _answer(found, point_of(found).compared(found), {"file": str(out)})
+
+
+def import_results(arguments: argparse.Namespace) -> Answer:
+    """Bring the results of a bundle into a folder, where they are stored as those of `measure` are."""
+    found = read_results(arguments.results)
+    try:
+        point = point_of(found)
+        key, computed = point.stored(found)
+    except BundleError as error:
+        raise BundleError(f"{arguments.results}: {error}") from error
+    check_folder(arguments.out)
+    change, written = keep(arguments.out, key, computed)
+    stored = {"file": str(arguments.results), "key": key, "stored": change, "report": str(written.path)}
+    return _answer(found, point.compared(found), stored)
+
+
+def _answer(found: BundleResults, comparison: Comparison, more: dict[str, Any]) -> Answer:
+    measurement = found.measurement
+    data: dict[str, Any] = comparison.as_json() | {"batch": found.batch} | more
+
+    def show() -> None:
+        show_measurement(measurement, data, comparison)
+        if "stored" in data:
+            say(f"  {data['stored']} in {data['report']}")
+
+    return Answer(data, show, POINTS_FAILED if measurement.correct is False else 0)

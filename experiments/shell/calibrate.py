@@ -1,0 +1,123 @@
+"""The command that describes a processor: what its system tells, and what small kernels show."""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from dsascape.experiments.real.on_gpu import bundle_run
+from dsascape.experiments.results.files import check_place, write_whole
+from dsascape.experiments.shell.answers import Answer, say
+from dsascape.hw_models import Cpu, Gpu, HardwareError, hardware_of_text
+from dsascape.hw_models.text.messages import explain
+from dsascape.hw_models.text.quantities import format_bytes
+from dsascape.tuner.bundle import (
+    BundleError,
+    CalibrationResults,
+    GpuCalibrationResults,
+    build_gpu_probes,
+    read_calibration,
+)
+from dsascape.tuner.calibrate import Figures, HostFacts, gpu_yaml, host_spec, host_yaml
+from dsascape.tuner.calibrate import calibrate as calibrated
+from dsascape.tuner.measure import LOCAL, MeasureError, check_installed, check_target, is_gpu_target, remote_address
+
+
+def calibrate(arguments: argparse.Namespace) -> Answer:
+    """Measure a processor, or take what a bundle has measured, and write, or print, its file."""
+    check_place(arguments.out, "--out")
+    begin = time.monotonic()
+    if arguments.results is not None:
+        if arguments.device != LOCAL:
+            raise MeasureError(f"--device has {arguments.device!r}; --from takes what was measured before")
+        found = read_calibration(arguments.results)
+        return _of(found, arguments.out, arguments.results)
+    if is_gpu_target(arguments.target):
+        return _gpu(arguments, begin)
+    facts, figures = calibrated(arguments.device, arguments.target)
+    return _answer(facts, figures, arguments.out, {"wall_s": time.monotonic() - begin})
+
+
+def calibration(results: Path) -> Answer:
+    """Return the answer of a command that has run a bundle of probes."""
+    return _of(read_calibration(results), None, results)
+
+
+def _of(found: CalibrationResults | GpuCalibrationResults, out: Path | None, source: Path) -> Answer:
+    how: dict[str, Any] = {"day": found.measured_at[:10]}
+    if isinstance(found, GpuCalibrationResults):
+        return _gpu_answer(found, out, how, source)
+    return _answer(found.facts, found.figures, out, how, source)
+
+
+def _gpu(arguments: argparse.Namespace, begin: float) -> Answer:
+    """Calibrate the GPU of this machine, or of one behind RPC: by the bundle that another machine would run."""
+    check_installed()
+    if remote_address(arguments.device) is None:
+        check_target(arguments.target)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "bundle.tar.xz"
+        build_gpu_probes(arguments.target, bundle)
+        found = read_calibration(bundle_run(bundle, arguments.device))
+    assert isinstance(found, GpuCalibrationResults)
+    return _gpu_answer(found, arguments.out, {"wall_s": time.monotonic() - begin}, None)
+
+
+def _gpu_answer(
+    found: GpuCalibrationResults, out: Path | None, how: dict[str, Any], source: Path | None
+) -> Answer:  # fmt: skip
+    """Return the answer that says, and writes to ``out``, the GPU; raise ``BundleError`` for absurd figures."""
+    name = "gpu" if out is None else out.stem
+    try:
+        text = gpu_yaml(found.facts, found.figures, name, how.get("day", ""))
+        spec = hardware_of_text(text, f"{name}.yaml")
+    except (HardwareError, ArithmeticError, ValueError) as error:
+        wrong = "; ".join(str(error).splitlines())
+        raise BundleError(f"{source or 'what was measured'}: describes no machine: {wrong}") from error
+    assert isinstance(spec, Gpu)
+    data = {
+        "processor": found.facts.name, "sms": found.facts.sms,
+        "hardware": spec.model_dump(by_alias=True, mode="json"), "file": None if out is None else str(out), **how,
+    }  # fmt: skip
+    if out is None:
+        return Answer(data, lambda: say(text.rstrip()))
+    write_whole(out, text)
+    line = (
+        f"{found.facts.name}, {found.facts.sms} SMs: {out}",
+        f"  {spec.peak_macs_per_s('fp32') / 1e9:.4g} GMAC/s in fp32; DRAM {found.figures.dram_bytes_per_s / 1e9:.0f}"
+        f" GB/s, a launch {found.figures.launch_s * 1e6:.1f} us",
+    )
+    return Answer(data, lambda: say(*line))
+
+
+def _answer(
+    facts: HostFacts, figures: Figures, out: Path | None, how: dict[str, Any], source: Path | None = None
+) -> Answer:
+    """Return the answer that says, and writes to ``out``, the machine; raise ``BundleError`` for absurd figures."""
+    name = "host" if out is None else out.stem
+    try:
+        text = host_yaml(facts, figures, name, how.get("day", ""))
+        spec = host_spec(facts, figures)
+    except pydantic.ValidationError as error:
+        wrong = "; ".join(explain(error, "its file", model=Cpu).splitlines())
+        raise BundleError(f"{source or 'what was measured'}: describes no machine: {wrong}") from error
+    except (HardwareError, ArithmeticError, ValueError) as error:
+        raise BundleError(f"{source or 'what was measured'}: describes no machine: {error}") from error
+    data = {
+        "processor": facts.processor, "cores": facts.cores, "assumed": list(facts.assumed),
+        "hardware": spec.model_dump(by_alias=True, mode="json"),
+        "file": None if out is None else str(out), **how,
+    }  # fmt: skip
+    if out is None:
+        return Answer(data, lambda: say(text.rstrip()))
+    write_whole(out, text)
+    reads = [f"{level.name} {1e-9 / level.byte_s:.1f} GB/s" for level in figures.levels]
+    took = f", in {how['wall_s']:.0f} s" if "wall_s" in how else ""
+    lines = [
+        f"{facts.processor}, {facts.cores} cores with {format_bytes(spec.simd.register_bytes)} vectors{took}: {out}",
+        f"  {spec.peak_macs_per_s('fp32') / 1e9:.4g} GMAC/s in all; one thread reads {', '.join(reads)}",
+    ]
+    return Answer(data, lambda: say(*lines))

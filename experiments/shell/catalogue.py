@@ -1,0 +1,155 @@
+"""The commands that list what there is: networks, machines, policies."""
+
+import argparse
+import sys
+from dataclasses import asdict, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dsascape.experiments.question.points import TUNING, named_dims, stated_batch
+from dsascape.experiments.report.kinds import kinds_picture
+from dsascape.experiments.results.files import check_place, write_whole
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, say, table
+from dsascape.hw_models import HardwareError, known_paths, load_hardware, preset_names
+from dsascape.hw_models.machine_files.load import hardware_kinds
+from dsascape.hw_models.machine_files.machine_file import machine_file
+from dsascape.hw_models.machine_files.reference import markdown, sections
+from dsascape.hw_models.text.quantities import count, format_bytes, readable
+from dsascape.scheduler import broken_policies, kind_of, policy_types
+from dsascape.scheduler.kinds.table import kind_named
+from dsascape.workloads import WorkloadError, load_network, zoo_names
+from dsascape.workloads.summary import summarise, summarise_kinds
+from dsascape.workloads.zoo import zoo_entry
+
+
+def models(arguments: argparse.Namespace) -> Answer:
+    """List the zoo, or one network's operators by kind."""
+    if arguments.name is not None:
+        return _one_model(arguments)
+    if arguments.picture is not None:
+        raise WorkloadError("models: --picture draws one network; name it")
+    found: list[dict[str, Any]] = []
+    for name in zoo_names():
+        entry = zoo_entry(name)
+        graph = load_network(name)
+        found.append(
+            {
+                "name": name, "task": entry.task, "batch": graph.batch, "operators": len(graph.ops),
+                "parameters": graph.parameters, "gflop": graph.operations.flops / 1e9,
+                "activation_bytes": graph.activation_bytes, "source": entry.source,
+                "left_out": entry.left_out,
+            }
+        )  # fmt: skip
+    rows = [
+        (m["name"], m["task"], m["operators"], m["parameters"] / 1e6, m["gflop"], m["activation_bytes"] / 1e6)
+        for m in found
+    ]
+    columns = ("name", "task", "operators", "parameters (M)", "GFLOP", "activations (MB)")
+    return Answer({"models": found}, table("Networks", columns, rows))
+
+
+def _one_model(arguments: argparse.Namespace) -> Answer:
+    """Return one network's operators by kind; draw them into a picture if one is asked for."""
+    picture: Path | None = arguments.picture
+    check_place(picture, "--picture")
+    stated = stated_batch(arguments.batch_dim)
+    dims = named_dims(arguments.dim)
+    graph = load_network(arguments.name, dims=dims, batch_dims=None if stated is None else dict(stated))
+    kinds = summarise_kinds(graph)
+    total = summarise(graph)
+    title = f"{graph.name}: {count(total.operators, 'operator')}, {total.flops / 1e9:.3g} GFLOP at batch {graph.batch}"
+    if picture is not None:
+        write_whole(picture, kinds_picture(title, kinds))
+    rows = [(k.kind, k.operators, f"{k.flops_share:.2%}", f"{k.bytes_share:.2%}") for k in kinds]
+    batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
+    data = {"model": graph.name, **asdict(total), **batched, "kinds": [asdict(kind) for kind in kinds]}
+    where = graph.no_batch or ", ".join(f"dimension {dim} of {name}" for name, dim in graph.batch_dims)
+    shown = f"{title}\n{'no batch' if graph.no_batch else 'batch'}: {where}"
+    return Answer(data, table(shown, ("operator", "count", "FLOPs", "bytes touched"), rows))
+
+
+def hardware(arguments: argparse.Namespace) -> Answer:
+    """List the presets, or one machine's values; or print a machine's file, or what every parameter means."""
+    if (arguments.yaml or arguments.reference) and arguments.json:
+        raise HardwareError("hardware: --yaml and --reference print text; --json goes without them")
+    if arguments.reference:
+        return Answer({}, partial(_write, parameters_page()))
+    if arguments.yaml:
+        if arguments.name is None:
+            raise HardwareError("hardware: --yaml prints one machine; name it")
+        return Answer({}, partial(_write, machine_file(arguments.name)))
+    if arguments.name is not None:
+        spec = load_hardware(arguments.name)
+        data = spec.model_dump(by_alias=True, mode="json")
+        values = [(path, readable(str(_value_at(data, path)))) for path in known_paths(spec)]
+        tuning = asdict(kind_of(spec).tuning())
+        values += [(f"{TUNING}{name}", str(value)) for name, value in tuning.items()]
+        return Answer(data, table(f"{spec.name}: what can be set and swept", ("path", "value"), values))
+    found: list[dict[str, Any]] = []
+    rows: list[tuple[object, ...]] = []
+    for name in preset_names():
+        spec = load_hardware(name)
+        summary = kind_of(spec).summary(spec)
+        tera = 2 * summary.peak_macs_per_s / 1e12
+        found.append(
+            {
+                "name": name,
+                "kind": spec.kind,
+                "cores": summary.cores,
+                "peak_tops": tera,
+                "area_mm2": spec.area_mm2,
+                "area_parts_mm2": spec.area_parts_mm2,
+            }
+        )
+        on_chip = [f"{format_bytes(memory.capacity_bytes)} x {memory.copies}" for memory in summary.on_chip]
+        peak, off_chip = f"{tera:.4g} ({summary.dtype})", summary.off_chip_bytes_per_s / 1e9
+        total = spec.area_mm2
+        area = "" if total is None else f"{total:.0f} ({spec.area_parts_mm2['other']:.0f} residual)"
+        rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip, area))
+    columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
+    about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
+    return Answer({"hardware": found}, table(about, columns, rows))
+
+
+def parameters_page() -> str:
+    """Return what every parameter of every kind of machine, and of its scheduler's tuning, is and means; Markdown."""
+    page = [
+        "# Parameters",
+        "",
+        "What a machine file states, and what `--set` and `sweep` change, by path. `NAME` is that of a compute unit",
+        "or of a kind of core, chosen in the file. `dsascape hardware --reference` prints this page, made of the specs",
+        "that check the files.",
+    ]
+    for kind, spec in hardware_kinds().items():
+        tables = [*sections(spec), *sections(kind_named(kind).tuning, TUNING.removesuffix("."))]
+        page += ["", f"Machines of kind `{kind}`:", "", markdown(tables).rstrip("\n")]
+    return "\n".join(page) + "\n"
+
+
+def _write(text: str) -> None:
+    """Write a text as it is; what acts on a terminal is in no file that could be read."""
+    sys.stdout.write(text)
+
+
+def _value_at(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        data = data[int(part)] if isinstance(data, list) else data[part]
+    return data
+
+
+def policies(arguments: argparse.Namespace) -> Answer:
+    """List the policies with their options, and those that installed packages offer but cannot be used."""
+    found: list[dict[str, Any]] = []
+    for name, kind in sorted(policy_types().items()):
+        options = {option.name: repr(option.default) for option in fields(kind)}
+        found.append({"name": name, "what": (kind.__doc__ or name).strip().partition("\n")[0], "options": options})
+    rows = [(p["name"], p["what"], ", ".join(f"{k}={v}" for k, v in p["options"].items())) for p in found]
+    broken = broken_policies()
+    listed = table("Policies", ("name", "what it is", "options"), rows)
+
+    def show() -> None:
+        listed()
+        say(*broken)
+
+    return Answer({"policies": found, "broken": list(broken)}, show, POINTS_FAILED if broken else 0)

@@ -1,0 +1,318 @@
+"""The command line: parse, load records, call the library, print. Mistakes of the user end with code 2."""
+
+import argparse
+import gc
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dsascape.experiments.question.version import __version__
+from dsascape.experiments.results.files import for_terminal
+
+if TYPE_CHECKING:
+    from dsascape.experiments.shell.answers import Answer
+
+Command = Callable[[argparse.Namespace], "Answer"]
+
+_USER_ERRORS = (
+    "dsascape.experiments.question.config:ExperimentError",
+    "dsascape.experiments.engine.engines:EngineError",
+    "dsascape.experiments.results.files:FileError",
+    "dsascape.experiments.engine.limits:LimitError",
+    "dsascape.experiments.results.store:StoreError",
+    "dsascape.workloads:WorkloadError",
+    "dsascape.hw_models:HardwareError",
+    "dsascape.scheduler:ScheduleError",
+    "dsascape.hw_models:SimulationError",
+    "dsascape.fusion:FusionError",
+    "dsascape.tuner.measure:AddressError",
+    "dsascape.tuner.measure:MeasureError",
+    "dsascape.tuner.measure:TargetError",
+    "dsascape.tuner.bundle:BundleError",
+)
+"""Mistakes of the user, by module and name: nothing is imported before a command needs it."""
+
+
+def _named(place: str) -> type[Exception]:
+    found: type[Exception] = resolve_name(place)
+    return found
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that are mistakes of the user."""
+    return tuple(map(_named, _USER_ERRORS))
+
+
+def _command(module: str, name: str) -> Command:
+    """Return a command that is imported when it runs."""
+
+    def run(arguments: argparse.Namespace) -> "Answer":
+        gc.disable()  # what is imported stays: there is no garbage to look for
+        try:
+            command: Command = resolve_name(f"dsascape.experiments.shell.{module}:{name}")
+        finally:
+            gc.enable()
+        return command(arguments)
+
+    return run
+
+
+_MISTAKE = 2
+"""Exit code of a mistake of the user; an error of another kind has an ``exit_code`` of its own."""
+_WHERE = "what runs it: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
+_TOLD = "log what happens to standard error, with the tracebacks of errors"
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, a bundle's runner wrote no"
+    " results, files of a folder are damaged, or an installed policy is broken; 2 a mistake, with one message;"
+    " 130 stopped from the keyboard."
+)
+
+
+class UsageError(ValueError):
+    """A command line that does not parse."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    main = _Parser(
+        prog="dsascape", description="Design-space explorer for machines that run neural networks.", epilog=EXIT_CODES
+    )
+    main.add_argument("--version", action="version", version=f"dsascape {__version__}")
+    main.add_argument("-v", "--verbose", action="store_true", help=_TOLD)
+    commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add = partial(_added, commands)
+    models = add("models", _command("catalogue", "models"), "the networks that come along")
+    models.add_argument("name", nargs="?", metavar="MODEL", help="one network: its operators by kind")
+    models.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the shares of its operators")
+    _dim_option(models)
+    _batch_dim_option(models)
+    hardware = add("hardware", _command("catalogue", "hardware"), "the machines that come along")
+    hardware.add_argument("name", nargs="?", metavar="H", help="one machine, or a path to its file: all its values")
+    printed = hardware.add_mutually_exclusive_group()
+    printed.add_argument("--yaml", action="store_true", help="print its file, with comments, to edit and load again")
+    printed.add_argument("--reference", action="store_true", help="print what every parameter means, as Markdown")
+    add("policies", _command("catalogue", "policies"), "the policies and their options")
+
+    simulate = add("simulate", _command("simulate", "simulate"), "simulate one network on one machine")
+    _network_options(simulate)
+    simulate.add_argument("--hardware", required=True, metavar="H", help="a preset, or a path to a YAML spec")
+    decided = simulate.add_mutually_exclusive_group(required=True)
+    decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
+    simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write all that was decided as JSON")
+    simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
+    simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
+    simulate.add_argument("--trace", type=Path, metavar="FILE.json", help="write a trace for the Perfetto UI")
+
+    fuse = add("fuse", _command("fuse", "fuse"), "a policy's plan and its figures")
+    _network_options(fuse)
+    fuse.add_argument("--policy", required=True, metavar="P")
+    fuse.add_argument("--option", action="append", default=[], metavar="K=V")
+    fuse.add_argument("--hardware", default="stcp920", metavar="H", help="for policies that ask (default: %(default)s)")
+    fuse.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw the operators, kernel by kernel")
+
+    _real_machines(add)
+
+    offline = "measure on a machine that no network reaches"
+    _bundle_commands(commands.add_parser("bundle", help=offline, description=offline[0].upper() + offline[1:] + "."))
+    run = add("run", _command("run", "run"), "run an experiment file; go on where it stopped")
+    run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
+    run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
+    run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
+    run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="who computes")
+    run.add_argument("--scheduler", metavar="ADDRESS", help="of the dask cluster, such as tcp://host:8786")
+    run.add_argument("--point-timeout", metavar="T", help="stop a point after so long: 90 s, 2 h, none (default: 1 h)")
+    run.add_argument(
+        "--point-memory", metavar="M", help="stop a point that needs more: 500 MiB, 16 GiB, none (default: 8 GiB)"
+    )
+    run.add_argument("--retry-failed", action="store_true", help="compute the points again that failed earlier")
+
+    add("report", _command("run", "report"), "write the report again from stored results").add_argument(
+        "folder", type=Path, metavar="DIR"
+    )
+    return main
+
+
+def _added(
+    commands: "argparse._SubParsersAction[Any]", name: str, run: Command, text: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a new command."""
+    sub: _Parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES)
+    sub.set_defaults(run=run)
+    sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
+    sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=_TOLD)
+    return sub
+
+
+def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
+    add = partial(_added, bundle.add_subparsers(dest="step", required=True, metavar="STEP"))
+    build = add("build", _command("bundle", "build"), "write one archive: compiled kernels, data, a runner")
+    _network_options(build, optional=True)
+    build.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    _schedule_option(build)
+    build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    build.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    build.add_argument("--hardware", metavar="H", help="the machine whose tiles the code has")
+    build.add_argument("--threads", type=_count, metavar="N", help="that code is made for (default: one per core)")
+    _flush_option(build)
+    probes = "in place of a network: small kernels that describe the machine they are run on, for calibrate --from"
+    build.add_argument("--calibrate", action="store_true", help=probes)
+    build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
+    build.add_argument("--runtime", type=Path, metavar="DIR", help="TVM's runtime libraries for the device")
+    run = add("run", _command("bundle", "run"), "unpack a bundle and run its code on this machine")
+    run.add_argument("bundle", type=Path, metavar="FILE.tar.xz")
+    run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
+    run.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: as it was built for)")
+    slow = "seconds after which a kernel is given up (default: %(default)s)"
+    run.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
+    taken = add("import", _command("bundle", "import_results"), "bring the results of a bundle into a folder")
+    taken.add_argument("results", type=Path, metavar="RESULTS.json")
+    taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder")
+
+
+def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) -> None:
+    """Add the commands that need a real machine."""
+    measured = "generate real code for a policy's plan and measure it"
+    _measure_options(add("measure", _command("measure", "measure"), measured))
+    host = add("calibrate", _command("calibrate", "calibrate"), "describe and measure a processor as a machine")
+    host.add_argument("--device", default="local", metavar="D", help=_WHERE)
+    host.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    brought = "take what a bundle of bundle build --calibrate has found, in place of measuring"
+    host.add_argument("--from", dest="results", type=Path, metavar="RESULTS.json", help=brought)
+    host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")
+
+
+def _network_options(
+    sub: argparse.ArgumentParser, model: str = "MODEL", or_else: str = "", *, optional: bool = False
+) -> None:
+    network = "a network of the zoo, or a path to an .onnx file"
+    sub.add_argument("model", metavar=model, nargs="?" if optional else None, help=f"{network}{or_else}")
+    sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
+    sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
+    sub.add_argument("--image", type=_count, metavar="N", help="pixels along each side of image inputs")
+    _dim_option(sub)
+    _batch_dim_option(sub)
+    sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
+    sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
+
+
+def _batch_dim_option(sub: argparse.ArgumentParser) -> None:
+    found = "the dimension of an input that is the batch, or none (default: found from how it flows); repeatable"
+    sub.add_argument("--batch-dim", action="append", default=[], metavar="INPUT:DIM|none", help=found)
+
+
+def _measure_options(measure: argparse.ArgumentParser) -> None:
+    _network_options(measure, "MODEL|EXPERIMENT.yaml", "; or an experiment file, of which all points are measured")
+    measure.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
+    _schedule_option(measure)
+    measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
+    tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
+    measure.add_argument("--hardware", metavar="H", help=tiled)
+    measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    measure.add_argument("--device", default="local", metavar="D", help=_WHERE)
+    measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
+    slow = "seconds after which a kernel is given up (default: %(default)s)"
+    measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
+    _flush_option(measure)
+    kept = "store the measurement there, with a report, and write it as JSON"
+    measure.add_argument("--out", type=Path, metavar="DIR", help=kept)
+
+
+def _schedule_option(sub: argparse.ArgumentParser) -> None:
+    replaced = "in place of a policy: a schedule from simulate --schedule-out, edited"
+    sub.add_argument("--schedule", type=Path, metavar="FILE.json", help=replaced)
+
+
+def _flush_option(sub: argparse.ArgumentParser) -> None:
+    cold = "time every kernel with nothing of what it is given in the caches"
+    sub.add_argument("--flush-caches", action="store_true", help=cold)
+
+
+def _dim_option(sub: argparse.ArgumentParser) -> None:
+    said = "size of a dimension that an .onnx file leaves open"
+    sub.add_argument("--dim", action="append", default=[], type=_dim, metavar="NAME=SIZE", help=said)
+
+
+def _dim(text: str) -> tuple[str, int]:
+    name, sign, size = text.rpartition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs NAME=SIZE")
+    return name, _count(size, least=0)
+
+
+def _count(text: str, least: int = 1) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not least <= number <= 2**20:
+        raise argparse.ArgumentTypeError(f"has {text[:40]!r}; needs a whole number from {least} to {2**20}")
+    return number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code: 0, or 2 with one message for a mistake of the user."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        arguments = parser().parse_args(argv)
+    except UsageError as error:
+        return _complain(str(error), "--json" in argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    logging.basicConfig(level=logging.INFO if arguments.verbose else logging.WARNING, stream=sys.stderr)
+    try:
+        answer: Answer = arguments.run(arguments)
+    except user_errors() as error:
+        logging.getLogger(__name__).info("the error's origin:", exc_info=error)
+        return _complain(str(error), arguments.json, code=getattr(error, "exit_code", _MISTAKE))
+    except (OSError, RecursionError, MemoryError) as error:
+        logging.getLogger(__name__).info("the error's origin:", exc_info=error)
+        return _complain(f"{type(error).__name__}: {error}", arguments.json)
+    except KeyboardInterrupt:
+        return _complain("stopped; what was computed is kept", arguments.json, code=130)
+    _print(answer, as_json=arguments.json)
+    return answer.code
+
+
+def _complain(message: str, as_json: bool, code: int = _MISTAKE) -> int:
+    if as_json:
+        sys.stdout.write(json.dumps({"error": message}) + "\n")
+    sys.stderr.write(f"dsascape: {for_terminal(message)}\n")
+    return code
+
+
+def _print(answer: "Answer", *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(answer.data) + "\n")
+    else:
+        answer.show()
+
+
+def entry_point() -> None:
+    """Run as the command ``dsascape``."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has gone; what is still buffered must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    if "tvm" not in sys.modules:  # TVM tidies up at exit; all else would only free memory, for a tenth of a second
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,63 @@
+"""The command that only plans a network: which operators become one kernel, and what that saves."""
+
+import argparse
+
+from dsascape.experiments.point.evaluate import job_of
+from dsascape.experiments.point.pipeline import plan_of
+from dsascape.experiments.report.plan_picture import plan_picture
+from dsascape.experiments.results.files import check_place, write_whole
+from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
+from dsascape.experiments.shell.simulate import policy_asked_for, show_origin, workload_asked_for
+from dsascape.fusion import unfused_intermediate_bytes
+from dsascape.hw_models import load_hardware
+from dsascape.hw_models.text.quantities import count, format_bytes
+from dsascape.scheduler import network_of, policy_label
+from dsascape.scheduler.graphturbo.instances import operations_of, split_into_instances
+
+
+def fuse(arguments: argparse.Namespace) -> Answer:
+    """Show the plan of one part of the machine, as ``simulate`` makes it for the same options; draw it on request."""
+    check_place(arguments.picture, "--picture")
+    policy = policy_asked_for(arguments)
+    analysis, job = job_of(workload_asked_for(arguments), load_hardware(arguments.hardware), {})
+    graph = analysis.graph
+    plan = plan_of(analysis, policy, job.placing)
+    after = operations_of(split_into_instances(network_of(plan, analysis), plan).instances)
+    planned = plan.graph.ops
+    groups = [[planned[position].name for position in group.ops] for group in plan.groups]
+    before = unfused_intermediate_bytes(graph)
+    data = {
+        "model": graph.name, "policy": policy_label(policy), "operators": len(graph.ops),
+        "kernels": plan.kernels, "intermediate_bytes_before": before,
+        "intermediate_bytes_after": plan.intermediate_bytes,
+        "flops_before": graph.operations.flops, "flops_after": after.flops, "groups": groups,
+    }  # fmt: skip
+
+    if arguments.picture is not None:
+        kernels = f"{count(len(planned), 'operator')} in {count(plan.kernels, 'kernel')}"
+        write_whole(arguments.picture, plan_picture(f"{graph.name} under {policy_label(policy)}: {kernels}", plan))
+
+    def show() -> None:
+        console = Console()
+        console.print(
+            f"[bold]{shown_text(graph.name)}[/bold] under {shown_text(policy_label(policy))}:"
+            f" {count(len(graph.ops), 'operator')} in {count(plan.kernels, 'kernel')}; between kernels"
+            f" {format_bytes(before)}"
+            f" -> {format_bytes(plan.intermediate_bytes)}; {graph.operations.flops / 1e9:.4g} ->"
+            f" {after.flops / 1e9:.4g} GFLOP; batch {graph.batch} of {job.batch}, {job.placing.dtype}"
+        )
+        show_origin(console, plan)
+        rows = [
+            (
+                number,
+                len(group.ops),
+                planned[group.ops[0]].name,
+                planned[group.ops[-1]].name,
+                group.boundary_reason,
+            )
+            for number, group in enumerate(plan.groups)
+            if plan.is_kernel(number)
+        ]
+        table("Kernels", ("kernel", "operators", "first", "last", "why it ends"), rows)()
+
+    return Answer(data, show)

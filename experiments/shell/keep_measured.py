@@ -1,0 +1,37 @@
+"""Single measured points in the results of a folder, beside those of a run if it has any, and in its report."""
+
+from pathlib import Path
+from typing import Literal
+
+from dsascape.experiments.question.points import Figure
+from dsascape.experiments.report.build import Written, write_report
+from dsascape.experiments.results.computed import Computed
+from dsascape.experiments.results.folder import note_added
+from dsascape.experiments.results.store import ResultStore
+
+Change = Literal["added", "replaced", "unchanged"]
+
+
+def keep(folder: Path, key: str, computed: Computed) -> tuple[Change, Written]:
+    """Store a measured point in ``folder`` and write its report again; return what has changed there.
+
+    A point that is there with other figures, from an earlier measurement or made by other code, gives way. Raises
+    ``StoreError`` where nothing can be stored.
+    """
+    with ResultStore(folder) as store:
+        known = store.keys()
+        before = store.rows([key])[0] if key in known else None
+        if before is not None and _same(before, {"key": key, **computed.row}):
+            change: Change = "unchanged"
+            store.make_current([key])
+        else:
+            store.add(key, computed.row, computed.layers, computed.kernels)
+            change = "added" if before is None else "replaced"
+        superseded = store.superseded(key)
+    note_added(folder, key, superseded)
+    return change, write_report(folder)
+
+
+def _same(stored: dict[str, Figure], row: dict[str, Figure]) -> bool:
+    kept = {name: value for name, value in stored.items() if name not in ("point", "state")}
+    return all(row.get(name) == value for name, value in kept.items()) and kept.keys() >= row.keys()

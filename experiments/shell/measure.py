@@ -1,0 +1,248 @@
+"""The command that generates real code for a plan and measures it."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dsascape.experiments.engine.run import computed_of, measured
+from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.point.replay import written_schedule
+from dsascape.experiments.question.config import Measuring
+from dsascape.experiments.question.points import DesignPoint, MeasuredOn, WrittenSchedule
+from dsascape.experiments.question.processor import processor_of
+from dsascape.experiments.real.compared import Comparison, worst
+from dsascape.experiments.real.on_gpu import compiled_point, gpu_asked_for
+from dsascape.experiments.real.on_processor import prepared
+from dsascape.experiments.results.files import FileError, write_whole
+from dsascape.experiments.shell.answers import POINTS_FAILED, Answer, Console, shown_text, table
+from dsascape.experiments.shell.keep_measured import keep
+from dsascape.experiments.shell.run import run
+from dsascape.experiments.shell.simulate import policy_asked_for, workload_asked_for
+from dsascape.hw_models import Cpu, HardwareError, load_hardware
+from dsascape.hw_models.text.quantities import PS_PER_S, count, format_bytes, format_ps
+from dsascape.scheduler import Policy, ScheduleError
+from dsascape.tuner.calibrate import host_spec, local_facts
+from dsascape.tuner.measure import (
+    LOCAL,
+    Budget,
+    MeasureError,
+    Measurement,
+    check_installed,
+    check_target,
+    compile_for,
+    is_gpu_target,
+    remote_address,
+    runs_here,
+    usable_cores,
+)
+
+_MOST_KERNELS = 20
+"""That a person is shown."""
+_OTHER_MACHINE = "kirin990"
+"""Whose tiles code for another architecture has, unless a machine is given."""
+
+
+def measure(arguments: argparse.Namespace) -> Answer:
+    """Measure one network under one policy on this machine, or all points of an experiment file."""
+    is_local = remote_address(arguments.device) is None
+    check_installed()
+    if arguments.model.endswith((".yaml", ".yml")):
+        return _experiment(arguments)
+    point = point_asked_for(arguments, arguments.device)
+    check_folder(arguments.out)
+    label, target = point.workload.label, arguments.target
+    policy = point.decided_by
+    outcome: Outcome | None = None
+    comparison: Comparison | None = None
+    if is_gpu_target(target) and point.measured_on is None:
+        if arguments.out is None:
+            check_target(target)
+        path = arguments.out / file_name(label, policy, target)
+        compiled = compiled_point(point, target, path)
+        found, data = compiled.measurement, compiled.as_json() | {"model": label, "object": f"{path}.o"}
+    elif is_gpu_target(target) or arguments.out is None or not is_local or runs_here(target):
+        budget = Budget(limit_s=arguments.kernel_timeout)
+        outcome, comparison = measured(point, budget)
+        found = comparison.measurement
+        data = (comparison if arguments.hardware else found).as_json() | {"model": label}
+    else:
+        if arguments.flush_caches:
+            raise MeasureError(f"--flush-caches is about code that is timed; that for {target} is written, not run")
+        path = arguments.out / f"{file_name(label, policy, target)}.o"
+        found = compile_for(prepared(point, Budget()).job, policy, path)
+        data = found.as_json() | {"model": label, "object": str(path)}
+    if arguments.out is not None:
+        said = "measured", label, policy, target, str(found.threads), *(["flushed"] if found.flushed else [])
+        place = arguments.out / f"{file_name(*said)}.json"
+        write_whole(place, json.dumps(data, indent=1) + "\n")
+        data |= {"file": str(place)}
+        if outcome is not None and comparison is not None:
+            change, written = keep(arguments.out, point.key, computed_of(point, outcome, comparison))
+            data |= {"key": point.key, "stored": change, "report": str(written.path)}
+    shown = comparison if arguments.hardware else None
+    return Answer(data, lambda: show_measurement(found, data, shown), POINTS_FAILED if found.correct is False else 0)
+
+
+def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
+    """Return the network, policy and threads that a command names, on the machine that tiles are chosen for.
+
+    It is to be measured on ``device``; where that is this machine and has no such GPU, it is not measured.
+    """
+    if is_gpu_target(arguments.target):
+        if arguments.threads:
+            raise MeasureError(f"threads has {arguments.threads}; a schedule says how many a GPU runs")
+        if arguments.flush_caches:
+            raise MeasureError("--flush-caches is about processors; a GPU's L2 is as the run before leaves it")
+        gpu, name = gpu_asked_for(arguments.hardware, arguments.target), processor_of(arguments.target, device)
+        on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
+        policy, schedule = _decided_by(arguments)
+        return DesignPoint(workload_asked_for(arguments), gpu, policy, measured_on=on, schedule=schedule)
+    spec = machine_asked_for(arguments.hardware, arguments.target, 0 if device == LOCAL else arguments.threads or 0)
+    own = usable_cores() if device == LOCAL else spec.core_count
+    threads = arguments.threads or min(own, spec.core_count)
+    if threads > spec.core_count:
+        raise MeasureError(f"threads has {threads}; {spec.name} has {spec.core_count} cores")
+    policy, schedule = _decided_by(arguments)
+    return DesignPoint(
+        workload_asked_for(arguments), spec, policy,
+        swept={"tuning.threads": str(threads)}, tuning={"threads": threads},
+        measured_on=MeasuredOn(
+            arguments.target, device, processor_of(arguments.target, device), arguments.flush_caches
+        ),
+        schedule=schedule,
+    )  # fmt: skip
+
+
+def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule | None]:
+    """Return the policy of ``--policy``, or that of the schedule of ``--schedule``, and this schedule."""
+    if arguments.policy is None and arguments.schedule is None:
+        raise MeasureError("--policy is missing: code is generated for what a policy decides, or a --schedule")
+    if arguments.schedule is None:
+        return policy_asked_for(arguments), None
+    if arguments.policy is not None or arguments.option:
+        given = "--option" if arguments.policy is None else "--policy"
+        raise ScheduleError(f"{given} does not go with --schedule, which takes the place of a policy")
+    return written_schedule(arguments.schedule)
+
+
+def _experiment(arguments: argparse.Namespace) -> Answer:
+    """Run an experiment file with all its points measured."""
+    names = "policy", "schedule", "hardware", "threads", "batch", "sequence", "image", "dtype"
+    given = [f"--{name}" for name in names if getattr(arguments, name) is not None]
+    given += ["--batch-dim"] if arguments.batch_dim else []
+    if given:
+        raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
+    asked = argparse.Namespace(
+        experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
+        point_timeout=None, point_memory=None, retry_failed=False,
+    )  # fmt: skip
+    way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
+    return run(asked, way)
+
+
+def machine_asked_for(hardware: str | None, target: str, threads: int = 0) -> Cpu:
+    """Return the machine that tiles are chosen for: the one asked for, or one that the target describes.
+
+    A device that is not this machine, but runs its code, is taken for one like it, with a core for each of the
+    ``threads``, if these are given.
+    """
+    if hardware is None and runs_here(target):
+        facts = local_facts()
+        return host_spec(replace(facts, cores=threads) if threads else facts)
+    spec = load_hardware(hardware or _OTHER_MACHINE)
+    if not isinstance(spec, Cpu):
+        raise HardwareError(f"{spec.name}: is no CPU; code is generated and measured for CPUs")
+    return spec
+
+
+def file_name(*parts: str) -> str:
+    """Return a file's name that says all of ``parts``."""
+    return "".join(c if c.isalnum() or c in "-." else "_" for c in "-".join(parts))
+
+
+def check_folder(folder: Path | None) -> None:
+    """Make the folder of ``--out``, if there is to be one; raise ``FileError`` where none can be made."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
+
+
+def show_measurement(found: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:
+    """Print a measurement for people, the prediction beside it; ``data`` names the network as the user did."""
+    console = Console()
+    device = found.device
+    caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
+    workers = count(device.cores, "SM") if device.architecture.startswith("sm_") else count(found.threads, "thread")
+    console.print(
+        f"[bold]{shown_text(data['model'])}[/bold] under {shown_text(found.policy)} for {shown_text(found.target)}"
+        f" on {shown_text(device.processor)} ({caches}), {workers}"
+    )
+    whole = found.network
+    if whole.timing is None:
+        console.print(f"  no time: {shown_text(whole.error or 'not run')}")
+    else:
+        flushed = ", caches flushed before it" if found.flushed else ""
+        console.print(
+            f"  {_time(whole.timing.seconds)} for {count(len(found.kernels), 'kernel')} in a row{flushed}, spread"
+            f" {whole.timing.spread:.1%}; outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
+        )
+    if comparison is not None:
+        _show_prediction(comparison, data)
+    for warning in found.warnings:
+        console.print(f"  {shown_text(warning)}")
+    failed = [kernel for kernel in found.kernels if kernel.error]
+    if failed:
+        rows: Sequence[Sequence[object]] = [(k.name, ", ".join(k.operators), k.error or "") for k in failed]
+        table("Kernels that failed", ("kernel", "operators", "why"), rows)()
+    if comparison is not None:
+        _show_worst(comparison)
+        return
+    timed = sorted(
+        ((kernel.timing, kernel.name) for kernel in found.kernels if kernel.timing is not None),
+        key=lambda pair: -pair[0].seconds,
+    )
+    if not timed:
+        return
+    total = sum(timing.seconds for timing, _ in timed)
+    rows = [
+        (name, _time(timing.seconds), f"{timing.seconds / total:.1%}", f"{timing.spread:.1%}")
+        for timing, name in timed[:_MOST_KERNELS]
+    ]
+    some = f", the {_MOST_KERNELS} longest of {len(timed)} (--json has all)" if len(timed) > _MOST_KERNELS else ""
+    table(f"Kernels by themselves{some}", ("kernel", "time", "share", "spread"), rows)()
+
+
+def _show_prediction(comparison: Comparison, data: dict[str, Any]) -> None:
+    """Say what was predicted of the network, and how good predictions of kernels are."""
+    if comparison.network_s is None:
+        return
+    console = Console()
+    whole = comparison.measurement.network.timing
+    error = "" if whole is None else f" ({comparison.network_s / whole.seconds - 1:+.1%})"
+    console.print(f"  predicted on {shown_text(comparison.hardware)}: {_time(comparison.network_s)}{error}")
+    if data["spearman"] is not None:
+        console.print(
+            f"  kernels: mean error {data['mape']:.1%}, rank correlation {data['spearman']:.3f} (Spearman),"
+            f" {data['kendall']:.3f} (Kendall)"
+        )
+
+
+def _show_worst(comparison: Comparison) -> None:
+    rows = []
+    for kernel, simulated in worst(comparison.pairs)[:_MOST_KERNELS]:
+        if kernel.timing is not None:
+            parts = ", ".join(f"{name} {_time(seconds)}" for name, seconds in simulated.parts_s.items())
+            error = simulated.seconds / kernel.timing.seconds - 1
+            rows.append((kernel.name, _time(kernel.timing.seconds), _time(simulated.seconds), f"{error:+.0%}", parts))
+    headings = ("kernel", "measured", "predicted", "error", "what each thing takes alone")
+    table("Kernels by themselves, the largest differences first (--json has all)", headings, rows)()
+
+
+def _time(seconds: float) -> str:
+    return format_ps(round(seconds * PS_PER_S))

@@ -1,0 +1,163 @@
+"""The command that simulates one network under one policy, and how commands are told network, machine and policy."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from dsascape.experiments.point.decompose import leaves_batches_open
+from dsascape.experiments.point.evaluate import evaluate
+from dsascape.experiments.point.job import Outcome
+from dsascape.experiments.point.layers import LayerFigures, layers_of
+from dsascape.experiments.point.replay import run_schedule_file, write_schedule
+from dsascape.experiments.question.points import (
+    DesignPoint,
+    Workload,
+    named_dims,
+    policy_of,
+    split_tuning,
+    stated_batch,
+)
+from dsascape.experiments.results.files import check_place, replacing
+from dsascape.experiments.shell.answers import Answer, Console, shown_text, table
+from dsascape.fusion import FusionPlan
+from dsascape.hw_models import AnyHardware, load_hardware, with_values, write_perfetto
+from dsascape.hw_models.simulation.pause import collect_seldom
+from dsascape.hw_models.text.quantities import PS_PER_S, count, format_bytes, format_ps
+from dsascape.scheduler import Policy, ScheduleError
+
+_WORDS = {"true": True, "false": False, "null": None}
+_MOST_LAYERS = 10
+"""That a person is shown."""
+
+
+def policy_asked_for(arguments: argparse.Namespace) -> Policy:
+    """Return the policy of ``--policy`` with the options of ``--option``."""
+    return policy_of(arguments.policy, _assignments(arguments.option, "--option"))
+
+
+def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
+    """Return ``K=V`` arguments as a mapping; numbers, true, false and null are what they are in YAML."""
+    values: dict[str, object] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise ScheduleError(f"{flag} has {text[:60]!r}; needs NAME=VALUE")
+        values[name] = _plain(value)
+    return values
+
+
+def _plain(text: str) -> object:
+    if text in _WORDS:
+        return _WORDS[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
+    """Return the machine with what ``--set`` changes, and the tuning of its scheduler that it changes."""
+    spec = load_hardware(arguments.hardware)
+    settings, tuning = split_tuning(_assignments(arguments.set, "--set"))
+    return with_values(spec, settings) if settings else spec, tuning
+
+
+def workload_asked_for(arguments: argparse.Namespace) -> Workload:
+    """Return the network at the sizes that the arguments ask for."""
+    dims = named_dims(arguments.dim)
+    return Workload(
+        arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items()),
+        arguments.image, stated_batch(arguments.batch_dim),
+    )  # fmt: skip
+
+
+def simulate(arguments: argparse.Namespace) -> Answer:
+    """Simulate one point, or a schedule from a file."""
+    collect_seldom()
+    check_place(arguments.trace, "--trace")
+    check_place(arguments.schedule_out, "--schedule-out")
+    spec, tuning = _machine(arguments)
+    workload = workload_asked_for(arguments)
+    if arguments.schedule is None:
+        outcome = evaluate(DesignPoint(workload, spec, policy_asked_for(arguments), tuning=tuning))
+    elif arguments.option:
+        raise ScheduleError("--option is about a policy; --schedule takes the place of one")
+    else:
+        outcome = run_schedule_file(arguments.schedule, workload, spec, tuning)
+    if arguments.schedule_out is not None:
+        write_schedule(outcome.schedule, spec, arguments.schedule_out)
+    if arguments.trace is not None:
+        with replacing(arguments.trace) as beside:
+            write_perfetto(outcome.result, beside, spec.name)
+    layers = layers_of(outcome)
+    graph = outcome.schedule.graph
+    batched = {"batch_dims": dict(graph.batch_dims), "no_batch": graph.no_batch}
+    data = outcome.record.as_json() | batched | {"layers": [asdict(layer) for layer in layers]}
+    tries_fewer = arguments.schedule is None and leaves_batches_open(policy_asked_for(arguments))
+    return Answer(data, lambda: _show_outcome(outcome, layers, tries_fewer=tries_fewer))
+
+
+def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_fewer: bool) -> None:
+    record, result = outcome.record, outcome.result
+    console = Console()
+    console.print(
+        f"[bold]{shown_text(record.model)}[/bold], batch {record.batch}, {record.dtype}"
+        f" on {shown_text(record.hardware)} under {shown_text(record.policy)}"
+    )
+    console.print(
+        f"  {format_ps(round(record.latency_s * PS_PER_S))}, {record.throughput_per_s:,.0f}/s, {record.energy_j:.4g} J,"
+        f" {count(record.kernels, 'kernel')}; bound by [bold]{record.bottleneck}[/bold]"
+    )
+    show_origin(console, outcome.schedule.plan)
+    if outcome.schedule.graph.no_batch:
+        console.print(f"  no batch: {shown_text(outcome.schedule.graph.no_batch)}")
+    idle = f"{record.parts_at_work} of {record.parts} clusters at work" if record.parts_at_work < record.parts else ""
+    padded = f"{count(record.padded, 'image')} padded" if record.padded else ""
+    if idle or padded:
+        console.print(f"  {'; '.join(filter(None, (idle, padded)))}")
+    total, title = result.makespan_ps, "What the critical path waited for"
+    if record.iterations > 1:
+        console.print(
+            f"  in {record.iterations} iterations of {record.batch_at_once}{' a cluster' if record.parts > 1 else ''},"
+            f" {format_ps(total)} each"
+        )
+        title += ", one iteration"
+    elif tries_fewer and record.batch_at_once > 1:
+        console.print(
+            f"  {'a cluster takes its' if record.parts > 1 else 'takes all'} {record.batch_at_once} at once;"
+            " --option batches_per_cluster=best tries fewer, in several iterations"
+        )
+    paths = sorted(result.critical_ps.items(), key=lambda item: -item[1])
+    table(title, ("what", "time", "share"),
+           [(what, format_ps(spent), f"{spent / total:.1%}") for what, spent in paths])()  # fmt: skip
+    memories = [
+        (name, format_bytes(size), format_bytes(record.peak_occupancy_bytes[name]),
+         f"{record.utilisation[name]:.1%}", record.tensor_scopes.get(name, 0))
+        for name, size in record.traffic_bytes.items()
+    ]  # fmt: skip
+    table("Memories", ("memory", "traffic", "peak occupancy", "bandwidth used", "outputs kept"), memories)()
+    units = [(name, f"{share:.1%}") for name, share in record.utilisation.items() if name not in record.traffic_bytes]
+    table("Units", ("unit", "busy"), units)()
+    longest = sorted(layers, key=lambda layer: -layer.critical_s)[:_MOST_LAYERS]
+    rows = [
+        (
+            layer.layer,
+            layer.runs,
+            format_ps(round(layer.critical_s * PS_PER_S)),
+            f"{layer.critical_s / record.latency_s:.1%}",
+            layer.limited_by,
+            *(format_bytes(layer.traffic_bytes.get(name, 0)) for name in record.traffic_bytes),
+        )
+        for layer in longest
+    ]
+    some = f", {len(rows)} of {len(layers)}" if len(rows) < len(layers) else ""
+    headings = ("layer", "runs", "critical time", "share", "limited by", *record.traffic_bytes)
+    table(f"Layers with most of the critical path{some} (--json has all)", headings, rows)()
+
+
+def show_origin(console: Console, plan: FusionPlan) -> None:
+    """Print what a policy says of where its plan comes from, if it does."""
+    if plan.origin:
+        console.print(f"  the plan is {shown_text(plan.origin)}")

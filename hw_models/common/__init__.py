@@ -1,0 +1,1 @@
+"""What specs of several kinds of machines have in common."""

@@ -1,0 +1,1 @@
+"""Machine files: presets, loading, overrides, the reference of all keys."""

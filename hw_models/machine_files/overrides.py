@@ -1,0 +1,81 @@
+"""Changes to a machine, as plain data: what a file with a base states, and single values by path."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsascape.hw_models.machine_files.schema import Schema, entry, of_kind, resolved
+from dsascape.hw_models.simulation.machine import HardwareError
+from dsascape.hw_models.text.messages import listed, nearest, shown, shown_key
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with ``changes``: mappings are merged key by key, all else is replaced, lists as a whole.
+
+    A mapping of another ``kind`` than that in its place is replaced as a whole too.
+    """
+    found = dict(base)
+    for key, value in changes.items():
+        found[key] = merged(found[key], value) if _are_alike(found.get(key), value) else value
+    return found
+
+
+def _are_alike(before: Any, change: Any) -> bool:
+    """Return whether both are mappings of one kind, as far as they state one."""
+    if not isinstance(before, dict) or not isinstance(change, dict):
+        return False
+    return bool(change.get("kind", before.get("kind")) == before.get("kind"))
+
+
+def without_removed(data: Any, part: Schema, whole: Schema) -> Any:
+    """Return ``data`` without the entries that are null in mappings whose keys the user chooses: units, dtypes."""
+    if not isinstance(data, dict):
+        return data
+    part = of_kind(resolved(part, whole), whole, data.get("kind"))
+    of_entries = entry(part)
+    if of_entries is not None:
+        return {key: without_removed(value, of_entries, whole) for key, value in data.items() if value is not None}
+    known = part.get("properties", {})
+    return {key: without_removed(value, known[key], whole) if key in known else value for key, value in data.items()}
+
+
+def leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the path of every value of ``data``, lists as a whole and entry by entry, but for those that are null."""
+    for key, value in data.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from leaves(value, f"{path}.")
+            continue
+        if isinstance(value, list):
+            yield from (f"{path}.{index}" for index in range(len(value)))
+        if value is not None:
+            yield path
+
+
+def put(data: dict[str, Any], path: str, value: object, where: str) -> None:
+    """Put ``value`` at ``path`` of ``data``; whether it is a good value is checked later.
+
+    Raises ``HardwareError`` for a path that ``data`` lacks, and for a section, unless it is to be null.
+    """
+    owner: Any = None
+    part, here = "", data
+    for depth, part in enumerate(path.split(".")):
+        owner, entries = here, _entries(here)
+        if part not in entries:
+            inside = ".".join(path.split(".")[:depth]) or "it"
+            has = f"{inside} has: {listed(list(entries))}" if entries else f"{inside} is {shown(here)}"
+            if here is None:
+                has += "; a machine file with a base can give it one"
+            missing = f"there is no {shown_key(part)}{nearest(part, entries)}; {has}"
+            raise HardwareError(f"{where}: {shown_key(path)}: {missing}")
+        here = entries[part]
+    if isinstance(value, Mapping) or (isinstance(here, dict) and value is not None):
+        inner = f", such as {path}.{next(iter(here))}" if here and isinstance(here, dict) else ""
+        raise HardwareError(f"{where}: {path}: is a whole section; needs the path of one value{inner}")
+    owner[int(part) if isinstance(owner, list) else part] = value
+
+
+def _entries(container: Any) -> dict[str, Any]:
+    """Return what can be named inside ``container``: keys of a mapping, positions in a list."""
+    if isinstance(container, list):
+        return {str(index): entry for index, entry in enumerate(container)}
+    return container if isinstance(container, dict) else {}

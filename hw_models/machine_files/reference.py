@@ -1,0 +1,204 @@
+"""The reference of all that can be set: a table for each section, made of the schemas of the specs."""
+
+import ast
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from textwrap import dedent
+from typing import Any, get_args
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DataclassSchema, ModelSchema
+
+from dsascape.hw_models.common.spec_types import DType
+from dsascape.hw_models.machine_files.schema import Schema, entry, kinds, may_be_null, resolved
+from dsascape.hw_models.text.quantities import BY_SIZE, readable, units_of
+
+_MOST_UNITS = 4
+_UNIT_OF_PART = "NAME"
+_KEY_OF_ENTRY, _OTHER_KEY = "DTYPE", "MEMORY"
+_NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One value that a file states, and ``--set`` and a sweep change."""
+
+    path: str
+    form: str
+    """What it has to be: a quantity with its units, a number with its range, one of some words."""
+    default: str
+    """Empty where it has none and has to be stated."""
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The parameters of one record."""
+
+    path: str
+    """Empty for the whole."""
+    about: str
+    is_optional: bool
+    """Whether it may be null."""
+    parameters: tuple[Parameter, ...]
+
+
+class _WithMeanings(GenerateJsonSchema):
+    """Describes each value by the text below it in the source, which is read for this alone."""
+
+    def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
+        found, fields = super().model_schema(schema), schema["cls"].model_fields
+        for name, text in _meanings(schema["cls"]).items():
+            found["properties"][fields[name].alias or name]["description"] = text
+        return found
+
+    def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
+        found = super().dataclass_schema(schema)
+        for name, text in _meanings(schema["cls"]).items():
+            found["properties"][name]["description"] = text
+        return found
+
+
+def _meanings(record: type[Any]) -> dict[str, str]:
+    """Return the texts below the values of a record, those that it inherits included."""
+    found: dict[str, str] = {}
+    for each in reversed(record.__mro__):
+        if each.__module__.partition(".")[0] in ("builtins", "pydantic"):
+            continue
+        (declared,) = ast.parse(dedent(getsource(each))).body
+        assert isinstance(declared, ast.ClassDef)
+        for value, text in pairwise(declared.body):
+            if not (isinstance(value, ast.AnnAssign) and isinstance(value.target, ast.Name)):
+                continue
+            if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[value.target.id] = cleandoc(str(text.value.value))
+    return found
+
+
+def sections(record: type[Any], path: str = "") -> Iterator[Section]:
+    """Yield the sections of a pydantic record, each before those inside it; ``path`` is where it stands in a file."""
+    whole = TypeAdapter(record).json_schema(by_alias=True, schema_generator=_WithMeanings)
+    yield from _sections(whole, whole, path)
+
+
+def markdown(found: Iterable[Section]) -> str:
+    """Return a heading and a table for each section."""
+    return "\n".join(_section_lines(each) for each in found)
+
+
+def _section_lines(section: Section) -> str:
+    optional = " May be null: the machine has none then." if section.is_optional else ""
+    rows = [
+        f"| `{each.path}` | {_cell(each.form)} | {_cell(each.default) or 'required'} | {_cell(each.meaning)} |"
+        for each in section.parameters
+    ]
+    head = ["| path | what it is | default | meaning |", "|---|---|---|---|"]
+    title = [f"## {section.path or 'The whole machine'}", "", _line(section.about) + optional, ""]
+    return "\n".join([*title, *head, *rows]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.replace("``", "`").split())
+
+
+def _sections(
+    part: Schema, whole: Schema, path: str, about: str = "", *, is_optional: bool = False
+) -> Iterator[Section]:
+    prefix = f"{path.partition(' ')[0]}." if path else ""
+    below: list[tuple[Schema, str]] = []
+    parameters: list[Parameter] = []
+    needed = part.get("required", ())
+    for name, value in part["properties"].items():
+        inside = _record_inside(resolved(value, whole), f"{prefix}{name}", whole)
+        if inside is not None:
+            below.append((value, inside))
+        else:
+            parameters.append(_parameter(value, f"{prefix}{name}", whole, is_needed=name in needed))
+    yield Section(path, f"{about} {part['description']}".strip(), is_optional, tuple(parameters))
+    for value, inside in below:
+        of_entries = entry(resolved(value, whole))
+        for names, record in kinds(of_entries or value, whole):
+            of_kind = f" of kind {' or '.join(names)}" if names else ""
+            about = value.get("description", "")
+            yield from _sections(record, whole, f"{inside}{of_kind}", about, is_optional=may_be_null(value))
+
+
+def _record_inside(part: Schema, path: str, whole: Schema) -> str | None:
+    """Return the path of the record that ``part`` is, or is a mapping of; None for a value."""
+    if "properties" in part:
+        return path
+    of_entries = entry(part)
+    is_mapping = of_entries is not None and any("properties" in each for _, each in kinds(of_entries, whole))
+    key = _KEY_OF_ENTRY if "propertyNames" in part and "enum" in part["propertyNames"] else _UNIT_OF_PART
+    return f"{path}.{key}" if is_mapping else None
+
+
+def _parameter(part: Schema, path: str, whole: Schema, *, is_needed: bool) -> Parameter:
+    value = resolved(part, whole)
+    of_entries = entry(value)
+    if of_entries is not None:
+        named = ", ".join(value["propertyNames"]["enum"])
+        form = f"{_form(of_entries)}, for one or more of {named}"
+        key = _KEY_OF_ENTRY if set(value["propertyNames"]["enum"]) <= set(get_args(DType)) else _OTHER_KEY
+        return Parameter(f"{path}.{key}", form, "" if is_needed else _NONE, part.get("description", ""))
+    default = "" if is_needed else _default(value)
+    return Parameter(path, _form(value, is_optional=may_be_null(part)), default, part.get("description", ""))
+
+
+def _default(value: Schema) -> str:
+    default = value["default"]
+    if "unit" in value:
+        return _absent(value) if default is None else readable(f"{default!r} {value['unit']}")
+    return _word(default)
+
+
+def _absent(value: Schema) -> str:
+    """Return what stands for a figure that is not stated: energy by byte follows from the size of a memory."""
+    return BY_SIZE if value["unit"] == _BY_BYTE else "null"
+
+
+_BY_BYTE = "pJ/B"
+
+
+def _word(value: Any) -> str:
+    return str(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _form(value: Schema, *, is_optional: bool = False) -> str:
+    if "unit" in value:
+        shown = units_of(value["unit"])
+        further = ", ..." if len(shown) > _MOST_UNITS else ""
+        absent = f", or `{_absent(value)}`" if is_optional else ""
+        return f"a number with its unit: {', '.join(shown[:_MOST_UNITS])}{further}{absent}{_range(value)}"
+    null = ", or null" if is_optional else ""
+    if "const" in value or "enum" in value:
+        return " or ".join(f"`{_word(each)}`" for each in value.get("enum", [value.get("const")])) + null
+    if "prefixItems" in value:
+        return f"a list of {len(value['prefixItems'])}: {_form(value['prefixItems'][0])}{null}"
+    if value["type"] == "array":
+        return f"a list: {_form(value['items'])}{null}"
+    named = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text"}
+    return f"{named[value['type']]}{_range(value)}{null}"
+
+
+def _range(value: Schema) -> str:
+    least, above = value.get("minimum", value.get("ge")), value.get("exclusiveMinimum")
+    most, below = value.get("maximum", value.get("le")), value.get("exclusiveMaximum")
+    if value.get("type") == "integer" and above is not None:
+        least, above = above + 1, None
+    if least is not None and most is not None:
+        return f", from {_number(least)} to {_number(most)}"
+    ends = {"from": least, "more than": above, "up to": most, "less than": below}
+    return "".join(f", {word} {_number(end)}" for word, end in ends.items() if end is not None)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.12g}"

@@ -1,0 +1,163 @@
+"""A trace as Chrome trace events: JSON that the Perfetto UI and chrome://tracing open.
+
+One process for the critical path, one for each level of the machine that has units, one for what memories hold.
+A unit is a thread; one that serves two instructions at a time is two. ``ts`` and ``dur`` are microseconds on
+a grid of nanoseconds, because viewers keep nothing finer and round start and length each by itself: finer
+neighbours would overlap there. The exact picoseconds are among the arguments of an event.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dsascape.hw_models.simulation.instructions import Compute, Payload, Transfer, base_name
+from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY, SimulationResult, Trace
+
+Event = dict[str, Any]
+
+_CRITICAL_PATH = 1
+_MEMORIES = 2
+_FIRST_LEVEL = 3
+
+
+def perfetto_json(run: Trace | SimulationResult, machine_name: str) -> dict[str, Any]:
+    """Return the trace events of ``run`` with the names of their processes and threads."""
+    trace = run.trace if isinstance(run, SimulationResult) else run
+    events = [
+        *_process_names(trace, machine_name),
+        *_critical_path(trace),
+        *_instructions(trace),
+        *_occupancy(trace),
+    ]
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"makespan_ps": trace.makespan_ps}}
+
+
+def write_perfetto(run: Trace | SimulationResult, path: Path, machine_name: str = "machine") -> None:
+    """Write the trace events of ``run`` to ``path``."""
+    path.write_text(json.dumps(perfetto_json(run, machine_name), separators=(",", ":")), encoding="utf-8")
+
+
+def _processes(trace: Trace) -> dict[str, int]:
+    """Return the process of every level that has units, by the level's name."""
+    return {level: _FIRST_LEVEL + number for number, level in enumerate(sorted(set(trace.levels.values())))}
+
+
+def _process_names(trace: Trace, machine_name: str) -> Iterator[Event]:
+    """Yield the names of the processes, and that the memories come last on the page."""
+    named = {_CRITICAL_PATH: "critical path"}
+    named |= {process: f"units of a {level}" for level, process in _processes(trace).items()}
+    named[_MEMORIES] = "memories"
+    for place, (process, name) in enumerate(named.items()):
+        yield _metadata("process_name", process, name=f"{machine_name}: {name}")
+        yield _metadata("process_sort_index", process, sort_index=place)
+
+
+def _critical_path(trace: Trace) -> Iterator[Event]:
+    """Return one thread of what set the pace, from zero to the makespan."""
+    yield from _thread_names(_CRITICAL_PATH, 1, "paced by")
+    for step in trace.critical_steps:
+        instruction = trace.instructions[step.position]
+        args = {"label": instruction.label, "unit": instruction.unit, "position": step.position}
+        yield _complete(step.paced_by, "critical", (_CRITICAL_PATH, 1), (step.start_ps, step.end_ps), args)
+
+
+def _instructions(trace: Trace) -> Iterator[Event]:
+    """Return one complete event per instruction; threads stand in the order of their first instruction."""
+    lanes = _lanes(trace)
+    used = sorted(set(lanes))
+    units = dict.fromkeys(instruction.unit for instruction in trace.instructions)
+    threads: dict[tuple[str, int], tuple[int, int]] = {}
+    processes = _processes(trace)
+    for unit in units:
+        alike = f", {trace.members[unit]} alike" if trace.members.get(unit, 1) > 1 else ""
+        channels = [lane for name, lane in used if name == unit]
+        for lane in channels:
+            threads[unit, lane] = processes[trace.levels[unit]], len(threads) + 1
+            channel = f", channel {lane + 1}" if len(channels) > 1 else ""
+            yield from _thread_names(*threads[unit, lane], f"{unit}{channel}{alike}")
+    for position, instruction in enumerate(trace.instructions):
+        yield _complete(
+            instruction.label or instruction.unit,
+            type(instruction.payload).__name__,
+            threads[lanes[position]],
+            (trace.start_ps[position], trace.end_ps[position]),
+            _arguments(trace, position),
+        )
+
+
+def _lanes(trace: Trace) -> list[tuple[str, int]]:
+    """Return for each instruction its unit, and the first lane of it that was free."""
+    free_at: dict[str, list[int]] = {}
+    lanes = [("", 0)] * len(trace.instructions)
+    in_time = sorted(range(len(lanes)), key=lambda i: (trace.start_ps[i], trace.end_ps[i], i))
+    for position in in_time:
+        unit = trace.instructions[position].unit
+        ends = free_at.setdefault(unit, [])
+        start = trace.start_ps[position]
+        lane = next((lane for lane, end in enumerate(ends) if end <= start), len(ends))
+        ends[lane : lane + 1] = [trace.end_ps[position]]
+        lanes[position] = unit, lane
+    return lanes
+
+
+def _arguments(trace: Trace, position: int) -> dict[str, Any]:
+    """Return what one instruction did, what let it start and what set its pace."""
+    released_by = trace.released_by[position]
+    start = "the start" if released_by == STARTED_BY_NOBODY else trace.instructions[released_by].label
+    return {
+        "position": position,
+        **_work(trace.instructions[position].payload),
+        "released_by": start,
+        "released_by_position": released_by,
+        "paced_by": base_name(trace.limits[position]),
+        "issued_ps": trace.issued_ps[position],
+        "start_ps": trace.start_ps[position],
+        "duration_ps": trace.end_ps[position] - trace.start_ps[position],
+        "startup_ps": trace.startup_ps[position],
+    }
+
+
+def _work(payload: Payload) -> dict[str, Any]:
+    """Return the sizes of what one member does once."""
+    if isinstance(payload, Transfer):
+        path = {"source": payload.source, "destination": payload.destination}
+        return {**path, "size_bytes": payload.size_bytes, "fan_out": payload.fan_out}
+    if isinstance(payload, Compute):
+        found: dict[str, Any] = {"dtype": payload.dtype, "macs": payload.macs}
+        found |= {"simple": payload.simple, "special": payload.special}
+        if payload.shape is not None:
+            shape = payload.shape
+            found["shape"] = f"{shape.count} x {shape.rows} x {shape.columns} x {shape.depth}"
+        return found | {f"{memory}_bytes": size for memory, size in payload.traffic}
+    return {}
+
+
+def _occupancy(trace: Trace) -> Iterator[Event]:
+    """Return a counter per memory: the bytes that one copy of it holds."""
+    for memory, changes in trace.occupancy_bytes.items():
+        for time_ps, used_bytes in changes.items():
+            yield {
+                "name": memory, "cat": "occupancy", "ph": "C", "ts": time_ps // 1000 / 1000,
+                "pid": _MEMORIES, "tid": 0, "args": {"bytes": used_bytes},
+            }  # fmt: skip
+
+
+def _complete(
+    name: str, category: str, place: tuple[int, int], span_ps: tuple[int, int], args: dict[str, Any]
+) -> Event:
+    """Return an event from start to end; both fall on the grid, so that neighbours still touch."""
+    start_ns, end_ns = (time_ps // 1000 for time_ps in span_ps)
+    return {
+        "name": name, "cat": category, "ph": "X", "ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000,
+        "pid": place[0], "tid": place[1], "args": args,
+    }  # fmt: skip
+
+
+def _thread_names(process: int, thread: int, name: str) -> Iterator[Event]:
+    yield _metadata("thread_name", process, thread, name=name)
+    yield _metadata("thread_sort_index", process, thread, sort_index=thread)
+
+
+def _metadata(kind: str, process: int, thread: int = 0, **args: str | int) -> Event:
+    return {"name": kind, "ph": "M", "ts": 0, "pid": process, "tid": thread, "args": args}

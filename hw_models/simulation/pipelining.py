@@ -1,0 +1,80 @@
+"""Pipelined servers: start-ups pass while the payloads of earlier instructions are served.
+
+A DMA engine with several descriptors outstanding does so: the latency of a transfer overlaps with the data of those
+before it.
+"""
+
+from collections import deque
+
+from dsascape.hw_models.simulation.bandwidth import Flow
+from dsascape.hw_models.simulation.instructions import base_name
+from dsascape.hw_models.simulation.running import Running
+from dsascape.hw_models.simulation.units import Worker
+
+
+class PipelinedServer(Worker):
+    """Serves a unit's bound work on ``servers`` channels, with ``in_flight`` instructions issued for each of them.
+
+    Instructions are issued in the order of the queue and get the channels in that order: an instruction has a channel
+    from the moment that one is free for it, even while the rest of its start-up passes, to its end.
+    """
+
+    def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
+        super().__init__(running, name, queue)
+        unit = running.machine.units[base_name(name)]
+        self._most_issued = unit.servers * unit.in_flight
+        self._issued = 0
+        self._is_full = False
+        self._backlog: deque[int] = deque()
+        """Issued instructions for which no channel has been free yet."""
+        self._free_since_ps = [0] * unit.servers
+        """Of every free channel: since when."""
+        self._at_work: dict[int, int] = {}
+        """By instruction that has a channel: kinds of members that have not ended."""
+
+    def waited_ps(self) -> int:
+        now_ps = self.clock.now_ps
+        idle_ps = sum([now_ps - max(self.asked_ps, since_ps) for since_ps in self._free_since_ps])
+        return idle_ps * self.running.asked[self.position].members
+
+    def begin(self) -> bool:
+        self.running.issue(self.position)
+        self._issued += 1
+        self.freed_by = self.cause
+        if self._free_since_ps:
+            self._free_since_ps.pop(0)
+            self._serve(self.position, self.cause)
+        else:
+            self._backlog.append(self.position)
+        self._is_full = self._issued == self._most_issued
+        return not self._is_full
+
+    def _serve(self, position: int, cause: int) -> None:
+        """Give an instruction a channel: it goes on when its start-up is over."""
+        running = self.running
+        asked = running.asked[position]
+        left_ps = asked.startup_ps - running.since_issue_ps(position)
+        left_ps = left_ps if left_ps > 0 else 0
+        running.start(position, cause, left_ps)
+        self._at_work[position] = len(asked.parts)
+        for demand in asked.parts:
+            self.clock.after(left_ps, Flow(running.bandwidth, demand, self, position), 0)
+
+    def moved(self, flow: Flow, limit: str) -> None:
+        """Note that alike members have done their part; with the last of them the channel is free for the next."""
+        running, position = self.running, flow.position
+        self.busy_ps += (self.clock.now_ps - running.start_ps[position]) * flow.demand.members
+        left = self._at_work[position] = self._at_work[position] - 1
+        if left:
+            return
+        del self._at_work[position]
+        self._issued -= 1
+        running.finish(position, limit)
+        if self._backlog:
+            self._serve(self._backlog.popleft(), position)
+        else:
+            self._free_since_ps.append(self.clock.now_ps)
+        if self._is_full:
+            self._is_full = False
+            self.freed_by = position
+            self.take()

@@ -1,0 +1,193 @@
+"""The state of one simulation: what has started and ended, who waits for what, the memories' space and bandwidth."""
+
+from collections import Counter
+
+from dsascape.hw_models.simulation.bandwidth import SharedBandwidth
+from dsascape.hw_models.simulation.clock import Actor, Clock
+from dsascape.hw_models.simulation.columns import column, times
+from dsascape.hw_models.simulation.demands import Bound, Cohort, Demand, Demands
+from dsascape.hw_models.simulation.finished import FinishedRun
+from dsascape.hw_models.simulation.instructions import ProgramError, base_name
+from dsascape.hw_models.simulation.machine import Machine
+from dsascape.hw_models.simulation.program import Program
+from dsascape.hw_models.simulation.space import Asker, SharedSpace, Space
+from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY, Trace
+from dsascape.hw_models.text.quantities import format_bytes
+
+SPACE = "space"
+"""What a unit waits for that waits for space in a memory."""
+_MOST_NAMED = 3
+_MOST_LINES = 6
+
+
+class Running:
+    """One simulation of one program on one machine; units note here what they do."""
+
+    def __init__(self, program: Program, machine: Machine, clock: Clock, demands: Demands) -> None:
+        self.program = program
+        self.machine = machine
+        self.clock = clock
+        self.demands = demands
+        names = self.demands.names
+        self.bandwidth = SharedBandwidth(clock, self.demands.bytes_per_ps, names)
+        self.space = SharedSpace(clock, list(map(Space, names, self.demands.capacities_bytes)))
+        self.table = table = program.instructions
+        self._work_of, self._after, self._frees = table.work_of, tuple(table.after), tuple(table.frees)
+        self.allocates, self._buffers = tuple(table.allocates), tuple(program.buffers)
+        self.asked = self._all_asked()
+        """By instruction: what it asks for; nothing where its work is dispatched."""
+        self._units = [base_name(work.unit) for work in table.works]
+        count = self.unfinished = len(table)
+        self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
+        """By instruction: those that wait for its end, which of all that they wait for it is, and who does them."""
+        holders = Counter(table.frees.items)
+        self._holders = [holders[buffer] for buffer in range(len(program.buffers))]
+        """By buffer: how many instructions have to end before its space returns."""
+        self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
+        """By buffer: the instruction that has asked for its space."""
+        self._issued_ps, self.start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
+        self._released_by = [STARTED_BY_NOBODY] * count
+        self._limits, self._startup_ps = [""] * count, [0] * count
+        self.waited_ps: dict[str, dict[str, int]] = {}
+        """By kind of unit: how long all members together had nothing to do, by the unit waited for, or space."""
+
+    def _all_asked(self) -> list[Bound]:
+        table, none = self.table, Bound((), 0, 0)
+        found = [none] * len(table.works)
+        for number in dict.fromkeys(table.work_of):
+            if table.works[number].blocks:
+                continue
+            try:
+                found[number] = self.demands.of(number)
+            except ProgramError as error:
+                raise ProgramError(f"{table.labels[table.work_of.index(number)]}: {error}") from error
+        return [found[number] for number in table.work_of]
+
+    def ready(self, position: int, actor: Actor, ended: int = 0) -> bool:
+        """Return whether all that an instruction waits for has ended; the first ``ended`` have.
+
+        If not, ``actor`` gets a turn when it has, with the number of the instruction that ended last.
+        """
+        after, end_ps = self._after[position], self._end_ps
+        for place in range(ended, len(after)):
+            before = after[place]
+            if end_ps[before] < 0:
+                self._blocked.setdefault(before, []).append((position, place, actor))
+                return False
+        return True
+
+    def unit(self, position: int) -> str:
+        """Return the kind of unit that an instruction is for."""
+        return self._units[self._work_of[position]]
+
+    def handed(self, position: int, cohort: Cohort) -> Demand:
+        """Return what ``cohort`` asks for while it does its blocks of the dispatched work at ``position``."""
+        try:
+            return self.demands.of_cohort(self._work_of[position], cohort)
+        except ProgramError as error:
+            raise ProgramError(f"{self.table.labels[position]}: {error}") from error
+
+    def ask_space(self, position: int, asker: Asker) -> None:
+        """Ask for the space of all buffers of an instruction; raise what can never be granted."""
+        number, buffers = self._work_of[position], self._buffers
+        for buffer in self.allocates[position]:
+            self._allocators[buffer] = position
+            self.space.ask(asker, position, buffer, self.demands.space(buffers[buffer], number))
+
+    def issue(self, position: int) -> None:
+        """Note that an instruction has its inputs and its buffers now."""
+        self._issued_ps[position] = self.clock.now_ps
+
+    def start(self, position: int, cause: int, startup_ps: int) -> None:
+        """Note that an instruction starts now because the one at ``cause`` has ended."""
+        now_ps = self.start_ps[position] = self.clock.now_ps
+        if self._issued_ps[position] < 0:
+            self._issued_ps[position] = now_ps
+        self._released_by[position] = cause
+        self._startup_ps[position] = startup_ps
+
+    def since_issue_ps(self, position: int) -> int:
+        """Return how long an instruction has had its inputs and its buffers."""
+        return self.clock.now_ps - self._issued_ps[position]
+
+    def finish(self, position: int, limit: str) -> None:
+        """Note the end of an instruction, tell who waited for it, and return space that nobody needs any more."""
+        self._end_ps[position] = self.clock.now_ps
+        self._limits[position] = limit
+        self.unfinished -= 1
+        if position in self._blocked:
+            blocked = self._blocked.pop(position)
+            if len(blocked) > 1:
+                blocked.sort()
+            for waiting, place, actor in blocked:
+                if self.ready(waiting, actor, place + 1):
+                    self.clock.after(0, actor, position)
+        holders = self._holders
+        for buffer in self._frees[position]:
+            left = holders[buffer] = holders[buffer] - 1
+            if not left:
+                allocator = self._allocators[buffer]
+                if allocator < 0 or self._issued_ps[allocator] < 0:
+                    label, name = self.table.labels[position], self._buffers[buffer].label
+                    raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
+                self.space.give_back(buffer, position)
+
+    def finished(self, busy_ps: dict[str, int]) -> FinishedRun:
+        """Return what the run was like, which has come to its end; ``busy_ps`` by kind of unit."""
+        program, ports = self.program, self.bandwidth.ports
+        used = dict.fromkeys([work.unit for work in self.table.works])
+        trace = Trace(
+            instructions=self.table,
+            issued_ps=times(self._issued_ps),
+            start_ps=times(self.start_ps),
+            end_ps=times(self._end_ps),
+            released_by=column(self._released_by),
+            limits=self._limits,
+            startup_ps=times(self._startup_ps),
+            levels={name: program.units[name] for name in used},
+            members={name: program.multiplicity(name) for name in used},
+            occupancy_bytes={space.name: changes for space in self.space.spaces if (changes := space.changes())},
+        )
+        return FinishedRun(
+            trace=trace,
+            busy_ps=busy_ps,
+            waited_ps=self.waited_ps,
+            ports=self.demands.names,
+            moved_bytes=[port.moved_bytes for port in ports],
+            peak_bytes=[space.peak_bytes for space in self.space.spaces],
+            was_short_of_space=any(space.was_short for space in self.space.spaces),
+            events=self.clock.events,
+        )
+
+    def deadlock(self) -> str:
+        """Return who waits for what: first those that wait for space, as the others wait for them."""
+        table, lines = self.table, []
+        for port, space in enumerate(self.space.spaces):
+            holders = [self._holder(buffer) for buffer in self.space.holders(port)[:_MOST_NAMED]]
+            beside = ", ".join(holders) or "nothing"
+            free = format_bytes(space.capacity_bytes - space.used_bytes)
+            for position, _, size_bytes, _ in space.waiting:
+                who, wanted = table[position], format_bytes(size_bytes)
+                lines.append(
+                    f"{who.unit} waits with {who.label!r} for {wanted} of {space.name},"
+                    f" where {free} is free beside {beside}"
+                )
+        blocked = [position for those in self._blocked.values() for position, _, _ in those]
+        lines += [self._blocked_line(position) for position in sorted(blocked)]
+        more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+        return "the machine can no longer move: " + "; ".join(lines[:_MOST_LINES] + more)
+
+    def _blocked_line(self, position: int) -> str:
+        instruction = self.table[position]
+        missing = [repr(self.table.labels[b]) for b in instruction.after if self._end_ps[b] < 0]
+        return f"{instruction.unit} waits with {instruction.label!r} for {', '.join(missing[:_MOST_NAMED])}"
+
+    def _holder(self, buffer: int) -> str:
+        """Return the label of a buffer, and what has to end before its space returns."""
+        users = [
+            repr(self.table.labels[position])
+            for position, frees in enumerate(self.table.frees)
+            if buffer in frees and self._end_ps[position] < 0
+        ]
+        until = f"until {', '.join(users[:_MOST_NAMED])} ended" if users else "for good"
+        return f"{self._buffers[buffer].label!r} (held {until})"

@@ -1,0 +1,1 @@
+"""Text that people write: quantities with units, YAML, error messages."""

@@ -1,0 +1,176 @@
+"""Physical quantities: text with a unit in YAML; inside, a plain number in the unit that its name says.
+
+A number without its unit is refused, because "64" on a bandwidth is a bug that nobody sees.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from dsascape.hw_models.text.messages import shown
+
+PS_PER_S = 1_000_000_000_000
+
+_NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
+_NUMBER_AND_UNIT = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*", re.ASCII)
+_LONGEST_TEXT = 64
+_LARGEST = 2**53
+"""Beyond it a float no longer holds every whole number, and no machine has so much of anything."""
+
+BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+BYTES_PER_S = {
+    "B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "TB/s": 10**12,
+    "KiB/s": 2**10, "MiB/s": 2**20, "GiB/s": 2**30, "TiB/s": 2**40,
+}  # fmt: skip
+HERTZ = {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9}
+PICOSECONDS = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "ms": 10**9, "s": PS_PER_S}
+WATTS = {"mW": 1e-3, "W": 1.0}
+PICOJOULES = {"fJ": 1e-3, "pJ": 1.0, "nJ": 1e3}
+PICOJOULES_PER_BYTE = {"pJ/B": 1.0, "pJ/bit": 8.0, "nJ/B": 1e3}
+NANOMETRES = {"nm": 1.0}
+SQUARE_MM = {"um2": 1e-6, "mm2": 1.0}
+SQUARE_MM_PER_MIB = {"mm2/MiB": 1.0}
+
+
+def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> float:
+    """Return ``text`` ("1.25 MiB") as a number in the base unit of ``units``.
+
+    Raises ``ValueError`` when the unit is missing or unknown, or the number negative or absurdly large.
+    """
+    known = ", ".join(units)
+    if isinstance(text, bool) or not isinstance(text, str):
+        raise ValueError(f"has {shown(text)}, which has no unit; needs a number with one of: {known}")
+    match = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
+    if match is None:
+        raise ValueError(f"has {shown(text)}; needs a number with one of: {known}")
+    number, unit = match.groups()
+    if unit not in units:
+        if unit.startswith("KB"):
+            binary, decimal = unit.replace("KB", "KiB"), unit.replace("KB", "kB")
+            raise ValueError(
+                f"has unit {unit!r}, which can mean two things; needs {binary} (1024) or {decimal} (1000)"
+            )
+        raise ValueError(f"has unit {unit!r}; needs one of: {known}")
+    value = float(number.replace("_", "")) * units[unit]
+    if not 0 <= value <= _LARGEST:
+        base = next(name for name, factor in units.items() if factor == 1)
+        raise ValueError(f"has {text!r}; needs a number from 0 to {_LARGEST:.0e} {base}")
+    return value
+
+
+def _reader(
+    units: dict[str, int] | dict[str, float], *, whole: bool, positive: bool
+) -> Callable[[Any], float]:
+    def read(text: Any) -> float:
+        value = parse_quantity(text, units)
+        value = round(value) if whole else value
+        if positive and value <= 0:
+            raise ValueError(f"has {text!r}; needs more than zero")
+        return value
+
+    return read
+
+
+def _quantity(
+    units: dict[str, int] | dict[str, float], base: str, *, whole: bool = False, positive: bool = True
+) -> tuple[BeforeValidator, PlainSerializer, Any]:
+    return (
+        BeforeValidator(_reader(units, whole=whole, positive=positive)),
+        PlainSerializer(lambda value: f"{value!r} {base}", return_type=str),
+        Field(json_schema_extra={"unit": base}),
+    )
+
+
+Bytes = Annotated[int, *_quantity(BYTES, "B", whole=True)]
+BytesFromZero = Annotated[int, *_quantity(BYTES, "B", whole=True, positive=False)]
+BytesPerSecond = Annotated[int, *_quantity(BYTES_PER_S, "B/s", whole=True)]
+Hertz = Annotated[int, *_quantity(HERTZ, "Hz", whole=True)]
+Picoseconds = Annotated[int, *_quantity(PICOSECONDS, "ps", whole=True, positive=False)]
+Watts = Annotated[float, *_quantity(WATTS, "W", positive=False)]
+Picojoules = Annotated[float, *_quantity(PICOJOULES, "pJ", positive=False)]
+PicojoulesPerByte = Annotated[float, *_quantity(PICOJOULES_PER_BYTE, "pJ/B", positive=False)]
+Nanometres = Annotated[float, *_quantity(NANOMETRES, "nm")]
+SquareMillimetres = Annotated[float, *_quantity(SQUARE_MM, "mm2", positive=False)]
+SquareMillimetresPerMib = Annotated[float, *_quantity(SQUARE_MM_PER_MIB, "mm2/MiB", positive=False)]
+
+_EVERY_UNIT: tuple[dict[str, int] | dict[str, float], ...] = (
+    BYTES, BYTES_PER_S, HERTZ, PICOSECONDS, WATTS, PICOJOULES, PICOJOULES_PER_BYTE, NANOMETRES, SQUARE_MM,
+    SQUARE_MM_PER_MIB,
+)  # fmt: skip
+
+BY_SIZE = "by size"
+"""What stands for a figure that follows from a memory's size."""
+
+
+def _read_or_by_size(value: Any) -> float | None:
+    if value is None or value == BY_SIZE:
+        return None
+    try:
+        return parse_quantity(value, PICOJOULES_PER_BYTE)
+    except ValueError as error:
+        raise ValueError(f"{error}; or {BY_SIZE!r}") from error
+
+
+PicojoulesPerByteOrBySize = Annotated[
+    float | None,
+    BeforeValidator(_read_or_by_size),
+    PlainSerializer(lambda value: BY_SIZE if value is None else f"{value!r} pJ/B", return_type=str),
+    Field(json_schema_extra={"unit": "pJ/B"}),
+]
+
+_PREFIXES_BINARY = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_PREFIXES_TIME = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Return ``size_bytes`` for people: "1.25 MiB"."""
+    for unit, factor in _PREFIXES_BINARY:
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.4g} {unit}"
+    return f"{size_bytes:.4g} B"
+
+
+def format_ps(duration_ps: float) -> str:
+    """Return ``duration_ps`` for people: "3.2 ms"."""
+    for unit, factor in _PREFIXES_TIME:
+        if duration_ps >= factor:
+            return f"{duration_ps / factor:.4g} {unit}"
+    return f"{duration_ps:.4g} ps"
+
+
+def units_of(base: str) -> tuple[str, ...]:
+    """Return the units in which a quantity may be stated whose base unit is ``base``."""
+    return tuple(_units(base))
+
+
+def _units(base: str) -> dict[str, int] | dict[str, float]:
+    return next((units for units in _EVERY_UNIT if units.get(base) == 1), {})
+
+
+def readable(text: str) -> str:
+    """Return a quantity in base units ("256000000000 B/s") in the unit that makes it shortest ("256 GB/s").
+
+    It reads back as the same number. Other text is returned as it is.
+    """
+    base = text.partition(" ")[2]
+    units = _units(base)
+    try:
+        value = parse_quantity(text, units)
+    except ValueError:
+        return text
+    if not value:
+        return f"0 {base}"
+    found = []
+    for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
+        written = f"{value / factor:.12f}".rstrip("0").rstrip(".")
+        if parse_quantity(f"{written} {unit}", units) == value:
+            found.append((written.startswith("0"), len(written), f"{written} {unit}"))
+    return min(found, key=lambda each: each[:2])[2] if found else text
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number of things: ``1 point``, ``2 points``."""
+    plural = noun[:-1] + "ies" if noun.endswith(("cy", "ty")) else noun + "s"
+    return f"{number:,} {noun if number == 1 else plural}"

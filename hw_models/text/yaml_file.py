@@ -1,0 +1,191 @@
+"""Strict reading of the YAML that users write.
+
+Only mappings, lists and plain values are read: no tags, no anchors, no merge keys, no key twice. Plain values
+follow YAML 1.2: ``yes`` and ``12:30`` are text, ``1e-3`` is a number. Messages start with the file's name.
+"""
+
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dsascape.hw_models.text.messages import explain, one_line, shown, shown_key
+from dsascape.hw_models.text.text_file import EncodingError, decoded
+
+__all__ = ["YamlError", "explain", "parse_yaml", "read_text", "read_yaml", "shown_path"]
+
+_LARGEST_FILE_BYTES = 2**20
+_MOST_VALUES = 50_000
+_DEEPEST = 32
+_NESTED = f"is nested more than {_DEEPEST - 1} levels deep"
+_TOO_DEEP = "exceeded maximum nesting depth"
+"""What libyaml says from version 0.2.6 on: it scans ahead, and stops at a thousand levels of one line."""
+_LONGEST_NUMBER = 40
+
+_WORDS = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+    ".nan": float("nan"), ".NaN": float("nan"), ".NAN": float("nan"),
+    ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"),
+}  # fmt: skip
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
+_FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+
+
+class YamlError(ValueError):
+    """A YAML file that the user has to mend; the message starts with the file's name."""
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping in the file at ``path``; raise ``YamlError`` for whatever is wrong with the file."""
+    return parse_yaml(read_text(path), shown_path(path))
+
+
+def read_text(path: Path) -> str:
+    """Return the text of the file at ``path``; raise ``YamlError`` if it is none, or not there."""
+    where = shown_path(path)
+    try:
+        content = _content(path)
+    except OSError as error:
+        problem = error.strerror.lower() if error.strerror else str(error)
+        raise YamlError(f"{where}: {problem}") from error
+    try:
+        return decoded(content)
+    except EncodingError as error:
+        raise YamlError(f"{where}: {error}") from error
+
+
+def shown_path(path: Path) -> str:
+    """Return what messages call the file."""
+    return str(path) if str(path).isprintable() else repr(str(path))
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a regular file of bearable size; raise ``OSError`` for another."""
+    if "\0" in str(path):
+        raise OSError("no file has a name with a zero byte")
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise OSError("is a directory; needs a YAML file")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("is not a regular file; needs a YAML file")
+    _check_size(status.st_size)
+    with path.open("rb") as file:
+        content = file.read(_LARGEST_FILE_BYTES + 1)
+    _check_size(len(content))
+    return content
+
+
+def parse_yaml(text: str, where: str) -> dict[str, Any]:
+    """Return the mapping that ``text`` describes; ``where`` is what messages call the text."""
+    try:
+        _check_size(len(text))
+        value = _built(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), where)
+    except OSError as error:
+        raise YamlError(f"{where}: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if mark and error.problem == _TOO_DEEP:
+            raise YamlError(f"{where}: line {mark.line + 1}: {_NESTED}") from error
+        line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = one_line(error.problem or error.context or "")
+        raise YamlError(f"{where}: {line}not YAML: {problem}") from error
+    except (yaml.YAMLError, UnicodeEncodeError) as error:
+        raise YamlError(f"{where}: not YAML: {one_line(str(error))}") from error
+    if value is None:
+        raise YamlError(f"{where}: is empty; needs a mapping (key: value)")
+    if not isinstance(value, dict):
+        raise YamlError(f"{where}: has {shown(value)} at the top; needs a mapping (key: value)")
+    return value
+
+
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > _LARGEST_FILE_BYTES:
+        raise OSError(f"has {size_bytes} bytes; at most {_LARGEST_FILE_BYTES} (1 MiB) are read")
+
+
+@dataclass
+class _Open:
+    """A mapping or list that has begun and not ended, while the text is being read."""
+
+    value: dict[str, Any] | list[Any]
+    key: str | None = None
+    lines: dict[str, int] = field(default_factory=dict)
+    """Where each key stood first."""
+
+
+def _built(events: Iterator[yaml.Event], where: str) -> Any:
+    """Return the only document's value; iterative, so that depth is a message and not a crash."""
+    stack = [_Open([])]
+    values = 0
+    for event in events:
+        line = event.start_mark.line + 1 if event.start_mark else 0
+        here = f"{where}: line {line}"
+        if isinstance(event, yaml.CollectionEndEvent):
+            stack.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            values += 1
+            _refuse_specials(event, here)
+            top = stack[-1]
+            if isinstance(top.value, dict) and top.key is None:
+                top.key = _key(event, top, line, here)
+                continue
+            value = _value(event, here)
+            if isinstance(top.value, dict):
+                top.value[str(top.key)] = value
+                top.key = None
+            else:
+                top.value.append(value)
+            if isinstance(event, yaml.CollectionStartEvent):
+                stack.append(_Open(value))
+        elif isinstance(event, yaml.DocumentStartEvent) and stack[0].value:
+            raise YamlError(f"{here}: a second document begins; needs one")
+        if len(stack) > _DEEPEST:
+            raise YamlError(f"{here}: {_NESTED}")
+        if values > _MOST_VALUES:
+            raise YamlError(f"{here}: has more than {_MOST_VALUES} values")
+    return next(iter(stack[0].value), None)
+
+
+def _refuse_specials(event: yaml.NodeEvent, here: str) -> None:
+    if isinstance(event, yaml.AliasEvent):
+        raise YamlError(f"{here}: alias {shown_key('*' + str(event.anchor))} is not supported; write it out")
+    if event.anchor is not None:
+        raise YamlError(f"{here}: anchor {shown_key('&' + event.anchor)} is not supported; write values out")
+    tag = getattr(event, "tag", None)
+    if tag is not None:
+        raise YamlError(f"{here}: tag {shown_key(tag)} is not supported; needs a plain value")
+
+
+def _key(event: yaml.NodeEvent, parent: _Open, line: int, here: str) -> str:
+    if not isinstance(event, yaml.ScalarEvent):
+        raise YamlError(f"{here}: a key is a list or mapping; needs text")
+    key = event.value
+    if key == "<<" and not event.style:
+        raise YamlError(f"{here}: merge key << is not supported; write the values out")
+    if key in parent.lines:
+        raise YamlError(f"{here}: key {shown_key(key)} again; it has a value in line {parent.lines[key]}")
+    parent.lines[key] = line
+    return key
+
+
+def _value(event: yaml.NodeEvent, here: str) -> Any:
+    if isinstance(event, yaml.MappingStartEvent):
+        return {}
+    if not isinstance(event, yaml.ScalarEvent):
+        return []
+    text = event.value
+    if event.style:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    kind = int if _INTEGER.fullmatch(text) else float if _FLOAT.fullmatch(text) else str
+    if kind is str:
+        return text
+    if len(text) > _LONGEST_NUMBER:
+        raise YamlError(f"{here}: has a number of {len(text)} characters; at most {_LONGEST_NUMBER} are read")
+    return kind(text.replace("_", ""))

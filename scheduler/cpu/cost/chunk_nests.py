@@ -1,0 +1,141 @@
+"""The loops of a chunk and the lines that they touch: what the traffic of caches follows from."""
+
+import math
+
+from dsascape.hw_models.caches.lines import Lines
+from dsascape.hw_models.caches.nests import Nest
+from dsascape.scheduler.cpu.cost.footprints import footprints_of, touched_lines
+from dsascape.scheduler.cpu.schedule.chunks import Chunks, split_operands
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest
+from dsascape.scheduler.cpu.structure.chains import Made, link_read, loops_apart, made_in_front, parts_of
+from dsascape.scheduler.kernels.layer import DEPTH, Layer
+from dsascape.workloads.loopnest import Extents
+
+
+def nest_of_chunk(layer: Layer, tiles: LoopTiles, chunks: Chunks, line_bytes: int) -> Nest:
+    """Return the loops of one full chunk and the lines that they touch."""
+    found = footprints_of(layer)
+    shape, depth = layer.sink.shape, found.depth
+    tile, register = tiles.within(shape), tiles.register
+    step = depth if tiles.depth_step is None else min(tiles.depth_step, depth)
+    whole = [min(size, part * count) for size, part, count in zip(shape, tiles.tile, chunks.per_dim, strict=True)]
+    extents = [*whole, depth]
+    trips: list[int] = []
+    axes: list[int] = []
+    rows = [tuple(extents)]
+
+    def loop(axis: int, count: int, inside: int) -> None:
+        extents[axis] = inside
+        if count > 1:
+            trips.append(count)
+            axes.append(axis)
+            rows.append(tuple(extents))
+
+    in_front = made_in_front(layer, tiles)
+    made_at = 0
+    for number, dim in enumerate(tiles.order):
+        loop(dim, chunks.per_dim[dim], min(tile[dim], extents[dim]))
+        made_at = len(trips) if in_front and number + 1 == in_front[-1].loops else made_at
+    of_tile = len(trips)
+    made_at = made_at if in_front else of_tile
+    if found.passes:
+        return _in_passes(layer, tile, (trips, axes, rows), line_bytes)
+    loop(DEPTH, -(-depth // step), step)
+    for dim in tiles.order:
+        loop(dim, -(-extents[dim] // register[dim]), min(register[dim], extents[dim]))
+    of_registers = len(trips)
+    loop(DEPTH, step, 1)
+    last = len(trips)
+    outside = [
+        made_at if each.is_in_front else of_tile if each.is_copied
+        else each.moved_at(axes) if each.is_taken_at_once else last if each.feeds_depth else of_registers
+        for each in found.operands
+    ]  # fmt: skip
+    held: tuple[float, ...] = ()
+    if found.has_buffers:
+        buffer = layer.tile_work(tile).internal_bytes / line_bytes
+        held = tuple([buffer if place <= of_tile else 0.0 for place in range(last + 1)])
+    lines, copies = touched_lines(layer, line_bytes), len(found.copied)
+    touched = [lines.of_operands(row) for row in rows]
+    if copies:
+        copied = (*tile, depth)
+        of_copies = [copied] * copies
+        if in_front and len(found.buffers) > 1:
+            of_copies[-1] = (*_copied_from_front(layer, tiles, tile), depth)
+        for place, row in enumerate(rows):
+            parts = tuple([tuple(map(min, row, copied, own)) for own in of_copies])
+            touched[place] += lines.of_copies(tuple(of_copies), parts)
+    if step > 1:  # loops over taps are around that of the depth, whose iterations find each other's lines
+        touched[last] = tuple([
+            Lines(each.count, each.runs, 0, each.jumps) if each.pitch_lines else each for each in touched[last]
+        ])
+    return Nest(
+        tuple(trips), tuple(touched), found.nest_writes, held, (*outside, *[last] * copies),
+        tuple(axes), (*found.moved_by, *[frozenset(axes)] * copies),
+    )  # fmt: skip
+
+
+def _in_passes(
+    layer: Layer, tile: Extents, loops: tuple[list[int], list[int], list[Extents]], line_bytes: int
+) -> Nest:
+    """Return the loops over tiles that are gone over in passes; what a tile keeps for later passes is its own array."""
+    found, lines = footprints_of(layer), touched_lines(layer, line_bytes)
+    trips, axes, rows = loops
+    kept = Lines(layer.tile_work(tile).internal_bytes / line_bytes)
+    return Nest(
+        tuple(trips), tuple([(*lines.of_operands(row), kept) for row in rows]), (*found.is_written, True),
+        axes=tuple(axes), moved_by=(*found.moved_by, frozenset()), passes=found.passes,
+    )  # fmt: skip
+
+
+def _copied_from_front(layer: Layer, tiles: LoopTiles, tile: Extents) -> Extents:
+    """Return the part of a tile that what its anchor reads of the part in front is copied for at once."""
+    *_, front, last = parts_of(layer)
+    anchor = anchored_nest(last)
+    assert anchor is not None
+    apart = tiles.order[: loops_apart(anchor, link_read(anchor, front.sink.name), tiles.order)]
+    return tuple([tiles.register[dim] if dim in apart else size for dim, size in enumerate(tile)])
+
+
+def nest_in_front(made: Made, line_bytes: int) -> Nest:
+    """Return the loops of a part in front for one tile of the kernel's sink."""
+    counts = tuple([-(-size // part) for size, part in zip(made.extents, made.tiles.tile, strict=True)])
+    return nest_of_chunk(made.layer, made.tiles, Chunks(1, 1, 1, counts), line_bytes)
+
+
+def nest_of_cores(
+    layer: Layer, tiles: LoopTiles, chunks: Chunks, chunk: Nest, cores: int, line_bytes: int
+) -> Nest:
+    """Return what ``cores`` that each run such a chunk at the same pace touch together: the nest of a shared cache.
+
+    Chunks that differ only along dimensions on which an operand does not depend use the same lines of it. All chunks
+    are taken to be full ones; where the last is not, the whole of an operand is that much larger.
+    """
+    if cores == 1:
+        return chunk
+    own = footprints_of(layer).own_arrays  # of which every core has its own
+    bounds = [*lines_together(layer, tiles, chunks, cores, line_bytes), *[(float(cores), math.inf)] * own]
+    touched = tuple([
+        tuple([Lines(min(lines.count * factor, most)) for lines, (factor, most) in zip(row, bounds, strict=True)])
+        for row in chunk.touched
+    ])
+    held = tuple([lines * cores for lines in chunk.held])
+    return Nest(chunk.trips, touched, chunk.is_written, held, chunk.outside, passes=chunk.passes)
+
+
+def lines_together(
+    layer: Layer, tiles: LoopTiles, chunks: Chunks, cores: int, line_bytes: int
+) -> list[tuple[float, float]]:
+    """Return for each operand by how much more lines ``cores`` touch than one of them, and how many it has."""
+    found, shape = footprints_of(layer), layer.sink.shape
+    split = {}
+    for dim in tiles.order[: tiles.parallel]:
+        in_all = -(-shape[dim] // tiles.tile[dim])
+        split[dim] = -(-in_all // chunks.per_dim[dim])
+    bounds = []
+    for operand, is_split in zip(found.operands, split_operands(found, tiles), strict=True):
+        full = chunks.count / chunks.in_all if is_split else 1.0
+        apart = math.prod([number for dim, number in split.items() if dim in operand.depends_on])
+        bounds.append((min(cores, apart * full), math.ceil(operand.size_bytes / line_bytes) * full))
+    return bounds

@@ -1,0 +1,130 @@
+"""How long a kernel takes with empty caches, what it takes at least, and what it takes among others."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dsascape.hw_models import Cpu
+from dsascape.hw_models.caches.lines import found_again
+from dsascape.hw_models.cpu.machine import DRAM, L1, L3
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.cpu.cost.operands import Footprints
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.work import Found, KernelWork, kernel_work
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.chains import scratch_bytes
+from dsascape.scheduler.cpu.view import CacheSize, CpuView
+from dsascape.scheduler.kernels.layer import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a kernel takes on a machine that begins with empty caches."""
+
+    time_ps: float
+    """From its call: the slowest core, or what all move at a shared level."""
+    apart_ps: float
+    """The same if nothing overlapped: instructions, and what each level moves, one after the other."""
+    moved_bytes: tuple[float, ...]
+    """At each level behind a cache, outermost first."""
+
+
+def estimate(kernel: TiledKernel) -> Estimate:
+    """Return the estimate of ``kernel``."""
+    view, chunks = kernel.view, kernel.chunks
+    spec = view.spec
+    moved = dict.fromkeys(view.caches, 0.0)
+    longest = apart = 0.0
+    for pace, used in view.on_cores(chunks.count):
+        steps = kernel.steps(pace, used)
+        startup_ps, duration_ps, _ = pace.steps_ps(steps)
+        longest, own_ps = max(longest, startup_ps + duration_ps), 0.0
+        for cycles, traffic, _ in steps:
+            own_ps += cycles * pace.cycle_ps + sum([pace.moved_ps(each) for each in traffic])
+            for each in traffic[1:]:
+                moved[each.memory] += used * each.size_bytes
+        apart = max(apart, own_ps)
+    longest = max(longest, _shared_ps(spec, moved))
+    called_ps = _called_ps(spec, chunks.count, kernel.regions)
+    return Estimate(called_ps + longest, called_ps + apart, tuple(reversed(moved.values())))
+
+
+def bounds_apart_ps(kernel: TiledKernel) -> Iterator[float]:
+    """Yield times that `Estimate.apart_ps` is not less than, from the quickest to work out to the closest.
+
+    What a core of the slowest kind needs is added up level by level outwards; what each level has to move anyhow stands
+    in for those further out.
+    """
+    view = kernel.view
+    pace, used = view.on_cores(kernel.chunks.count)[-1]
+    least_ps = _called_ps(view.spec, kernel.chunks.count, kernel.regions) + kernel.chunk_cycles(pace) * pace.cycle_ps
+    least_ps += kernel.chunk_register_bytes / pace.bytes_per_ps[L1]
+    yield least_ps * _ROUNDING
+    further_ps = kernel.least_moved_ps(pace, used)
+    bound_ps = least_ps + sum(further_ps)
+    yield bound_ps * _ROUNDING
+    for place, (name, passed) in enumerate(zip(view.caches, kernel.levels(pace, used), strict=True)):
+        least_ps += sum([pace.moved_ps(kernel.moved(name, part)) for part in passed])
+        bound_ps = max(bound_ps, least_ps + sum(further_ps[place + 1 :]))
+        yield bound_ps * _ROUNDING
+
+
+_ROUNDING = 1 - 1e-9
+"""The same numbers added up in another order come to no less than this share."""
+
+
+def handed_over(footprints: Footprints, scratch: int, threads: int, cache: CacheSize) -> Found:
+    """Return what a kernel finds if the one before it has made what it reads, and the one behind it reads its results.
+
+    Those are taken to touch as much as this one does, ``scratch`` bytes of each thread's among it; weights are not
+    there.
+    """
+    touched = sum([operand.used_bytes for operand in footprints.operands]) + threads * scratch
+    parts = threads if cache.is_private else 1
+    share = found_again(touched / (cache.capacity_bytes * parts)) / parts
+    operands = [(place, operand) for place, operand in enumerate(footprints.operands) if not operand.array.is_packed]
+    kept = [(place, share) for place, operand in operands if operand.is_written]
+    return Found(tuple([(place, share) for place, _ in operands]), tuple(kept), (share, share))
+
+
+def among_others_ps(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> float:
+    """Return how long ``layer`` takes as one kernel of many, whose operands are in caches as far as they fit."""
+    found, scratch = footprints_of(layer), scratch_bytes(layer, tiles)
+    work = kernel_work(layer, tiles, threads, dtype, view)
+    work = work.with_found({
+        name: handed_over(found, scratch, work.threads, cache) for name, cache in view.caches.items()
+    })  # fmt: skip
+    return time_ps(work, view)
+
+
+def time_ps(work: KernelWork, view: CpuView) -> float:
+    """Return how long a kernel takes from its call if no other is at work: its slowest core, or a shared level."""
+    spec = view.spec
+    paces = [pace for pace, used in view.on_cores(work.threads) for _ in range(used)]
+    moved = dict.fromkeys(view.caches, 0.0)
+    longest, given = 0.0, 0
+    for each in work.chunks:
+        startup_ps, duration_ps, _ = paces[given].work_ps(each.payload)
+        longest = max(longest, startup_ps + duration_ps)
+        given += each.count
+        for name, size in each.payload.traffic:
+            if name in moved:
+                moved[name] += size * each.count
+    return _called_ps(spec, work.threads, work.regions) + max(longest, _shared_ps(spec, moved))
+
+
+def least_time_ps(kernel: TiledKernel) -> float:
+    """Return what `Estimate.time_ps` is not less than: the instructions of the slowest core."""
+    paces = [pace for pace, _ in kernel.view.on_cores(kernel.chunks.count)]
+    called_ps = _called_ps(kernel.view.spec, kernel.chunks.count, kernel.regions)
+    return called_ps + max([kernel.chunk_cycles(pace) * pace.cycle_ps for pace in paces])
+
+
+def _called_ps(spec: Cpu, threads: int, regions: int) -> int:
+    return spec.kernel_call_ps + (spec.parallel_region_ps * regions if threads > 1 else 0)
+
+
+def _shared_ps(spec: Cpu, moved: Mapping[str, float]) -> float:
+    """Return how long what all cores share takes to move so many bytes."""
+    dram_ps = moved[DRAM] / spec.dram.sustained_bytes_per_s * PS_PER_S
+    return dram_ps if spec.l3 is None else max(dram_ps, moved[L3] / spec.l3.bandwidth_bytes_per_s * PS_PER_S)

@@ -1,0 +1,190 @@
+"""The instructions of a layer's tiled loops: what generated code issues, class by class.
+
+A register tile of the anchor keeps its results in registers while the depth loop runs: each iteration loads what the
+multiply-accumulates need of both operands, once per register tile, and updates every accumulator. Register tiles are
+computed as a whole where they stick out of the sink, and what lies inside is copied; padding is multiplied like
+everything else: what is read with padding is copied once for each tile. What follows the anchor element by element
+finds its operand in registers; what comes before it, or needs a whole row first (softmax), goes through memory.
+Constants are taken to be stored in the order in which they are read, as they can be put there before the program runs.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from dsascape.hw_models.cpu.spec import Simd
+from dsascape.hw_models.simulation.instructions import Issued
+from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.cpu.cost.instruction_counts import Counts, counts_by_nest, least_counts
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, dividing
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest
+from dsascape.scheduler.cpu.structure.chains import made_in_front, parts_of
+from dsascape.scheduler.cpu.structure.nests import NestCode, element_bytes, memory_order, nests_of
+from dsascape.scheduler.cpu.tuning import CpuTuning
+from dsascape.scheduler.kernels.layer import Layer, NestWork
+from dsascape.workloads.loopnest import Extents, Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The instructions of a kernel, or of a part of it, and what they work on."""
+
+    issued: Issued
+    register_bytes: int
+    """Moved between registers and the first cache."""
+    operations: Operations
+
+
+def known_codes(
+    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, machine: Hashable
+) -> tuple[Code, ...]:
+    """Return `codes_of`, worked out once for tiles that make the same code; ``machine`` says vectors and tuning."""
+    key: Hashable = tiles
+    if not tiles.upstream:
+        depends = layer.analysis.table(_depends_on_tile).get(layer.signature, partial(_depends_on_tile, layer))
+        tile = tiles.tile if depends else ()
+        key = tile, tiles.register, tiles.vector_dim, tiles.depth_step
+    made = partial(codes_of, layer, tiles, dtype, simd, tuning)
+    return layer.analysis.table(codes_of).get((layer.signature, key, dtype, machine), made)
+
+
+def _depends_on_tile(layer: Layer) -> bool:
+    """Whether the instructions depend on cache tiles: something is copied, or computed beforehand, for each of them."""
+    return footprints_of(layer).has_buffers or any(nest.padded for nest in nests_of(layer))
+
+
+def codes_of(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> tuple[Code, ...]:
+    """Return the instructions of the whole kernel in ``tiles``: of each of its parts, first to last."""
+    in_front, found = made_in_front(layer, tiles), []
+    for made in in_front:
+        share = made.times * math.prod(made.extents) / math.prod(made.tiles.padded(made.layer.sink.shape))
+        found.append(code_of(made.layer, made.tiles, dtype, simd, tuning, share, is_in_front=True))
+    return (*found, code_of(parts_of(layer)[-1] if in_front else layer, tiles, dtype, simd, tuning))
+
+
+def code_of(
+    layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning, share: float = 1.0, *,
+    is_in_front: bool = False,
+) -> Code:  # fmt: skip
+    """Return ``share`` of the instructions of a layer with one anchor at most.
+
+    ``is_in_front``: what it makes stays in a buffer of the kernel, of whole register tiles.
+    """
+    lanes = simd.lanes_of(dtype)
+    counts, operations = _counted(layer, tiles, lanes, simd, tuning)
+    if not is_in_front:
+        _add_rows(counts, layer, tiles, lanes)
+    if share != 1:
+        counts = counts.scaled(share)
+        operations = _scaled(operations, share)
+    return Code(counts.issued(), round(counts.register_bytes), operations)
+
+
+def least_issued(layer: Layer, tiles: LoopTiles, dtype: str, simd: Simd, tuning: CpuTuning) -> Issued:
+    """Return instructions of a layer with one anchor that `code_of` has no fewer of in any class.
+
+    Left out is what depends on how tiles overlap: copies with padding, and what is computed once more for a neighbour.
+    """
+    return least_counts(layer, tiles, simd.lanes_of(dtype), simd, tuning).issued()
+
+
+def _counted(
+    layer: Layer, tiles: LoopTiles, lanes: int, simd: Simd, tuning: CpuTuning
+) -> tuple[Counts, Operations]:
+    """Return the instructions and operations of a layer with one anchor at most."""
+    total, operations = Counts(), Operations()
+    by_nest = counts_by_nest(layer, tiles, lanes, simd, tuning)
+    for nest, counts, overlap in zip(nests_of(layer), by_nest, _times(layer, tiles), strict=True):
+        times = overlap * nest.passes
+        own = counts if times == 1 else counts.scaled(times)
+        if nest.padded:
+            own = own.scaled(1)
+            _add_copies(own, nest, layer, tiles, lanes, tuning)
+        total.add(own)
+        made = nest.operations * nest.count
+        operations += made if times == 1 else _scaled(made, times)
+    return total, operations
+
+
+def _scaled(operations: Operations, share: float) -> Operations:
+    return Operations(
+        round(operations.macs * share), round(operations.simple * share), round(operations.special * share)
+    )
+
+
+def _times(layer: Layer, tiles: LoopTiles) -> Sequence[float]:
+    """Return for each nest by how much the iterations of all tiles are more than those of the whole.
+
+    Every tile computes for itself what its anchor needs: halos, and operands that do not change with it.
+    """
+    tile = tiles.within(layer.sink.shape)
+    return layer.analysis.table(_times_in).get((layer.signature, tile), partial(_times_in, layer, tile))
+
+
+def _times_in(layer: Layer, tile: Extents) -> Sequence[float]:
+    shape, nests = layer.sink.shape, nests_of(layer)
+    if not any(nest.is_anchor for nest in nests):
+        return [1.0] * len(nests)
+    number = math.prod([size / part for size, part in zip(shape, tile, strict=True)])
+    of_tile = _iterations(layer, layer.tile_work(tile).nests)
+    of_all = layer.analysis.table(_of_all).get(layer.signature, partial(_of_all, layer))
+    alike = [[sum([times[place] for place in each.places]) for times in (of_tile, of_all)] for each in nests]
+    return [max(own * number / all_, 1.0) for own, all_ in alike]
+
+
+def _of_all(layer: Layer) -> list[int]:
+    """Return how often each nest runs if all of the sink is one tile."""
+    return _iterations(layer, layer.tile_work(layer.sink.shape).nests)
+
+
+def _iterations(layer: Layer, nests: Sequence[NestWork]) -> list[int]:
+    """Return how often each nest runs: what is computed element by element, as often as somebody reads an element.
+
+    Views may make of a few elements a large box.
+    """
+    storage, needed, found = layer.graph.storage, dict[str, int](), []
+    for work in reversed(nests):
+        nest, own = work.nest, math.prod(work.extents)
+        if not nest.has_reduction:
+            own = min(own, needed.get(nest.write.tensor, own))
+        found.append(own)
+        ranges = [(0, extent) for extent in work.extents]
+        for read in nest.reads:
+            box = math.prod([high - low for low, high in [index.span(ranges) for index in read.indices]])
+            name = storage.get(read.tensor, read.tensor)
+            needed[name] = max(needed.get(name, 0), box if nest.has_reduction else min(box, own))
+    return found[::-1]
+
+
+def _add_rows(total: Counts, layer: Layer, tiles: LoopTiles, lanes: int) -> None:
+    """Add the copies of what lies inside a result that vectors stick out of, which are made whole."""
+    shape, dim = layer.sink.shape, tiles.vector_dim
+    if anchored_nest(layer) is None or dim < 0 or tiles.depth_step is not None or not shape[dim] % tiles.register[dim]:
+        return
+    used = tiles.lanes(lanes)
+    vectors = math.prod(shape) / used
+    total.load += vectors
+    total.store += vectors
+    total.register_bytes += 2 * vectors * used * layer.sink.element_bytes
+
+
+def _add_copies(
+    total: Counts, nest: NestCode, layer: Layer, tiles: LoopTiles, lanes: int, tuning: CpuTuning
+) -> None:
+    """Add the copies with padding of what the anchor reads, one for each tile."""
+    shape = layer.sink.shape
+    number = math.prod([-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)])
+    anchor = anchored_nest(layer)
+    work = next(work for work in layer.tile_work(tiles.within(shape)).nests if work.nest is anchor)
+    ranges = [(0, extent) for extent in work.extents]
+    for read in nest.padded:
+        spans = [index.span(ranges) for index in read.indices]
+        extents = [high - low for low, high in spans]
+        inner = extents[memory_order(layer, read)[-1]]
+        used = dividing(inner, lanes)
+        vectors = math.prod(extents) / used * number
+        total.load += vectors
+        total.store += vectors
+        total.scalar += vectors * tuning.loop_instructions
+        total.register_bytes += 2 * vectors * used * element_bytes(layer, read.tensor)

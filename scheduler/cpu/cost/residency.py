@@ -1,0 +1,228 @@
+"""What caches still have of the kernels before: which operands need not come from further out.
+
+Tensors lie in memory that they share with others in turns (`scheduler.kernels.buffers`), as in generated code. Between
+two uses of a piece of memory, all that is used meanwhile passes by, each piece of memory once, and of what both kernels
+use besides, half. The share of it that is left follows from that by what the cache holds
+(`hw_models.caches.lines.found_again`). Where others use the same cache, what they bring in passes by as well: after
+`CacheSize.kept_ps` as much as it holds. What is found by everyone who reads it, and is still there when the memory is
+written again, never leaves.
+
+Some shared caches do not trust lines that are new to them: until a line is used again, it has only the part
+`CacheSize.fresh_bytes` of the cache to share with others of its kind. It is settled as soon as it is found there, or
+has to be fetched for a second time in the while that the cache keeps settled ones, for the same: to be read, or to be
+written. (So do arrays of 1 to 12 MiB on the processor of `experiments/measured/host.yaml`.)
+
+A cache of each core's own has the part of a tensor that its core has used. All cores together touch what the kernel
+touches, so together they are taken to be one cache; but of what another kernel left there, a core finds only the share
+that fell to it. The same kernel, run again, gives every core the same part.
+"""
+
+import itertools
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsascape.hw_models.caches.lines import MOST_TIMES, found_again
+from dsascape.scheduler.cpu.cost.operands import Footprints
+from dsascape.scheduler.cpu.cost.work import Found
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel
+from dsascape.scheduler.cpu.structure.chains import scratch_bytes
+from dsascape.scheduler.cpu.view import CacheSize
+from dsascape.scheduler.kernels.buffers import share_buffers
+from dsascape.workloads.graph import Graph
+
+_Memory = str | int
+"""A weight by its name, or a buffer by its number."""
+_SCRATCH = -1
+"""What kernels with several anchors hand on from one to the next: each uses the first bytes of one piece of memory."""
+
+
+def found_in_cache(
+    graph: Graph,
+    kernels: Sequence[CpuKernel],
+    footprints: Sequence[Footprints],
+    times_ps: Sequence[float],
+    cache: CacheSize,
+    *,
+    warm: bool,
+) -> list[Found]:
+    """Return what each kernel finds; with ``warm`` the cache begins as such a run has left it.
+
+    ``times_ps`` is what each kernel takes, about; it matters where others use the cache.
+    """
+    memories = _memories(graph, kernels, footprints)
+    sizes = [_sizes(*each) for each in zip(memories, footprints, kernels, strict=True)]
+    threads = [kernel.chunks for kernel in kernels]
+    rounds = 1
+    if warm:
+        rounds = _ROUNDS if cache.fresh_bytes is None else _ROUNDS_TO_SETTLE
+    return _Uses(memories, sizes, times_ps, threads, cache).found(footprints, rounds)
+
+
+_ROUNDS = 2
+"""Until what a round finds does not change any more."""
+_ROUNDS_TO_SETTLE = 6
+"""The same where lines have to be used several times until the cache keeps them; then it changes little."""
+_LEAST_SHARE = 0.01
+"""Less is not worth speaking of."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A use of the first bytes of a memory, as far as no later use has covered them."""
+
+    step: int
+    size_bytes: int
+    settled: float
+    """The share that the cache keeps like all that it has used again; the rest is fresh."""
+    was_read: bool
+    """Whether it was read, not written: if it is fetched for the same again, it is settled."""
+
+
+class _Uses:
+    """The uses of memory in rounds of all kernels, of which the last round counts."""
+
+    def __init__(
+        self,
+        memories: Sequence[Sequence[_Memory]],
+        sizes: Sequence[Mapping[_Memory, int]],
+        times_ps: Sequence[float],
+        threads: Sequence[int],
+        cache: CacheSize,
+    ) -> None:
+        self._cache, self._sizes, self._threads = cache, sizes, threads
+        self._touched = [sum(each.values()) for each in sizes]
+        self._times_ps, self._begin_ps = times_ps, list(itertools.accumulate(times_ps, initial=0.0))
+        self._memories = memories
+        self._places = {name: place for place, name in enumerate(dict.fromkeys(itertools.chain(*sizes)))}
+        self._last_step = np.full(len(self._places), -1)
+        self._last_bytes = np.zeros(len(self._places))
+        """Per memory: when it was used last, and how much of it."""
+        self._layers: dict[_Memory, list[_Layer]] = {name: [] for name in self._places}
+        """The last use first."""
+
+    def found(self, footprints: Sequence[Footprints], rounds: int) -> list[Found]:
+        """Return what each kernel finds in the last of so many rounds."""
+        written = [
+            {memory for memory, operand in zip(memories, each.operands, strict=True) if operand.is_written}
+            | ({_SCRATCH} & sizes.keys())
+            for memories, each, sizes in zip(self._memories, footprints, self._sizes, strict=True)
+        ]
+        shares: list[dict[_Memory, float]] = []
+        for number in range(rounds):
+            shares = [self._used(number * len(written) + own, own, each) for own, each in enumerate(written)]
+        stays = _staying(shares, written, is_repeated=rounds > 1)
+        return [
+            Found(
+                tuple([(place, own[name]) for place, name in enumerate(names) if own[name] > _LEAST_SHARE]),
+                tuple([
+                    (place, left[name])
+                    for place, (name, operand) in enumerate(zip(names, each.operands, strict=True))
+                    if operand.is_written and left[name] > _LEAST_SHARE
+                ]),
+                (own.get(_SCRATCH, 0.0), left.get(_SCRATCH, 0.0)),
+            )
+            for names, each, own, left in zip(self._memories, footprints, shares, stays, strict=True)
+        ]  # fmt: skip
+
+    def _used(self, step: int, own: int, written: Container[_Memory]) -> dict[_Memory, float]:
+        """Return the shares that a kernel finds of each memory; then it has used them."""
+        sizes = self._sizes[own]
+        shares = {name: self._share(step, name, size, name not in written) for name, size in sizes.items()}
+        for name, size in sizes.items():
+            self._last_step[self._places[name]], self._last_bytes[self._places[name]] = step, size
+        return shares
+
+    def _share(self, step: int, name: _Memory, size_bytes: int, is_read: bool) -> float:
+        """Return how much of a memory is found, each part as its last use has left it."""
+        covered, found, settled = 0, 0.0, 0.0
+        layers = self._layers[name]
+        for layer in layers:
+            part = min(layer.size_bytes, size_bytes) - covered
+            if part <= 0:
+                break
+            covered += part
+            old, fresh = self._left_since(layer.step, step)
+            share = layer.settled * old + (1 - layer.settled) * fresh
+            found += part * share
+            again = (1 - share) * old if is_read == layer.was_read else 0.0
+            settled += part * (share + again)
+        now = _Layer(step, size_bytes, settled / size_bytes if size_bytes else 0.0, is_read)
+        self._layers[name] = [now, *[layer for layer in layers if layer.size_bytes > size_bytes]]
+        return found / size_bytes if size_bytes else 0.0
+
+    def _left_since(self, last: int, step: int) -> tuple[float, float]:
+        """Return the shares that are left at ``step`` of what a kernel has used: of settled and of fresh lines."""
+        cache, count = self._cache, len(self._sizes)
+        own, other = step % count, last % count
+        threads = max(self._threads[own], self._threads[other]) if cache.is_private else 1
+        if self._touched[own] + self._touched[other] > 2 * MOST_TIMES * cache.capacity_bytes * threads:
+            return 0.0, 0.0  # of what passed by, the half of these two alone has left nothing
+        passed = self._passed_between(last, step, own, other) / threads
+        times = passed / cache.capacity_bytes
+        gone = 0.0
+        if cache.kept_ps is not None:
+            rounds = step // count - last // count
+            since_ps = self._begin_ps[own] - self._begin_ps[other] + rounds * self._begin_ps[-1]
+            gone = (since_ps + (self._times_ps[own] - self._times_ps[other]) / 2) / cache.kept_ps
+        old = found_again(times + gone)
+        fresh = old if cache.fresh_bytes is None else found_again(passed / cache.fresh_bytes + gone)
+        share = 1 if own == other else 1 / threads
+        return share * old, share * fresh
+
+    def _passed_between(self, last: int, step: int, own: int, other: int) -> float:
+        """Return the bytes that pass by: all used in between, and half of what either kernel uses besides."""
+        between = self._last_step > last
+        passed = float(self._last_bytes @ between)
+        for number in (own, other):
+            passed += sum([size for name, size in self._sizes[number].items() if not between[self._places[name]]]) / 2
+        return passed
+
+
+def _staying(
+    shares: Sequence[Mapping[_Memory, float]], written: Sequence[Container[_Memory]], *, is_repeated: bool
+) -> list[dict[_Memory, float]]:
+    """Return per kernel the share of what it writes that is found by all who use it, until it is written again."""
+    stays: list[dict[_Memory, float]] = [{} for _ in shares]
+    later: dict[_Memory, float] = {}
+    for _ in range(2 if is_repeated else 1):  # the next round does what this one does
+        for own, used in reversed(list(enumerate(shares))):
+            for name, share in used.items():
+                if name in written[own]:
+                    stays[own][name] = later.get(name, 0.0)
+                    later[name] = share
+                else:
+                    later[name] = min(share, later.get(name, 1.0))
+    return stays
+
+
+def _memories(graph: Graph, kernels: Sequence[CpuKernel], footprints: Sequence[Footprints]) -> list[list[_Memory]]:
+    """Return where the operands of each kernel lie."""
+    names = [_names(kernel, found) for kernel, found in zip(kernels, footprints, strict=True)]
+    stored: list[tuple[list[str], list[str]]] = []
+    for own, found in zip(names, footprints, strict=True):
+        read, written = [
+            [name for name, operand in zip(own, found.operands, strict=True) if operand.is_written is wanted]
+            for wanted in (False, True)
+        ]
+        stored.append((read, written))
+    buffer_of: Mapping[str, int] = share_buffers(graph, stored).buffer_of
+    return [[buffer_of.get(name, name) for name in own] for own in names]
+
+
+def _names(kernel: CpuKernel, footprints: Footprints) -> list[str]:
+    """Return the stored tensors behind the operands of a kernel."""
+    every = (*kernel.layer.inputs, *kernel.layer.outputs)
+    storage = kernel.layer.graph.storage
+    return [storage.get(every[place], every[place]) for place in footprints.places]
+
+
+def _sizes(memories: Sequence[_Memory], footprints: Footprints, kernel: CpuKernel) -> dict[_Memory, int]:
+    """Return the bytes that a kernel uses of each; where it uses one in two places, of the larger part."""
+    found: dict[_Memory, int] = {}
+    if kernel.tiles.upstream:
+        found[_SCRATCH] = kernel.chunks * scratch_bytes(kernel.layer, kernel.tiles)
+    for memory, operand in zip(memories, footprints.operands, strict=True):
+        found[memory] = max(found.get(memory, 0), operand.used_bytes)
+    return found

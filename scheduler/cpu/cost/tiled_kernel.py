@@ -1,0 +1,107 @@
+"""One kernel in tiles, split over the threads of a machine: its instructions, and what its caches pass on.
+
+A kernel with several anchors has several parts, which a core does one after the other; any other kernel is one part.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import compress
+from operator import mul
+
+from dsascape.hw_models.caches.passing import Passed
+from dsascape.hw_models.cpu.cores import issue_cycles
+from dsascape.hw_models.cpu.machine import L1, CorePace, Moved, Step
+from dsascape.scheduler.cpu.cost.chunk_traffic import traffic_of
+from dsascape.scheduler.cpu.cost.instructions import known_codes
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.recurrences import waiting_steps
+
+
+class TiledKernel:
+    """A kernel whose tiles and threads are given."""
+
+    def __init__(self, layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> None:
+        spec = view.spec
+        self.tiles, self.view = tiles, view
+        self.codes = known_codes(layer, tiles, dtype, spec.simd, view.tuning, view.code_key)
+        """Of each part."""
+        self.traffic = traffic_of(layer, tiles, threads, spec.line_bytes, write_allocate=spec.write_allocate)
+        self.chunks = self.traffic.chunks
+        self.regions = waiting_steps(layer)
+        """Parallel loops, one after the other."""
+
+    def chunk_cycles(self, pace: CorePace) -> float:
+        """Return the cycles in which a core issues the instructions of a full chunk."""
+        return sum([issue_cycles(pace.core, code.issued) for code in self.codes]) / self.chunks.in_all
+
+    @property
+    def chunk_register_bytes(self) -> float:
+        """What a full chunk moves between registers and the first cache."""
+        return sum([code.register_bytes for code in self.codes]) / self.chunks.in_all
+
+    def levels(self, pace: CorePace, used: int) -> Iterator[tuple[Passed, ...]]:
+        """Yield what each cache passes on for a full chunk, part by part, where ``used`` such cores work.
+
+        The innermost comes first.
+        """
+        for shape, shared_by in pace.caches:
+            passed = self.traffic.passed(shape, min(shared_by, used))
+            yield passed
+        shared = self.view.shared_shape
+        if shared is not None:
+            further = self.traffic.passed(shared, self.chunks.count)
+            yield tuple(map(_at_most, further, passed))
+
+    def moved(self, name: str, passed: Passed) -> Moved:
+        """Return what ``passed`` to the memory ``name`` for a part of a full chunk."""
+        total = passed.total
+        if not total:
+            return Moved(name, 0.0)
+        written, apart = sum(passed.written), sum(map(mul, passed.fetched, self.traffic.scattered))
+        stored = written + sum(compress(passed.fetched, self.traffic.is_result))
+        return Moved(name, total * self.view.spec.line_bytes, written / total, apart / total, stored / total)
+
+    def least_moved_ps(self, pace: CorePace, used: int) -> list[float]:
+        """Return for each cache a time that moving what it passes on for a full chunk does not take less than."""
+        line_bytes, found = self.view.spec.line_bytes, []
+        known: dict[int, tuple[float, float]] = {}
+        for name, cores in zip(self.view.caches, self.sharing(pace, used), strict=True):
+            if cores not in known:
+                known[cores] = self.traffic.least_lines(cores)
+            fetched, written = known[cores]
+            lines = fetched * min(pace.scattered[name], 1.0) + written * pace.writing[name]
+            found.append(lines * line_bytes / pace.bytes_per_ps[name])
+        return found
+
+    def steps(self, pace: CorePace, used: int) -> list[Step]:
+        """Return what a core does for each part of a full chunk, where ``used`` such cores work."""
+        levels = list(self.levels(pace, used))
+        found: list[Step] = []
+        for part, (code, meanwhile) in enumerate(zip(self.codes, self.meanwhile, strict=True)):
+            moved = [
+                self.moved(name, passed[part]) for name, passed in zip(self.view.caches, levels, strict=True)
+            ]
+            registers = Moved(L1, code.register_bytes / self.chunks.in_all)
+            cycles = issue_cycles(pace.core, code.issued) / self.chunks.in_all
+            found.append((cycles, [registers, *moved], dict(meanwhile)))
+        return found
+
+    def sharing(self, pace: CorePace, used: int) -> list[int]:
+        """Return how many cores share each cache, of ``used`` ones of a kind."""
+        private = [min(shared_by, used) for _, shared_by in pace.caches]
+        return private if self.view.shared_shape is None else [*private, self.chunks.count]
+
+    @cached_property
+    def meanwhile(self) -> tuple[tuple[tuple[str, float], ...], ...]:
+        """By part, the share of instructions during which each memory behind a cache moves its bytes."""
+        shared = self.view.shared_shape
+        shapes = [shape for shape, _ in self.view.paces[0].caches] + ([] if shared is None else [shared])
+        by_part = zip(*map(self.traffic.shares_of_iterations, shapes), strict=True)
+        return tuple([tuple(zip(self.view.caches, shares, strict=True)) for shares in by_part])
+
+
+def _at_most(passed: Passed, inner: Passed) -> Passed:
+    """Return what passes a cache to which ``inner`` comes: no more than that, per array."""
+    return Passed(tuple(map(min, passed.fetched, inner.fetched)), tuple(map(min, passed.written, inner.written)))

@@ -1,0 +1,214 @@
+"""What each core is given of a kernel: chunks of its parallel loop, with their instructions and traffic."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from dsascape.hw_models import Compute, Issued
+from dsascape.hw_models.caches.passing import Passed
+from dsascape.hw_models.cpu.machine import L1, Moved
+from dsascape.scheduler.cpu.cost.part_traffic import FURTHER_ARRAYS, with_first_use
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWork:
+    """Chunks that cores of one kind do, all alike."""
+
+    count: int
+    payload: Compute
+
+    @property
+    def parts(self) -> tuple[Compute, ...]:
+        """What a chunk does for each part of the kernel."""
+        return self.payload.steps or (self.payload,)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Of one kernel and cache: operands, by their place in its footprints, and the share of each that is there."""
+
+    used: tuple[tuple[int, float], ...] = ()
+    """When the kernel first uses it: reads it, or fetches its lines to write them."""
+    kept: tuple[tuple[int, float], ...] = ()
+    """Of what the kernel writes, and never leaves the cache."""
+    scratch: tuple[float, float] = (0.0, 0.0)
+    """The same two shares of the buffers that anchors in front of the last write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compulsory:
+    """What a kernel moves behind one cache however large that is, per operand of the layer's footprints."""
+
+    first_bytes: tuple[float, ...]
+    """Fetched because nothing has used it before."""
+    written_bytes: tuple[float, ...]
+    """Written back."""
+    scratch_bytes: tuple[float, float] = (0.0, 0.0)
+    """Of what a part hands on: fetched to be written first, and written back last."""
+
+    def spared_bytes(self, found: Found) -> tuple[float, float]:
+        """Return what is not moved where the cache has, or keeps, so much: for reads, and for stores."""
+        reads = [share * self.first_bytes[place] for place, share in found.used if not self.written_bytes[place]]
+        stores = [share * self.first_bytes[place] for place, share in found.used if self.written_bytes[place]]
+        stores += [share * self.written_bytes[place] for place, share in found.kept]
+        stores += [share * size for share, size in zip(found.scratch, self.scratch_bytes, strict=True)]
+        return sum(reads), sum(stores)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """A whole kernel with caches that begin empty."""
+
+    chunks: tuple[ChunkWork, ...]
+    """In the order in which they are handed out: those of the fastest cores first."""
+    threads: int
+    """That have something to do."""
+    compulsory: tuple[Mapping[str, Compulsory], ...]
+    """By part, by the memory behind a cache."""
+    regions: int = 1
+    """Parallel loops, one after the other: steps that wait for each other."""
+
+    def with_found(self, found: Mapping[str, Found]) -> "KernelWork":
+        """Return the same where caches have something, by the memory behind each.
+
+        What is found in one cache does not pass those further out.
+        """
+        by_part = [self._left(part, found) for part in range(len(self.compulsory))]
+        chunks = []
+        for each in self.chunks:
+            parts = [_left_of(part, left) for part, left in zip(each.parts, by_part, strict=True)]
+            chunks.append(replace(each, payload=_one_after_the_other(parts)))
+        return replace(self, chunks=tuple(chunks))
+
+    def _left(self, part: int, found: Mapping[str, Found]) -> dict[str, tuple[float, float]]:
+        """Return by memory the share of a part's traffic that is left, and that of stores that is gone."""
+        left: dict[str, tuple[float, float]] = {}
+        most_reads = most_stores = 0.0
+        for name, behind in self.compulsory[part].items():
+            traffic = [(each.count, each.parts[part].traffic) for each in self.chunks]
+            moved = sum([count * size for count, sizes in traffic for at, size in sizes if at == name])
+            reads, stores = behind.spared_bytes(found.get(name, Found()))
+            most_reads, most_stores = max(most_reads, reads), max(most_stores, stores)
+            if moved:
+                left[name] = max(1 - (most_reads + most_stores) / moved, 0.0), most_stores / moved
+        return left
+
+
+def _one_after_the_other(parts: Sequence[Compute]) -> Compute:
+    """Return ``parts`` as the steps of one payload; one part is that itself."""
+    if len(parts) == 1:
+        return parts[0]
+    traffic = [(name, sum([dict(part.traffic)[name] for part in parts])) for name, _ in parts[0].traffic]
+    return Compute(
+        dtype=parts[0].dtype, macs=sum([part.macs for part in parts]), simple=sum([part.simple for part in parts]),
+        special=sum([part.special for part in parts]), traffic=tuple(traffic), steps=tuple(parts),
+    )  # fmt: skip
+
+
+def _left_of(payload: Compute, left: Mapping[str, tuple[float, float]]) -> Compute:
+    """Return ``payload`` with so much of its traffic, by memory: the share that is left, and that of stores gone."""
+    assert payload.issued is not None
+    traffic = [(name, math.ceil(size * left.get(name, (1.0,))[0])) for name, size in payload.traffic]
+    stored = []
+    for name, share in payload.issued.stored:
+        still, gone = left.get(name, (1.0, 0.0))
+        if still and share > gone:
+            stored.append((name, min((share - gone) / still, 1.0)))
+    return replace(payload, traffic=tuple(traffic), issued=replace(payload.issued, stored=tuple(stored)))
+
+
+def kernel_work(layer: Layer, tiles: LoopTiles, threads: int, dtype: str, view: CpuView) -> KernelWork:
+    """Return the work of ``layer`` in ``tiles`` on ``threads`` of the machine's cores."""
+    kernel = TiledKernel(layer, tiles, threads, dtype, view)
+    chunks = kernel.chunks
+    found: list[ChunkWork] = []
+    compulsory: tuple[Mapping[str, Compulsory], ...] = ()
+    given = 0
+    for pace, used in view.on_cores(chunks.count):
+        levels = [_with_first_use(kernel, passed) for passed in kernel.levels(pace, used)]
+        if not compulsory:
+            sharing = kernel.sharing(pace, used)
+            first = [
+                [_compulsory(kernel, number, part, cores) for number, part in enumerate(passed)]
+                for passed, cores in zip(levels, sharing, strict=True)
+            ]
+            compulsory = tuple([dict(zip(view.caches, part, strict=True)) for part in zip(*first, strict=True)])
+        given += used
+        has_last = given == chunks.count
+        if used > has_last:
+            found.append(ChunkWork(used - has_last, _payload(kernel, levels, dtype, is_last=False)))
+        if has_last:
+            found.append(ChunkWork(1, _payload(kernel, levels, dtype, is_last=True)))
+    return KernelWork(tuple(found), chunks.count, compulsory, kernel.regions)
+
+
+def _with_first_use(kernel: TiledKernel, passed: Sequence[Passed]) -> list[Passed]:
+    """Return what parts pass on where buffers are not in the cache when the kernel begins."""
+    allocates = kernel.view.spec.write_allocate
+    return [
+        with_first_use(each, scratch, write_allocate=allocates)
+        for each, scratch in zip(passed, kernel.traffic.scratch_lines, strict=True)
+    ]
+
+
+def _compulsory(kernel: TiledKernel, part: int, passed: Passed, cores: int) -> Compulsory:
+    """Return what has to pass a cache that ``cores`` share for a part, for all chunks together."""
+    line_bytes = kernel.view.spec.line_bytes
+    times = [line_bytes * (kernel.chunks.count - 1 + share) for share in kernel.traffic.last_shares]
+    once = [lines.count / cores for lines in kernel.traffic.nest_of(cores).touched[0]]
+    scratch = kernel.traffic.scratch_lines[part]
+    handed = [min(scratch, each[-FURTHER_ARRAYS]) if scratch else 0.0 for each in (passed.fetched, passed.written)]
+    return Compulsory(
+        tuple([min(each, most) * of_all for each, most, of_all in zip(once, passed.fetched, times, strict=False)]),
+        tuple([lines * of_all for lines, of_all in zip(passed.written, times, strict=True)]),
+        (handed[0] * times[-1], handed[1] * times[-1]),
+    )  # fmt: skip
+
+
+def _payload(kernel: TiledKernel, levels: Sequence[Sequence[Passed]], dtype: str, *, is_last: bool) -> Compute:
+    """Return what a chunk does: a full one, or the last one, which does what is left."""
+    parts = range(len(kernel.codes))
+    return _one_after_the_other([
+        _part(kernel, part, [passed[part] for passed in levels], dtype, is_last=is_last) for part in parts
+    ])
+
+
+def _part(kernel: TiledKernel, part: int, levels: Sequence[Passed], dtype: str, *, is_last: bool) -> Compute:
+    """Return what a chunk does for one part of its kernel."""
+    code, chunks = kernel.codes[part], kernel.chunks
+    number, share = chunks.count, chunks.last_share if is_last else 1.0
+    of_all = 1 / chunks.in_all
+    shares = kernel.traffic.last_shares if is_last else (1.0,) * len(kernel.traffic.last_shares)
+
+    def counted(whole: int) -> int:
+        full = int(whole * of_all)
+        return whole - (number - 1) * full if is_last else full
+
+    def issued(whole: int) -> int:
+        return math.ceil(whole * of_all * share - 1e-6)
+
+    line_bytes = kernel.view.spec.line_bytes
+    moved = [kernel.moved(name, passed) for name, passed in zip(kernel.view.caches, levels, strict=True)]
+    sizes = [math.ceil(passed.total_of(shares) * line_bytes) for passed in levels]
+    of_code, made = code.issued, code.operations
+    return Compute(
+        dtype=dtype, macs=counted(made.macs), simple=counted(made.simple), special=counted(made.special),
+        traffic=((L1, issued(code.register_bytes)), *zip(kernel.view.caches, sizes, strict=True)),
+        issued=Issued(
+            fma=issued(of_code.fma), arithmetic=issued(of_code.arithmetic), special=issued(of_code.special),
+            load=issued(of_code.load), store=issued(of_code.store), scalar=issued(of_code.scalar),
+            accumulators=of_code.accumulators, loops=issued(of_code.loops),
+            meanwhile=kernel.meanwhile[part], written=_shares(moved, "written"),
+            scattered=_shares(moved, "scattered"), stored=_shares(moved, "stored"),
+        ),
+    )  # fmt: skip
+
+
+def _shares(moved: Iterable[Moved], kind: Literal["written", "scattered", "stored"]) -> tuple[tuple[str, float], ...]:
+    """Return shares of one kind by memory, of those that there are."""
+    return tuple([(each.memory, share) for each in moved if (share := getattr(each, kind))])

@@ -1,0 +1,1 @@
+"""Schedules of CPUs as records: tiles, chunks, and their JSON."""

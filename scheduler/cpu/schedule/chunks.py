@@ -1,0 +1,51 @@
+"""How the parallel loop of a kernel is split over threads."""
+
+import math
+from dataclasses import dataclass
+
+from dsascape.scheduler.cpu.cost.operands import Footprints
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.workloads.loopnest import Extents
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """How the parallel loop of a kernel is split: equal contiguous chunks, the last perhaps shorter."""
+
+    count: int
+    iterations: int
+    """Of a full chunk."""
+    last_iterations: int
+    """Of the last one."""
+    per_dim: tuple[int, ...]
+    """Tiles of a full chunk along each dimension of the sink."""
+
+    @property
+    def last_share(self) -> float:
+        """The last chunk's iterations by those of a full one."""
+        return self.last_iterations / self.iterations
+
+    @property
+    def in_all(self) -> float:
+        """All chunks together by a full one."""
+        return self.count - 1 + self.last_share
+
+
+def chunks_of(shape: Extents, tiles: LoopTiles, threads: int) -> Chunks:
+    """Return the chunks that ``threads`` make of the loops over tiles."""
+    counts = [-(-size // part) for size, part in zip(shape, tiles.tile, strict=True)]
+    fused = tiles.order[: tiles.parallel]
+    whole = math.prod(counts[dim] for dim in fused)
+    each = -(-whole // min(threads, whole))
+    number = -(-whole // each)
+    left = each
+    for dim in reversed(fused):
+        counts[dim] = min(counts[dim], left)
+        left = -(-left // counts[dim])
+    return Chunks(number, each, whole - (number - 1) * each, tuple(counts))
+
+
+def split_operands(found: Footprints, tiles: LoopTiles) -> tuple[bool, ...]:
+    """Return for each operand whether chunks use different parts of it; of the others every chunk uses the same."""
+    parallel = frozenset(tiles.order[: tiles.parallel])
+    return tuple([not parallel.isdisjoint(operand.depends_on) for operand in found.operands])

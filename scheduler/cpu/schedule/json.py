@@ -1,0 +1,121 @@
+"""A CPU schedule as JSON: written, edited by hand perhaps, and read back, each part checked."""
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.schedule import CpuKernel, CpuSchedule
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.scheduler.cpu.search.register_tiles import vector_dim_of
+from dsascape.scheduler.cpu.structure.chains import parts_of
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.schedule_file import (
+    KernelRecord,
+    MachineRecord,
+    Number,
+    Numbers,
+    Record,
+    ScheduleFile,
+    Size,
+    Sizes,
+    check_tile,
+    parsed,
+    read_kernels,
+    written,
+)
+
+
+class _Machine(MachineRecord):
+    kind: Literal["cpu"]
+
+
+class _Upstream(Record):
+    order: Numbers
+    register_tile: Sizes
+    vector_dim: Number
+
+
+class _Kernel(KernelRecord):
+    order: Numbers
+    parallel: Number
+    register_tile: Sizes
+    vector_dim: Annotated[int, Field(ge=-1, lt=64)]
+    depth_step: Size | None
+    upstream: Annotated[tuple[_Upstream, ...], Field(strict=False)] = ()
+    threads: Size
+
+
+class _File(ScheduleFile[_Kernel]):
+    format: Literal["dsascape cpu schedule 1"]
+    machine: _Machine
+
+
+def schedule_json(schedule: CpuSchedule) -> dict[str, Any]:
+    """Return what is written of a schedule."""
+    return written(_File, "cpu", schedule, _kernel_record)
+
+
+def _kernel_record(kernel: CpuKernel) -> _Kernel:
+    tiles = kernel.tiles
+    return _Kernel(
+        output=kernel.name, group=kernel.group, operators=kernel.layer.ops, tile=tiles.tile, order=tiles.order,
+        parallel=tiles.parallel, register_tile=tiles.register, vector_dim=tiles.vector_dim,
+        depth_step=tiles.depth_step, threads=kernel.threads,
+        upstream=tuple([
+            _Upstream(order=each.order, register_tile=each.register, vector_dim=each.vector_dim)
+            for each in tiles.upstream
+        ]),
+    )  # fmt: skip
+
+
+def read_schedule(data: object, costs: CpuCosts) -> CpuSchedule:
+    """Return the schedule that `schedule_json` has written about the network of ``costs``.
+
+    Kernels on more threads than the run may use (`tuning.threads`) run on all of those.
+
+    Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run.
+    """
+    file = parsed(_File, data)
+    plan, kernels = read_kernels(file, costs.analysis, costs.dtype, partial(_kernel, costs), costs.transposed)
+    return CpuSchedule(plan, kernels, costs.dtype, file.policy)
+
+
+def _kernel(costs: CpuCosts, where: str, record: _Kernel, layer: Layer) -> CpuKernel:
+    shape, spec = layer.sink.shape, costs.view.spec
+    if len(record.tile) != len(shape):
+        raise ScheduleError(f"{where}: tile {list(record.tile)} is no part of {list(shape)}")
+    if record.threads > spec.core_count:
+        raise ScheduleError(f"{where}: threads: has {record.threads}; {spec.name} has {spec.core_count} cores")
+    if record.vector_dim not in (-1, vector_dim_of(layer)):
+        raise ScheduleError(
+            f"{where}: vector_dim: has {record.vector_dim}; needs {vector_dim_of(layer)}, which lies innermost, or -1"
+        )
+    try:
+        tiles = LoopTiles(
+            record.tile, record.order, record.parallel, record.register_tile, record.vector_dim, record.depth_step,
+            tuple([UpstreamTiles(each.order, each.register_tile, each.vector_dim) for each in record.upstream]),
+        )  # fmt: skip
+    except ValueError as error:
+        raise ScheduleError(f"{where}: {error}") from error
+    _check_upstream(layer, tiles, where)
+    check_tile(where, tiles.tile, tiles.padded(shape))
+    return CpuKernel(record.output, record.group, layer, tiles, min(record.threads, max(costs.view.thread_counts)))
+
+
+def _check_upstream(layer: Layer, tiles: LoopTiles, where: str) -> None:
+    """Refuse tiles of anchors in front of the last that are not those of the layer."""
+    in_front = tuple(reversed(parts_of(layer)[:-1]))
+    if tiles.upstream and len(tiles.upstream) != len(in_front):
+        raise ScheduleError(
+            f"{where}: upstream: has tiles of {len(tiles.upstream)} anchors in front of the last; there are"
+            f" {len(in_front)}"
+        )
+    for number, (part, each) in enumerate(zip(in_front, tiles.upstream, strict=False)):
+        if len(each.register) != len(part.sink.shape) or each.vector_dim != vector_dim_of(part):
+            raise ScheduleError(
+                f"{where}: upstream.{number}: needs a register tile of {part.sink.name!r}, which has"
+                f" {len(part.sink.shape)} dimensions, vectors along {vector_dim_of(part)}"
+            )

@@ -1,0 +1,62 @@
+"""A schedule for a CPU: the kernels in order, each a layer with the tiles of its loops and the threads that share them.
+
+What lies in which cache is not decided but follows; lowering and code generation read the same record.
+"""
+
+from dataclasses import dataclass
+
+from dsascape.fusion.plan import FusionPlan
+from dsascape.scheduler.cpu.costs import CpuCosts
+from dsascape.scheduler.cpu.schedule.chunks import chunks_of
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.kernels.cut import layers_in_order
+from dsascape.scheduler.kernels.schedule import Kernel, KernelSchedule, shown
+
+
+@dataclass(frozen=True, slots=True)
+class CpuKernel(Kernel):
+    """One kernel: a layer, the loops in which it is computed, the threads that its parallel loop is split over."""
+
+    tiles: LoopTiles
+    threads: int
+
+    @property
+    def chunks(self) -> int:
+        """Parts of the parallel loop, one a thread; fewer than threads where there are not so many iterations."""
+        return chunks_of(self.layer.sink.shape, self.tiles, self.threads).count
+
+    def __str__(self) -> str:
+        tiles = self.tiles
+        depth = "all" if tiles.depth_step is None else str(tiles.depth_step)
+        vectors = "no vectors" if tiles.vector_dim < 0 else f"vectors along d{tiles.vector_dim}"
+        in_front = "".join([
+            f", in front registers {shown(each.register)}, loops {_loops(each.order)}, vectors along d{each.vector_dim}"
+            for each in tiles.upstream
+        ])  # fmt: skip
+        return (
+            f"{self.name}: tile {shown(tiles.tile)} of {shown(self.layer.sink.shape)}, loops {_loops(tiles.order)},"
+            f" first {tiles.parallel} in parallel, registers {shown(tiles.register)}, {vectors}, depth {depth}"
+            f"{in_front}, {self.threads} threads, {self.chunks} chunks"
+        )
+
+
+def _loops(order: tuple[int, ...]) -> str:
+    return " ".join(f"d{dim}" for dim in order)
+
+
+@dataclass(frozen=True)
+class CpuSchedule(KernelSchedule[CpuKernel]):
+    """All that is decided about a network on a CPU."""
+
+
+def kernel_by_kernel(plan: FusionPlan, costs: CpuCosts, policy: str = "") -> CpuSchedule:
+    """Return the schedule that calls the plan's kernels one after the other.
+
+    Operators of several products and recurrences are several kernels each.
+    """
+    found = []
+    for number, group in enumerate(plan.groups):
+        for layer in layers_in_order(costs.analysis, group.ops, costs.transposed):
+            tiling = costs.tiling_of(layer)
+            found.append(CpuKernel(layer.sink.name, number, layer, tiling.tiles, tiling.threads))
+    return CpuSchedule(plan, tuple(found), costs.dtype, policy)

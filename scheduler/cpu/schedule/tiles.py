@@ -1,0 +1,101 @@
+"""How one layer is computed on the cores of a CPU: the tiled loops that are simulated, and that generated code has."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dsascape.workloads.loopnest import Extents
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTiles:
+    """How what an anchor reads is computed in front of it, for one tile at a time, where it has an anchor of its own.
+
+    Its dimensions are numbered as stored. What follows that anchor is computed per register tile, too.
+    """
+
+    order: tuple[int, ...]
+    """The dimensions, outermost loop over register tiles first."""
+    register: Extents
+    """Elements of each dimension that are held in registers."""
+    vector_dim: int
+    """The dimension along which register tiles are vectors."""
+
+    def __post_init__(self) -> None:
+        dims = len(self.register)
+        if sorted(self.order) != list(range(dims)) or not 0 <= self.vector_dim < dims:
+            raise ValueError(
+                f"register tile {self.register} has order {self.order}, vectors along {self.vector_dim}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTiles:
+    """The loops around a layer's sink, the last output of its fused operators; its dimensions are numbered as stored.
+
+    From outside: loops over tiles, the first ``parallel`` of them fused and split over threads in equal contiguous
+    chunks; inside one tile the loop over steps of the anchor's depth; inside that the loops over register tiles; inside
+    these the depth loop of one step, and in it the register tile, unrolled and vectorised. What the layer computes
+    before its anchor (padding, a producer) is computed per tile, what follows (bias, activation) per register tile.
+    A layer without an anchor (`scheduler.cpu.structure.anchors`) has no depth, and its register tile is one vector.
+
+    Anchors in front of the last are computed inside the parallel loop, and inside the innermost loop over tiles that
+    chooses which part of them is needed: loops further in go on with what there is.
+
+    Register tiles, and with them tiles, may stick out of the sink: what is computed there is dropped.
+    """
+
+    tile: Extents
+    """Elements of each dimension of the sink that are computed at once; the last tiles may be smaller."""
+    order: tuple[int, ...]
+    """The dimensions, outermost loop over tiles first."""
+    parallel: int
+    """How many of the loops over tiles, from the outermost, are fused into the one that is split over threads."""
+    register: Extents
+    """Elements of each dimension that are held in registers: accumulators of the anchor."""
+    vector_dim: int
+    """The dimension along which register tiles are vectors; -1 where nothing is vectorised."""
+    depth_step: int | None
+    """Iterations of the anchor's depth loop (`Layer.depth_loop`) before the next register tile; None: all of them."""
+    upstream: tuple[UpstreamTiles, ...] = ()
+    """Of the anchors in front of the layer's last one (`scheduler.cpu.structure.chains`), the nearest first."""
+
+    def __post_init__(self) -> None:
+        dims = len(self.tile)
+        if sorted(self.order) != list(range(dims)) or len(self.register) != dims:
+            raise ValueError(f"tiles of {dims} dimensions have order {self.order}, register tile {self.register}")
+        if not 0 <= self.parallel <= dims or not -1 <= self.vector_dim < dims:
+            raise ValueError(f"{self.parallel} parallel loops, vectors along {self.vector_dim}, of {dims} dimensions")
+        if any(small > large for small, large in zip(self.register, self.tile, strict=True)):
+            raise ValueError(f"register tile {self.register} is larger than tile {self.tile}")
+
+    @property
+    def whole_registers(self) -> Extents:
+        """The elements of each dimension of a tile that its register tiles cover."""
+        return tuple([-(-size // part) * part for size, part in zip(self.tile, self.register, strict=True)])
+
+    def lanes(self, most: int) -> int:
+        """Return the lanes of a register tile's vectors, on a machine that has ``most``: as many as divide it."""
+        if self.vector_dim < 0:
+            return 1
+        return dividing(self.register[self.vector_dim], most)
+
+    def padded(self, shape: Extents) -> Extents:
+        """Return the elements of each dimension that whole register tiles have."""
+        return tuple([-(-size // part) * part for size, part in zip(shape, self.register, strict=True)])
+
+    def within(self, shape: Extents) -> Extents:
+        """Return the part of a tile that lies in a sink of ``shape``."""
+        return tuple(map(min, self.tile, shape))
+
+
+def halvings(lanes: int) -> Iterator[int]:
+    """Yield ``lanes`` and its halves, down to one: what shorter vectors of the same instructions have."""
+    while lanes > 1:
+        yield lanes
+        lanes //= 2
+    yield 1
+
+
+def dividing(extent: int, lanes: int) -> int:
+    """Return the longest of ``lanes`` and its halvings that divide ``extent``."""
+    return next(each for each in halvings(lanes) if extent % each == 0)

@@ -1,0 +1,1 @@
+"""The search for the tiles of a CPU kernel."""

@@ -1,0 +1,103 @@
+"""Register tiles: the elements of an anchor's output that registers hold while its reduction runs.
+
+Of all that the registers hold it is the one for which the fastest cores need the fewest cycles, if all data were at
+hand; of equal ones that with the fewest instructions.
+"""
+
+import itertools
+import math
+from functools import partial
+from operator import itemgetter
+
+from dsascape.hw_models.cpu.cores import issue_cycles
+from dsascape.scheduler.cpu.cost.instructions import code_of, least_issued
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, lanes_along
+from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.loopnest import Extents
+
+_MOST_COLUMNS = 8
+_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 28)
+
+
+def vector_dim_of(layer: Layer) -> int:
+    """Return the dimension of the sink that vectors lie along, the innermost in memory; -1 if it has one element."""
+    sink = layer.sink
+    return next((dim for dim in reversed(sink.order) if sink.shape[dim] > 1), -1)
+
+
+def register_tile_of(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int = 0) -> Extents:
+    """Return the register tile of a layer with one anchor, of ``extents`` of its output at a time; once for equal ones.
+
+    Vectors do not reach over multiples of ``begins``, where what is computed at a time may begin.
+    """
+    key = layer.signature, extents, begins, dtype, view.code_key, view.issue_key
+    made = partial(_register_tile, layer, extents, dtype, view, begins)
+    return layer.analysis.table(_register_tile).get(key, made)
+
+
+def _register_tile(layer: Layer, extents: Extents, dtype: str, view: CpuView, begins: int) -> Extents:
+    nest, vector_dim, shape = anchored_nest(layer), vector_dim_of(layer), layer.sink.shape
+    assert nest is not None
+    lanes = math.gcd(lanes_along(nest, vector_dim, view.lanes(dtype)), begins)
+    limit = min(view.spec.simd.registers, view.tuning.most_accumulators)
+    simd, core = view.spec.simd, view.kinds[0]
+    bounds = []
+    for register in _register_tiles(layer, vector_dim, lanes, limit, extents):
+        accumulators = math.prod(register) // lanes
+        own = view.tuning.kept_operands if _has_own_operands(layer, register, vector_dim) else 0
+        if begins % register[vector_dim] or (accumulators > 1 and accumulators * (1 + own) >= limit):
+            continue
+        tile = tuple([-(-size // part) * part for size, part in zip(extents, register, strict=True)])
+        tiles = LoopTiles(tile, tuple(layer.sink.order), 0, register, vector_dim, None)
+        share = math.prod(tiles.padded(extents)) / math.prod(tiles.padded(shape))
+        least = least_issued(layer, tiles, dtype, simd, view.tuning)
+        bounds.append((issue_cycles(core, least) * share, register, tiles, share))
+    best: tuple[float, int, Extents] | None = None
+    for bound, register, tiles, share in sorted(bounds, key=itemgetter(0, 1)):
+        if best is not None and bound > best[0]:
+            break
+        issued = code_of(layer, tiles, dtype, simd, view.tuning).issued
+        ranked = issue_cycles(core, issued) * share, issued.total, register
+        best = ranked if best is None else min(best, ranked)
+    assert best is not None
+    return best[2]
+
+
+def _has_own_operands(layer: Layer, register: Extents, vector_dim: int) -> bool:
+    """Whether every accumulator has a vector of an operand to itself: none is the same for a row, or for a column."""
+    nest = next(nest for nest in nests_of(layer) if nest.is_anchor)
+    rows = {dim for dim, size in enumerate(nest.outputs) if size > 1} - {vector_dim}
+    return any(
+        read.along_vector != "same" and rows <= set(read.dims)
+        and all(read.loads_along(dim, register[dim]) == register[dim] for dim in rows)
+        for read in nest.reads
+    )  # fmt: skip
+
+
+def _register_tiles(layer: Layer, vector_dim: int, lanes: int, limit: int, extents: Extents) -> list[Extents]:
+    """Return the register tiles that ``limit`` registers hold, with operands beside the accumulators."""
+    most = min(-(-extents[vector_dim] // lanes), _MOST_COLUMNS)
+    sizes = [(1, 1), *itertools.product(range(1, most + 1), _ROWS)]
+    fitting = [(columns, rows) for columns, rows in sizes if columns == rows == 1 or (rows + 1) * columns < limit]
+    found = [_of_rows(layer, vector_dim, columns * lanes, rows, extents) for columns, rows in fitting]
+    return list(dict.fromkeys([register for register in found if register is not None]))
+
+
+def _of_rows(layer: Layer, vector_dim: int, width: int, rows: int, shape: Extents) -> Extents | None:
+    """Return a register tile of ``rows`` vectors, along the dimensions further out; None if there are not so many."""
+    sink = layer.sink
+    register = [1] * len(shape)
+    register[vector_dim] = width
+    for dim in reversed(sink.order):
+        if dim == vector_dim or shape[dim] == 1 or rows == 1:
+            continue
+        if rows <= shape[dim]:
+            register[dim], rows = rows, 1
+        elif rows % shape[dim] == 0:
+            register[dim], rows = shape[dim], rows // shape[dim]
+        else:
+            return None
+    return tuple(register) if rows == 1 else None

@@ -1,0 +1,277 @@
+"""Tiles of a layer's loops: register tiles by what a core issues, cache tiles by what passes the caches.
+
+The search is small and always finds the same. First the register tile (`scheduler.cpu.search.register_tiles`). Then the
+loops over tiles: a few sizes along each dimension (the register tile, up to four of them, all), the vector dimension
+outermost or innermost, the depth loop whole or in steps; the machine model says of each how long instructions take, and
+what each level moves. The sum of these times decides, not the longest of them: what hides behind what depends on what
+the kernels before have left in the caches. Then the least traffic, then what is tried first; tiles that are sure to
+take longer than the best are not looked at to the end. Last, the number of threads, by how long the slowest core takes:
+fewer are taken where that is faster both with empty caches and with what the kernels before have left in them. Layers
+without an anchor are computed row by row.
+
+Where there are several anchors, these are the loops of the last one, in a few more sizes; each anchor in front gets the
+register tile that needs the fewest cycles for what one tile needs of it.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter, itemgetter
+
+from dsascape.scheduler.cpu.cost.estimate import Estimate, among_others_ps, bounds_apart_ps, estimate, least_time_ps
+from dsascape.scheduler.cpu.cost.footprints import footprints_of
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.cost.tiles_in_order import tiles_in_order
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles, dividing
+from dsascape.scheduler.cpu.search.register_tiles import register_tile_of, vector_dim_of
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, shared_rows
+from dsascape.scheduler.cpu.structure.chains import box_in_front, loops_apart, parts_of, sink_spans
+from dsascape.scheduler.cpu.structure.nests import nests_of
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.scheduler.kernels.recurrences import ordered_dims
+from dsascape.scheduler.parts import divisors
+from dsascape.workloads.analysis import Table
+from dsascape.workloads.loopnest import Extents
+
+_TILES_OF_REGISTERS = (4,)
+_TILES_IN_FRONT = (2, 4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """The tiles of a layer, the threads that it is split over, and what that is estimated to take."""
+
+    tiles: LoopTiles
+    threads: int
+    estimate: Estimate
+
+    @property
+    def rank(self) -> tuple[float, tuple[float, ...]]:
+        """Return what is compared of tiles on as many threads: the time without overlap, then the traffic."""
+        return self.estimate.apart_ps, self.estimate.moved_bytes
+
+    @property
+    def time_ps(self) -> float:
+        return self.estimate.time_ps
+
+
+class KnownTiles:
+    """What is worth keeping between runs on one machine."""
+
+    def __init__(self) -> None:
+        self.tilings: Table[Tiling] = Table()
+        self.most_ps: Table[float] = Table()
+
+
+def choose_tiling(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> Tiling:
+    """Return the tiling of ``layer`` that is estimated to be fastest; equal layers get the same."""
+    key = layer.signature, dtype, view.timing_key
+    return known.tilings.get(key, partial(_search, layer, dtype, view))
+
+
+def _search(layer: Layer, dtype: str, view: CpuView) -> Tiling:
+    most, *fewer = view.thread_counts
+    shape = layer.sink.shape
+    if ordered_dims(layer):
+        return min(_in_order(layer, dtype, view), key=_taken)
+    alike: dict[Extents, list[TiledKernel]] = {}
+    for cut in candidates(layer, dtype, view):
+        alike.setdefault(cut.register, []).append(TiledKernel(layer, cut, most, dtype, view))
+    found = sorted([each for kernels in alike.values() for each in best_of(kernels, most)], key=attrgetter("rank"))
+    best = found[0]
+
+    def among(tiling: Tiling) -> float:
+        return among_others_ps(layer, tiling.tiles, tiling.threads, dtype, view)
+
+    for threads in fewer:
+        for other in found:
+            parallel = _parallel_loops(other.tiles.tile, other.tiles.order, shape, threads, view)
+            kernel = TiledKernel(layer, replace(other.tiles, parallel=parallel), threads, dtype, view)
+            if least_time_ps(kernel) < best.time_ps:
+                tried = Tiling(kernel.tiles, threads, estimate(kernel))
+                best = tried if tried.time_ps < best.time_ps and among(tried) < among(best) else best
+    return best
+
+
+def _in_order(layer: Layer, dtype: str, view: CpuView) -> Iterator[Tiling]:
+    """Yield the tilings that are tried for a layer whose results need earlier ones."""
+    for threads in view.thread_counts:
+        for tiles in tiles_in_order(layer, dtype, view, threads):
+            yield Tiling(tiles, threads, estimate(TiledKernel(layer, tiles, threads, dtype, view)))
+
+
+def _taken(tiling: Tiling) -> tuple[float, tuple[float, tuple[float, ...]]]:
+    return tiling.time_ps, tiling.rank
+
+
+def candidates(layer: Layer, dtype: str, view: CpuView) -> list[LoopTiles]:
+    """Return the tiles that are tried for a layer, on as many threads as do most arithmetic."""
+    if ordered_dims(layer):
+        return list(tiles_in_order(layer, dtype, view, view.thread_counts[0]))
+    parts = parts_of(layer)
+    if not parts:
+        return list(_without_anchor(layer, dtype, view))
+    last, shape = parts[-1], layer.sink.shape
+    wider = _TILES_OF_REGISTERS if len(parts) == 1 else _TILES_IN_FRONT
+    made = [_anchored(last, each, vector_dim_of(layer), view, shape, wider) for each in _registers(last, dtype, view)]
+    found = list(dict.fromkeys(itertools.chain.from_iterable(made)))
+    return [_with_upstream(parts, cut, dtype, view) for cut in found] if parts[1:] else found
+
+
+def _registers(layer: Layer, dtype: str, view: CpuView) -> list[Extents]:
+    """Return the register tiles that are tried: the one that is fastest, and one that leaves each thread its part.
+
+    The latter where there are fewer of the former than threads.
+    """
+    shape, threads, along = layer.sink.shape, view.thread_counts[0], vector_dim_of(layer)
+    fastest = register_tile_of(layer, shape, dtype, view)
+    number = math.prod([-(-size // part) for size, part in zip(shape, fastest, strict=True)])
+    if number >= threads or shape[along] <= view.lanes(dtype):
+        return [fastest]
+    width = -(-fastest[along] * number // (threads * view.lanes(dtype))) * view.lanes(dtype)
+    narrow = tuple([min(width, size) if dim == along else size for dim, size in enumerate(fastest)])
+    return list(dict.fromkeys([fastest, register_tile_of(layer, narrow, dtype, view)]))
+
+
+def best_of(kernels: Sequence[TiledKernel], threads: int) -> list[Tiling]:
+    """Return the tilings of lowest rank, the first of equal ones, as many as are split again.
+
+    The bound that is lowest is always the one that is worked out further, so that no level of a cache is looked at
+    for tiles that are sure to take longer than those returned.
+    """
+    if len(kernels) <= _SPLIT_AGAIN:
+        return sorted([Tiling(kernel.tiles, threads, estimate(kernel)) for kernel in kernels], key=attrgetter("rank"))
+    waiting = [(next(bounds), number, bounds) for number, bounds in enumerate(map(bounds_apart_ps, kernels))]
+    heapq.heapify(waiting)
+    found: list[tuple[tuple[float, tuple[float, ...]], int, Tiling]] = []
+    while waiting and (len(found) < _SPLIT_AGAIN or waiting[0][0] <= found[-1][2].estimate.apart_ps):
+        _, number, bounds = waiting[0]
+        closer = next(bounds, None)
+        if closer is not None:
+            heapq.heapreplace(waiting, (closer, number, bounds))
+            continue
+        heapq.heappop(waiting)
+        tiling = Tiling(kernels[number].tiles, threads, estimate(kernels[number]))
+        found = sorted([*found, (tiling.rank, number, tiling)], key=itemgetter(0, 1))[:_SPLIT_AGAIN]
+    return [tiling for _, _, tiling in found]
+
+
+_SPLIT_AGAIN = 2
+"""So many of the best tiles of each register tile are tried on other numbers of threads."""
+
+
+def _with_upstream(parts: Sequence[Layer], cut: LoopTiles, dtype: str, view: CpuView) -> LoopTiles:
+    """Return ``cut`` of the last part with tiles of those in front of it."""
+    spans = sink_spans(parts[-1].sink.shape, cut)
+    upstream = []
+    for behind, part in zip(reversed(parts[1:]), reversed(parts[:-1]), strict=True):
+        box = box_in_front(behind, part, spans)
+        extents, vector_dim = tuple([span.extent for span in box]), vector_dim_of(part)
+        along = box[vector_dim]
+        begins = math.gcd(along.first, *[step for _, step in along.steps])
+        register = register_tile_of(part, extents, dtype, view, begins)
+        spans = tuple([span.rounded(size) for span, size in zip(box, register, strict=True)])
+        others = tuple(dim for dim in part.sink.order if dim != vector_dim)
+        order = (vector_dim, *others) if _has_vectors_outermost(part, vector_dim, extents) else (*others, vector_dim)
+        upstream.append(UpstreamTiles(order, register, vector_dim))
+    return replace(cut, upstream=tuple(upstream))
+
+
+def _has_vectors_outermost(part: Layer, vector_dim: int, extents: Extents) -> bool:
+    """Whether its loops go along the vectors last: where they use data apart, or where more weights than data."""
+    anchor = anchored_nest(part)
+    assert anchor is not None
+    tensors = part.graph.tensors
+    data = [read for read in anchor.reads if tensors[read.tensor].role != "weight"]
+    if all(loops_apart(anchor, read, (vector_dim,)) for read in data):
+        return True
+    needed = part.tile_work(tuple(map(min, extents, part.sink.shape))).operand_bytes
+    weights = sum([size for name, size in needed.items() if tensors[name].role == "weight"])
+    return 2 * weights > sum(needed.values())
+
+
+def _without_anchor(layer: Layer, dtype: str, view: CpuView) -> Iterator[LoopTiles]:
+    """Yield the tiles of a layer that nothing is held in registers for: rows of the sink, one after the other.
+
+    Where no reduction is in the way, all rows of a thread are one tile. Outer dimensions are split over threads, as
+    many as make enough chunks.
+    """
+    shape, order, vector_dim = layer.sink.shape, tuple(layer.sink.order), vector_dim_of(layer)
+    register = [1] * len(shape)
+    if vector_dim >= 0:
+        register[vector_dim] = dividing(shape[vector_dim], view.lanes(dtype))
+    has_rows = any(compiled.nest.has_reduction for compiled in layer.nests)
+    before_vectors = order.index(vector_dim) if vector_dim >= 0 else len(order) - 1
+    most = min(shared_rows(layer), before_vectors) if has_rows else before_vectors
+    wanted = view.thread_counts[0] * view.tuning.chunks_per_thread
+    parallel, fused = 0, 1
+    while parallel < most and fused < wanted and view.thread_counts[0] > 1:
+        fused *= shape[order[parallel]]
+        parallel += 1
+    alone = most if has_rows else parallel
+    tile = tuple([1 if dim in order[:alone] else size for dim, size in enumerate(shape)])
+    yield LoopTiles(tile, order, parallel if fused > 1 else 0, tuple(register), vector_dim, None)
+
+
+def _anchored(
+    layer: Layer, register: Extents, vector_dim: int, view: CpuView, shape: Extents, few: Sequence[int]
+) -> Iterator[LoopTiles]:
+    """Yield the tiles that are tried around a layer's last anchor, in a fixed order."""
+    memory = layer.sink.order
+    outer = [dim for dim in reversed(memory) if dim != vector_dim and shape[dim] > 1]
+    steps = [None, *_depth_steps(layer, view)]
+    others = tuple(dim for dim in memory if dim != vector_dim)
+    orders = [(*others, vector_dim), (vector_dim, *others)]
+    widths = _ladder(register[vector_dim], shape[vector_dim], few)
+    for rows in _row_tiles(outer, register, shape, few):
+        for width in widths:
+            tile = list(rows)
+            tile[vector_dim] = width
+            for order in orders:
+                parallel = _parallel_loops(tile, order, shape, view.thread_counts[0], view)
+                for each in steps:
+                    yield LoopTiles(tuple(tile), order, parallel, register, vector_dim, each)
+
+
+def _depth_steps(layer: Layer, view: CpuView) -> list[int]:
+    """Return the step of the depth loop that is tried, if the loop is worth cutting."""
+    depth = footprints_of(layer).depth
+    inner = max([nest.iterations for nest in nests_of(layer) if nest.is_anchor], default=1) // depth
+    inner = max(inner, 1)
+    most = view.tuning.depth_iterations
+    fitting = [step for step in divisors(depth) if 1 < step <= min(most // inner, depth // 2)]
+    return fitting[:1] if depth * inner > most // 2 else []
+
+
+def _ladder(register: int, size: int, few: Sequence[int]) -> list[int]:
+    """Return tiles of one register tile, up to a ``few`` and all: they divide the number of register tiles."""
+    number = -(-size // register)
+    some = [max(each for each in divisors(number) if each <= most) for most in few]
+    return [count * register for count in dict.fromkeys([1, *some, number])]
+
+
+def _row_tiles(outer: list[int], register: Extents, shape: Extents, few: Sequence[int]) -> Iterator[list[int]]:
+    """Yield tiles without their vector dimension: whole along more and more dimensions, the innermost first."""
+    tile = list(register)
+    yield list(tile)
+    for dim in outer:
+        for size in _ladder(register[dim], shape[dim], few)[1:]:
+            tile[dim] = size
+            yield list(tile)
+
+
+def _parallel_loops(
+    tile: Sequence[int], order: Sequence[int], shape: Extents, threads: int, view: CpuView
+) -> int:
+    """Return how many loops over tiles are fused into the parallel one to make enough chunks for ``threads``."""
+    wanted = threads * view.tuning.chunks_per_thread
+    parallel, fused = 0, 1
+    while threads > 1 and parallel < len(shape) and fused < wanted:
+        dim = order[parallel]
+        fused *= -(-shape[dim] // tile[dim])
+        parallel += 1
+    return parallel if fused > 1 else 0

@@ -1,0 +1,78 @@
+"""Bounds on what a kernel takes among others, without the search for its tiles.
+
+No tiles take less than the multiply-accumulates do on full vectors. The tiles that a search finds have, of all that it
+tries, the shortest time with empty caches if nothing overlaps: so a few of these tell how long theirs is at most, and
+with what caches have, or with fewer threads, the kernel takes no longer than that. Only what all cores move together
+may take longer than the same bytes take each of them; what is left of the time beside instructions bounds these bytes.
+"""
+
+import math
+from functools import partial
+
+from dsascape.hw_models.cpu.machine import DRAM, L3
+from dsascape.hw_models.text.quantities import PS_PER_S
+from dsascape.scheduler.cpu.cost.estimate import estimate
+from dsascape.scheduler.cpu.cost.tiled_kernel import TiledKernel
+from dsascape.scheduler.cpu.search.tiling import KnownTiles, candidates
+from dsascape.scheduler.cpu.structure.chains import parts_of
+from dsascape.scheduler.cpu.view import CpuView
+from dsascape.scheduler.kernels.layer import Layer
+
+_FEW = 4
+"""So many of the tiles that a search tries, evenly spread over them, come within a tenth of the best of all."""
+_ROUNDED = 1.001
+"""What whole instructions and bytes come to is no more than that much longer."""
+
+
+def least_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
+    """Return a time that the kernel of ``layer`` takes no less than."""
+    return _least_ps(_vectors(layer, dtype, view), view)
+
+
+def most_time_of_ps(layer: Layer, dtype: str, view: CpuView, known: KnownTiles) -> float:
+    """Return a time that the kernel of ``layer`` takes no more than; infinite if it has not just one anchor."""
+    key = layer.signature, dtype, view.timing_key
+    return known.most_ps.get(key, partial(_most_time_of_ps, layer, dtype, view))
+
+
+def _most_time_of_ps(layer: Layer, dtype: str, view: CpuView) -> float:
+    if len(parts_of(layer)) != 1:
+        return math.inf
+    tried = candidates(layer, dtype, view)
+    few = [tried[number * (len(tried) - 1) // max(_FEW - 1, 1)] for number in range(_FEW)]
+    threads = view.thread_counts[0]
+    kernels = [TiledKernel(layer, tiles, threads, dtype, view) for tiles in dict.fromkeys(few)]
+    apart_ps = min([estimate(kernel).apart_ps for kernel in kernels])
+    return _most_ps(apart_ps, _vectors(layer, dtype, view), view) * _ROUNDED
+
+
+def _vectors(layer: Layer, dtype: str, view: CpuView) -> float:
+    """Return the multiply-accumulates of ``layer`` in full vectors."""
+    macs = sum([work.operations.macs for work in layer.tile_work(layer.sink.shape).nests])
+    return macs / max(view.lanes(dtype), 1)
+
+
+def _least_ps(vectors: float, view: CpuView) -> float:
+    """Return the shortest time of so many vectors' multiply-accumulates, on whichever number of cores is fastest."""
+    spec, found = view.spec, []
+    for threads in range(1, spec.core_count + 1):
+        pace, _ = view.on_cores(threads)[-1]
+        computing_ps = vectors / threads / pace.core.fma_pipes * pace.cycle_ps
+        found.append((spec.parallel_region_ps if threads > 1 else 0) + computing_ps)
+    return spec.kernel_call_ps + min(found)
+
+
+def _most_ps(apart_ps: float, vectors: float, view: CpuView) -> float:
+    """Return the longest time of a kernel that takes no longer than ``apart_ps`` if nothing overlaps."""
+    spec, threads = view.spec, view.thread_counts[0]
+    cores = view.on_cores(threads)
+    shared = {DRAM: float(spec.dram.sustained_bytes_per_s)}
+    if spec.l3 is not None:
+        shared[L3] = float(spec.l3.bandwidth_bytes_per_s)
+    at_once = [
+        sum([used * pace.bytes_per_ps[name] for pace, used in cores]) * PS_PER_S / rate for name, rate in shared.items()
+    ]
+    fastest, _ = cores[0]
+    moving_ps = max(apart_ps - vectors / threads / fastest.core.fma_pipes * fastest.cycle_ps, 0.0)
+    startup_ps = max([latency for pace, _ in cores for latency in pace.latency_ps.values()])
+    return startup_ps + max(apart_ps, max(at_once) * moving_ps)

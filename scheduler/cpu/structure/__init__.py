@@ -1,0 +1,1 @@
+"""The structure of a CPU kernel: loop nests, anchors, chains of operators, passes over memory."""

@@ -1,0 +1,234 @@
+"""Kernels with several anchors, one behind the other: intensive fusion (AGO, section III-B) on a CPU.
+
+Such a kernel is cut into parts of one anchor each. A part in front computes what the next part's anchor reads, for one
+tile of the sink at a time, in register tiles of its own; its result stays in a buffer of the tile's size. Which
+elements those are follows from the access maps, halo included: what neighbouring tiles compute twice is known exactly.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dsascape.scheduler.cpu.schedule.tiles import LoopTiles, UpstreamTiles
+from dsascape.scheduler.cpu.structure.anchors import anchored_nest, is_padded
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.analysis import Analysis
+from dsascape.workloads.index import Index
+from dsascape.workloads.loopnest import Access, Extents, LoopNest
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Elements of one dimension of a tensor that belong to a tile of the sink; they may reach beyond the tensor."""
+
+    first: int
+    """Where those of the first tile begin."""
+    extent: int
+    steps: tuple[tuple[int, int], ...] = ()
+    """Dimensions of the sink with several tiles, and how much further those of the next tile begin."""
+
+    def rounded(self, register: int) -> "Span":
+        """Return it with whole register tiles."""
+        return Span(self.first, -(-self.extent // register) * register, self.steps)
+
+
+Spans = tuple[Span, ...]
+"""By dimension of a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What one part in front makes for each tile of the sink."""
+
+    layer: Layer
+    tiles: LoopTiles
+    """Of that part: a tile is what one copy with padding is for, or all that it makes."""
+    spans: Spans
+    """Of its sink, in whole register tiles: all that it makes for one tile of the kernel's sink."""
+    loops: int
+    """How many loops over tiles, from the outermost, it is computed inside of: the others go on with what there is."""
+    times: int
+    """How often it is computed."""
+
+    @property
+    def extents(self) -> Extents:
+        """The elements per dimension that it makes at once."""
+        return tuple([span.extent for span in self.spans])
+
+
+def parts_of(layer: Layer) -> tuple[Layer, ...]:
+    """Return the parts of ``layer``, first to last, with one anchor each; empty where there is no such cut.
+
+    Between two anchors are only operators that work element by element on the output of the first, and nobody but the
+    second anchor reads their result.
+    """
+    return layer.analysis.of(_parts, layer.ops)
+
+
+def _parts(analysis: Analysis, ops: tuple[int, ...]) -> tuple[Layer, ...]:
+    layer = Layer(analysis.graph, ops, analysis)
+    if anchored_nest(layer) is not None:
+        return (layer,)
+    reducing = [op for op in ops if _reduces(layer, op)]
+    if not reducing:
+        return ()
+    written = {name: op for op in ops for name in layer.graph.ops[op].outputs}
+    last = layer.graph.ops[reducing[-1]]
+    for name in last.inputs:
+        if name not in written:
+            continue
+        front = _leading_to(layer, written[name])
+        rest = tuple(op for op in ops if op not in front)
+        if set(reducing[:-1]) <= front and _is_link(layer, name, front, rest):
+            before = _parts(analysis, tuple(sorted(front)))
+            return (*before, Layer(analysis.graph, rest, analysis)) if before else ()
+    return ()
+
+
+def _reduces(layer: Layer, op: int) -> bool:
+    return any(loop.reduction for nest in layer.graph.ops[op].nests for loop in nest.loops)
+
+
+def _leading_to(layer: Layer, op: int) -> frozenset[int]:
+    """Return the operators of ``layer`` that ``op`` needs, itself included."""
+    inside, found, waiting = set(layer.ops), {op}, [op]
+    while waiting:
+        for name in layer.graph.ops[waiting.pop()].inputs:
+            producer = layer.graph.producer.get(name)
+            if producer is not None and producer in inside and producer not in found:
+                found.add(producer)
+                waiting.append(producer)
+    return frozenset(found)
+
+
+def _is_link(layer: Layer, name: str, front: frozenset[int], rest: tuple[int, ...]) -> bool:
+    """Whether ``front`` makes ``name`` for the anchor of ``rest`` and for nobody else."""
+    graph = layer.graph
+    made, behind = Layer(graph, tuple(sorted(front)), layer.analysis), Layer(graph, rest, layer.analysis)
+    anchor = anchored_nest(behind)
+    if anchor is None or made.sink.name != name or made.escaping != (name,) or name in layer.escaping:
+        return False
+    if behind.sink != layer.sink:
+        return False
+    readers = [nest for op in rest for nest in graph.ops[op].nests for read in nest.reads if read.tensor == name]
+    if len(readers) != 1 or readers[0] is not anchor:
+        return False
+    written = [anchor.moving(index) for index in anchor.write.indices]
+    moves_with_tiles = all(not index.offset and [stride for _, stride in index.terms] in ([], [1]) for index in written)
+    return moves_with_tiles and all(_is_plain(index) for index in link_read(anchor, name).indices)
+
+
+def _is_plain(index: Index) -> bool:
+    """Whether a box of loops reads a box, which moves with them."""
+    plain = index.divisor == index.window == 1 and not (index.opaque or index.clamp or index.table)
+    return plain and all(stride > 0 for _, stride in index.terms)
+
+
+def link_read(anchor: LoopNest, name: str) -> Access:
+    """Return how ``anchor`` reads what the part in front of it makes."""
+    return next(read for read in anchor.reads if read.tensor == name)
+
+
+def made_in_front(layer: Layer, tiles: LoopTiles) -> tuple[Made, ...]:
+    """Return what the parts of ``layer`` in front of the last make for ``tiles`` of that, first part first."""
+    if not tiles.upstream:
+        return ()
+    parts = parts_of(layer)
+    sink = parts[-1].sink
+    counts = tile_counts(sink.shape, tiles)
+    spans = sink_spans(sink.shape, tiles)
+    found: list[Made] = []
+    for behind, part, own in zip(reversed(parts[1:]), reversed(parts[:-1]), tiles.upstream, strict=True):
+        box = box_in_front(behind, part, spans)
+        spans = tuple([span.rounded(size) for span, size in zip(box, own.register, strict=True)])
+        depends = {dim for span in spans for dim, _ in span.steps}
+        loops = max([tiles.parallel, *(tiles.order.index(dim) + 1 for dim in depends)])
+        times = math.prod([counts[dim] for dim in tiles.order[:loops]])
+        found.append(Made(part, _tiles_of(part, own, spans), spans, loops, times))
+    return tuple(reversed(found))
+
+
+def scratch_bytes(layer: Layer, tiles: LoopTiles) -> int:
+    """Return what one thread needs for all that anchors in front of the last make for a tile."""
+    found = made_in_front(layer, tiles)
+    return sum([math.prod(made.extents) * made.layer.sink.element_bytes for made in found])
+
+
+def _tiles_of(part: Layer, own: UpstreamTiles, spans: Spans) -> LoopTiles:
+    anchor = anchored_nest(part)
+    assert anchor is not None
+    copied = [read for read in anchor.reads if is_padded(anchor, read) or is_computed_before(part, anchor, read)]
+    apart = own.order[: min([loops_apart(anchor, read, own.order) for read in copied], default=0)]
+    tile = tuple([own.register[dim] if dim in apart else span.extent for dim, span in enumerate(spans)])
+    return LoopTiles(tile, own.order, 0, own.register, own.vector_dim, None)
+
+
+def is_computed_before(part: Layer, anchor: LoopNest, read: Access) -> bool:
+    """Whether the part itself computes what its anchor reads: for each tile at once, like a copy with padding."""
+    made = part.graph.storage.get(read.tensor, read.tensor) in part.computed
+    return made and all(_is_plain(index) for index in read.indices)
+
+
+def box_in_front(behind: Layer, layer: Layer, written: Spans) -> Spans:
+    """Return what ``layer`` has to make for ``behind`` to write so much of its own sink.
+
+    A border that all tiles together need is not computed: a copy adds it.
+    """
+    anchor = anchored_nest(behind)
+    assert anchor is not None
+    read = link_read(anchor, layer.sink.name)
+    spans = read_spans(anchor, read, written)
+    if not is_padded(anchor, read):
+        return spans
+    return tuple([span if span.steps else _inside(span, size) for span, size in zip(spans, read.shape, strict=True)])
+
+
+def tile_counts(shape: Extents, tiles: LoopTiles) -> tuple[int, ...]:
+    """Return the number of tiles along each dimension of the sink."""
+    return tuple([-(-size // part) for size, part in zip(shape, tiles.whole_registers, strict=True)])
+
+
+def sink_spans(shape: Extents, tiles: LoopTiles) -> Spans:
+    """Return which elements of the sink belong to each tile."""
+    counts = tile_counts(shape, tiles)
+    return tuple(
+        Span(0, part, ((dim, part),) if count > 1 else ())
+        for dim, (part, count) in enumerate(zip(tiles.whole_registers, counts, strict=True))
+    )
+
+
+def _inside(span: Span, size: int) -> Span:
+    first = max(span.first, 0)
+    return Span(first, min(span.first + span.extent, size) - first)
+
+
+def read_spans(nest: LoopNest, read: Access, written: Spans) -> Spans:
+    """Return which elements ``nest`` reads to write ``written``."""
+    loops = {place: Span(0, loop.extent) for place, loop in enumerate(nest.loops)}
+    for index, span in zip(nest.write.indices, written, strict=True):
+        loops.update({loop: span for loop, _ in nest.moving(index).terms})
+    return tuple([_span_of(index, loops) for index in read.indices])
+
+
+def loops_apart(nest: LoopNest, read: Access, order: tuple[int, ...]) -> int:
+    """Return how many loops over dimensions of the output, outermost first, never come to the same elements twice."""
+    read_along = [nest.moving(index) for index in read.indices]
+    count = 0
+    for dim in order:
+        along = nest.moving(nest.write.indices[dim])
+        if along.terms and along not in read_along:
+            break
+        count += 1
+    return count
+
+
+def _span_of(index: Index, loops: Mapping[int, Span]) -> Span:
+    first, extent = index.offset, 1
+    steps: dict[int, int] = {}
+    for loop, stride in index.terms:
+        span = loops[loop]
+        first += stride * (span.first if stride > 0 else span.first + span.extent - 1)
+        extent += abs(stride) * (span.extent - 1)
+        for dim, step in span.steps:
+            steps[dim] = steps.get(dim, 0) + stride * step
+    return Span(first, extent, tuple(sorted(steps.items())))

@@ -1,0 +1,1 @@
+"""Which of several schedules runs on a DSA: requests for tiles, evaluation, the choice of units."""

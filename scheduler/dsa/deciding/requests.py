@@ -1,0 +1,117 @@
+"""What is asked of the tiles of every layer run of a layout: operands, units, halo exchange, the room that there is.
+
+None of it depends on how fast DDR is: it is worked out once for all machines that differ in that alone. Runs that ask
+alike get the same tiles, which are sought once.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.deciding.unit_choice import Units
+from dsascape.scheduler.dsa.placing.free_space import Blocks, FreeSpace, KeptSlices
+from dsascape.scheduler.dsa.placing.needs import RunNeeds, exchange_rounds, outermost_memory, output_shares
+from dsascape.scheduler.dsa.schedule.schedule import HaloExchange, LayerRun, Layout, PrefetchBuffers
+from dsascape.scheduler.dsa.tiling.choice import TileChooser, asked_alike
+from dsascape.scheduler.dsa.tiling.tiling import Route, TileRequest, Tiling
+from dsascape.scheduler.dsa.view import GLOBAL, LOCAL, DsaView
+
+
+class How(NamedTuple):
+    """How the layers of a kernel follow each other, and where their tiles come from."""
+
+    prefetch: PrefetchBuffers | None
+    overlaps_layers: bool
+    paper_tiles: bool
+
+
+class RunAsked(NamedTuple):
+    """What is decided about a run before its tiles are chosen, and where they may lie."""
+
+    routes: Mapping[str, Route]
+    units: Units
+    exchange: HaloExchange
+    request: int
+    """Number of the request for its tiles."""
+    space: FreeSpace
+    """While it runs."""
+    own: Blocks
+    """The slices that it writes."""
+    freed: Blocks
+    """Slices that nobody needs once it has ended."""
+
+
+class Asked(NamedTuple):
+    """All runs of a layout, and the requests that differ otherwise than by the names of operands."""
+
+    runs: tuple[RunAsked, ...]
+    requests: tuple[TileRequest, ...]
+
+    def tilings(self, chooser: TileChooser) -> list[Tiling]:
+        """Return the tiles for every request; raise ``ScheduleError`` if not even the smallest of one fit."""
+        return [chooser.choose(request) for request in self.requests]
+
+
+def capacities(view: DsaView, prefetch: PrefetchBuffers | None) -> dict[str, int]:
+    """Return what the prefetch buffers leave of the on-chip memories."""
+    if prefetch is None:
+        return {LOCAL: view.local_buffer_bytes, GLOBAL: view.global_buffer_bytes}
+    return {LOCAL: prefetch.local_address, GLOBAL: prefetch.global_address}
+
+
+def asked_of(layout: Layout, costs: DsaCosts, how: How, needs: Sequence[RunNeeds]) -> Asked:
+    """Return what is asked of the runs of ``layout``, which have these ``needs``.
+
+    Raises ``ScheduleError`` where a slice on the chip has no address.
+    """
+    asking = _Asking(layout, costs, how)
+    kept = KeptSlices(layout, capacities(costs.view, how.prefetch), costs.view.tuning.most_gaps)
+    runs: list[RunAsked] = []
+    numbers: dict[Hashable, int] = {}
+    requests: list[TileRequest] = []
+    for step, (run, (core_bytes, routes)) in enumerate(zip(layout.runs, needs, strict=True)):
+        own, space = kept.begin(run), kept.space()
+        exchange = asking.exchange(run, core_bytes, space)
+        request = asking.request(run, routes, exchange, space)
+        key = asked_alike(request), request.local_gaps, request.global_gaps
+        number = numbers.setdefault(key, len(numbers))
+        if number == len(requests):
+            requests.append(request)
+        runs.append(RunAsked(routes, request.units, exchange, number, space, own, kept.end(run, step)))
+    return Asked(tuple(runs), tuple(requests))
+
+
+class _Asking:
+    def __init__(self, layout: Layout, costs: DsaCosts, how: How) -> None:
+        self._slices = layout.slices
+        self._costs = costs
+        self._view = costs.view
+        self._how = how
+
+    def exchange(self, run: LayerRun, core_bytes: int, space: FreeSpace) -> HaloExchange:
+        """Return how cores exchange ``core_bytes`` each: half the global buffer's largest gap is for it.
+
+        Without a global buffer they reach each other directly.
+        """
+        if not core_bytes or not self._view.global_buffer_bytes:
+            return HaloExchange(core_bytes)
+        room_bytes = space.free_gaps(GLOBAL, 0, 1)[0] // 2
+        return exchange_rounds(core_bytes, run.binding.cores, room_bytes)
+
+    def request(
+        self, run: LayerRun, routes: Mapping[str, Route], exchange: HaloExchange, space: FreeSpace
+    ) -> TileRequest:
+        """Return what the tiles of a run are asked for: their buffers lie in the gaps that ``space`` leaves."""
+        how, tensors, part = self._how, run.layer.graph.tensors, run.binding.part_extents(run.extents)
+        step = max(self._view.local_buffer_bytes // self._view.tuning.gap_steps, 1)
+        brings_activations = any(tensors[name].role != "weight" for name in routes)
+        return TileRequest(
+            layer=run.layer, box=run.extents, part=part, cores=run.binding.cores,
+            units=self._costs.units_of(run.layer, part), routes=routes,
+            output_memory=outermost_memory(output_shares(run, self._slices)),
+            dtype=self._costs.dtype, paper_tiles=how.paper_tiles,
+            prefetch=None if how.prefetch is None else (how.prefetch.local_bytes, how.prefetch.global_bytes),
+            local_gaps=space.free_gaps(LOCAL, exchange.core_bytes, step),
+            global_gaps=space.free_gaps(GLOBAL, exchange.staged_bytes, 1),
+            overlaps=how.overlaps_layers and not brings_activations and not exchange.core_bytes,
+        )  # fmt: skip

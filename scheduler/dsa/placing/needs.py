@@ -1,0 +1,180 @@
+"""Needs of layer runs: boxes of tensors, as a whole and by core, and which share of them lies where."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from dsascape.scheduler.dsa.placing.binding import Binding, needed_and_held, sample_cores
+from dsascape.scheduler.dsa.schedule.schedule import HaloExchange, LayerRun, TensorSlice
+from dsascape.scheduler.dsa.tiling.tiling import Route
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL
+from dsascape.scheduler.kernels.layer import DEPTH, Layer, layer_needs
+from dsascape.workloads.loopnest import Box, box_volume, intersect
+from dsascape.workloads.regions import at_origin, placed_regions
+
+_MOST_NEEDS = 64
+"""Runs whose needs are kept by core: a thousand cores take a megabyte, and operand after operand is asked for."""
+
+
+def whole_needs(run: LayerRun) -> Mapping[str, Box]:
+    """Return the box of every tensor that ``run`` needs on all cores together."""
+    return layer_needs(run.layer, run.box)
+
+
+def looked_at(run: LayerRun, slices: Sequence[TensorSlice]) -> tuple[int, ...]:
+    """Return the cores whose needs are looked at: a few that stand for all where parts are alike, else every one."""
+    binding = run.binding
+    return sample_cores(binding) if _are_alike(run, slices, whole_needs(run)) else tuple(range(binding.cores))
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What cores need of a stored tensor but do not hold themselves."""
+
+    elements: int
+    """Of the core that lacks most."""
+    share: float
+    """Of all that a core needs of it, where that is largest."""
+
+
+def lacking(run: LayerRun, name: str, held: Sequence[TensorSlice], cores: tuple[int, ...]) -> Lacking:
+    """Return what ``cores`` lack of the slices ``held`` of a tensor when they do their parts of ``run``.
+
+    Runs of equal layers whose slices lie alike lack as much: also where all of it lies elsewhere, as with the next
+    image.
+    """
+    layer, sink = run.layer, run.layer.sink.name
+    wanted, moves = at_origin(layer.analysis, layer.ops, {sink: run.box})
+    stored = [each.box for each in held]
+    for move in moves:
+        stored = [move.back(name, box) for box in stored]
+    there = tuple([(box, each.binding) for box, each in zip(stored, held, strict=True)])
+    key = layer.signature, layer.inputs.index(name), wanted[sink], run.binding, cores, there
+    work_out = partial(_lacking, layer, name, wanted[sink], run.binding, cores, there)
+    return layer.analysis.table(_lacking).get(key, work_out)
+
+
+def _lacking(
+    layer: Layer, name: str, box: Box, binding: Binding, cores: tuple[int, ...], stored: Sequence[tuple[Box, Binding]]
+) -> Lacking:
+    most, share = 0, 0.0
+    args = layer, box, binding, cores
+    kept = layer.analysis.table(_needs_by_core, _MOST_NEEDS)
+    needs = kept.get((layer.ops, *args[1:]), partial(_needs_by_core, *args))
+    for core, need in needs.items():
+        found = needed_and_held(core, need.get(name), stored)
+        if found is not None:
+            needed, own = found
+            most, share = max(most, needed - own), max(share, (needed - own) / needed)
+    return Lacking(most, share)
+
+
+def _needs_by_core(layer: Layer, box: Box, binding: Binding, cores: tuple[int, ...]) -> dict[int, Mapping[str, Box]]:
+    """Return what each of ``cores`` needs of the operands for its part of ``box``."""
+    parts = ((core, {layer.sink.name: binding.part(box, core)}) for core in cores)
+    return {core: placed_regions(layer.analysis, layer.ops, part, of=layer.inputs) for core, part in parts}
+
+
+def _are_alike(run: LayerRun, slices: Sequence[TensorSlice], needs: Mapping[str, Box]) -> bool:
+    """Return whether all cores have as much to do, and of every operand one slice that is just what the run needs.
+
+    Not where outputs are put together of several parts: each core may need another operand.
+    """
+    return (
+        run.binding.divides(run.extents)
+        and all(
+            len(held) == 1 and slices[held[0]].box == needs.get(name) and slices[held[0]].is_even
+            for name, held in run.reads.items()
+        )
+        and not run.layer.puts_together
+    )
+
+
+def halo_bytes(run: LayerRun, slices: Sequence[TensorSlice]) -> int:
+    """Return the bytes that one core has to fetch from the local buffers of others."""
+    resident = {
+        name: [slices[number] for number in held if slices[number].memory == LOCAL] for name, held in run.reads.items()
+    }
+    resident = {name: held for name, held in resident.items() if held}
+    if not resident:
+        return 0
+    cores, tensors = looked_at(run, slices), run.layer.graph.tensors
+    fetched = ((tensors[name].element_bytes, lacking(run, name, held, cores)) for name, held in resident.items())
+    return sum(element_bytes * missing.elements for element_bytes, missing in fetched)
+
+
+def routes(run: LayerRun, slices: Sequence[TensorSlice], *, broadcasts: bool) -> dict[str, Route]:
+    """Return the operands that have to be brought to the local buffers, and how.
+
+    ``broadcasts``: whether one read of the global buffer can fill several local buffers.
+    """
+    layer, need = run.layer, whole_needs(run)
+    found = {}
+    for name in layer.inputs:
+        if name not in need:
+            continue
+        spread = 1
+        for dim in layer.dependencies.get(name, ()):
+            spread *= run.binding.factors[dim] if dim != DEPTH else 1
+        sharing = max(run.binding.cores // spread, 1)
+        broadcast = broadcasts and sharing > 1
+        if name not in run.reads:
+            found[name] = Route(1.0, 0.0, sharing, broadcast)
+            continue
+        held = share_by_memory([slices[number] for number in run.reads[name]], need[name])
+        route = Route(held.get(DDR, 0.0), held.get(GLOBAL, 0.0), sharing, broadcast)
+        if route.streamed:
+            found[name] = route
+    return found
+
+
+class RunNeeds(NamedTuple):
+    """What has to be brought to the cores for a run, whatever the tiles."""
+
+    halo_bytes: int
+    """That one core has to fetch from the local buffers of others."""
+    routes: Mapping[str, Route]
+
+
+def needs_of(
+    runs: Sequence[LayerRun], slices: Sequence[TensorSlice], *, broadcasts: bool
+) -> tuple[RunNeeds, ...]:
+    """Return the needs of ``runs``: see `halo_bytes` and `routes`."""
+    return tuple([RunNeeds(halo_bytes(run, slices), routes(run, slices, broadcasts=broadcasts)) for run in runs])
+
+
+def share_by_memory(held: Sequence[TensorSlice], need: Box) -> dict[str, float]:
+    """Return which share of ``need`` the slices hold in each memory; what is needed of them is counted once."""
+    volumes: dict[str, int] = {}
+    for each in held:
+        wanted = intersect(need, each.box)
+        if wanted is not None:
+            volumes[each.memory] = volumes.get(each.memory, 0) + box_volume(wanted)
+    total = sum(volumes.values())
+    return {memory: volume / total for memory, volume in volumes.items()} if total else {}
+
+
+def output_shares(run: LayerRun, slices: Sequence[TensorSlice]) -> dict[str, float]:
+    """Return which share of what ``run`` writes goes to each memory."""
+    sizes: dict[str, int] = {}
+    for each in (slices[number] for number in run.writes):
+        sizes[each.memory] = sizes.get(each.memory, 0) + each.size_bytes
+    total = max(sum(sizes.values()), 1)
+    return {memory: size / total for memory, size in sizes.items()}
+
+
+def outermost_memory(shares: Mapping[str, float]) -> str:
+    """Return the memory furthest out that a run writes to."""
+    return next(memory for memory in (DDR, GLOBAL, LOCAL) if memory in shares)
+
+
+def exchange_rounds(core_bytes: int, cores: int, room_bytes: int) -> HaloExchange:
+    """Return in how many rounds ``cores`` exchange ``core_bytes`` each through ``room_bytes`` of the global buffer."""
+    rounds = -(-core_bytes * cores // max(room_bytes, cores))
+    return in_rounds(core_bytes, cores, rounds)
+
+
+def in_rounds(core_bytes: int, cores: int, rounds: int) -> HaloExchange:
+    """Return the exchange of ``core_bytes`` a core in so many rounds through the global buffer."""
+    return HaloExchange(core_bytes, -(-core_bytes // rounds) * cores, rounds)

@@ -1,0 +1,1 @@
+"""Schedules of DSAs as records, their JSON, and what makes one illegal."""

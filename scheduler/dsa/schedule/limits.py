@@ -1,0 +1,117 @@
+"""Limits that a schedule is held against before it is lowered: the room in DDR, and the number of instructions.
+
+What no schedule of a network could keep is found before one is looked for, as looking takes long for large tensors.
+"""
+
+import math
+from collections.abc import Sequence
+
+from dsascape.fusion.plan import FusionPlan
+from dsascape.hw_models.text.quantities import format_bytes
+from dsascape.scheduler.dsa.costs import DsaCosts
+from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Layout
+from dsascape.scheduler.dsa.view import DDR, DsaView
+from dsascape.scheduler.errors import ScheduleError
+from dsascape.scheduler.kernels.cut import layer_of, layers_by_pattern
+from dsascape.scheduler.kernels.layer import Layer
+from dsascape.workloads.graph import Graph
+
+_PER_PASS = 4
+"""Instructions of one pass over a tile, about: loads, computation, store."""
+
+
+def network_bytes(graph: Graph, view: DsaView) -> int:
+    """Return what weights and network inputs take of DDR, as one cluster's share: where it is private, all weights."""
+    copies = 1 if view.spec.ddr.sharing == "private" else view.clusters
+    return graph.weight_bytes // copies + sum(graph.tensors[name].size_bytes for name in graph.inputs)
+
+
+def check_ddr(layout: Layout, view: DsaView) -> None:
+    """Raise ``ScheduleError`` where DDR cannot hold the network and what is alive in it at once."""
+    if not layout.kernels:
+        return
+    lives, end = layout.live_ranges, sum(len(instance.runs) for instance in layout.instances)
+    change = [0] * (end + 1)
+    stored = [(number, each) for number, each in enumerate(layout.slices) if each.memory == DDR]
+    written = {n: step for step, run in enumerate(layout.runs) for n in run.writes}
+    for number, each in stored:
+        live = lives.get(number, range(written[number], end))
+        change[live.start] += each.size_bytes
+        change[min(live.stop, end)] -= each.size_bytes
+    alive = most = 0
+    for step in change:
+        alive += step
+        most = max(most, alive)
+    capacity = view.spec.ddr.capacity_bytes
+    needed = (network_bytes(layout.graph, view) + most) * view.spec.ddr_parts(view.clusters)
+    if needed > capacity:
+        beside = ""
+        if stored:
+            largest = max((each for _, each in stored), key=lambda each: each.size_bytes)
+            beside = f", the largest of {format_bytes(largest.size_bytes)} on each cluster ({largest.tensor!r})"
+        raise ScheduleError(
+            f"{layout.graph.name}: weights, inputs and tensors{beside} need {format_bytes(needed)} of DDR at once;"
+            f" ddr.capacity is {format_bytes(capacity)}: lower batch or sequence, or raise it"
+        )
+
+
+def check_instructions(
+    runs: Sequence[LayerRun], executions: Sequence[Execution], view: DsaView, name: str
+) -> None:
+    """Raise ``ScheduleError`` where lowering would write more instructions than are allowed; name the worst layer."""
+    passes = [_PER_PASS * execution.tiling.passes for execution in executions]
+    total, most = sum(passes), view.tuning.most_instructions
+    if total <= most:
+        return
+    worst = max(range(len(passes)), key=passes.__getitem__)
+    run, tiling = runs[worst], executions[worst].tiling
+    work = run.layer.tile_work(tiling.part)
+    whole = sum(work.operand_bytes.values()) + work.between_bytes + 2 * work.output_bytes
+    enough = math.ceil(whole / 1024) * 1024
+    raise ScheduleError(
+        f"{name}: about {total:,} instructions are needed, {most:,} are allowed (tuning.most_instructions): layer"
+        f" {run.layer.sink.name!r} alone is cut into {tiling.passes:,} tiles to fit local_buffer.capacity, which is"
+        f" {format_bytes(view.local_buffer_bytes)}; a core's whole part of it would fit {format_bytes(enough)}"
+    )
+
+
+def check_can_be_scheduled(costs: DsaCosts) -> None:
+    """Raise ``ScheduleError`` for a network of which every schedule would break a limit, whatever its plan.
+
+    A tile of single elements has to fit the local buffer, for each layer as ``fixed-pattern`` has it or for its
+    operators one by one; and a layer has at least as many tiles as results that fill the local buffers of all cores.
+    """
+    analysis, view = costs.analysis, costs.view
+    graph, local_bytes = analysis.graph, view.local_buffer_bytes
+    layers = layers_by_pattern(analysis, tuple(range(len(graph.ops))))
+    least = []
+    for layer in layers:
+        needed = layer.smallest_bytes
+        if needed > local_bytes:
+            alone = (layer_of(analysis, (position,)) for position in layer.ops)
+            if max(each.smallest_bytes for each in alone if each is not None) > local_bytes:
+                raise ScheduleError(
+                    f"{graph.name}: layer {layer.sink.name!r}: its smallest tile needs at least {needed:,} bytes"
+                    f" of local buffer; local_buffer.capacity is {local_bytes:,}: raise it"
+                )
+        least.append(_PER_PASS * math.ceil(_result_bytes(layer) / (costs.cores * local_bytes)))
+    total, most = sum(least), view.tuning.most_instructions
+    if total > most:
+        worst = layers[max(range(len(least)), key=least.__getitem__)]
+        raise ScheduleError(
+            f"{graph.name}: at least {total:,} instructions are needed, {most:,} are allowed"
+            f" (tuning.most_instructions): the result of layer {worst.sink.name!r} alone has"
+            f" {format_bytes(_result_bytes(worst))} on each cluster, and local_buffer.capacity is"
+            f" {format_bytes(local_bytes)} on each of {costs.cores} cores"
+        )
+
+
+def has_too_many_instances(plan: FusionPlan, costs: DsaCosts) -> bool:
+    """Return whether one tile of every layer of every instance would already be more instructions than are allowed."""
+    layers = (group.instances * len(layers_by_pattern(costs.analysis, group.ops)) for group in plan.groups)
+    return _PER_PASS * sum(layers) > costs.view.tuning.most_instructions
+
+
+def _result_bytes(layer: Layer) -> int:
+    tensors = layer.graph.tensors
+    return sum(tensors[name].size_bytes for name in layer.outputs)

@@ -1,0 +1,237 @@
+"""Violations of a schedule: none for every schedule that is made here, and for one edited by hand that can run."""
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dsascape.fusion.plan import violations as plan_violations
+from dsascape.scheduler.dsa.deciding.execution import buffer_sizes, fetched_at_once
+from dsascape.scheduler.dsa.deciding.requests import capacities
+from dsascape.scheduler.dsa.deciding.unit_choice import can_do
+from dsascape.scheduler.dsa.placing.allocation import Block
+from dsascape.scheduler.dsa.placing.free_space import overlap
+from dsascape.scheduler.dsa.placing.needs import halo_bytes, routes, whole_needs
+from dsascape.scheduler.dsa.schedule.schedule import Execution, LayerRun, Layout, Schedule, TensorSlice
+from dsascape.scheduler.dsa.view import DDR, GLOBAL, LOCAL, DsaView
+from dsascape.workloads.loopnest import Box, box_volume, intersect
+
+
+def violations(schedule: Schedule, view: DsaView) -> list[str]:
+    """Return what keeps ``schedule`` from running on the machine, or makes it wrong; empty if nothing does."""
+    found = [*layout_violations(schedule), *_beyond_capacity(schedule, view)]
+    if len(schedule.executions) != len(schedule.runs):
+        return [*found, f"{len(schedule.runs)} layer runs have {len(schedule.executions)} executions"]
+    return found or list(_Replay(schedule, view).violations())
+
+
+def layout_violations(layout: Layout) -> list[str]:
+    """Return what is broken in a layout.
+
+    A broken plan, parts of outputs that no instance computes, reads before writes, slices that lie on each other.
+    """
+    found = [*plan_violations(layout.plan), *_overlapping(layout)]
+    written: dict[int, int] = {}
+    boxes: dict[str, list[Box]] = {}
+    for place, instance in enumerate(layout.instances):
+        for run in instance.runs:
+            for name, held in run.reads.items():
+                early = [number for number in held if number not in written]
+                found += [f"instance {instance.name!r} reads {name!r} before it is written" for _ in early]
+            again = [n for at, n in enumerate(run.writes) if n in written or n in run.writes[:at]]
+            found += [f"slice {n} is written by instances {written.get(n, place)} and {place}" for n in again]
+            for number in run.writes:
+                written[number] = place
+                stored = layout.slices[number]
+                boxes.setdefault(stored.tensor, []).append(stored.box)
+    covered = {name: union_volume(parts) for name, parts in boxes.items()}
+    tensors = layout.graph.tensors
+    for group in range(len(layout.plan.groups)):
+        for name in layout.plan.outputs(group):
+            if name in covered and covered[name] < tensors[name].elements:
+                found.append(f"of {name!r} only {covered[name]} of {tensors[name].elements} elements are computed")
+            if name not in covered and tensors[name].role == "activation":
+                found.append(f"{name!r} is written by no instance")
+    return found
+
+
+def _overlapping(layout: Layout) -> list[str]:
+    """Return the slices that hold the same bytes of the same memory at the same step."""
+    lives, slices = layout.live_ranges, layout.slices
+    alive: list[int] = []
+    found = []
+    for number in sorted((n for n in lives if slices[n].address is not None), key=lambda n: lives[n].start):
+        one = slices[number]
+        alive = [n for n in alive if lives[number].start in lives[n]]
+        own = Block(one.address or 0, one.held_bytes)
+        found += [
+            f"{one.tensor!r} and {other.tensor!r} overlap in the {one.memory} at {one.address}"
+            for other in (slices[n] for n in alive)
+            if other.memory == one.memory and overlap(own, Block(other.address or 0, other.held_bytes))
+        ]
+        alive.append(number)
+    return found
+
+
+def _beyond_capacity(schedule: Schedule, view: DsaView) -> list[str]:
+    room = capacities(view, schedule.prefetch)
+    found = [
+        f"the prefetch buffer of the {memory} begins at {room[memory]}; it holds {whole} bytes"
+        for memory, whole in ((LOCAL, view.local_buffer_bytes), (GLOBAL, view.global_buffer_bytes))
+        if not 0 <= room[memory] <= whole
+    ]
+    if schedule.prefetch is not None:
+        kept = schedule.prefetch
+        if kept.local_address + kept.local_bytes > view.local_buffer_bytes:
+            found.append(f"the prefetch buffer of the local_buffer ends beyond its {view.local_buffer_bytes} bytes")
+        if kept.global_address + kept.global_bytes > view.global_buffer_bytes:
+            found.append(f"the prefetch buffer of the global_buffer ends beyond its {view.global_buffer_bytes} bytes")
+    on_chip = [each for each in schedule.slices if each.memory != DDR]
+    found += [f"{each.tensor!r} has no address in the {each.memory}" for each in on_chip if each.address is None]
+    ends = [(each, each.address + each.held_bytes) for each in on_chip if each.address is not None]
+    return found + [
+        f"{each.tensor!r} ends at {end} in the {each.memory}, where {room[each.memory]} bytes are"
+        for each, end in ends
+        if end > room[each.memory]
+    ]
+
+
+class _Replay:
+    """Goes through the runs in order and looks at each beside what may still be at work when it begins."""
+
+    def __init__(self, schedule: Schedule, view: DsaView) -> None:
+        self._schedule = schedule
+        self._view = view
+        self._room = capacities(view, schedule.prefetch)
+        self._first = {}
+        number = 0
+        for instance in schedule.instances:
+            for place in range(number, number + len(instance.runs)):
+                self._first[place] = number
+            number += len(instance.runs)
+
+    def violations(self) -> Iterator[str]:
+        both = list(zip(self._schedule.runs, self._schedule.executions, strict=True))
+        for number, (run, execution) in enumerate(both):
+            yield from (f"run {number} ({run.layer.sink.name}): {wrong}" for wrong in self._decisions(run, execution))
+        for number, (run, execution) in enumerate(both):
+            wrong_places = self._begin(number, run, execution)
+            yield from (f"run {number} ({run.layer.sink.name}): {wrong}" for wrong in wrong_places)
+
+    def _decisions(self, run: LayerRun, execution: Execution) -> Iterator[str]:
+        """Yield what does not follow from where the slices are, and units that cannot do their nests."""
+        slices = self._schedule.slices
+        yield from _wrong_slices(run, slices)
+        expected = routes(run, slices, broadcasts=self._view.broadcasts)
+        for name in {**expected, **execution.routes}:
+            if execution.routes.get(name) != expected.get(name):
+                has, needs = (found.get(name, "the cores that hold it") for found in (execution.routes, expected))
+                yield f"{name!r} comes from {has}; as its slices lie, it has to come from {needs}"
+        halo = halo_bytes(run, slices)
+        if execution.exchange.core_bytes != halo:
+            yield f"cores exchange {execution.exchange.core_bytes} bytes; as the slices are bound, {halo}"
+        if run.binding.cores > self._view.cores_per_cluster:
+            yield f"is bound to {run.binding.cores} cores; a cluster has {self._view.cores_per_cluster}"
+        part = run.binding.part_extents(run.extents)
+        for nest, unit in zip(run.layer.tile_work(part).nests, execution.units, strict=True):
+            if not can_do(nest, unit, self._view, self._schedule.dtype):
+                yield f"unit {unit} cannot do the nest that writes {nest.nest.write.tensor!r}"
+        kept = self._schedule.prefetch
+        if kept is not None:
+            room = kept.local_bytes, kept.global_bytes
+            for used, size, memory in zip(execution.tiling.prefetch_bytes, room, (LOCAL, GLOBAL), strict=True):
+                if used > size:
+                    yield f"its weights take {used} bytes of the {memory}'s prefetch buffer, which holds {size}"
+
+    def _begin(self, number: int, run: LayerRun, execution: Execution) -> Iterator[str]:
+        """Yield what a run would meet that begins while those behind ``begins_after`` are still at work."""
+        first, schedule = self._first[number], self._schedule
+        if not first - 1 <= execution.begins_after < number:
+            yield f"begins after run {execution.begins_after}; its kernel's runs are {first} and on"
+            return
+        fetched = fetched_at_once(run, schedule.slices, execution.routes, execution.exchange)
+        for other in range(execution.begins_after + 1, number):
+            if fetched.intersection(schedule.runs[other].writes):
+                yield f"begins while run {other} may still write what it fetches as a whole"
+        for memory in (LOCAL, GLOBAL):
+            needed = len(buffer_sizes(execution.tiling, execution.exchange)[memory])
+            placed = len(_places(execution, memory))
+            if execution.addresses.are_fixed and placed != needed:
+                yield f"its tiles have {needed} buffers in the {memory}, addresses for {placed}; leave addresses out"
+            own = self._tiles(number, memory) if execution.addresses.are_fixed else []
+            for place, block in enumerate(own):
+                if block.address + block.size_bytes > self._room[memory]:
+                    yield f"a tile's buffer ends at {block.address + block.size_bytes} of {self._room[memory]} bytes"
+                if any(overlap(block, other) for other in own[:place]):
+                    yield f"two of its buffers overlap in the {memory} at {block.address}"
+            held = [self._block(n) for n in self._held(number, memory)]
+            written = [self._block(n) for n in run.writes if schedule.slices[n].memory == memory]
+            for other in range(execution.begins_after + 1, number):
+                beside = [*self._tiles(other, memory), *(self._block(n) for n in self._last_read(other, memory))]
+                if any(overlap(block, there) for block in (*own, *written) for there in beside):
+                    yield f"its buffers in the {memory} lie on those of run {other}, which may be at work"
+            if any(overlap(block, there) for block in own for there in held):
+                yield f"its buffers in the {memory} lie on a tensor that is kept there"
+
+    def _tiles(self, number: int, memory: str) -> list[Block]:
+        """Return where the buffers of a run lie: everywhere, if they have no fixed place."""
+        execution = self._schedule.executions[number]
+        if not execution.addresses.are_fixed:
+            return [Block(0, self._room[memory])]
+        sizes = buffer_sizes(execution.tiling, execution.exchange)[memory]
+        return [Block(at, size) for at, size in zip(_places(execution, memory), sizes, strict=False) if size]
+
+    def _held(self, number: int, memory: str) -> list[int]:
+        lives = self._schedule.live_ranges
+        return [n for n, live in lives.items() if number in live and self._schedule.slices[n].memory == memory]
+
+    def _last_read(self, number: int, memory: str) -> list[int]:
+        run, lives = self._schedule.runs[number], self._schedule.live_ranges
+        read = {n for held in run.reads.values() for n in held}
+        return [n for n in read if lives[n].stop - 1 == number and self._schedule.slices[n].memory == memory]
+
+    def _block(self, number: int) -> Block:
+        each = self._schedule.slices[number]
+        return Block(each.address or 0, each.held_bytes)
+
+
+def _places(execution: Execution, memory: str) -> list[int]:
+    """Return the addresses of a run's buffers, in the order of `buffer_sizes`."""
+    places = execution.addresses
+    if memory == LOCAL:
+        operands = (at for each in places.operands.values() for at in each)
+        return [*operands, *places.between, *places.output, *places.halo]
+    staged = (at for each in places.staged.values() for at in each)
+    return [*staged, *places.passing, *places.storing, *places.sent]
+
+
+def _wrong_slices(run: LayerRun, slices: Sequence[TensorSlice]) -> Iterator[str]:
+    """Yield inputs that the slices read do not hold, and slices of other tensors or parts than those written."""
+    needs, tensors = whole_needs(run), run.layer.graph.tensors
+    for name in run.layer.inputs:
+        held = [slices[number] for number in run.reads.get(name, ())]
+        if any(each.tensor != name for each in held):
+            yield f"reads slices of another tensor as {name!r}"
+        if name not in needs or tensors[name].role != "activation":
+            continue
+        parts = [part for each in held if (part := intersect(needs[name], each.box)) is not None]
+        missing = box_volume(needs[name]) - (union_volume(parts) if parts else 0)
+        if missing:
+            yield f"{missing} elements of {name!r} are in none of the slices that it reads"
+    for number in run.writes:
+        each = slices[number]
+        if each.tensor not in run.layer.outputs:
+            yield f"writes slice {number} of {each.tensor!r}, which it does not compute"
+        elif each.tensor == run.layer.sink.name and each.box != run.box:
+            yield f"writes slice {number}, which is another part of {each.tensor!r} than it computes"
+
+
+def union_volume(boxes: Sequence[Box]) -> int:
+    """Return how many elements at least one of ``boxes`` holds."""
+    edges = [sorted({edge for box in boxes for edge in box[dim]}) for dim in range(len(boxes[0]))]
+    sizes = [np.diff(line) for line in edges]
+    grid = np.zeros([len(line) for line in sizes], dtype=bool)
+    for box in boxes:
+        grid[tuple(slice(line.index(lo), line.index(hi)) for line, (lo, hi) in zip(edges, box, strict=True))] = True
+    weights = functools.reduce(np.multiply.outer, sizes, np.ones((), dtype=np.int64))
+    return int((grid * weights).sum())

@@ -1,0 +1,1 @@
+"""The kinds of machines that can be scheduled for."""

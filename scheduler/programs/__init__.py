@@ -1,0 +1,1 @@
+"""Building programs of instructions, reusing fragments of them, and list scheduling."""

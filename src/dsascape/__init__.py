@@ -1,0 +1,84 @@
+"""Design-space exploration of machines that run neural networks, from Python.
+
+    import dsascape
+
+    machine = dsascape.with_values(dsascape.load_hardware("stcp920"), {"local_buffer.capacity": "2 MiB"})
+    outcome = dsascape.simulate("resnet50", machine, "graphturbo", batch=16)
+    print(outcome.record.latency_s, outcome.record.bottleneck)
+
+``simulate`` runs one network on one machine under one policy and returns an ``Outcome``, whose ``record`` (a
+``RunRecord``) has the figures; ``sweep`` tries many and returns a pandas table. ``load_network`` and ``load_hardware``
+take names or paths; ``network_names``, ``hardware_names`` and ``policy_names`` say what comes along. What the caller
+has to mend is raised as one of the exceptions here, all of them ``ValueError``.
+
+Each name is imported when it is first used, so that ``import dsascape`` takes no time.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dsascape.experiments.api import policy_names, simulate, sweep
+    from dsascape.experiments.point.job import Outcome
+    from dsascape.experiments.question.points import RunRecord
+    from dsascape.experiments.question.version import __version__
+    from dsascape.fusion import FusionError
+    from dsascape.hw_models import AnyHardware, HardwareError, SimulationError, load_hardware, with_values
+    from dsascape.hw_models import preset_names as hardware_names
+    from dsascape.scheduler import Policy, ScheduleError, make_policy
+    from dsascape.workloads import Graph, WorkloadError, load_network
+    from dsascape.workloads import zoo_names as network_names
+
+__all__ = [
+    "AnyHardware",
+    "FusionError",
+    "Graph",
+    "HardwareError",
+    "Outcome",
+    "Policy",
+    "RunRecord",
+    "ScheduleError",
+    "SimulationError",
+    "WorkloadError",
+    "__version__",
+    "hardware_names",
+    "load_hardware",
+    "load_network",
+    "make_policy",
+    "network_names",
+    "policy_names",
+    "simulate",
+    "sweep",
+    "with_values",
+]
+
+_PLACES = {
+    "dsascape.experiments.api": ("policy_names", "simulate", "sweep"),
+    "dsascape.experiments.point.job": ("Outcome",),
+    "dsascape.experiments.question.points": ("RunRecord",),
+    "dsascape.experiments.question.version": ("__version__",),
+    "dsascape.fusion": ("FusionError",),
+    "dsascape.hw_models": ("AnyHardware", "HardwareError", "SimulationError", "load_hardware", "with_values"),
+    "dsascape.scheduler": ("Policy", "ScheduleError", "make_policy"),
+    "dsascape.workloads": ("Graph", "WorkloadError", "load_network"),
+}
+_HOMES = {name: (module, name) for module, names in _PLACES.items() for name in names} | {
+    "hardware_names": ("dsascape.hw_models", "preset_names"),
+    "network_names": ("dsascape.workloads", "zoo_names"),
+}
+"""Where each name comes from, and what it is called there."""
+
+
+if not TYPE_CHECKING:  # to whom a name that is not offered is a mistake
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, own_name = _HOMES[name]
+        found = getattr(importlib.import_module(module), own_name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
