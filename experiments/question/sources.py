@@ -66,7 +66,7 @@ def _hash_of(packages: tuple[str, ...], here: tuple[str, ...]) -> str:
         folder = _folder_of(package)
         for name, path in folder_contents(folder, package):
             digest.update(f"{name}\0".encode() + path.read_bytes())
-        for name, sources in _compiled_elsewhere(folder, package):
+        for name, sources in _compiled_elsewhere(folder, f"{_OURS}.{package}"):
             digest.update(f"{name}\0{sources}".encode())
     for name in here:
         place = Path(__file__).parents[1] / name
@@ -98,6 +98,6 @@ def _compiled_elsewhere(folder: Path, package: str) -> Iterator[tuple[str, str]]
         if path.suffix not in _COMPILED or any(path.parent.glob("*.c")):
             continue
         stem = path.name.partition(".")[0]
-        name = ".".join((_OURS, package, *path.parent.relative_to(folder).parts, stem))
+        name = ".".join((package, *path.parent.relative_to(folder).parts, stem))
         if find_spec(name) is not None:
             yield name, str(getattr(import_module(name), "sources", ""))

@@ -36,7 +36,7 @@ def is_current(module: ModuleType) -> bool:
 def sources_of(folder: Path) -> list[Path]:
     """Return the files that a compiled module in ``folder`` is built of, if it holds any."""
     own = {*folder.glob("*.c"), *folder.glob("*.h")}
-    return sorted(own | _SHARED if own else own)
+    return sorted(own | _SHARED if own else own, key=lambda path: path.name)
 
 
 def digest(sources: list[Path]) -> str:
