@@ -164,7 +164,7 @@ class TestAPolicyIsRefused:
                 raise KeyError("conv9")
 
         told = refusal(Failing())
-        assert told.startswith("policy one-kernel fails: KeyError: 'conv9' (tests/scheduler/test_stages.py, line ")
+        assert told.startswith(f"policy one-kernel fails: KeyError: 'conv9' ({__file__}, line ")
         assert told.endswith(", in plan)")
 
     def test_that_fails_while_it_schedules(self) -> None:
@@ -173,4 +173,4 @@ class TestAPolicyIsRefused:
                 raise IndexError("run 3")
 
         told = refusal(Failing(), schedules=True)
-        assert told.startswith("policy own-schedule fails: IndexError: run 3 (tests/scheduler/test_stages.py, line ")
+        assert told.startswith(f"policy own-schedule fails: IndexError: run 3 ({__file__}, line ")
