@@ -43,8 +43,8 @@ def check_every_danger(found: Mapping[str, str | Failure]) -> None:
     """Fail unless those points are failures, each with its reason, and the others computed."""
     assert found["4"] == found["8"] == "computed"
     reasons = {clusters: result.reason for clusters, result in found.items() if isinstance(result, Failure)}
-    assert reasons.pop("1").startswith("KeyError: 'nowhere' (tests/experiments/dangers.py, line ")
-    assert reasons.pop("7").startswith("SystemExit: 4 (tests/experiments/dangers.py, line ")
+    assert reasons.pop("1").startswith(f"KeyError: 'nowhere' ({__file__}, line ")
+    assert reasons.pop("7").startswith(f"SystemExit: 4 ({__file__}, line ")
     assert reasons == {
         "2": "its process ended by itself, with exit code 3",
         "3": "its process was ended by SIGSEGV",
