@@ -1,6 +1,7 @@
 # Every target sets up what it needs in .venv, on a machine with Python 3.11 or newer.
 #
 #   make demo     runs experiments/quickstart.yaml and writes its report
+#   make picture  the report as docs/images/report.png, with chromium
 #   make check    lint, types, and one claim of each room: a minute
 #   make test     lint, types, and every kind of claim: six minutes on two cores
 #   make night    everything, campaigns over random programs and the whole zoo included
@@ -9,13 +10,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CHROMIUM ?= chromium
 TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo check test night lint bench wheel sdist clean
+.PHONY: demo picture check test night lint bench wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dsascape run experiments/quickstart.yaml --out out/quickstart
 	@echo "Open the report: out/quickstart/report.html"
+
+picture: demo
+	$(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,1460 \
+		--screenshot=docs/images/report.png "file://$(abspath out/quickstart/report.html)"
 
 check: $(VENV)/.installed-dev lint
 	$(TESTS) -m check
