@@ -5,7 +5,7 @@
 #   make check    lint, types, and one claim of each room: a minute
 #   make test     lint, types, and every kind of claim
 #   make night    everything, campaigns over random programs and the whole zoo included
-#   make wheel    dist/*.whl with the C engine, for Linux of any distribution
+#   make wheel    dist/*.whl with the C engine; of Linux, for glibc as old as the built code allows
 #   make sdist    dist/*.tar.gz
 PYTHON ?= python3
 VENV := .venv
