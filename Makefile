@@ -1,16 +1,44 @@
-# `make demo` and `make test` set up everything they need in .venv, on a machine with Python 3.11 or newer.
+# Every target sets up what it needs in .venv, on a machine with Python 3.11 or newer.
+#
+#   make demo     runs experiments/quickstart.yaml and writes its report
+#   make picture  the report as docs/images/report.png, with chromium
+#   make check    lint, types, and one claim of each room: a minute
+#   make test     lint, types, and every kind of claim
+#   make night    everything, campaigns over random programs and the whole zoo included
+#   make wheel    dist/*.whl with the C engine; of Linux, for glibc as old as the built code allows
+#   make sdist    dist/*.tar.gz
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CHROMIUM ?= chromium
+# Small files of tests, of each room.
+CHECK := tests/workloads/test_loopnest.py tests/workloads/test_onnx_import.py tests/fusion/test_plan.py \
+	tests/fusion/dnnfusion/test_mapping.py tests/hw_models/test_loading.py tests/hw_models/test_sharing.py \
+	tests/hw_models/cpu/test_machine.py tests/hw_models/dsa/test_machine.py tests/hw_models/gpu/test_machine.py \
+	tests/scheduler/test_policy.py tests/scheduler/cpu/test_passes.py tests/scheduler/dsa/lower/test_program.py \
+	tests/scheduler/gpu/test_blocks.py tests/tuner/test_cores.py tests/experiments/test_config.py \
+	tests/experiments/test_layers.py tests/test_tiers.py
+TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test lint bench clean
+.PHONY: demo picture check test night lint bench wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dsascape run experiments/quickstart.yaml --out out/quickstart
 	@echo "Open the report: out/quickstart/report.html"
 
+picture: demo
+	$(CHROMIUM) --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,1460 \
+		--screenshot=docs/images/report.png "file://$(abspath out/quickstart/report.html)"
+
+check: $(VENV)/.installed-dev lint
+	$(BIN)/python -m pytest -n 2 $(CHECK)
+
 test: $(VENV)/.installed-dev lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	mkdir -p out
+	$(TESTS) -m "not night" --junit-xml out/tests.xml
+
+night: $(VENV)/.installed-dev lint
+	DSASCAPE_TESTS=night $(TESTS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -22,6 +50,17 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.sweep_speed
 	$(BIN)/python -m benchmarks.large_sweep
 	$(BIN)/python -m benchmarks.planning_speed
+
+# A wheel is built of the source archive: nothing of the working tree that is not in it gets into the wheel.
+sdist: $(VENV)/.installed-release
+	rm -rf src/*.egg-info
+	$(BIN)/python -m build --sdist --outdir dist
+
+wheel: $(VENV)/.installed-release
+	rm -rf src/*.egg-info dist/built
+	$(BIN)/python -m build --outdir dist/built
+	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/built/*.whl; \
+	else cp dist/built/*.whl dist; fi
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,5 +76,9 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml $(IN_C)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-release: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) out build *.egg-info hw_models/in_c/*.so scheduler/in_c/*.so
+	rm -rf $(VENV) out build dist src/*.egg-info hw_models/in_c/*.so scheduler/in_c/*.so

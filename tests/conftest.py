@@ -1,6 +1,7 @@
 """What all tests share: golden texts, readable networks, Hypothesis without deadlines, as testers' machines differ.
 
-Examples are the same in every run; ``pytest --hypothesis-profile explore`` draws others.
+Examples are the same in every run; ``pytest --hypothesis-profile explore`` draws others. ``tests/tiers.py`` says how
+much of the tests a run takes.
 """
 
 import gc
@@ -12,13 +13,15 @@ from hypothesis import settings
 from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 
 from dsascape.workloads import Graph
+from tests.tiers import NIGHT, draw_fewer, examples, leave_to_the_night
 
 gc.set_threshold(200_000, 50, 1000)
 """Tests make many small records that live long; collecting as often as by default takes a tenth of their time."""
 
-settings.register_profile("dsascape", deadline=None, derandomize=True)
+settings.register_profile("day", deadline=None, derandomize=True, max_examples=examples(100))
+settings.register_profile("night", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
-settings.load_profile("dsascape")
+settings.load_profile("night" if NIGHT else "day")
 
 
 def _print_graph(graph: Graph, printer: RepresentationPrinter, cycle: bool) -> None:
@@ -40,8 +43,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="store the texts of this run as the golden ones")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what is marked as slow, so that no process is left with it at the end."""
+    """Begin with what is marked as slow, so that no process is left with it at the end; by day, take a part of it."""
+    if not NIGHT:
+        leave_to_the_night(items)
+        draw_fewer(items)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

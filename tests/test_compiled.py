@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from dsascape.hw_models.in_c import is_built
 from dsascape.hw_models.simulation.compiled_run import is_compiled
 from tests.hw_models.test_simulate import Case, cases
+from tests.tiers import examples
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = 1000
+PROGRAMS = examples(1000)
 POINTS = (
     ("mobilenet-v2", "stcp920", "graphturbo"),
     ("squeezenet", "kirin990", "dnnfusion"),

@@ -72,6 +72,38 @@ def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> N
     assert table.count("graphturbo") == 2
 
 
+def test_the_commands_of_the_readme_print_what_stands_below_them(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```console\n(.*?)```", readme, re.DOTALL)
+    steps = [step.splitlines() for step in block.split("$ ")[1:]]
+    shown = {command: lines for command, *lines in steps if command.startswith("dsascape ")}
+
+    assert len(shown) == 2
+    for command, lines in shown.items():
+        arguments = command.split()[1:]
+        ran = python(
+            f"import runpy; sys.argv[1:] = {arguments}; runpy.run_module('dsascape', run_name='__main__')", tmp_path
+        )
+        assert ran.stdout.splitlines()[: len(lines) - 1] == lines[:-1], ran.stderr
+        assert lines[-1] == "..."
+
+
+def test_the_experiment_of_the_readme_is_the_one_that_make_demo_runs() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    (path,) = re.findall(r"dsascape run (\S+) --out out/quickstart", (ROOT / "Makefile").read_text(encoding="utf-8"))
+
+    assert shown == (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_what_the_readme_links_to_is_there() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!http)([^)#]+)", readme) + re.findall(r'src="([^"]+)"', readme)
+
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_the_example_of_the_module_runs() -> None:
     assert dsascape.__doc__ is not None
     example = "\n".join(line[4:] for line in dsascape.__doc__.splitlines() if line.startswith("    "))

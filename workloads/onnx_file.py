@@ -66,6 +66,11 @@ def parse_onnx(data: bytes, where: str, *, stripped: bool = False) -> OnnxFile:
     return OnnxFile(where, model, constants, frozenset(names), opset)
 
 
+def layers_in(data: bytes) -> int:
+    """Return how many nodes the graph of an ONNX file has, its Constants not counted."""
+    return sum(node.op_type != "Constant" for node in onnx.load_from_string(data).graph.node)
+
+
 def _constants(model: onnx.ModelProto, *, stripped: bool) -> tuple[dict[str, Array], set[str]]:
     """Return the values of the small initializers, and the names of all weights."""
     metadata = {entry.key: entry.value for entry in model.metadata_props}

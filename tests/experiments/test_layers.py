@@ -140,7 +140,7 @@ class TestEveryOutput:
         fastest = min(pd.read_csv(folder / "results.csv").to_dict("records"), key=lambda row: row["latency_s"])
         assert f"bert-tiny under {fastest['policy']} at clusters = {fastest['clusters']}" in text
         assert "The layers that take most of the critical path" in text
-        assert "What the critical path waited for: share of the latency" in text
+        assert "What the critical path waited for: share of the simulated latency" in text
 
     def test_computing_again_replaces_them(self, folder: Path, tmp_path: Path) -> None:
         (tmp_path / "results.sqlite").write_bytes((folder / "results.sqlite").read_bytes())

@@ -59,12 +59,14 @@ class TestEveryPoint:
             pytest.skip("does not fit")
         return found
 
+    @pytest.mark.sampled(24)
     def test_nothing_computes_faster_than_the_peak(self, point: Outcome, network: str, hardware: str) -> None:
         machine = load_hardware(hardware)
         macs = load_network(network).operations.macs * point.record.batch
 
         assert point.record.latency_s >= macs / machine.peak_macs_per_s(point.record.dtype)
 
+    @pytest.mark.sampled(24)
     def test_nothing_moves_faster_than_the_memory(self, point: Outcome, hardware: str) -> None:
         bandwidth = point.record.off_chip_bytes_per_s
 

@@ -12,6 +12,7 @@ from tests.workloads.onnx_models import read
 MORE_MAY_WIN = 0.98
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("machine", preset_names())
 @pytest.mark.parametrize(("kind", "batch", "units"), [("LSTM", 1, 64), ("GRU", 4, 32), ("RNN", 1, 128)])
 def test_more_steps_take_no_less_time(kind: str, batch: int, units: int, machine: str) -> None:

@@ -1,17 +1,14 @@
 """Work and parameters from the loop nests agree with counts made without them, network by network."""
 
 import math
-from pathlib import Path
 
 import onnx
 import pytest
 from onnx import ModelProto, NodeProto
 
 from dsascape.workloads import load_network, zoo_names
-from dsascape.workloads.tables import PAPER, REASONS, differences, markdown, our_figures
 from dsascape.workloads.zoo import zoo_entry
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "networks.md"
 NAMES = [name for name in zoo_names() if zoo_entry(name).sequence is None]
 UNUSED = {"bert-tiny": 384 * 128, "bert-tiny-raw": 384 * 128}
 """Rows of the position table behind the sequence of 128, which nothing reads."""
@@ -77,17 +74,3 @@ def test_parameters_agree_with_the_weights_in_the_file(name: str) -> None:
     expected = sum(math.prod(shapes[name]) for name in listed) + sum(math.prod(t.dims) for t in small)
 
     assert load_network(name).parameters == pytest.approx(expected - UNUSED.get(name, 0), rel=0.01)
-
-
-def test_every_noteworthy_difference_from_the_paper_has_its_reason() -> None:
-    found = {
-        (name, column)
-        for name, paper in PAPER.items()
-        for column in differences(paper, our_figures(f"{name}-raw"))
-    }
-
-    assert found == set(REASONS)
-
-
-def test_the_document_holds_the_figures_that_the_graphs_give() -> None:
-    assert DOCUMENT.read_text() == markdown()

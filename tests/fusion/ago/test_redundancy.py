@@ -115,6 +115,7 @@ class TestPairs:
         ops = tuple(range(graph.producer[upstream], len(graph.ops)))
         return graph, upstream, ops
 
+    @pytest.mark.sampled(8)
     def test_reused_dimensions_are_those_where_two_tiles_need_one_element(self, name: str) -> None:
         graph, upstream, ops = self.made(name)
         shape = graph.tensors[graph.outputs[0]].shape

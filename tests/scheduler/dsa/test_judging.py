@@ -108,6 +108,7 @@ def test_more_local_buffer_never_costs_time(name: str, network: str, images: int
     assert worst_rise(times) <= (MORE_FOR_AGO if name == "ago" else MORE_LOCAL_BUFFER)
 
 
+@pytest.mark.sampled(6)
 @EVERY_DIRECT_POLICY
 @pytest.mark.parametrize(
     ("path", "values"),

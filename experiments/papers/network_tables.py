@@ -1,4 +1,6 @@
-"""Our figures of DNNFusion's networks beside its Tables 5 and 6: ``python -m dsascape.workloads.tables``.
+"""Our figures of DNNFusion's networks beside its Tables 5 and 6.
+
+``python -m dsascape.experiments.papers.network_tables > docs/networks.md`` writes the page that shows them.
 
 Ours come from the graphs each time; the paper's are written down here, with the reason for each difference of
 more than a tenth.
@@ -9,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import onnx
-
 from dsascape.workloads.graph import Graph, Op
 from dsascape.workloads.loading import load_network
 from dsascape.workloads.loopnest import mapping_of
+from dsascape.workloads.onnx_file import layers_in
 from dsascape.workloads.summary import summarise
 from dsascape.workloads.zoo import ENTRIES, zoo_entry
 
@@ -78,9 +79,8 @@ PAPER: Mapping[str, Figures] = MappingProxyType(
 """DNNFusion (PLDI 2021), Table 5 before optimisation, and Table 6, whose FLOPS are twice the products."""
 
 
-def figures_of(graph: Graph, model: onnx.ModelProto) -> Figures:
-    """Return our figures of a network: layers as the file counts them, the rest as it runs."""
-    layers = sum(node.op_type != "Constant" for node in model.graph.node)
+def figures_of(graph: Graph, layers: int) -> Figures:
+    """Return our figures of a network: ``layers`` as its file counts them, the rest as it runs."""
     intensive = sum(is_compute_intensive(op) for op in graph.ops)
     return Figures(
         layers=layers,
@@ -99,7 +99,7 @@ def is_compute_intensive(op: Op) -> bool:
 
 def our_figures(name: str) -> Figures:
     """Return the figures of a network of the zoo."""
-    return figures_of(load_network(name), onnx.load_from_string(zoo_entry(name).read_bytes()))
+    return figures_of(load_network(name), layers_in(zoo_entry(name).read_bytes()))
 
 
 def differences(paper: Figures, ours: Figures) -> dict[str, float]:
@@ -168,7 +168,7 @@ def _row(name: str, graph: str, figures: Figures, operators: str) -> str:
 _INTRODUCTION = """\
 # The networks and their figures
 
-Written by `python -m dsascape.workloads.tables`; a test holds this file against it.
+Written by `python -m dsascape.experiments.papers.network_tables`; a test holds this file against it.
 
 Batch 1, fp32, MB = 10^6 bytes. *raw* is the export nearest to those of 2020-21 (batch normalisation kept,
 LayerNormalization and GELU written out, shape arithmetic in the file), *clean* a modern one. The import
