@@ -128,7 +128,7 @@ class TestStated:
     def test_none_is_none(self) -> None:
         graph = read(model(op("Relu", "x", "y"), inputs={"x": [4, 6]}), batch_dims={})
 
-        assert (graph.batch, graph.batch_dims, graph.no_batch) == (1, (), "none was said to be one")
+        assert (graph.batch, graph.batch_dims, graph.no_batch) == (1, (), "the user states that it has none")
 
     def test_one_that_mixes_is_refused_with_the_operator(self) -> None:
         with pytest.raises(WorkloadError, match=r"test: dimension 0 of input 'x' is not a batch: node 's'"):
