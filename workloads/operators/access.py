@@ -1,4 +1,4 @@
-"""The access maps that most operators are made of."""
+"""Access maps that most operators are built from."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def at(loop: int) -> Index:
 
 
 def anything(loops: Sequence[int]) -> Index:
-    """Return the index that data chooses anew for every iteration of ``loops``."""
+    """Return the data-dependent index: any element, chosen anew for every iteration of ``loops``."""
     return Index(tuple((loop, 0) for loop in loops), opaque=True)
 
 
