@@ -109,7 +109,7 @@ def _join(past: Tensor | None, part: _Heads, joined: Tensor, before: int) -> lis
 def _shared(
     query: _Heads, key: _Heads
 ) -> tuple[list[Loop], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Return loops over batch, key heads and query heads per key head; index terms of the query's and the key's head."""
+    """Return loops over batch, key heads and query heads per key head; index terms of query head and key head."""
     share = query.heads // key.heads
     loops = [Loop("b", query.tensor.shape[0]), Loop("h", key.heads), Loop("s", share)]
     return loops, ((1, share), (2, 1)), ((1, 1),)
