@@ -19,8 +19,8 @@ class Weights:
     """Eq. (1): slope times the product of the logarithms of the loops' extents, plus bias.
 
     Choices that the paper leaves open: a loop of one iteration does not count, or every network at batch 1 would weigh
-    nothing; an operator of several loop nests has the sum of their weights. The base of the logarithms, more than 1, is
-    no part of the slope: another one divides the product of n loops by the n-th power of its natural logarithm. The
+    nothing; the products of an operator's loop nests are added. The base of the logarithms, more than 1, is no part of
+    the slope: another one divides the product of n loops by the n-th power of its natural logarithm. The
     smaller it is, the more an operator of many loops weighs compared with one of few.
     """
 

@@ -219,7 +219,7 @@ class _Explorer:
         return self._too_slow(verdict, inside, together, name)
 
     def _too_slow(self, verdict: Relation, inside: Sequence[int], together: Sequence[int], name: str) -> str | None:
-        """Return why the machine refuses ``together``, which is ``inside`` and one more operator; None if it does not."""
+        """Return why the machine refuses ``together`` (``inside`` and one more operator); None if it does not."""
         how, kernel_s = self._how, self._how.kernel_s
         is_profiled = verdict is Relation.DEPEND
         if kernel_s is None or not (is_profiled or self._asks_always):
