@@ -155,7 +155,7 @@ class _Fuser:
         return cluster
 
     def _post_dominators(self) -> None:
-        """Find for every operator the first one that all its readers lead to, and the highest kind on the way."""
+        """Find the immediate post-dominator of every operator, and the highest kind on the paths to it."""
         for op in reversed(self._ops):
             readers = self._readers[op]
             parent: int | None = None

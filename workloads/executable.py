@@ -88,7 +88,7 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
     """
     check_single_precision(graph)
     if not isinstance(graph.rebuild, Reimport):
-        raise WorkloadError(f"{graph.name}: was not read from an ONNX file as it is, so it cannot be run")
+        raise WorkloadError(f"{graph.name}: was not imported unchanged from an ONNX file, so it cannot be run")
     walk, opset = walk_again(graph.rebuild)
     by_output = {name: node for node in walk.nodes for name in node.output if name}
     nodes = tuple(by_output[op.outputs[0]] for op in graph.ops)
@@ -102,7 +102,7 @@ def executable(graph: Graph, seed: int = 0) -> Executable:
 
 
 def check_single_precision(graph: Graph) -> None:
-    """Raise ``WorkloadError`` that names a tensor which holds other floating-point numbers than fp32 in its file."""
+    """Raise ``WorkloadError`` naming a tensor that holds floating-point numbers other than fp32 in its file."""
     rebuild = graph.rebuild
     while isinstance(rebuild, CastRebuild):
         rebuild = rebuild.rebuild

@@ -1,4 +1,4 @@
-"""Nodes that stand for other nodes: functions of the ONNX standard, and branches whose condition is known."""
+"""Expansion of nodes into other nodes: functions of the ONNX standard, and branches whose condition is known."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -93,7 +93,7 @@ def _renamed(
 
 
 def _rename(node: onnx.NodeProto, rename: Rename) -> None:
-    """Rename the tensors of ``node`` and those that its branches take from outside."""
+    """Rename the tensors of ``node`` and the outer tensors that its branches read."""
     node.input[:] = [rename(name) for name in node.input]
     node.output[:] = [rename(name) for name in node.output]
     for branch in branches(node):
@@ -122,7 +122,7 @@ def _defined(graph: onnx.GraphProto) -> frozenset[str]:
 
 
 def reads_of(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the tensors that ``node`` needs, those that its branches take from outside included."""
+    """Yield the tensors that ``node`` reads, including outer tensors read by its branches."""
     yield from (name for name in node.input if name)
     for branch in branches(node):
         own = _defined(branch)

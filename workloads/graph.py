@@ -54,6 +54,7 @@ class Tensor:
 
     @property
     def elements(self) -> int:
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -62,6 +63,7 @@ class Tensor:
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of all elements."""
         return self.elements * self.element_bytes
 
 
@@ -218,7 +220,7 @@ class Graph:
 
     @cached_property
     def stored_readers(self) -> Mapping[str, tuple[int, ...]]:
-        """Positions of the operators other than views that read each stored tensor, as it is or as a view of it."""
+        """Positions of the operators, views excepted, that read each stored tensor directly or through views."""
         readers: dict[str, list[int]] = {name: [] for name in self.storage.values()}
         for position, op in enumerate(self.ops):
             if not op.is_view:
@@ -237,11 +239,12 @@ class Graph:
 
     @property
     def weight_bytes(self) -> int:
+        """Bytes of all weights."""
         return sum(t.size_bytes for t in self.tensors.values() if t.role == "weight")
 
     @property
     def activation_bytes(self) -> int:
-        """Sum of all operator outputs, as DNNFusion's intermediate result size counts them."""
+        """Bytes of all operator outputs, as DNNFusion counts the size of intermediate results."""
         return sum(self.tensors[name].size_bytes for op in self.ops for name in op.outputs)
 
     def activations_into(self, op: Op) -> Iterator[Tensor]:

@@ -90,7 +90,7 @@ class Index:
         return lo, hi + self.window
 
     def touched(self, ranges: Sequence[Interval], size: int) -> Interval:
-        """Return the interval of a dimension of ``size`` that the loops ``ranges`` touch; empty if none."""
+        """Return the interval of elements, of a dimension of ``size``, that the loop ranges touch; empty if none."""
         for loop, _ in self.terms:
             first, end = ranges[loop]
             if first >= end:
@@ -184,7 +184,7 @@ def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
 
 
 def _first_and_last(base: int, stride: int, steps: Interval, index: Index, size: int) -> Interval | None:
-    """Return least and greatest element of ``base + stride * step`` inside 0..``size``, None if none is."""
+    """Return the least and greatest element of ``base + stride * step`` inside 0..``size``; None if there is none."""
     inside = _reached(base, stride, steps, index, size)
     if not inside:
         return None
@@ -193,7 +193,7 @@ def _first_and_last(base: int, stride: int, steps: Interval, index: Index, size:
 
 
 def _reached(base: int, stride: int, steps: Interval, index: Index, size: int) -> range:
-    """Return those of ``steps`` at which ``base + stride * step``, divided, is an element of 0..``size``.
+    """Return the ``steps`` at which ``base + stride * step``, divided, is an element of 0..``size``.
 
     A stride of 0 counts its first step only.
     """

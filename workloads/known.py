@@ -107,7 +107,7 @@ class Known:
         return Tensor(name, typed.shape, dtype_of(name, typed.element), role)
 
     def error(self, node: onnx.NodeProto, text: str) -> WorkloadError:
-        """Return the error that says what is wrong with ``node``."""
+        """Return the error about ``node`` with message ``text``."""
         return node_error(self.where, node, text)
 
 
@@ -138,7 +138,7 @@ def dtype_of(name: str, element: int) -> str:
     except KeyError:
         listed = element in TensorProto.DataType.values()
         kind = TensorProto.DataType.Name(element) if listed else element
-        raise WorkloadError(f"tensor {name!r} is of type {kind}, which is not taken") from None
+        raise WorkloadError(f"tensor {name!r} is of type {kind}, which is not supported") from None
 
 
 def node_name(node: onnx.NodeProto) -> str:
@@ -147,7 +147,7 @@ def node_name(node: onnx.NodeProto) -> str:
 
 
 def node_error(where: str, node: onnx.NodeProto, text: str) -> WorkloadError:
-    """Return the error that says in one line what is wrong with ``node`` of the file ``where``.
+    """Return the error, of one line, about ``node`` of the file ``where``.
 
     Names from the file are shortened, and their control characters escaped.
     """

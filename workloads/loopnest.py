@@ -108,7 +108,7 @@ class Access:
         return tuple(box)
 
     def extents(self, loop_extents: Sequence[int]) -> tuple[int, ...]:
-        """Return how many elements per dimension ``loop_extents`` iterations touch, away from borders."""
+        """Return the elements per dimension that ``loop_extents`` iterations touch, away from borders."""
         touched = []
         for index, size in zip(self.indices, self.shape, strict=True):
             terms = index.terms
@@ -307,7 +307,7 @@ def _carries(index: Index, stride: int) -> bool:
 
 
 def is_view(nest: LoopNest) -> bool:
-    """Whether the nest only renames elements that already lie in that order: no data has to move."""
+    """Whether the nest only renames elements, which keep their order in memory: no data has to move."""
     if nest.per_iteration or nest.per_output or len(nest.reads) != 1 or nest.has_reduction:
         return False
     return _linear(nest, nest.reads[0]) == _linear(nest, nest.write) is not None

@@ -1,4 +1,4 @@
-"""From typed ONNX nodes to the operators of a Graph, each lowered to its loop nests."""
+"""Lowering of typed ONNX nodes to the operators of a Graph, each with its loop nests."""
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace

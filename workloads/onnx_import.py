@@ -1,4 +1,4 @@
-"""From an ONNX file to a Graph: shapes made static, shape arithmetic folded, every operator a loop nest."""
+"""Import of an ONNX file as a Graph: static shapes, folded shape arithmetic, every operator as loop nests."""
 
 import json
 import zlib

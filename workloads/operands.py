@@ -1,4 +1,4 @@
-"""Check that operands have the shapes that their operator's loop nests assume; made once, at import."""
+"""Check that operands have the shapes that their operator's loop nests assume, once at import."""
 
 from collections.abc import Iterable
 

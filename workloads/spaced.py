@@ -15,7 +15,7 @@ from dsascape.workloads.loopnest import LoopNest
 
 @dataclass(frozen=True, slots=True)
 class Spaced:
-    """A reduction loop of which one iteration in ``period`` computes, for each value of the other loops."""
+    """A reduction loop of which one iteration in ``period`` computes, per value of the other loops."""
 
     loop: int
     extent: int

@@ -4,7 +4,7 @@ Kernels, layers and GraphTurbo's sub-graphs are such sets and share their questi
 outside, which are read by others, and what a tile of the outputs needs. Three kinds of names are distinguished:
 
 - a name as an operator writes or reads it, which may be a view (``inputs``, ``written``, ``escaping``);
-- the stored tensor behind such a name: itself, or what the view was made of (``stored_inputs``, ``stored_outputs``);
+- the stored tensor behind such a name: itself, or the tensor viewed (``stored_inputs``, ``stored_outputs``);
 - the tensors that operators inside compute, views left out (``computed``, ``computed_outputs``, ``inner``).
 """
 
@@ -63,7 +63,7 @@ class Subgraph:
 
     @cached_property
     def escaping(self) -> tuple[str, ...]:
-        """Written names that an operator outside reads, if only to make a view of it, or that are network results."""
+        """Written names that an operator outside reads, be it a view, or that are network results."""
         results, readers, inside = self.graph.results, self.graph.consumers, set(self.ops)
         return tuple([name for name in self.written if name in results or not inside.issuperset(readers[name])])
 

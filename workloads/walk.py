@@ -250,7 +250,7 @@ class Walker:
                 + "".join(f"; {message}" for message in broken),
             )
         if kind in NOT_TAKEN:
-            raise known.error(node, f"is not taken: {NOT_TAKEN[kind]}")
+            raise known.error(node, f"is not supported: {NOT_TAKEN[kind]}")
         try:
             schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
             if kind in _POOLS and self._opset < _POOLS_WITHOUT_EMPTY_WINDOWS:

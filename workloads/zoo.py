@@ -1,6 +1,6 @@
-"""The zoo: networks of the papers as ONNX graphs without weights, shipped beside this file.
+"""Model zoo: networks of the papers as ONNX graphs without weights, shipped with the package.
 
-``python -m dsascape.workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` says how each is made.
+``python -m dsascape.workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` lists their recipes.
 """
 
 import difflib

@@ -159,7 +159,7 @@ class _Reformer:
         return self._refusal_of_several(ops, layers, name)
 
     def _refusal_of_several(self, ops: Part, layers: set[Part], name: str) -> str | None:
-        """Return the refusal for several whole ``layers`` that make up ``ops``; None if they may be one kernel."""
+        """Return why whole ``layers``, which make up ``ops``, may not be one kernel; None if they may."""
         if self._tuning.kernel_s is None and not all(map(self._has_complex, layers)):
             return "layers are joined where a machine says that it pays"
         inner = self._inner(ops)

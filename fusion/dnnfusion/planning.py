@@ -15,7 +15,7 @@ table wants a profile, the block with it is not slower than the two separately. 
 - "Step III and Step II can be swapped", the text says: on request both orders are explored, and the plan taken whose
   kernels the machine runs faster. Successors first, an activation joins the convolution behind it instead of the one
   that it follows.
-- Operators that no seed reaches stay alone, the views among them with whoever makes what they rename.
+- Operators that no seed reaches stay alone; the views among them join the producer of their tensor.
 """
 
 import math
@@ -36,7 +36,7 @@ from dsascape.workloads.subgraph import Subgraph
 Direction = Literal["successors", "predecessors"]
 Order = Literal["successors", "predecessors", "faster"]
 MOST_SLOWDOWN = 2.0
-"""Slowdown by fusing that is accepted, as the table was made for other machines; more is taken for a register spill."""
+"""Slowdown by fusion up to which Table 3, made for other machines, is followed; more counts as a register spill."""
 MOST_OPERANDS = 32
 """Tensors that a block reads or writes at most: a vector register each; AArch64 (the paper's phones) has 32."""
 

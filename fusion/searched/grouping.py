@@ -136,13 +136,13 @@ class _Groups:
 
     def readers(self, part: Part) -> list[Part]:
         """Return the parts that read what ``part`` writes, in order."""
-        return self._beside(part, self._readers)
+        return self._adjacent(part, self._readers)
 
     def sources(self, part: Part) -> list[Part]:
         """Return the parts that write what ``part`` reads, in order."""
-        return self._beside(part, self._sources)
+        return self._adjacent(part, self._sources)
 
-    def _beside(self, part: Part, edges: Mapping[int, list[int]]) -> list[Part]:
+    def _adjacent(self, part: Part, edges: Mapping[int, list[int]]) -> list[Part]:
         return sorted({self._part_of[end] for op in part for end in edges[op]} - {part})
 
     def closes_circle(self, first: Part, second: Part) -> bool:

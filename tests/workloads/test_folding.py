@@ -64,7 +64,7 @@ class TestFolding:
         )
 
         assert len(built.SerializeToString()) < 400
-        with pytest.raises(WorkloadError, match=r"^test: node 'forever' \(Loop\) is not taken"):
+        with pytest.raises(WorkloadError, match=r"^test: node 'forever' \(Loop\) is not supported"):
             read(built)
 
     @pytest.mark.parametrize("kind", ["Add", "Equal", "Where", "Pow", "Less", "Max"])

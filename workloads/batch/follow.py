@@ -61,7 +61,7 @@ class BatchFlow:
 
 
 class StuckError(WorkloadError):
-    """A walk that cannot go on at another batch: at the operator that writes ``output``, for ``reason``."""
+    """A walk that stops at another batch, at the operator that writes ``output``, for ``reason``."""
 
     def __init__(self, output: str, reason: str, *, mixes: bool) -> None:
         super().__init__(reason)
@@ -186,7 +186,7 @@ class Probe:
                 refusal = refusal or error
                 continue
             except MALFORMED:  # a WorkloadError is one: this variant does not fit
-                refusal = refusal or RigidError("takes no other size of it")
+                refusal = refusal or RigidError("accepts no other size of it")
                 continue
             for name, place in places.items():
                 self._note(name, types[name].shape, place)
@@ -241,7 +241,7 @@ class Probe:
         known, kind = self._known, kind_of(node.domain, node.op_type)
         rule = RULES.get(kind)
         if rule is None:
-            raise MixedError("is not known to keep its elements apart")
+            raise MixedError("has no loop nests, so it may mix its elements")
         outputs = tuple(
             Tensor(name, types[name].shape, dtype_of(name, types[name].element), "activation")
             if name in types else None

@@ -40,7 +40,7 @@ class NoBatch:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Candidate of the search: input dimensions, and the choice made at each ambiguous reshape."""
+    """Candidate of the search: input dimensions, and the way chosen at each ambiguous reshape."""
 
     dims: Dims
     choices: tuple[tuple[str, int], ...] = ()
@@ -140,7 +140,7 @@ class _Search:
         walk_file(self._file, wanted, Again(self._walk, follower))
         (probe,) = probes
         if not any(entry.name in probe.tensors for entry in self._file.model.graph.output):
-            raise StuckError("", "no output has it", mixes=True)
+            raise StuckError("", "no output depends on it", mixes=True)
         return BatchFlow(own, state.dims, probe.tensors, probe.following)
 
     def _moves(self, state: _State, output: str, ways: Mapping[str, int], keep: Dims) -> Iterator[_State]:

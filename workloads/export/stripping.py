@@ -150,8 +150,8 @@ def _not_static(model: ModelProto) -> list[str]:
     """Return the tensors written by nodes whose shape inference cannot determine."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     known = {v.name for v in [*inferred.value_info, *inferred.output] if _static_type(v) is not None}
-    made = (name for node in inferred.node for name in node.output if name)
-    return [name for name in made if name not in known]
+    written = (name for node in inferred.node for name in node.output if name)
+    return [name for name in written if name not in known]
 
 
 def _static_type(value: ValueInfoProto) -> TensorType | None:

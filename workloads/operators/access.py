@@ -26,7 +26,7 @@ def anything(loops: Sequence[int]) -> Index:
 
 
 def everything(size: int) -> Index:
-    """Return the index that takes a whole dimension in every iteration."""
+    """Return the index that reads a whole dimension in every iteration."""
     return Index(window=size)
 
 
@@ -36,7 +36,7 @@ def whole(tensor: Tensor, positions: Sequence[int]) -> Access:
 
 
 def all_of(tensor: Tensor) -> Access:
-    """Return the access that takes the whole of ``tensor`` in every iteration."""
+    """Return the access that reads the whole of ``tensor`` in every iteration."""
     return Access(tensor.name, tensor.shape, tuple(everything(size) for size in tensor.shape))
 
 

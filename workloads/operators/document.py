@@ -39,7 +39,7 @@ def fate_of(kind: str, *, is_function: bool) -> str:
         return f"loop nests ({module}){limit}"
     if is_function and kind not in (*_SPECIAL, *NOT_TAKEN):
         return "replaced by the operators that the standard defines it by"
-    return _SPECIAL.get(kind) or f"not taken: {NOT_TAKEN.get(kind, 'it has no loop nest yet')}"
+    return _SPECIAL.get(kind) or f"not supported: {NOT_TAKEN.get(kind, 'it has no loop nest yet')}"
 
 
 def markdown() -> str:
@@ -48,7 +48,7 @@ def markdown() -> str:
         f"| {kind} | {fate_of(kind, is_function=function)} |"
         for kind, function in standard_operators().items()
     ]
-    return "\n".join(["| operator | what becomes of it |", "|---|---|", *rows]) + "\n"
+    return "\n".join(["| operator | treatment at import |", "|---|---|", *rows]) + "\n"
 
 
 if __name__ == "__main__":

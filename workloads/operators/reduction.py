@@ -66,7 +66,7 @@ def _reduce(context: NodeContext, axes: Collection[int], *, keepdims: bool) -> L
 
 @operator("CumSum", "CumProd")
 def _running(context: NodeContext) -> Lowered:
-    """Add (multiply) each element to the running result before it, or behind it in reverse."""
+    """Combine each element with the running result before it; in reverse, behind it."""
     data, output = context.input(0), context.output
     loops, positions = space_loops(output)
     listed = context.constant(1)

@@ -135,9 +135,9 @@ class OperatorRule:
 
 RULES: dict[str, OperatorRule] = {}
 
-_STRINGS = "text is not computed with here"
+_STRINGS = "text tensors are not supported"
 _SEQUENCES = "sequences and optional values have no static shape; export the network with tensors only"
-_UNROLL = "loops over sub-graphs are not taken; export the network unrolled"
+_UNROLL = "loops over sub-graphs are not supported; export the network unrolled"
 NOT_TAKEN: Mapping[str, str] = {
     "Loop": _UNROLL, "Scan": _UNROLL, "SequenceMap": _UNROLL,
     "LinearAttention": "the standard defines it by a loop over time",
@@ -147,7 +147,7 @@ NOT_TAKEN: Mapping[str, str] = {
     "OptionalGetElement": _SEQUENCES, "OptionalHasElement": _SEQUENCES,
     "StringConcat": _STRINGS, "StringNormalizer": _STRINGS, "StringSplit": _STRINGS,
     "RegexFullMatch": _STRINGS,
-    "TfIdfVectorizer": _STRINGS, "ImageDecoder": "decoding a file is no tensor operation",
+    "TfIdfVectorizer": _STRINGS, "ImageDecoder": "decoding a file is not a tensor operation",
 }  # fmt: skip
 """Operators of the standard that have no loop nest, and why."""
 

@@ -57,9 +57,9 @@ _FIRST_WITH_MODES = 11
 
 
 def _is_without_modes(context: NodeContext) -> bool:
-    """Whether output o takes input o / scale: Upsample, and Resize of opset 10.
+    """Whether output o reads input o / scale: Upsample, and Resize of opset 10.
 
-    It is rounded down; where the image becomes smaller, up, as onnxruntime does (the standard does not say).
+    The position is rounded down, but up where the image shrinks, as in onnxruntime (the standard does not say).
     """
     return context.kind == "Upsample" or context.opset < _FIRST_WITH_MODES
 

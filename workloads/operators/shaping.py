@@ -173,7 +173,7 @@ def _pieces(size: int, before: int, after: int, mode: str) -> list[tuple[int, in
     if before + max(kept, 0) + after > _LONGEST_PADDED:
         raise UnsupportedOperatorError(
             f"{mode} padding of {size} elements by {before} and {after}; at most {_LONGEST_PADDED} elements"
-            " are made out of fewer than are added"
+            " are supported where as many are added as there are"
         )
     return _runs_in(np.pad(np.arange(cut, cut + kept), (before, after), mode=mode).tolist())  # type: ignore[call-overload]
 

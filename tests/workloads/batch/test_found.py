@@ -79,7 +79,7 @@ FOUND = {
 
 NONE = {
     "nodes of a graph": (graph_of_nodes(20), r"input 'x' is not a batch: node 'y' \(MatMul\)"),
-    "channels of an image": (image(3), r"'x' is not a batch: node 'y' \(Conv\) takes no other size of it"),
+    "channels of an image": (image(3), r"'x' is not a batch: node 'y' \(Conv\) accepts no other size of it"),
     "nodes that edges choose": (gathered_messages(6), r"'x' is not a batch: node 'y' \(Gather\) chooses its"),
     "tokens without images": (
         model(op("Transpose", "x", "k", perm=[1, 0]), op("MatMul", "x k", "s"), op("MatMul", "s x", "y"),
