@@ -121,7 +121,7 @@ class Rebuild(Protocol):
 
 @dataclass(frozen=True)
 class Graph:
-    """A network.
+    """A network: operators in topological order over named tensors.
 
     Raises ``WorkloadError`` when operators are out of order, a tensor is missing, written twice or addressed by a loop
     nest as if it had another shape.

@@ -43,10 +43,10 @@ class Index:
     """Element of one tensor dimension: ``(offset + sum(stride * loop)) / divisor``.
 
     ``rounding``: "floor" rounds down; "exact" skips iterations that do not divide (transposed convolution);
-    ``window``: that many consecutive elements from there on (interpolation). Elements beyond the border do
+    ``window``: number of consecutive elements from there on (interpolation). Elements beyond the border do
     not exist (padding) unless ``clamp``: then the border element stands in for them. ``opaque``: the element
     depends on data in a way that is not affine; ``terms`` then name the loops that choose it (stride 0 means
-    any). Where the choice is known beforehand, ``table`` holds the element for every value of the affine
+    any). Where the choice is known at import, ``table`` holds the element for every value of the affine
     expression.
     """
 
@@ -114,7 +114,7 @@ class Index:
 def hit_share(index: Index, extents: tuple[int, ...], size: int) -> Fraction:
     """Return the share of the iterations of the index's loops that address one of ``size`` elements exactly.
 
-    All loops but the longest are stepped through; where those are too many, every ``divisor``-th iteration counts.
+    All loops but the longest are enumerated; where that is too much, one iteration in ``divisor`` is assumed to count.
     """
     if 0 in extents:
         return Fraction(0)
@@ -161,7 +161,7 @@ def invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[I
 def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
     """Return the least interval around the elements of 0..``size`` that ``ranges`` reach; empty if none.
 
-    All loops but the longest are stepped through; what the longest reaches is an arithmetic progression.
+    All loops but the longest are enumerated; the elements that the longest reaches are an arithmetic progression.
     """
     extents = [ranges[loop][1] - ranges[loop][0] for loop, _ in index.terms]
     if min(extents, default=1) <= 0:

@@ -44,8 +44,8 @@ def placed_regions(
 ) -> Mapping[str, Box]:
     """Return `required_regions`, cached per tile shape and translated to the tile's position where that is possible.
 
-    ``of``: names of the tensors to return; empty for all. ``once``: do not cache the result for a tile that is not
-    translated, because it will not be requested again.
+    ``of``: tensors that the caller needs, empty for all; others may be returned too. ``once``: do not cache the result
+    for a tile that is not translated, because it will not be requested again.
     """
     ops = tuple(ops)
     wanted, moves = at_origin(analysis, ops, wanted)

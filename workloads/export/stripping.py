@@ -149,9 +149,9 @@ def _produced(graph: GraphProto) -> Iterator[str]:
 def _not_static(model: ModelProto) -> list[str]:
     """Return the tensors written by nodes whose shape inference cannot determine."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    known = {v.name for v in [*inferred.value_info, *inferred.output] if _static_type(v) is not None}
+    static = {v.name for v in [*inferred.value_info, *inferred.output] if _static_type(v) is not None}
     written = (name for node in inferred.node for name in node.output if name)
-    return [name for name in written if name not in known]
+    return [name for name in written if name not in static]
 
 
 def _static_type(value: ValueInfoProto) -> TensorType | None:

@@ -25,12 +25,12 @@ def _gather(context: NodeContext) -> Lowered:
     loops, positions = space_loops(output)
     inner = len(chosen.shape)
     picking = positions[axis : axis + inner]
-    known = context.constant(1)
-    picked = anything(picking) if known is None else _known_choice(known, data.shape[axis], picking)
+    values = context.constant(1)
+    picked = anything(picking) if values is None else _known_choice(values, data.shape[axis], picking)
     outer = [at(positions[dim]) for dim in range(axis)]
     rest = [at(positions[dim - 1 + inner]) for dim in range(axis + 1, len(data.shape))]
     reads = [Access(data.name, data.shape, (*outer, picked, *rest))]
-    if known is None:
+    if values is None:
         reads.append(whole(chosen, picking))
     return Lowered((LoopNest("Gather", loops, tuple(reads), whole(output, positions)),))
 
@@ -277,7 +277,7 @@ def _non_max_suppression(context: NodeContext) -> Lowered:
     """Sort the boxes of each class by score, then compare each with the boxes of its class that are kept.
 
     log2(boxes) comparisons for each score to be sorted, and some 12 operations for each overlap; a class keeps as many
-    as the file says, or as the shape of the output allows.
+    boxes as the file states, or as the output's shape allows.
     """
     scores, output = context.input(1), context.output
     batch, classes, boxes = scores.shape

@@ -179,7 +179,7 @@ def operator(
 def load_extensions() -> tuple[str, ...]:
     """Import the modules that installed packages name in the entry points ``dsascape.operators``.
 
-    Returns a message for each that cannot be imported; the others are there all the same.
+    Returns a message for each that cannot be imported; the others are registered nevertheless.
     """
     broken = []
     for entry in entry_points(group="dsascape.operators"):
