@@ -75,6 +75,7 @@ class FusionPlan:
 
     @cached_property
     def kernels(self) -> int:
+        """Number of groups that need a kernel."""
         return sum(self.is_kernel(group) for group in range(len(self.groups)))
 
     @cached_property
@@ -86,6 +87,7 @@ class FusionPlan:
 
     @property
     def operations(self) -> Operations:
+        """Arithmetic of the whole network."""
         return self.graph.operations
 
     def __str__(self) -> str:

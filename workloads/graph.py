@@ -59,6 +59,7 @@ class Tensor:
 
     @property
     def element_bytes(self) -> int:
+        """Bytes of one element."""
         return DTYPE_BYTES[self.dtype]
 
     @property
@@ -94,6 +95,7 @@ class Op:
 
     @property
     def operations(self) -> Operations:
+        """Arithmetic of all loop nests."""
         return sum((nest.operations() for nest in self.nests), Operations())
 
     @property
@@ -230,6 +232,7 @@ class Graph:
 
     @cached_property
     def operations(self) -> Operations:
+        """Arithmetic of all operators."""
         return sum((op.operations for op in self.ops), Operations())
 
     @property

@@ -50,6 +50,7 @@ class Typed:
 
     @property
     def proto(self) -> onnx.TypeProto:
+        """The same type in ONNX's form."""
         return helper.make_tensor_type_proto(self.element, self.shape)
 
 

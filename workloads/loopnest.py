@@ -174,10 +174,12 @@ class LoopNest:
 
     @property
     def extents(self) -> tuple[int, ...]:
+        """Iterations per loop."""
         return tuple(loop.extent for loop in self.loops)
 
     @property
     def has_reduction(self) -> bool:
+        """Whether a reduction loop has more than one iteration."""
         return any(loop.reduction and loop.extent > 1 for loop in self.loops)
 
     @property

@@ -44,11 +44,11 @@ def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) ->
         if _has_steps(op):
             tensors |= {tensor.name: tensor for tensor in op.internals}
             for step in _steps(op):
-                alone, before = _step_by_itself(step, tensors)
+                alone, before = _with_exchanged_operand(step, tensors)
                 tensors |= {tensor.name: tensor for tensor in before}
-                turned, *turns = _with_operands_turned(alone, tensors) if position in transposed else (alone,)
-                tensors |= {turn.outputs[0]: _turned(tensors[turn.inputs[0]], turn) for turn in turns}
-                ops += [*turns, turned]
+                step_op, *transposes = _with_transposed_operands(alone, tensors) if position in transposed else (alone,)
+                tensors |= {copy.outputs[0]: _transposed_tensor(tensors[copy.inputs[0]], copy) for copy in transposes}
+                ops += [*transposes, step_op]
         else:
             ops.append(op)
         ops_of.append(tuple(range(first, len(ops))))
@@ -100,7 +100,7 @@ def _steps(op: Op) -> Iterator[Op]:
         yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
 
 
-def _with_operands_turned(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ...]:
+def _with_transposed_operands(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ...]:
     """Return ``op`` with transposed operands where products would read activations at a stride, and the transposes."""
     turns: dict[str, Op] = {}
     nests = []
@@ -126,7 +126,7 @@ def _with_operands_turned(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ..
     return (replace(op, nests=tuple(nests), inputs=tuple(inputs)), *turns.values())
 
 
-def _turned(tensor: Tensor, turn: Op) -> Tensor:
+def _transposed_tensor(tensor: Tensor, turn: Op) -> Tensor:
     return Tensor(turn.outputs[0], turn.nests[0].write.shape, tensor.dtype, "activation")
 
 
@@ -202,7 +202,7 @@ def _split_access(nest: LoopNest, read: Access) -> Access:
     return Access(name, tuple(shape), tuple(indices))
 
 
-def _step_by_itself(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:
+def _with_exchanged_operand(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:
     """Return a recurrence that reads exchanged results of the step before as an operand, and that operand's tensor."""
     (nest, *more) = op.nests
     carried = nest.carried

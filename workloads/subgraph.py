@@ -33,6 +33,7 @@ class PlacedNest(NamedTuple):
 
     @property
     def target(self) -> str:
+        """Name of the tensor that the nest writes."""
         return self.nest.write.tensor
 
 

@@ -135,6 +135,7 @@ class Network:
         return dict(zip(given.inputs, placed.node.inputs, strict=True))
 
     def is_float(self, name: str) -> bool:
+        """Whether a tensor holds floating-point numbers."""
         return self._draft.is_float(name)
 
     def element_type(self, name: str) -> int:
@@ -301,6 +302,7 @@ class Network:
         self.scalars[constant.name] = constant.value
 
     def elements(self, name: str) -> int:
+        """Return the number of elements of a tensor."""
         return math.prod(self.shape[name])
 
     def edits(self, original: Source) -> tuple[Edit, ...]:

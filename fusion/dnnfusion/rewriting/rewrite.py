@@ -41,6 +41,7 @@ class Rewritten:
 
     @property
     def graph(self) -> Graph:
+        """The network after rewriting."""
         return self.analysis.graph
 
 

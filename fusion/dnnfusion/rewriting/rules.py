@@ -65,6 +65,7 @@ class Rule:
 
     @property
     def replacement(self) -> Term:
+        """Term of ``after``."""
         return parse(self.after)
 
     def __str__(self) -> str:
