@@ -50,7 +50,7 @@ class Typed:
 
     @property
     def proto(self) -> onnx.TypeProto:
-        """The same type in ONNX's form."""
+        """ONNX's message for this type."""
         return helper.make_tensor_type_proto(self.element, self.shape)
 
 
