@@ -1,4 +1,4 @@
-"""Fusion plans: which operators share a kernel, what a planner may ask of a machine, the fixed patterns."""
+"""Fusion plans: which operators share a kernel, the cost model that planners use, and fixed-pattern fusion."""
 
 from dsascape.fusion.costs import KernelCosts, OnChipMemory
 from dsascape.fusion.fixed_pattern import fixed_pattern_plan

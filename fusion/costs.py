@@ -1,7 +1,7 @@
-"""Kernel costs: all that a planner may ask of a machine, whatever kind it is.
+"""Kernel costs: the cost model through which fusion planners see a machine of any kind.
 
-Every machine kind implements `KernelCosts` for one network (`scheduler.kinds.table`). A planner that is given one
-knows no hardware spec; what it decides holds for any machine that answers alike.
+Every machine kind implements `KernelCosts` for one network (`scheduler.kinds.table`). A planner sees no hardware spec,
+so its decisions hold for any machine with the same costs.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,36 +13,36 @@ from dsascape.workloads.analysis import Analysis
 
 @dataclass(frozen=True, slots=True)
 class OnChipMemory:
-    """One level of memory in which a schedule can keep tensors from one operator to the next."""
+    """One level of on-chip memory in which a schedule can keep tensors from one operator to the next."""
 
     name: str
     outputs_bytes: int
-    """Of one copy: what outputs may take; weights and tiles that pass through have the rest."""
+    """Bytes of one copy that outputs may occupy; the rest is for weights and for tiles in transit."""
     copies: int
     """Copies that one kernel reaches: one per core, or one."""
     bytes_per_s: float
-    """Between all copies together and the next memory inwards (the compute units, for the innermost)."""
+    """Bandwidth between all copies together and the next memory inwards (the compute units, for the innermost)."""
     startup_bytes: int
-    """What its transfers move in the time that one takes to start up: smaller ones mostly start up."""
+    """Bytes moved in the start-up time of one transfer: smaller transfers are dominated by start-up."""
 
 
 KernelSeconds = Callable[[Sequence[int]], float]
-"""Seconds of operators, ascending, as one kernel, from whoever knows."""
+"""Cost function: returns the seconds of operators (positions, ascending) as one kernel."""
 
 
 class KernelCosts(Protocol):
-    """One network's kernels on one part of a machine that runs a kernel at a time: a cluster, a whole GPU or CPU."""
+    """Cost model of one network's kernels on a machine part that runs one kernel at a time: a cluster, a GPU, a CPU."""
 
     @property
     def analysis(self) -> Analysis:
-        """The network, with what has been derived from it."""
+        """The network, with its memoized analyses."""
 
     def with_network(self, analysis: Analysis) -> "KernelCosts":
         """Return the costs of another network on the same machine."""
 
     @property
     def dtype(self) -> str:
-        """What the network is computed in."""
+        """Data type in which the network is computed."""
 
     @property
     def cores(self) -> int:
@@ -50,11 +50,11 @@ class KernelCosts(Protocol):
 
     @property
     def on_chip(self) -> tuple[OnChipMemory, ...]:
-        """Memories that a schedule manages, innermost first; empty where caches decide by themselves what stays."""
+        """Memories that a schedule manages, innermost first; empty where hardware caches decide what stays on chip."""
 
     @property
     def off_chip_bytes_per_s(self) -> float:
-        """Share of the off-chip bandwidth when every such part of the machine is at work."""
+        """Off-chip bandwidth of this part of the machine when all parts are busy, in bytes per second."""
 
     @property
     def launch_s(self) -> float:
@@ -63,12 +63,12 @@ class KernelCosts(Protocol):
     def kernel_s(self, ops: Sequence[int]) -> float:
         """Return the estimated seconds of operators, ascending, as one kernel, its launch included.
 
-        Inputs come from outside the chip and outputs go there, but for what caches have of them. Nothing to do takes no
-        time; what the machine cannot run as one kernel takes for ever (``math.inf``).
+        Inputs come from outside the chip and outputs go there, except for what caches hold. A kernel without work takes
+        0 s, one that the machine cannot run ``math.inf``.
         """
 
     def least_s(self, ops: Sequence[int]) -> float:
-        """Return seconds that `kernel_s` is no less than, known sooner than itself; zero where nothing is known."""
+        """Return a lower bound of `kernel_s` that is cheaper to compute; 0 where none is known."""
 
     def most_s(self, ops: Sequence[int]) -> float:
-        """Return seconds that `kernel_s` is no more than, known sooner than itself; infinite where nothing is known."""
+        """Return an upper bound of `kernel_s` that is cheaper to compute; infinite where none is known."""

@@ -1,4 +1,4 @@
-"""Fixed-pattern fusion: at most one complex operator and its followers, as TVM's Relay does it.
+"""Fixed-pattern fusion: at most one complex operator per kernel with its followers, as in TVM's Relay.
 
 The rule (TVM, OSDI '18, section 3; its fusion pass): operators are elementwise, broadcast, injective, reduction,
 complex (convolution, matrix product, pooling) or opaque. An operator joins its immediate post-dominator if all
@@ -47,7 +47,7 @@ _REASONS = {
 
 
 def kind_of(op: Op) -> Kind:
-    """Return the kind of ``op``, derived from its loop nests; opaque where results need earlier ones of their own."""
+    """Return the kind of ``op``, derived from its loop nests; opaque where a nest carries a dependence."""
     if any(nest.ordered for nest in op.nests):
         return Kind.OPAQUE
     kinds = [_KIND_OF_MAPPING[mapping_of(nest)] for nest in op.nests]
@@ -73,7 +73,7 @@ def _slides(op: Op) -> bool:
 
 
 def _scales(op: Op) -> bool:
-    """Whether one operand lies as the output does, the others along some of its dimensions: batch normalisation."""
+    """Whether one operand has the output's layout, and the others vary along some dimensions: batch normalisation."""
     nest = op.nests[0]
     written = nest.write.indices
     if not any(read.indices == written and read.shape == nest.write.shape for read in nest.reads):
@@ -96,7 +96,7 @@ class _Cluster:
     kind: Kind
     reason: str = ""
     into: "_Cluster | None" = None
-    """The cluster that it has become part of."""
+    """Cluster that absorbed this one, if any."""
 
     def absorb(self, other: "_Cluster") -> None:
         """Take the operators of ``other``, which is a part of this cluster from now on."""
@@ -112,12 +112,12 @@ def fixed_pattern_plan(graph: Graph) -> FusionPlan:
 
 
 def fixed_pattern_of(analysis: Analysis) -> FusionPlan:
-    """Return the same for ``analysis.of``."""
+    """Return `fixed_pattern_plan` of the network of ``analysis``, in the form that ``analysis.of`` memoizes."""
     return fixed_pattern_plan(analysis.graph)
 
 
 def fixed_pattern_layers(graph: Graph, ops: list[int]) -> list[list[int]]:
-    """Return ``ops`` cut into layers by the same rule, in order: what GraphTurbo fuses within a sub-graph."""
+    """Return ``ops`` divided into layers by Relay's rule, in order: the layers of a GraphTurbo sub-graph."""
     plan_groups = _Fuser(graph, ops).clusters()
     return sorted((sorted(cluster.ops) for cluster in plan_groups), key=lambda ops: ops[-1])
 
@@ -146,16 +146,16 @@ class _Fuser:
         return list({id(cluster): cluster for cluster in map(self._cluster, self._ops)}.values())
 
     def _cluster(self, op: int) -> _Cluster:
-        """Return the cluster that ``op`` is in by now."""
+        """Return the cluster that holds ``op`` at present."""
         cluster = own = self._own_cluster[op]
         while cluster.into is not None:
             cluster = cluster.into
-        while own is not cluster:  # next time the way is short
+        while own is not cluster:  # path compression
             own.into, own = cluster, own.into or cluster
         return cluster
 
     def _post_dominators(self) -> None:
-        """Find for every operator the first one that all its readers lead to, and the highest kind on the way."""
+        """Find the immediate post-dominator of every operator, and the highest kind on the paths to it."""
         for op in reversed(self._ops):
             readers = self._readers[op]
             parent: int | None = None
@@ -211,7 +211,7 @@ class _Fuser:
             cluster.reason = _REASONS[cluster.kind]
 
     def _may_join(self, op: int, parent: int, phase: int) -> bool:
-        """Whether the operator's cluster goes into its post-dominator's, by the kind of the cluster."""
+        """Whether the operator's cluster may join its post-dominator's, by the kind of the cluster."""
         kind, path_kind = self._cluster(op).kind, self._path_kind[op]
         if kind is Kind.COMPLEX:
             elementwise = phase == 0 and path_kind is Kind.ELEMENTWISE
@@ -224,15 +224,15 @@ class _Fuser:
         return False
 
     def _between(self, op: int, sink: int) -> list[int]:
-        """Return the operators on all paths from ``op`` to ``sink``, without both."""
-        found: dict[int, None] = {}
+        """Return the operators on all paths from ``op`` to ``sink``, exclusive."""
+        between: dict[int, None] = {}
         stack = list(self._readers[op])
         while stack:
             place = stack.pop()
-            if place != sink and place not in found:
-                found[place] = None
+            if place != sink and place not in between:
+                between[place] = None
                 stack.extend(self._readers[place])
-        return list(found)
+        return list(between)
 
     def _path_allows(self, op: int, sink: int, most_between: Kind, most_at_sink: Kind) -> bool:
         return self._cluster(sink).kind <= most_at_sink and all(
@@ -240,7 +240,7 @@ class _Fuser:
         )
 
     def _merge(self, op: int, sink: int) -> None:
-        """Put ``op`` and all between into the cluster of ``sink``."""
+        """Merge ``op`` and all operators between into the cluster of ``sink``."""
         target = self._cluster(sink)
         for place in (op, *self._between(op, sink)):
             source = self._cluster(place)

@@ -1,9 +1,9 @@
-"""A partition of a graph's operators that grows by merging parts and never gets a circle.
+"""Acyclic partition of a graph's operators that grows by merging parts.
 
-The parts, with an edge wherever one reads what another writes, form an acyclic graph, kept in a topological order. Two
-parts that an edge joins may be merged if no other path leads from the one to the other. Only the parts between the two
-in the order can lie on such a path, so only those are looked at, and put in order again after a merge (Pearce and
-Kelly's way of keeping an order under insertions).
+The parts, with an edge from each producer to its consumers, form an acyclic graph that is kept in topological order.
+Two parts joined by an edge may be merged if no other path leads from one to the other. Only parts between the two in
+the order can lie on such a path, so only those are visited, and reordered after a merge (Pearce and Kelly's dynamic
+topological sort).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from dsascape.workloads.graph import Graph
 
 
 class AcyclicPartition:
-    """Parts of a graph's operators, or of some of them; a part is called by its smallest operator position.
+    """Parts of a graph's operators, or of some of them; a part is identified by its smallest operator position.
 
     Where only ``ops`` are partitioned, no path must lead out of them and back.
     """
@@ -24,7 +24,7 @@ class AcyclicPartition:
         self._readers: dict[int, set[int]] = {op: set() for op in own}
         self._sources: dict[int, set[int]] = {op: set() for op in own}
         self._order = own
-        """Parts in topological order; -1, or a part that is no more, stands where there is none."""
+        """Parts in topological order; -1, or the number of a merged part, marks a free place."""
         self._place = {op: place for place, op in enumerate(own)}
         for op in own:
             for name in graph.ops[op].inputs:
@@ -55,28 +55,28 @@ class AcyclicPartition:
         return sorted(self._sources[part])
 
     def place(self, part: int) -> int:
-        """Return a number that is smaller than that of every part that reads from this one, directly or not."""
+        """Return the topological place of ``part``, smaller than that of every part downstream of it."""
         return self._place[part]
 
     def closes_circle(self, one: int, other: int) -> bool:
-        """Whether a path over a third part joins two parts, so that merged they would wait for each other."""
+        """Whether merging two parts would close a cycle, because a path over a third part joins them."""
         first, last = sorted((one, other), key=self._place.__getitem__)
         return bool(self._reached(self._readers[first] - {last}, last) & self._sources[last])
 
     def _reached(self, starts: Iterable[int], last: int) -> set[int]:
-        """Return the parts that ``starts`` lead to and that stand before ``last``."""
+        """Return ``starts`` and the parts downstream of them, as far as they are before ``last``."""
         limit = self._place[last]
         waiting = [part for part in starts if self._place[part] < limit]
-        found = set(waiting)
+        reached = set(waiting)
         while waiting:
             for reader in self._readers[waiting.pop()]:
-                if reader not in found and self._place[reader] < limit:
-                    found.add(reader)
+                if reader not in reached and self._place[reader] < limit:
+                    reached.add(reader)
                     waiting.append(reader)
-        return found
+        return reached
 
     def merge(self, one: int, other: int) -> int:
-        """Return the part that two parts become; raise ``ValueError`` if that would close a circle."""
+        """Merge two parts and return the new part; raise ``ValueError`` if that would close a cycle."""
         first, last = sorted((one, other), key=self._place.__getitem__)
         behind = self._reached(self._readers[first] - {last}, last)
         if one == other or behind & self._sources[last]:
@@ -91,7 +91,10 @@ class AcyclicPartition:
         return kept
 
     def merge_all(self, ops: Iterable[int]) -> int:
-        """Return the part that ``ops`` become, none of which shares a part with others; no path leads out and back."""
+        """Merge the parts of ``ops`` and return the new part; no path may lead out of ``ops`` and back.
+
+        No part of ``ops`` may hold other operators.
+        """
         parts = sorted({self._part_of[op] for op in ops}, key=self._place.__getitem__)
         merged = parts[0]
         for part in parts[1:]:  # neighbours in the order: nothing can lie between them
@@ -99,7 +102,7 @@ class AcyclicPartition:
         return merged
 
     def _reorder(self, first: int, last: int, behind: set[int]) -> None:
-        """Put what leads to ``last`` before both, and what ``first`` leads to behind them."""
+        """Move the parts upstream of ``last`` before both, and those downstream of ``first`` behind them."""
         begin, end = self._place[first], self._place[last]
         window = [part for part in self._order[begin : end + 1] if part in self._members and part not in (first, last)]
         ahead = [part for part in window if part not in behind]

@@ -1,4 +1,4 @@
-"""A fusion plan: which operators share a kernel."""
+"""Fusion plan: the groups of operators that share a kernel."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from dsascape.workloads.subgraph import Subgraph
 
 
 class FusionError(ValueError):
-    """A plan that cannot be made or is broken."""
+    """A plan that is inconsistent, or that cannot be built from the given groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """``factor`` instances of a group, along dimension ``dim`` of its last operator's first output."""
+    """Split of a group into ``factor`` instances, along dimension ``dim`` of its last operator's first output."""
 
     dim: int
     factor: int
@@ -25,31 +25,31 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Operators of one kernel, ascending positions in the graph, and why the group took no more."""
+    """Operators of one kernel (ascending positions in the graph), and the reason why the group took no more."""
 
     ops: tuple[int, ...]
     boundary_reason: str = ""
     split: Split | None = None
-    """How the group is cut into instances, if it is: each is a launch of its own."""
+    """Split into instances, each a launch of its own; None if the group is whole."""
 
     @property
     def instances(self) -> int:
-        """Launches that the group is cut into."""
+        """Launches of the group: its instances, or one."""
         return 1 if self.split is None else self.split.factor
 
 
 @dataclass(frozen=True)
 class FusionPlan:
-    """A partition of a graph's operators, in an order in which the kernels can run."""
+    """Partition of a graph's operators into groups, in an order in which their kernels can run."""
 
     graph: Graph
     groups: tuple[Group, ...]
     scheduled_by: str = ""
-    """The policy whose schedule it is made for, where that is not the one that made it."""
+    """Policy that schedules the plan, if it is not the one that made it."""
     rewritten: bool = False
-    """Whether ``graph`` was made of the given network by the policy that planned, and not by a stage before."""
+    """Whether the planning policy itself rewrote the given network into ``graph``, rather than an earlier stage."""
     origin: str = ""
-    """Where it comes from, if there is more to say than which policy made it."""
+    """Origin of the plan, beyond the policy that made it; empty if there is nothing to add."""
 
     @cached_property
     def group_of(self) -> Mapping[int, int]:
@@ -58,11 +58,11 @@ class FusionPlan:
 
     @cached_property
     def subgraphs(self) -> tuple[Subgraph, ...]:
-        """The operators of each group as a set."""
+        """Operators of each group as a `Subgraph`."""
         return tuple(Subgraph(self.graph, group.ops) for group in self.groups)
 
     def outputs(self, group: int) -> tuple[str, ...]:
-        """Return the stored tensors that others read: views stand for what they are views of."""
+        """Return the stored tensors that leave the group; a view counts as the tensor behind it."""
         return self.subgraphs[group].stored_outputs
 
     def inputs(self, group: int) -> tuple[str, ...]:
@@ -70,22 +70,24 @@ class FusionPlan:
         return self.subgraphs[group].stored_inputs
 
     def is_kernel(self, group: int) -> bool:
-        """Whether the group does anything: groups of views do not."""
+        """Whether the group needs a kernel; groups of views only do not."""
         return not self.subgraphs[group].is_view
 
     @cached_property
     def kernels(self) -> int:
+        """Number of groups that need a kernel."""
         return sum(self.is_kernel(group) for group in range(len(self.groups)))
 
     @cached_property
     def intermediate_bytes(self) -> int:
-        """Bytes of the tensors that kernels hand to each other or to the outside."""
+        """Bytes of the tensors that kernels pass to each other or out of the network, each counted once."""
         kernels = (group for group in range(len(self.groups)) if self.is_kernel(group))
         names = {name for group in kernels for name in self.outputs(group)}
         return sum(self.graph.tensors[name].size_bytes for name in names)
 
     @property
     def operations(self) -> Operations:
+        """Arithmetic of the whole network."""
         return self.graph.operations
 
     def __str__(self) -> str:
@@ -97,14 +99,14 @@ class FusionPlan:
 
 
 def unfused_intermediate_bytes(graph: Graph) -> int:
-    """Return the bytes that operators hand to each other when each is its own kernel (views cost nothing)."""
+    """Return the bytes of all operator outputs, views excepted: the intermediate bytes without fusion."""
     return sum(graph.tensors[name].size_bytes for op in graph.ops if not op.is_view for name in op.outputs)
 
 
 def plan_from_groups(graph: Graph, groups: Iterable[Group]) -> FusionPlan:
     """Return the plan with ``groups`` in topological order, the earliest operator first where there is a choice.
 
-    Raises ``FusionError`` if the groups depend on each other in a circle.
+    Raises ``FusionError`` if the groups depend on each other cyclically.
     """
     listed = list(groups)
     owner = {op: position for position, group in enumerate(listed) for op in group.ops}
@@ -117,7 +119,7 @@ def plan_from_groups(graph: Graph, groups: Iterable[Group]) -> FusionPlan:
     try:
         waiting.prepare()
     except CycleError as error:
-        raise FusionError(f"{graph.name}: groups of the plan wait for each other in a circle") from error
+        raise FusionError(f"{graph.name}: groups of the plan depend on each other in a cycle") from error
     order: list[Group] = []
     ready: list[tuple[int, int]] = []
     while waiting.is_active():
@@ -130,22 +132,23 @@ def plan_from_groups(graph: Graph, groups: Iterable[Group]) -> FusionPlan:
 
 
 def violations(plan: FusionPlan) -> list[str]:
-    """Return what is broken: operators missing or twice, groups out of order or in a circle. Empty if nothing is."""
-    graph, found = plan.graph, []
+    """Return a message per violation: operators missing or in two groups, groups empty or out of order; else empty."""
+    graph, messages = plan.graph, []
     seen: dict[int, int] = {}
     for position, group in enumerate(plan.groups):
         if not group.ops:
-            found.append(f"group {position} is empty")
+            messages.append(f"group {position} is empty")
         for op in group.ops:
             if op in seen:
-                found.append(f"operator {op} is in groups {seen[op]} and {position}")
+                messages.append(f"operator {op} is in groups {seen[op]} and {position}")
             seen[op] = position
-    found += [f"operator {op} ({graph.ops[op].name}) is in no group" for op in range(len(graph.ops)) if op not in seen]
-    if found:
-        return found
+    missing = [op for op in range(len(graph.ops)) if op not in seen]
+    messages += [f"operator {op} ({graph.ops[op].name}) is in no group" for op in missing]
+    if messages:
+        return messages
     for position, reader in enumerate(graph.ops):
         for name in reader.inputs:
             producer = graph.producer.get(name)
             if producer is not None and seen[producer] > seen[position]:
-                found.append(f"group {seen[position]} reads {name!r} of group {seen[producer]}, which runs later")
-    return found
+                messages.append(f"group {seen[position]} reads {name!r} of group {seen[producer]}, which runs later")
+    return messages

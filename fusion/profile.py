@@ -1,8 +1,8 @@
-"""The profile database: what kernels have been found to take, so that nobody has to ask twice (DNNFusion, section 4.3).
+"""Profile database: seconds of kernels evaluated so far, so that each is evaluated once (DNNFusion, section 4.3).
 
-An entry is known by what the kernel computes (loop nests, shapes, element sizes; names left out) and by all that a
-planner may ask of the machine, so equal blocks of one network or of several share one. A file belongs to one machine:
-two that look the same through `fusion.costs.KernelCosts` are not told apart by it.
+The key of an entry is what the kernel computes (loop nests, shapes, element sizes; no names) and the machine's figures
+as planners see them, so that equal blocks of one network or of several share an entry. A file belongs to one machine:
+two machines with equal `fusion.costs.KernelCosts` figures are not distinguished.
 """
 
 import hashlib
@@ -20,26 +20,26 @@ from dsascape.workloads.subgraph import Subgraph
 
 FORMAT = 1
 _DIGITS = 32
-"""Of a digest, in hexadecimal."""
+"""Hexadecimal digits of a digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one kernel takes."""
+    """Profile of one kernel: its operators and its seconds."""
 
     operators: tuple[str, ...]
-    """Kinds, in order."""
+    """Kinds of the operators, in order."""
     seconds: float
 
 
 @dataclass(slots=True)
 class ProfileDatabase:
-    """Entries by the content of the kernel; grows while plans are made."""
+    """Profiles by kernel content; the database grows while plans are made."""
 
     entries: dict[str, Profile] = field(default_factory=dict)
 
     def kernel_s(self, costs: KernelCosts, ops: Sequence[int]) -> float:
-        """Return the seconds of ``ops``, ascending, as one kernel: known, or asked of ``costs`` and kept."""
+        """Return the seconds of ``ops``, ascending, as one kernel: stored, or computed by ``costs`` and stored."""
         graph = costs.analysis.graph
         key = _key(costs, ops)
         if key not in self.entries:
@@ -48,28 +48,28 @@ class ProfileDatabase:
         return self.entries[key].seconds
 
     def least_s(self, costs: KernelCosts, ops: Sequence[int]) -> float:
-        """Return what ``kernel_s`` is no less than: itself where known, else what ``costs`` says."""
-        known = self.entries.get(_key(costs, ops))
-        return costs.least_s(ops) if known is None else known.seconds
+        """Return a lower bound of `kernel_s`: the stored seconds, else the bound of ``costs``."""
+        stored = self.entries.get(_key(costs, ops))
+        return costs.least_s(ops) if stored is None else stored.seconds
 
     def most_s(self, costs: KernelCosts, ops: Sequence[int]) -> float:
-        """Return what ``kernel_s`` is no more than: itself where known, else what ``costs`` says."""
-        known = self.entries.get(_key(costs, ops))
-        return costs.most_s(ops) if known is None else known.seconds
+        """Return an upper bound of `kernel_s`: the stored seconds, else the bound of ``costs``."""
+        stored = self.entries.get(_key(costs, ops))
+        return costs.most_s(ops) if stored is None else stored.seconds
 
     def longer_s(self, one: "Kernels", other: "Kernels") -> float:
-        """Return how many seconds longer the kernels of ``one`` take than those of ``other``; equal ones are not asked.
+        """Return the seconds of the kernels of ``one`` minus those of ``other``; kernels in both are not evaluated.
 
-        Infinite where the machine cannot run one of those of ``one``.
+        Infinite if the machine cannot run a kernel of ``one``.
         """
-        found: list[float] = []
+        differences: list[float] = []
         keys = [[_key(costs, ops) for ops in groups] for costs, groups in (one, other)]
         left = [Counter(keys[0]) - Counter(keys[1]), Counter(keys[1]) - Counter(keys[0])]
         for sign, (costs, groups), own, times in zip((1, -1), (one, other), keys, left, strict=True):
             for key, ops in dict(zip(own, groups, strict=True)).items():
                 if times[key]:
-                    found.append(sign * times[key] * self.kernel_s(costs, ops))
-        return math.inf if math.inf in found else math.fsum(found)
+                    differences.append(sign * times[key] * self.kernel_s(costs, ops))
+        return math.inf if math.inf in differences else math.fsum(differences)
 
     def as_json(self) -> str:
         """Return all entries as text, in the order of their keys."""
@@ -78,7 +78,7 @@ class ProfileDatabase:
 
     @classmethod
     def from_json(cls, text: str, where: str) -> "ProfileDatabase":
-        """Return what `as_json` wrote; raise ``FusionError`` naming ``where`` for anything else."""
+        """Return the database that `as_json` wrote; raise ``FusionError`` naming ``where`` for anything else."""
         try:
             plain = json.loads(text)
             if plain["format"] != FORMAT:
@@ -92,7 +92,7 @@ class ProfileDatabase:
 
 
 Kernels = tuple[KernelCosts, Sequence[Sequence[int]]]
-"""The operators of each kernel of a network, and its costs."""
+"""Kernels of a network: its cost model, and the operators of each kernel."""
 
 
 def _profile(kinds: Sequence[object], seconds: object) -> Profile:
@@ -102,15 +102,15 @@ def _profile(kinds: Sequence[object], seconds: object) -> Profile:
 
 
 def _key(costs: KernelCosts, ops: Sequence[int]) -> str:
-    asked = (costs.dtype, costs.cores, costs.on_chip, costs.off_chip_bytes_per_s, costs.launch_s)
-    content = repr((asked, costs.analysis.of(kernel_content, tuple(ops))))
+    machine = (costs.dtype, costs.cores, costs.on_chip, costs.off_chip_bytes_per_s, costs.launch_s)
+    content = repr((machine, costs.analysis.of(kernel_content, tuple(ops))))
     return hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]
 
 
 def kernel_content(analysis: Analysis, ops: tuple[int, ...]) -> str:
-    """Return what the operators ``ops`` compute as one kernel, as text: two that are equal differ in names only.
+    """Return a text that identifies what ``ops`` compute as one kernel: equal texts differ in tensor names only.
 
-    Views in front of them count, wherever they are planned: a kernel reads through them.
+    Views in front of them are included, whichever group they are in: a kernel reads through them.
     """
     graph, inside = analysis.graph, set(ops)
     waiting = [name for op in ops for name in graph.ops[op].inputs]

@@ -1,4 +1,4 @@
-"""No fusion: every operator its own kernel; views belong to whoever makes the tensor."""
+"""No fusion: every operator is its own kernel; views join the producer of their tensor."""
 
 from dsascape.fusion.plan import FusionPlan, Group, plan_from_groups
 from dsascape.workloads.graph import Graph

@@ -1,4 +1,4 @@
-"""What is computed: the network as a graph of operators, each a loop nest; ONNX import; the zoo."""
+"""Workloads: networks as graphs of operators, each a list of loop nests; ONNX import; the model zoo."""
 
 from dsascape.workloads.graph import DTYPE_BYTES, Graph, Op, Tensor, WorkloadError
 from dsascape.workloads.loading import import_onnx, load_network

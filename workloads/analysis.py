@@ -1,8 +1,8 @@
-"""What is derived from one network and asked for again and again, worked out once.
+"""Memoized analyses of one network.
 
-An `Analysis` is made next to its graph and passed to whoever plans, schedules or lowers it. What is derived is a plain
-function of the analysis and of arguments that can be compared: ``analysis.of(tensor_matches, ops, dim)`` returns
-``tensor_matches(analysis, ops, dim)``. Each function has a table of its own, which forgets its oldest entries.
+An `Analysis` is created with its graph and passed to planners, schedulers and lowerings. A derived result is a plain
+function of the analysis and of hashable arguments: ``analysis.of(tensor_matches, ops, dim)`` returns
+``tensor_matches(analysis, ops, dim)``. Each function has a bounded table of its own, which evicts its oldest entries.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 from dsascape.workloads.graph import Graph
 
 MOST_ENTRIES = 50_000
-"""Of one table."""
+"""Entries of one table at most, unless it has a bound of its own."""
 
 _MISSING = object()
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class Table(Generic[_T]):
-    """Values by what they depend on; beyond ``most`` entries the oldest are forgotten."""
+    """Bounded memo: values by hashable key; beyond ``most`` entries the oldest are evicted."""
 
     __slots__ = ("_most", "_values")
 
@@ -30,11 +30,11 @@ class Table(Generic[_T]):
         self._values: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """Return the value of ``key``, made if it is not there."""
+        """Return the value of ``key``; where there is none, call ``make`` and store its result."""
         values = self._values
-        found: _T = values.get(key, _MISSING)  # keys are long: they are hashed once
-        if found is not _MISSING:
-            return found
+        stored: _T = values.get(key, _MISSING)  # keys are long: they are hashed once
+        if stored is not _MISSING:
+            return stored
         value = make()
         if len(values) >= self._most:
             del values[next(iter(values))]
@@ -42,11 +42,11 @@ class Table(Generic[_T]):
         return value
 
     def known(self, key: Hashable) -> _T | None:
-        """Return the value of ``key``, if it is there."""
+        """Return the stored value of ``key``, None if there is none."""
         return self._values.get(key)
 
     def values(self) -> Iterable[_T]:
-        """Return all values."""
+        """Return all stored values, oldest first."""
         return self._values.values()
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class Table(Generic[_T]):
 
 
 class Analysis:
-    """A graph and what has been derived from it. Two analyses are equal only if they are one object."""
+    """A graph and the memoized results derived from it. Two analyses are equal only if they are one object."""
 
     def __init__(self, graph: Graph, most_entries: int = MOST_ENTRIES) -> None:
         self.graph = graph
@@ -62,7 +62,7 @@ class Analysis:
         self._tables: dict[Callable[..., Any], Table[Any]] = {}
 
     def of(self, derive: Callable[["Analysis", *_Args], _T], *args: *_Args) -> _T:
-        """Return ``derive(self, *args)``, worked out once; the arguments can be hashed."""
+        """Return ``derive(self, *args)``, memoized; the arguments have to be hashable."""
         table = self._tables.get(derive)
         if table is None:
             table = self.table(derive)
@@ -70,9 +70,9 @@ class Analysis:
         return value
 
     def table(self, derive: Callable[..., _T], most_entries: int = 0) -> Table[_T]:
-        """Return the table of what ``derive`` has returned, for a key that is shorter than its arguments.
+        """Return the memo table of ``derive``, for callers that have a shorter key than its arguments.
 
-        ``most_entries``: where the values are large, a bound of its own.
+        ``most_entries``: bound of this table, for large values; 0 for the analysis's own.
         """
         table = self._tables.get(derive)
         if table is None:

@@ -1,8 +1,8 @@
-"""Imported networks kept on disk by the content of their file, so that many processes need not import them.
+"""Disk cache of imported networks, keyed by the content of their file, so that other processes need not import them.
 
-An entry is a line that names its form, a check sum over all that follows and over what it is an entry of, and the
-network as compressed plain JSON. One that is damaged, of another form, or of another network is made again; nothing in
-it is evaluated, and what it says is checked like any other graph. The folder is ``$DSASCAPE_CACHE`` if that is set
+An entry is a line that names its format, a checksum over the content and over the entry's identity, and the network as
+compressed plain JSON. An entry that is damaged, of another format or of another network is replaced; nothing in it is
+evaluated, and its content is checked like any other graph. The folder is ``$DSASCAPE_CACHE`` if that is set
 (empty: keep nothing), else ``dsascape`` in the user's cache folder; a user without a home keeps nothing.
 """
 
@@ -23,14 +23,14 @@ from dsascape.workloads.reimport import ImportOptions, Reimport
 
 _VARIABLE = "DSASCAPE_CACHE"
 _LARGEST_BYTES = 256 * 2**20
-"""Of an entry when decompressed; more is not written by us."""
+"""Bytes of a decompressed entry at most; more is never written."""
 _HEADER = b"dsascape imported network, form 3\n"
 _LENGTH_BYTES = 8
 _BODY = len(_HEADER) + hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """Return where imported networks are kept, None if they are not to be, or nowhere can be found."""
+    """Return the cache folder; None if caching is off, or no folder can be determined."""
     chosen = os.environ.get(_VARIABLE)
     if chosen is not None:
         return Path(chosen) if chosen else None
@@ -42,15 +42,15 @@ def cache_folder() -> Path | None:
 
 
 def cached(content: bytes, name: str, options: ImportOptions, make: Callable[[], Graph]) -> Graph:
-    """Return what ``make`` imports from a file of ``content``, from the cache if that was done before."""
+    """Return the graph that ``make`` imports from a file of ``content``, from the cache if it is there."""
     folder = cache_folder()
     if folder is None:
         return make()
     identity = repr((name, options, source_digest(), hashlib.sha256(content).hexdigest())).encode()
     path = folder / f"{hashlib.sha256(identity).hexdigest()}.graph"
-    known = _read(path, identity)
-    if known is not None:
-        return known
+    stored = _read(path, identity)
+    if stored is not None:
+        return stored
     graph = make()
     if isinstance(graph.rebuild, Reimport) and not any("::" in op.kind for op in graph.ops):
         _write(path, identity, graph, graph.rebuild)
@@ -59,7 +59,7 @@ def cached(content: bytes, name: str, options: ImportOptions, make: Callable[[],
 
 @lru_cache(maxsize=1)
 def source_digest() -> str:
-    """Return a digest of this package's code and of the ONNX version: another importer makes other graphs."""
+    """Return a digest of this package's code and of the ONNX version: another importer builds other graphs."""
     digest = hashlib.sha256(version("onnx").encode())
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
@@ -67,7 +67,7 @@ def source_digest() -> str:
 
 
 def _write(path: Path, identity: bytes, graph: Graph, rebuild: Reimport) -> None:
-    """Write an entry, all or nothing; a folder that cannot be written to is left alone."""
+    """Write an entry atomically; nothing is written where the folder is read-only."""
     options = rebuild.options
     sizes = options.batch, options.sequence, options.simplify, options.dims, options.image, options.batch_dims
     source = [rebuild.where, rebuild.name, *sizes]

@@ -1,4 +1,4 @@
-"""Constants that a file ties to its own sequence length or size of images, replaced for a walk at another size."""
+"""Constants tied to a file's own sequence length or image size, replaced in a walk at other sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ _RESIZE_SIZES = 3
 
 @dataclass(frozen=True, slots=True)
 class CarryOver:
-    """Rewrites nodes of the second walk (``known`` so far) by what the first one (``before``) saw."""
+    """Adapts nodes of the second walk, whose tensors so far are ``known``, by comparison with the walk ``before``."""
 
     known: Known
     before: Walk
     sequence_ratio: Fraction
-    """Of the sequence length now to that in the file."""
+    """Sequence length of this walk divided by the file's."""
 
     def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node``: what follows depends on the types of what it reads."""
+        """Return ``node`` as it is: how it changes depends on the types of its operands."""
         return node
 
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
-        """Return ``node``, its shape constants following the change where they stood still, and its outputs' types."""
+        """Return ``node`` with shape constants adapted to the new sizes, and the types of its outputs."""
         changed = self._carried(node)
         return changed, infer(changed)
 
@@ -71,7 +71,7 @@ class CarryOver:
         return node
 
     def _open_ended(self, node: onnx.NodeProto, old: Sequence[int], new: Sequence[int]) -> onnx.NodeProto:
-        """Return a slice that went to the end of a dimension in the file and still does."""
+        """Return a slice whose end follows the size of the dimension, if it was that size in the file."""
         ends, axes = (self.known.values.get(name) for name in node.input[2:4])
         if ends is None or axes is None:
             return node
@@ -82,7 +82,7 @@ class CarryOver:
         return self._with_input(node, 2, np.asarray(grown, np.int64))
 
     def _conforming(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node`` with weights that no longer broadcast (position tables, masks) cut or grown."""
+        """Return ``node`` with weights that no longer broadcast (position tables, masks) shortened or lengthened."""
         olds = [self.before.types[name].shape for name in node.input]
         news = [self.known.types[name].shape for name in node.input]
         for place, name in enumerate(list(node.input)):
@@ -92,7 +92,7 @@ class CarryOver:
         return node
 
     def _conforming_concat(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return a join whose constant parts follow the other parts in the dimensions that are not joined."""
+        """Return a concatenation whose constant parts have the other parts' sizes in all dimensions but the axis."""
         axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
         live = [name for name in node.input if name not in self.known.weights]
         if not live:

@@ -1,7 +1,7 @@
-"""Folding of what is known before the network runs: shape arithmetic, index tables, constant masks.
+"""Constant folding at import: shape arithmetic, index tables, constant masks.
 
-Only the operators of ``FOLDED`` are computed, each only after the size of its result is known and found small: a
-file of a few hundred bytes can ask for exabytes, or for a loop that does not end.
+Only the operators of ``FOLDED`` are computed, each only if a bound of its result's size is small: a file of a few
+hundred bytes can ask for exabytes, or for a loop that does not end.
 """
 
 import math
@@ -16,16 +16,16 @@ from dsascape.workloads.onnx_file import LARGEST_KNOWN_VALUE, tensor_value
 from dsascape.workloads.operators.registry import Array
 
 LARGEST_ELEMENT_BYTES = 16
-"""Of a complex number of double precision."""
+"""Bytes of the largest element type, a complex number of double precision."""
 LARGEST_FOLDED_BYTES = LARGEST_KNOWN_VALUE * LARGEST_ELEMENT_BYTES
-"""Of one folded result: 1 MiB. A larger one keeps its shape only."""
+"""Bytes of one folded result at most: 1 MiB. A larger result keeps its shape only."""
 MOST_FOLDED_BYTES = 256 * 2**20
-"""Of all folded results of one network together; what comes after keeps its shape only."""
+"""Bytes of all folded results of one network at most; later results keep their shape only."""
 
 Attributes = Mapping[str, Any]
 Values = Sequence[Array]
 Elements = Callable[[Attributes, Values], float]
-"""Returns how many elements a result has at most, from the operands."""
+"""Returns an upper bound of a result's elements, from attributes and operands."""
 Fold = Callable[[Attributes, Values], Array]
 
 _ELEMENTWISE = (
@@ -39,7 +39,7 @@ _NO_LARGER = (
     "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "ScatterElements",
     "ScatterND", "Slice", "Squeeze", "Transpose", "Trilu", "Unsqueeze",
 )  # fmt: skip
-"""What writes at most as many elements as its first input has."""
+"""Operators that write at most as many elements as their first input has."""
 
 
 def _broadcast(_: Attributes, values: Values) -> float:
@@ -50,7 +50,7 @@ def _as_first(_: Attributes, values: Values) -> float:
     return values[0].size
 
 
-def _asked_for(_: Attributes, values: Values) -> float:
+def _listed_sizes(_: Attributes, values: Values) -> float:
     """Return the product of the sizes that the last input lists."""
     return float(np.prod(np.maximum(values[-1].astype(np.float64), 1)))
 
@@ -88,9 +88,9 @@ FOLDED: Mapping[str, Elements] = {
     **dict.fromkeys(_ELEMENTWISE, _broadcast),
     **dict.fromkeys(_NO_LARGER, _as_first),
     "Concat": lambda _, v: sum(value.size for value in v),
-    "ConstantOfShape": _asked_for,
-    "Expand": lambda _, v: v[0].size * _asked_for(_, v),
-    "Tile": lambda _, v: v[0].size * _asked_for(_, v),
+    "ConstantOfShape": _listed_sizes,
+    "Expand": lambda _, v: v[0].size * _listed_sizes(_, v),
+    "Tile": lambda _, v: v[0].size * _listed_sizes(_, v),
     "Gather": _gathered,
     "GatherElements": lambda _, v: v[1].size,
     "GatherND": _gathered_slices,
@@ -102,7 +102,7 @@ FOLDED: Mapping[str, Elements] = {
     "HannWindow": _window,
     "MelWeightMatrix": _mel_weights,
 }
-"""The operators that are computed on import, each with a bound of the elements that it writes."""
+"""Operators that are computed at import, each with an upper bound of the elements that it writes."""
 
 
 def _unsqueeze(attributes: Attributes, values: Values) -> Array:
@@ -173,7 +173,7 @@ _DIRECTLY: Mapping[str, Fold] = {
     "Equal": lambda _, v: np.asarray(v[0] == v[1]),
     "Where": lambda _, v: np.where(v[0], v[1], v[2]),
 }
-"""What shape arithmetic is mostly made of; the rest goes through the ONNX reference evaluator, which takes longer."""
+"""Folds in numpy for the usual shape arithmetic; the rest goes through the slower ONNX reference evaluator."""
 
 
 def fold(
@@ -185,7 +185,7 @@ def fold(
 ) -> list[Array] | None:
     """Return the outputs of ``node`` for known inputs.
 
-    None where they are not folded: large, more than ``room_bytes``, or not to be had.
+    None where they are not folded: too large, larger than ``room_bytes``, or not computable.
     """
     if node.op_type == "Constant":
         value = _constant(node)

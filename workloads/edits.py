@@ -1,8 +1,8 @@
-"""Edits of an imported network: operators of its file put in the place of others.
+"""Edits of an imported network: operators of its file replaced by others.
 
-Edits name tensors, kinds and attributes only, so that they hold at another batch size as well. What is new is typed as
-if the file had said it; what it makes of weights alone is computed once and is a weight itself; what nobody reads any
-more is left out when the network is lowered.
+Edits name tensors, kinds and attributes only, so that they apply at any batch size. New operators are typed as if the
+file contained them; their results are weights, computed once, if they read weights only. Operators without readers are
+dropped when the network is lowered.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,12 +19,12 @@ from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.walk import walk_edited
 
 Attributes = tuple[tuple[str, Hashable], ...]
-"""By name, ascending; lists as tuples."""
+"""Attributes as (name, value), by ascending name; lists as tuples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator as a file says it; the name of an input that is left out is empty."""
+    """One operator as a file states it; an omitted input has an empty name."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -34,17 +34,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A weight of one element that an edit brings along."""
+    """A weight of one element that an edit adds."""
 
     name: str
     value: float
     like: str
-    """The tensor whose element type it has."""
+    """Tensor whose element type the constant has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """``nodes`` in the place of the one operator that writes tensor ``place``; the last one writes it now."""
+    """Replacement of the operator that writes tensor ``place`` by ``nodes``, the last of which writes it."""
 
     place: str
     nodes: tuple[Node, ...]
@@ -56,7 +56,7 @@ def edited_walk(file: OnnxFile, walk: Walk, edits: Sequence[Edit]) -> Walk:
     written = {name for node in walk.nodes for name in node.output}
     for edit in edits:
         if edit.place not in written:
-            raise WorkloadError(f"{file.where}: no operator writes {edit.place!r}, which an edit is about")
+            raise WorkloadError(f"{file.where}: no operator writes {edit.place!r}, which an edit replaces")
     replaced = {edit.place: tuple(map(as_proto, edit.nodes)) for edit in edits}
     constants = {c.name: _value(walk, c) for edit in edits for c in edit.constants}
     return walk_edited(file, walk, replaced, constants)
@@ -74,15 +74,15 @@ def as_proto(node: Node) -> onnx.NodeProto:
 
 def plain_node(proto: onnx.NodeProto) -> Node | None:
     """Return ``proto`` as a node, None if it is of a custom domain or has other attributes than numbers and text."""
-    found = []
+    attributes = []
     for name, value in sorted(attributes_of(proto).items()):
         plain = tuple(value) if isinstance(value, list) else value
         if not isinstance(plain, int | float | bytes | tuple) or not _is_flat(plain):
             return None
-        found.append((name, plain))
+        attributes.append((name, plain))
     if proto.domain not in ("", "ai.onnx"):
         return None
-    return Node(proto.op_type, tuple(proto.input), tuple(proto.output), tuple(found))
+    return Node(proto.op_type, tuple(proto.input), tuple(proto.output), tuple(attributes))
 
 
 def _is_flat(value: object) -> bool:

@@ -1,8 +1,8 @@
 """A network that can be run: its operators as an ONNX model, with a value for every weight.
 
-The graph itself has shapes and loop nests only. Its operators are found again in the file it was made of, at the same
-sizes and after the same simplification, so that every one of them is one node. Weights without a value in the file, and
-all large ones, are drawn: reproducible from a seed and their name, and of such a size that activations stay finite.
+The graph itself has shapes and loop nests only. Its operators are looked up in the file that it was imported from,
+at the same sizes and after the same simplification, so that each is one node. Weights without a value in the file, and
+all large ones, are drawn at random: reproducibly from a seed and their name, scaled so that activations stay finite.
 """
 
 import math
@@ -24,27 +24,28 @@ from dsascape.workloads.operators.registry import Array
 from dsascape.workloads.reimport import Reimport
 
 _NEWEST_IR_VERSION = 10
-"""That every onnxruntime in use reads."""
+"""Newest ONNX IR version that every onnxruntime in use reads."""
 _WEIGHT_PLACES: Mapping[str, tuple[int, ...]] = {
     "Conv": (1,), "ConvTranspose": (1,), "Gemm": (0, 1), "MatMul": (0, 1),
 }  # fmt: skip
-"""Inputs that are multiplied with and summed up over."""
+"""Positions of operands that are multiplied and summed over, by operator."""
 _STEPS = 2**8
-"""That the fraction of a drawn weight is rounded to: as fine as bfloat16."""
+"""Steps to which the mantissa of a drawn weight is rounded: as fine as bfloat16."""
 _SHIFT_PLACES: Mapping[str, tuple[int, ...]] = {
     "Conv": (2,), "ConvTranspose": (2,), "Gemm": (2,), "LayerNormalization": (2,), "BatchNormalization": (2, 3),
 }  # fmt: skip
+"""Positions of operands that are added or subtracted, by operator."""
 
 
 @dataclass(frozen=True)
 class Executable:
-    """A graph's operators as nodes, and what its weights hold."""
+    """A graph's operators as ONNX nodes, and the values of its weights."""
 
     graph: Graph
     nodes: tuple[onnx.NodeProto, ...]
-    """One for each operator of the graph, in its order."""
+    """One node per operator of the graph, in its order."""
     values: Mapping[str, Array]
-    """Of every tensor that the nodes read and none writes, the network's inputs aside."""
+    """Values of the tensors that nodes read and none writes, except the network's inputs."""
     opset: int
 
     def attributes(self, position: int) -> dict[str, Any]:
@@ -52,9 +53,9 @@ class Executable:
         return attributes_of(self.nodes[position])
 
     def model(self, outputs: Iterable[str] = ()) -> onnx.ModelProto:
-        """Return the model with its weights; ``outputs`` are tensors that it gives besides the network's results.
+        """Return the model with its weights; ``outputs`` are tensors that it returns besides the network's results.
 
-        Its nodes are called as the first tensor that they write: files may give several the same name.
+        Nodes are named after the first tensor that they write, because files may give several the same name.
         """
         return self._of(self.nodes, self.graph.inputs, dict.fromkeys((*self.graph.outputs, *outputs)))
 
@@ -82,26 +83,26 @@ class Executable:
 def executable(graph: Graph, seed: int = 0) -> Executable:
     """Return ``graph`` with values for its weights, drawn from ``seed``.
 
-    Raises ``WorkloadError`` for a graph that was not imported: it says nothing about what its operators compute; and
-    for one with floating-point numbers of another kind than single precision.
+    Raises ``WorkloadError`` for a graph that was not imported, because the semantics of its operators are unknown, and
+    for one with floating-point numbers other than single precision.
     """
     check_single_precision(graph)
     if not isinstance(graph.rebuild, Reimport):
-        raise WorkloadError(f"{graph.name}: was not read from an ONNX file as it is, so it cannot be run")
+        raise WorkloadError(f"{graph.name}: was not imported unchanged from an ONNX file, so it cannot be run")
     walk, opset = walk_again(graph.rebuild)
     by_output = {name: node for node in walk.nodes for name in node.output if name}
     nodes = tuple(by_output[op.outputs[0]] for op in graph.ops)
     values = _weights(walk, nodes, seed)
     for node in walk.once:
-        known = {name: values[name] for name in node.input if name}
-        made = ReferenceEvaluator(single_node_model(node, opset)).run(None, known)
-        values.update(zip(node.output, map(np.asarray, made), strict=True))
+        operands = {name: values[name] for name in node.input if name}
+        results = ReferenceEvaluator(single_node_model(node, opset)).run(None, operands)
+        values.update(zip(node.output, map(np.asarray, results), strict=True))
     read = {name for node in nodes for name in node.input}
     return Executable(graph, nodes, {name: value for name, value in values.items() if name in read}, opset)
 
 
 def check_single_precision(graph: Graph) -> None:
-    """Raise ``WorkloadError`` that names a tensor which holds other floating-point numbers than fp32 in its file."""
+    """Raise ``WorkloadError`` naming a tensor that holds floating-point numbers other than fp32 in its file."""
     rebuild = graph.rebuild
     while isinstance(rebuild, CastRebuild):
         rebuild = rebuild.rebuild
@@ -132,33 +133,33 @@ def _named(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def _weights(walk: Walk, nodes: Sequence[onnx.NodeProto], seed: int) -> dict[str, Array]:
-    """Return values for all weights that nobody computes out of others; they do not depend on edits."""
+    """Return values for all weights that are not computed from others; they do not depend on edits."""
     computed = {name for node in walk.once for name in node.output}
     values: dict[str, Array] = {}
     for node in (*walk.unedited, *walk.once, *nodes):
         for place, name in enumerate(node.input):
             if name in walk.weights and name not in computed and name not in values:
-                known = walk.values.get(name)
+                value = walk.values.get(name)
                 kind = walk.types[name]
                 dtype = helper.tensor_dtype_to_np_dtype(kind.element)
-                if known is None:
-                    known = _drawn(node, place, kind.shape, dtype, _generator(name, seed))
-                values[name] = np.ascontiguousarray(known).reshape(kind.shape)
+                if value is None:
+                    value = _drawn(node, place, kind.shape, dtype, _generator(name, seed))
+                values[name] = np.ascontiguousarray(value).reshape(kind.shape)
     return values
 
 
 def drawn_inputs(graph: Graph, seed: int = 0) -> dict[str, Array]:
     """Return values for the network's inputs: from 0 to 1 as images have them, zeros and ones for whole numbers."""
-    found: dict[str, Array] = {}
+    values: dict[str, Array] = {}
     for name in graph.inputs:
         tensor = graph.tensors[name]
         dtype = helper.tensor_dtype_to_np_dtype(ELEMENTS[tensor.dtype])
         generator = _generator(name, seed)
         if np.issubdtype(dtype, np.floating):
-            found[name] = generator.uniform(0, 1, tensor.shape).astype(dtype)
+            values[name] = generator.uniform(0, 1, tensor.shape).astype(dtype)
         else:
-            found[name] = generator.integers(0, 2, tensor.shape).astype(dtype)
-    return found
+            values[name] = generator.integers(0, 2, tensor.shape).astype(dtype)
+    return values
 
 
 def _described(tensor: Tensor) -> onnx.ValueInfoProto:
@@ -172,7 +173,7 @@ def _generator(name: str, seed: int) -> np.random.Generator:
 def _drawn(
     node: onnx.NodeProto, place: int, shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator
 ) -> Array:
-    """Return values for an input of ``node``: products keep the size of what goes in, factors are near one."""
+    """Return random values for an operand of ``node``: products keep their input's magnitude, factors are near one."""
     if not np.issubdtype(dtype, np.floating):
         return generator.integers(0, 2, shape).astype(dtype)
     if place in _WEIGHT_PLACES.get(node.op_type, ()):
@@ -184,13 +185,13 @@ def _drawn(
 
 
 def _coarse(values: Array) -> Array:
-    """Return ``values`` with the leading bits of each only, so that files with many of them can be compressed."""
+    """Return ``values`` with mantissas rounded to their leading bits, so that files with many of them compress."""
     fraction, exponent = np.frexp(values)
     return np.ldexp(np.round(fraction * _STEPS) / _STEPS, exponent)
 
 
 def _summed_over(node: onnx.NodeProto, shape: tuple[int, ...]) -> int:
-    """Return how many products make up one output."""
+    """Return the number of products that are summed per output."""
     if node.op_type == "Conv":
         return math.prod(shape[1:])
     if node.op_type == "ConvTranspose":

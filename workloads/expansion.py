@@ -1,4 +1,4 @@
-"""Nodes that stand for other nodes: functions of the ONNX standard, and branches whose condition is known."""
+"""Expansion of nodes into other nodes: functions of the ONNX standard, and branches whose condition is known."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -13,9 +13,9 @@ Rename = Callable[[str], str]
 def function_body(
     node: onnx.NodeProto, types: Mapping[str, Typed], opset: int
 ) -> list[onnx.NodeProto] | None:
-    """Return the nodes that the ONNX standard defines ``node`` by, None if it is not defined by others.
+    """Return the nodes by which the ONNX standard defines ``node``; None if it defines no such function.
 
-    Tensors inside get names that begin with that of the node's first result, which no other node writes.
+    Inner tensors get names that begin with that of the node's first result, which no other node writes.
     """
     complete = _with_defaults(node, opset)
     inputs = [
@@ -35,7 +35,7 @@ def function_body(
 
 
 def _with_defaults(node: onnx.NodeProto, opset: int) -> onnx.NodeProto:
-    """Return ``node`` with the attributes that it leaves to their defaults, which a body may refer to."""
+    """Return ``node`` with default values for omitted attributes, which a function body may refer to."""
     complete = onnx.NodeProto()
     complete.CopyFrom(node)
     try:
@@ -59,10 +59,10 @@ def branch_body(node: onnx.NodeProto, branch: onnx.GraphProto) -> list[onnx.Node
         attribute.t.CopyFrom(tensor)
         constants.append(constant)
     nodes = [*constants, *branch.node]
-    made = {name for inner in nodes for name in inner.output}
+    written = {name for inner in nodes for name in inner.output}
     targets: dict[str, str] = {}
     for entry, output in zip(branch.output, node.output, strict=True):
-        if entry.name in made and entry.name not in targets:
+        if entry.name in written and entry.name not in targets:
             targets[entry.name] = output
         else:
             nodes.append(helper.make_node("Identity", [entry.name], [output]))
@@ -73,15 +73,15 @@ def branch_body(node: onnx.NodeProto, branch: onnx.GraphProto) -> list[onnx.Node
 def _renamed(
     nodes: Sequence[onnx.NodeProto], outer: onnx.NodeProto, fixed: Mapping[str, str]
 ) -> list[onnx.NodeProto]:
-    """Return copies whose own tensors are called after the first result of ``outer``.
+    """Return copies whose inner tensors are named after the first result of ``outer``.
 
-    Names in ``fixed`` come out as given there.
+    Names that are keys of ``fixed`` become its values.
     """
     prefix = node_name(outer)
     result = next((name for name in outer.output if name), prefix)
     outside = {*outer.output, *outer.input}
-    made = {name for node in nodes for name in node.output if name and name not in outside}
-    names = {name: f"{result}/{name}" for name in made} | dict(fixed)
+    inner_names = {name for node in nodes for name in node.output if name and name not in outside}
+    names = {name: f"{result}/{name}" for name in inner_names} | dict(fixed)
     copies = []
     for number, node in enumerate(nodes):
         copy = onnx.NodeProto()
@@ -93,7 +93,7 @@ def _renamed(
 
 
 def _rename(node: onnx.NodeProto, rename: Rename) -> None:
-    """Rename the tensors of ``node`` and those that its branches take from outside."""
+    """Rename the tensors of ``node`` and the outer tensors that its branches read."""
     node.input[:] = [rename(name) for name in node.input]
     node.output[:] = [rename(name) for name in node.output]
     for branch in branches(node):
@@ -122,7 +122,7 @@ def _defined(graph: onnx.GraphProto) -> frozenset[str]:
 
 
 def reads_of(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the tensors that ``node`` needs, those that its branches take from outside included."""
+    """Yield the tensors that ``node`` reads, including outer tensors read by its branches."""
     yield from (name for name in node.input if name)
     for branch in branches(node):
         own = _defined(branch)

@@ -1,4 +1,4 @@
-"""Functions that a model defines itself, written out: what that makes is counted before it is made.
+"""Inlining of a model's local functions; the size of the result is computed before anything is expanded.
 
 Thirty functions that call each other twice fit into two kilobytes and stand for a billion nodes.
 """
@@ -14,11 +14,11 @@ from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.known import node_name
 
 MOST_NODES = 100_000
-"""Of a model whose functions have been written out."""
+"""Nodes of a model at most, after its functions are inlined."""
 MOST_BYTES = 256 * 2**20
-"""Of those nodes, as a file holds them."""
+"""Serialized bytes of a model's nodes at most, after its functions are inlined."""
 DEEPEST = 32
-"""Functions that call each other, one inside the other."""
+"""Nesting depth of function calls at most."""
 
 _Key = tuple[str, str, str]
 
@@ -43,7 +43,7 @@ def expanded(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
     if total.nodes > MOST_NODES or total.size_bytes > MOST_BYTES:
         raise WorkloadError(
             f"{where}: its local functions stand for {total.nodes} nodes of {total.size_bytes} bytes; at most"
-            f" {MOST_NODES} nodes of {MOST_BYTES} bytes are taken"
+            f" {MOST_NODES} nodes of {MOST_BYTES} bytes are supported"
         )
     try:
         written = _written_out(model)
@@ -60,7 +60,7 @@ def expanded(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
 
 
 def _written_out(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return ``model`` without calls, bodies of other opsets converted; calls stay where the converter cannot."""
+    """Return ``model`` with calls inlined and bodies of other opsets converted, except where the converter fails."""
     try:
         return inliner.inline_local_functions(model, convert_version=True)
     except (RuntimeError, ValueError, IndexError):
@@ -74,14 +74,14 @@ def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
 
 @dataclass(slots=True)
 class _Count:
-    """Sizes of functions after expansion, each worked out once."""
+    """Sizes of functions after inlining, memoized."""
 
     where: str
     functions: dict[_Key, onnx.FunctionProto]
-    known: dict[_Key, _Size] = field(default_factory=dict)
+    sizes: dict[_Key, _Size] = field(default_factory=dict)
 
     def of_nodes(self, nodes: Iterable[onnx.NodeProto], callers: tuple[_Key, ...]) -> _Size:
-        """Return what ``nodes`` come to inside the functions ``callers``, outermost first."""
+        """Return the size of ``nodes`` after inlining, called inside the functions ``callers``, outermost first."""
         count = size_bytes = depth = 0
         for node in _with_inner(nodes):
             key = _key(node.domain, node.op_type, node.overload)
@@ -99,12 +99,12 @@ class _Count:
         called = f"{self.where}: node {node_name(node)!r} calls the local function {key[1]!r}"
         if key in callers:
             raise WorkloadError(f"{called}, which calls itself; a network has no recursion")
-        found = self.known.get(key)
-        if found is None and len(callers) < DEEPEST:
-            found = self.known[key] = self.of_nodes(self.functions[key].node, (*callers, key))
-        if found is None or len(callers) + found.depth >= DEEPEST:
-            raise WorkloadError(f"{called} inside {len(callers)} others; at most {DEEPEST} are taken one in another")
-        return found
+        size = self.sizes.get(key)
+        if size is None and len(callers) < DEEPEST:
+            size = self.sizes[key] = self.of_nodes(self.functions[key].node, (*callers, key))
+        if size is None or len(callers) + size.depth >= DEEPEST:
+            raise WorkloadError(f"{called} inside {len(callers)} others; at most {DEEPEST} may be nested")
+        return size
 
 
 def _with_inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

@@ -1,4 +1,4 @@
-"""The network as the rest of the project sees it: operators in topological order over static tensors."""
+"""A network as the rest of the project sees it: operators in topological order over static tensors."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,12 +23,12 @@ Role = Literal["input", "weight", "activation"]
 
 
 class WorkloadError(ValueError):
-    """A network that cannot be taken as it is; the message says which file, which node and what to do."""
+    """A network that cannot be imported or used as requested; the message names file, node and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named array. ``order`` lists the dimensions as they lie in memory, outermost first."""
+    """A named array of static shape; ``order`` lists its dimensions as they lie in memory, outermost first."""
 
     name: str
     shape: tuple[int, ...]
@@ -54,22 +54,25 @@ class Tensor:
 
     @property
     def elements(self) -> int:
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def element_bytes(self) -> int:
+        """Bytes of one element."""
         return DTYPE_BYTES[self.dtype]
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of all elements."""
         return self.elements * self.element_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operator: its loop nests in order. Nests of one operator pass ``internals`` to each other.
+    """One operator as loop nests, in execution order; ``internals`` are the tensors that its nests pass to each other.
 
-    Raises ``WorkloadError`` when it writes nothing or its nests do not write all that it is said to write.
+    Raises ``WorkloadError`` if it has no output, or if its nests do not write exactly its outputs and internal tensors.
     """
 
     name: str
@@ -83,14 +86,16 @@ class Op:
         if not all(type(text) is str for text in (self.name, self.kind, *self.inputs, *self.outputs)):
             raise WorkloadError(f"operator {self.name!r} of kind {self.kind!r}: names have to be text")
         written = {nest.write.tensor for nest in self.nests}
-        made = {*self.outputs, *(tensor.name for tensor in self.internals)}
-        if written != made or not self.outputs or len(made) != len(self.outputs) + len(self.internals):
+        declared = {*self.outputs, *(tensor.name for tensor in self.internals)}
+        if written != declared or not self.outputs or len(declared) != len(self.outputs) + len(self.internals):
             raise WorkloadError(
-                f"operator {self.name!r}: its loop nests write {sorted(written)}; needs each of {sorted(made)}, once"
+                f"operator {self.name!r}: its loop nests write {sorted(written)}; needs"
+                f" each of {sorted(declared)}, once"
             )
 
     @property
     def operations(self) -> Operations:
+        """Arithmetic of all loop nests."""
         return sum((nest.operations() for nest in self.nests), Operations())
 
     @property
@@ -101,16 +106,16 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """How many images a network takes at once, and in which dimension of which inputs they lie."""
+    """Batch size of a network, and the inputs that have the batch, each with its dimension."""
 
     size: int
     dims: tuple[tuple[str, int], ...]
     missing: str = ""
-    """Why the network has no batch, if it has none; its size is 1 then."""
+    """Reason why the network has no batch (``size`` is 1 then); empty if it has one."""
 
 
 class Rebuild(Protocol):
-    """Makes the same network at another batch size."""
+    """Builds the same network at another batch size."""
 
     def __call__(self, batch: int) -> "Graph":
         """Return the graph at ``batch``."""
@@ -118,7 +123,7 @@ class Rebuild(Protocol):
 
 @dataclass(frozen=True)
 class Graph:
-    """A network.
+    """A network: operators in topological order over named tensors.
 
     Raises ``WorkloadError`` when operators are out of order, a tensor is missing, written twice or addressed by a loop
     nest as if it had another shape.
@@ -132,9 +137,9 @@ class Graph:
     batch: int
     rebuild: Rebuild | None = field(default=None, repr=False, compare=False)
     batch_dims: tuple[tuple[str, int], ...] = ()
-    """The inputs that have the batch, each with its dimension; none where it is not known."""
+    """Inputs that have the batch, each with its dimension; empty where that is unknown."""
     no_batch: str = ""
-    """Why the network has no batch (``batch`` is 1 then); empty if it has one."""
+    """Reason why the network has no batch (``batch`` is 1 then); empty if it has one."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not is_count(self.batch) or not self.batch:
@@ -146,7 +151,7 @@ class Graph:
         ready = {name for name, tensor in self.tensors.items() if tensor.role != "activation"}
         for name in self.inputs:
             if name not in ready or self.tensors[name].role != "input":
-                raise WorkloadError(f"{self.name}: input {name!r} is no tensor that comes from outside")
+                raise WorkloadError(f"{self.name}: input {name!r} is not a tensor of role input")
         for op in self.ops:
             for name in op.inputs:
                 if name not in ready:
@@ -155,7 +160,7 @@ class Graph:
                     )
             for name in op.outputs:
                 if name in ready or name not in self.tensors:
-                    reason = "which is there already" if name in ready else "which is no tensor of the network"
+                    reason = "which exists already" if name in ready else "which is no tensor of the network"
                     raise WorkloadError(f"{self.name}: operator {op.name!r} writes {name!r}, {reason}")
             self._check_nests(op)
             ready.update(op.outputs)
@@ -164,7 +169,7 @@ class Graph:
                 raise WorkloadError(f"{self.name}: output {name!r} is written by no operator")
 
     def _check_nests(self, op: Op) -> None:
-        """Refuse an operator whose loop nests read what is not there, or take a tensor to have another shape."""
+        """Raise ``WorkloadError`` if a loop nest reads a tensor that is no input, or assumes another shape for one."""
         own = {tensor.name: tensor for tensor in op.internals}
         at_hand = {*op.inputs}
         for nest in op.nests:
@@ -198,7 +203,7 @@ class Graph:
 
     @cached_property
     def storage(self) -> Mapping[str, str]:
-        """The tensor whose bytes each tensor is: itself, or what a view was made of."""
+        """Stored tensor behind each tensor: itself, or the tensor that it is a view of."""
         roots = {name: name for name in self.tensors}
         for op in self.ops:
             if op.is_view:
@@ -207,17 +212,17 @@ class Graph:
 
     @cached_property
     def results(self) -> frozenset[str]:
-        """The network's outputs, to look them up."""
+        """The network's outputs as a set, for look-ups."""
         return frozenset(self.outputs)
 
     @cached_property
     def stored_outputs(self) -> frozenset[str]:
-        """The stored tensors that hold the network's results."""
+        """Stored tensors that hold the network's outputs."""
         return frozenset(self.storage[name] for name in self.outputs)
 
     @cached_property
     def stored_readers(self) -> Mapping[str, tuple[int, ...]]:
-        """Positions of the operators other than views that read each stored tensor, as it is or as a view of it."""
+        """Positions of the operators, views excepted, that read each stored tensor directly or through views."""
         readers: dict[str, list[int]] = {name: [] for name in self.storage.values()}
         for position, op in enumerate(self.ops):
             if not op.is_view:
@@ -227,6 +232,7 @@ class Graph:
 
     @cached_property
     def operations(self) -> Operations:
+        """Arithmetic of all operators."""
         return sum((op.operations for op in self.ops), Operations())
 
     @property
@@ -236,11 +242,12 @@ class Graph:
 
     @property
     def weight_bytes(self) -> int:
+        """Bytes of all weights."""
         return sum(t.size_bytes for t in self.tensors.values() if t.role == "weight")
 
     @property
     def activation_bytes(self) -> int:
-        """Sum of all operator outputs, as DNNFusion's intermediate result size counts them."""
+        """Bytes of all operator outputs, as DNNFusion counts the size of intermediate results."""
         return sum(self.tensors[name].size_bytes for op in self.ops for name in op.outputs)
 
     def activations_into(self, op: Op) -> Iterator[Tensor]:
@@ -261,7 +268,7 @@ class Graph:
         return self.rebuild(batch)
 
     def with_dtype(self, dtype: str) -> "Graph":
-        """Return the same network with every floating-point tensor held and computed as ``dtype``."""
+        """Return the same network with every floating-point tensor stored and computed as ``dtype``."""
         if dtype not in DTYPE_BYTES:
             raise WorkloadError(f"dtype has {dtype!r}; needs one of: {', '.join(DTYPE_BYTES)}")
         inside = (tensor for op in self.ops for tensor in op.internals)
@@ -290,7 +297,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class CastRebuild:
-    """Makes the same network at another batch size, its floating-point tensors as ``dtype``."""
+    """Builds the same network at another batch size, with floating-point tensors of type ``dtype``."""
 
     rebuild: Rebuild
     dtype: str

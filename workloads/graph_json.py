@@ -1,4 +1,4 @@
-"""A Graph as JSON and back: every loop, index, access and nest once, operators by number."""
+"""A Graph as JSON and back; equal loops, indices, accesses and nests are stored once and referred to by number."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ Row = list[Any]
 
 
 class _Numbered:
-    """Distinct things in the order in which they were first seen, each as a row of plain values."""
+    """Table of distinct objects in the order in which they were first seen, each as a row of plain values."""
 
     def __init__(self, row_of: Callable[[Any], Row]) -> None:
         self.rows: list[Row] = []
@@ -31,7 +31,7 @@ class _Numbered:
 
 
 def to_plain(graph: Graph) -> dict[str, Any]:
-    """Return ``graph`` as dictionaries, lists, texts and numbers; how it rebuilds itself is left out."""
+    """Return ``graph`` as dictionaries, lists, texts and numbers, without ``rebuild``."""
     loops = _Numbered(lambda loop: [loop.name, loop.extent, loop.reduction])
     operations = _Numbered(lambda work: [work.macs, work.simple, work.special])
     indices = _Numbered(
@@ -72,7 +72,7 @@ def to_plain(graph: Graph) -> dict[str, Any]:
 
 
 def from_plain(plain: Mapping[str, Any], rebuild: Rebuild | None = None) -> Graph:
-    """Return the graph that ``to_plain`` was given; raise ``ValueError`` or a look-up error else."""
+    """Return the graph that `to_plain` was given; raise ``ValueError`` or a look-up error for anything else."""
     if plain["format"] != FORMAT:
         raise ValueError(f"format {plain['format']!r} is not {FORMAT}")
     loops = [Loop(*row) for row in plain["loops"]]

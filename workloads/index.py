@@ -8,20 +8,20 @@ from functools import lru_cache
 from typing import Literal
 
 Interval = tuple[int, int]
-"""Half-open: ``lo <= x < hi``."""
+"""Half-open interval: ``lo <= x < hi``."""
 Box = tuple[Interval, ...]
 """A tile of a tensor: one interval per dimension."""
 Extents = tuple[int, ...]
-"""How large a tile is, wherever it lies: elements per dimension, or iterations per loop."""
+"""Size of a tile, independent of its position: elements per dimension, or iterations per loop."""
 
 
 _TERM_LENGTH = 2
 _MOST_COMBINATIONS = 4096
-"""Of loops that are stepped through; beyond it what they reach is bounded instead of counted."""
+"""Loop iterations enumerated at most; above it, the elements reached are bounded instead of counted."""
 
 
 def is_count(value: object) -> bool:
-    """Whether ``value`` is a whole number from 0 on, and no truth value."""
+    """Whether ``value`` is a whole number of at least 0 (a bool is none)."""
     return type(value) is int and value >= 0
 
 
@@ -43,10 +43,10 @@ class Index:
     """Element of one tensor dimension: ``(offset + sum(stride * loop)) / divisor``.
 
     ``rounding``: "floor" rounds down; "exact" skips iterations that do not divide (transposed convolution);
-    ``window``: that many consecutive elements from there on (interpolation). Elements beyond the border are
-    not there (padding) unless ``clamp``: then the border element stands in for them. ``opaque``: the element
+    ``window``: number of consecutive elements from there on (interpolation). Elements beyond the border do
+    not exist (padding) unless ``clamp``: then the border element stands in for them. ``opaque``: the element
     depends on data in a way that is not affine; ``terms`` then name the loops that choose it (stride 0 means
-    any). Where the choice is known beforehand, ``table`` holds the element for every value of the affine
+    any). Where the choice is known at import, ``table`` holds the element for every value of the affine
     expression.
     """
 
@@ -71,7 +71,7 @@ class Index:
         if self.rounding not in ("floor", "exact") or not (type(self.opaque) is type(self.clamp) is bool):
             raise ValueError(f"index with rounding {self.rounding!r}; needs floor or exact, and flags of yes or no")
         if self.table and not all(map(is_count, self.table)):
-            raise ValueError("index with a table that lists something else than elements")
+            raise ValueError("index with a table of something other than element numbers")
 
     def span(self, ranges: Sequence[Interval]) -> Interval:
         """Return the unclipped interval of elements that the loops ``ranges`` touch."""
@@ -90,7 +90,7 @@ class Index:
         return lo, hi + self.window
 
     def touched(self, ranges: Sequence[Interval], size: int) -> Interval:
-        """Return the interval of a dimension of ``size`` that the loops ``ranges`` touch; empty if none."""
+        """Return the interval of elements, of a dimension of ``size``, that the loop ranges touch; empty if none."""
         for loop, _ in self.terms:
             first, end = ranges[loop]
             if first >= end:
@@ -114,7 +114,7 @@ class Index:
 def hit_share(index: Index, extents: tuple[int, ...], size: int) -> Fraction:
     """Return the share of the iterations of the index's loops that address one of ``size`` elements exactly.
 
-    All loops but the longest are stepped through; where those are too many, every ``divisor``-th iteration counts.
+    All loops but the longest are enumerated; where that is too much, one iteration in ``divisor`` is assumed to count.
     """
     if 0 in extents:
         return Fraction(0)
@@ -136,14 +136,14 @@ def _size(steps: range) -> int:
 
 
 def by_stride(term: tuple[int, int]) -> int:
-    """Return the key that puts the outermost loop of a merged dimension first."""
+    """Return the sort key that puts the outermost loop of a merged dimension first."""
     return -term[1]
 
 
 def invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[Interval]) -> bool:
-    """Narrow ``ranges`` to what writes elements ``lo..hi`` of one output dimension; False if nothing does.
+    """Narrow ``ranges`` to the iterations that write elements ``lo..hi`` of one output dimension; False if none do.
 
-    A write index has strides of a mixed radix: each stride is the product of the extents below it.
+    The strides of a write index form a mixed radix: each is the product of the extents of the loops inside it.
     """
     lo, hi = lo - index.offset, hi - index.offset
     terms = sorted(index.terms, key=by_stride) if len(index.terms) > 1 else index.terms
@@ -161,7 +161,7 @@ def invert(index: Index, lo: int, hi: int, loops: Sequence[Loop], ranges: list[I
 def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
     """Return the least interval around the elements of 0..``size`` that ``ranges`` reach; empty if none.
 
-    All loops but the longest are stepped through; what the longest reaches is an arithmetic progression.
+    All loops but the longest are enumerated; the elements that the longest reaches are an arithmetic progression.
     """
     extents = [ranges[loop][1] - ranges[loop][0] for loop, _ in index.terms]
     if min(extents, default=1) <= 0:
@@ -176,15 +176,15 @@ def _reach(index: Index, ranges: Sequence[Interval], size: int) -> Interval:
     bases = [index.offset]
     for loop, step_stride in shorter:
         bases = [base + step_stride * step for base in bases for step in range(*ranges[loop])]
-    found = [_first_and_last(base, stride, ranges[longest], index, size) for base in bases]
-    inside = [pair for pair in found if pair is not None]
+    bounds = [_first_and_last(base, stride, ranges[longest], index, size) for base in bases]
+    inside = [pair for pair in bounds if pair is not None]
     if not inside:
         return 0, 0
     return min(lo for lo, _ in inside), max(hi for _, hi in inside) + 1
 
 
 def _first_and_last(base: int, stride: int, steps: Interval, index: Index, size: int) -> Interval | None:
-    """Return least and greatest element of ``base + stride * step`` inside 0..``size``, None if none is."""
+    """Return the least and greatest element of ``base + stride * step`` inside 0..``size``; None if there is none."""
     inside = _reached(base, stride, steps, index, size)
     if not inside:
         return None
@@ -193,7 +193,7 @@ def _first_and_last(base: int, stride: int, steps: Interval, index: Index, size:
 
 
 def _reached(base: int, stride: int, steps: Interval, index: Index, size: int) -> range:
-    """Return those of ``steps`` at which ``base + stride * step``, divided, is an element of 0..``size``.
+    """Return the ``steps`` at which ``base + stride * step``, divided, is an element of 0..``size``.
 
     A stride of 0 counts its first step only.
     """
@@ -201,8 +201,8 @@ def _reached(base: int, stride: int, steps: Interval, index: Index, size: int) -
     limit = size * index.divisor - 1
     exact = index.rounding == "exact"
     if stride == 0:
-        found = 0 <= base <= limit and not (exact and base % index.divisor) and first <= last
-        return range(first, first + found)
+        is_inside = 0 <= base <= limit and not (exact and base % index.divisor) and first <= last
+        return range(first, first + is_inside)
     low, high = (0, limit) if stride > 0 else (limit, 0)
     first, last = max(first, -((base - low) // stride)), min(last, (high - base) // stride)
     if not exact:
@@ -216,7 +216,7 @@ def _reached(base: int, stride: int, steps: Interval, index: Index, size: int) -
 
 
 def skip_padding(index: Index, size: int, loops: Sequence[Loop], ranges: list[Interval]) -> None:
-    """Narrow the reduction loops of ``index`` to the iterations that find an element."""
+    """Narrow the reduction loops of ``index`` to the iterations that read an element and not only padding."""
     if index.window > 1 or index.clamp:
         return
     lo, hi = index.span(ranges)
@@ -225,20 +225,20 @@ def skip_padding(index: Index, size: int, loops: Sequence[Loop], ranges: list[In
     for term in index.terms:
         loop, (first, end) = term[0], ranges[term[0]]
         if loops[loop].reduction and end - first <= _MOST_COMBINATIONS:
-            hits = [step for step in range(first, end) if _finds_any(index, size, term, step, ranges)]
+            hits = [step for step in range(first, end) if _reaches_any(index, size, term, step, ranges)]
             ranges[loop] = (hits[0], hits[-1] + 1) if hits else (first, first)
 
 
-def _finds_any(
+def _reaches_any(
     index: Index, size: int, term: tuple[int, int], step: int, ranges: Sequence[Interval]
 ) -> bool:
-    """Return whether ``index`` finds an element of 0..``size`` where the loop of ``term`` is at ``step``."""
+    """Whether ``index`` reaches an element of 0..``size`` while the loop of ``term`` is at ``step``."""
     others = [each for each in index.terms if each[0] != term[0]]
     if len(others) == len(index.terms) - 1 == 1:  # a window along a dimension
         other, stride = others[0]
         return bool(_reached(index.offset + term[1] * step, stride, ranges[other], index, size))
-    found, behind = _reach(index, [(step, step + 1) if n == term[0] else each for n, each in enumerate(ranges)], size)
-    return found < behind
+    lo, hi = _reach(index, [(step, step + 1) if n == term[0] else each for n, each in enumerate(ranges)], size)
+    return lo < hi
 
 
 def full_box(shape: Sequence[int]) -> Box:
@@ -252,19 +252,19 @@ def box_volume(box: Box) -> int:
 
 
 def hull(one: Box | None, other: Box) -> Box:
-    """Return the smallest box around both."""
+    """Return the smallest box around ``one`` and ``other``; ``other`` where ``one`` is None."""
     if one is None:
         return other
     return tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
 
 
 def widest(one: Extents, other: Extents) -> Extents:
-    """Return the larger number of elements per dimension."""
+    """Return the larger of two extents, dimension by dimension."""
     return tuple(map(max, one, other))
 
 
 def intersect(one: Box, other: Box) -> Box | None:
-    """Return the common box, or None."""
+    """Return the intersection of two boxes, None if it is empty."""
     common = []
     for (a, b), (c, d) in zip(one, other, strict=True):
         lo = a if a > c else c

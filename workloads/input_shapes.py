@@ -1,4 +1,4 @@
-"""Types of a network's inputs: sizes that the file leaves open are given by name, or follow from what they are."""
+"""Types of a network's inputs; sizes that the file leaves open come from the import options."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ _MATRIX_RANK, _IMAGE_RANK = 2, 4
 
 @dataclass(frozen=True, slots=True)
 class InputTypes:
-    """Types of all inputs at the file's own sizes, where it has them."""
+    """Types of all inputs, at the file's own sizes where it states them."""
 
     types: Mapping[str, Typed]
     stated: Dims
-    """Open dimensions that the file or the user says are the batch."""
+    """Open dimensions that the file or the user declares to be the batch."""
 
 
 def input_types(file: OnnxFile, options: ImportOptions) -> InputTypes:
     """Return type and shape of every input; sizes that the file leaves open come from the options.
 
-    A name stands for one size wherever it appears. A dimension that is called a batch, or that the options say is one,
-    has the size of the batch; so has an open first dimension where none is, unless its name says that it is something
-    else. Raises ``WorkloadError`` for an open size that nothing gives.
+    A name stands for one size wherever it appears. A dimension that is named like a batch, or that the options declare
+    to be one, gets the batch size. Where there is none, an open first dimension does, unless its name denotes something
+    else. Raises ``WorkloadError`` for an open size without a value.
     """
     entries = [entry for entry in file.model.graph.input if entry.name not in file.weights]
     for entry in entries:
@@ -42,7 +42,7 @@ def input_types(file: OnnxFile, options: ImportOptions) -> InputTypes:
         for dim, (_, name) in enumerate(_dims(entry)):
             if name is not None:
                 opened.setdefault(name, []).append((entry.name, dim))
-    _check_known(file.where, dict(options.dims), opened)
+    _check_names(file.where, dict(options.dims), opened)
     _check_batch_dims(file.where, options.batch_dims or (), entries)
     batches = _batches(options, opened)
     sizes = dict(options.dims)
@@ -59,7 +59,7 @@ def input_types(file: OnnxFile, options: ImportOptions) -> InputTypes:
 
 
 def _batches(options: ImportOptions, opened: Mapping[str, list[tuple[str, int]]]) -> list[str]:
-    """Return the open dimensions that are said to be the batch: by the options, else by their names."""
+    """Return the open dimensions that are declared the batch, by the options or else by their names."""
     if options.batch_dims is not None:
         return [name for name, places in opened.items() if set(places).intersection(options.batch_dims)]
     anonymous = {f"{name}[{dim}]" for places in opened.values() for name, dim in places}
@@ -78,20 +78,20 @@ def _typed(file: OnnxFile, entry: onnx.ValueInfoProto, sizes: Mapping[str, int])
     return typed(file.where, entry.name, entry.type.tensor_type.elem_type, shape)
 
 
-def _check_known(where: str, sizes: Iterable[str], opened: Iterable[str]) -> None:
-    known = sorted(opened)
+def _check_names(where: str, sizes: Iterable[str], opened: Iterable[str]) -> None:
+    names = sorted(opened)
     for name in sizes:
-        if name not in known:
-            listed = ", ".join(map(repr, known)) or "none"
-            raise WorkloadError(f"{where}: has no open dimension {name!r}; those that it has: {listed}")
+        if name not in names:
+            listed = ", ".join(map(repr, names)) or "none"
+            raise WorkloadError(f"{where}: has no open dimension {name!r}; open dimensions: {listed}")
 
 
 def _check_batch_dims(where: str, dims: Dims, entries: Iterable[onnx.ValueInfoProto]) -> None:
     ranks = {entry.name: len(entry.type.tensor_type.shape.dim) for entry in entries}
     for name, dim in dims:
         if name not in ranks:
-            known = ", ".join(f"{known!r}" for known in ranks)
-            raise WorkloadError(f"{where}: batch-dim names input {name!r}; the inputs are: {known}")
+            inputs = ", ".join(map(repr, ranks))
+            raise WorkloadError(f"{where}: batch-dim names input {name!r}; the inputs are: {inputs}")
         if not 0 <= dim < ranks[name]:
             raise WorkloadError(
                 f"{where}: batch-dim names dimension {dim} of input {name!r}; it has dimensions 0 to {ranks[name] - 1}"
@@ -110,9 +110,9 @@ def _dims(entry: onnx.ValueInfoProto) -> Iterator[tuple[int, str | None]]:
 def rescaled_types(
     file: OnnxFile, own: Mapping[str, Typed], options: ImportOptions
 ) -> tuple[dict[str, Typed], Fraction]:
-    """Return the input types at the sequence length and size of images asked for, and the ratio of the sequences.
+    """Return the input types at the requested sequence length and image size, and the ratio new/old sequence length.
 
-    The sequence is dimension 1 of tokens; images are numbers in four dimensions, the last two of which are equal.
+    The sequence is dimension 1 of tokens; images are other inputs of rank 4 whose last two dimensions are equal.
     """
     sequence, image = options.sequence, options.image
     ratio = Fraction(1)

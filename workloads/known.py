@@ -1,4 +1,4 @@
-"""What the importer knows about a file's tensors on its way through the nodes."""
+"""Types and values of a file's tensors, as the importer collects them node by node."""
 
 import contextlib
 import math
@@ -26,18 +26,18 @@ ELEMENTS: Mapping[str, int] = {dtype: element for element, dtype in reversed(lis
 
 
 LARGEST_TENSOR = 2**44
-"""Elements; beyond it a shape is a mistake in the file."""
+"""Elements of a tensor at most; a larger shape is a mistake in the file."""
 MALFORMED = (
     ValueError, TypeError, LookupError, AttributeError, RuntimeError, ArithmeticError,
     onnx.checker.ValidationError,
 )  # fmt: skip
-"""What the ONNX library and numpy raise for attributes and values that make no sense."""
+"""Exceptions that the ONNX library and numpy raise for malformed attributes and values."""
 _LONGEST_MESSAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """Element type of the ONNX standard, and shape. Raises ``ValueError`` for a shape that no tensor has."""
+    """ONNX element type and shape of a tensor. Raises ``ValueError`` for a shape that no tensor has."""
 
     element: int
     shape: tuple[int, ...]
@@ -50,6 +50,7 @@ class Typed:
 
     @property
     def proto(self) -> onnx.TypeProto:
+        """ONNX's message for this type."""
         return helper.make_tensor_type_proto(self.element, self.shape)
 
 
@@ -59,10 +60,10 @@ Infer = Callable[[onnx.NodeProto], dict[str, "Typed"]]
 
 @dataclass(slots=True)
 class Known:
-    """Types of all tensors so far, values of the small ones that do not depend on the inputs."""
+    """Types of all tensors so far, and values of small ones that do not depend on the network's inputs."""
 
     where: str
-    """What messages call the file."""
+    """Name of the file in messages."""
     types: dict[str, Typed] = field(default_factory=dict)
     values: dict[str, Array] = field(default_factory=dict)
     weights: set[str] = field(default_factory=set)
@@ -71,32 +72,32 @@ class Known:
     """Names that the file gives to its own tensors."""
 
     def learn(self, name: str, value: Array) -> None:
-        """Note the value of a tensor that does not depend on the network's inputs."""
+        """Record value and type of a tensor that does not depend on the network's inputs."""
         self.values[name] = value
         self.weights.add(name)
         self.types[name] = Typed(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
     def free_name(self, name: str) -> str:
-        """Return ``name``, or one like it that no tensor of the file has; always the same."""
+        """Return ``name``, with primes appended until no tensor of the file has it; deterministic."""
         while name in self.reserved:
             name += "'"
         return name
 
     def learn_at(self, name: str, shape: tuple[int, ...], value: Array | None) -> str:
-        """Return the name of constant ``name`` at another size: ``shape``, or ``value``'s own if that is known.
+        """Add constant ``name`` at another size, ``shape`` or that of ``value``; return the name of the new tensor.
 
-        It is the same for every operator that needs the constant at that size.
+        The name is the same for every operator that needs the constant at that size.
         """
-        beside = self.free_name(f"{name}[{'x'.join(map(str, shape))}]")
+        resized = self.free_name(f"{name}[{'x'.join(map(str, shape))}]")
         if value is not None:
-            self.learn(beside, value)
+            self.learn(resized, value)
         else:
-            self.weights.add(beside)
-            self.types[beside] = Typed(self.types[name].element, shape)
-        return beside
+            self.weights.add(resized)
+            self.types[resized] = Typed(self.types[name].element, shape)
+        return resized
 
     def context(self, node: onnx.NodeProto, kind: str, opset: int) -> NodeContext:
-        """Return what a rule for shapes gets to see of ``node``: everything but its outputs."""
+        """Return the context of ``node`` for a shape rule: everything but its outputs."""
         inputs = tuple(self._tensor(name) if name else None for name in node.input)
         constants = {name: self.values[name] for name in node.input if name in self.values}
         return NodeContext(node_name(node), kind, attributes_of(node), inputs, (), constants, opset)
@@ -107,23 +108,23 @@ class Known:
         return Tensor(name, typed.shape, dtype_of(name, typed.element), role)
 
     def error(self, node: onnx.NodeProto, text: str) -> WorkloadError:
-        """Return the error that says what is wrong with ``node``."""
+        """Return the error about ``node`` with message ``text``."""
         return node_error(self.where, node, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One pass over a file at given input shapes."""
+    """Result of one pass over a file at given input shapes."""
 
     types: Mapping[str, Typed]
     values: Mapping[str, Array]
     weights: frozenset[str]
     nodes: tuple[onnx.NodeProto, ...]
-    """Those that compute at run time."""
+    """Nodes that compute at run time, in order."""
     once: tuple[onnx.NodeProto, ...] = ()
-    """Those of edits that compute weights out of weights, in order."""
+    """Nodes of edits that compute weights from weights, in order."""
     unedited: tuple[onnx.NodeProto, ...] = ()
-    """Those of the file that computed at run time before it was edited; none if it was not."""
+    """Run-time nodes of the file before it was edited; empty if it was not."""
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
@@ -132,24 +133,24 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def dtype_of(name: str, element: int) -> str:
-    """Return our name of an ONNX element type; raise ``WorkloadError`` naming the tensor for one not taken."""
+    """Return this project's name of an ONNX element type; raise ``WorkloadError`` naming the tensor if it has none."""
     try:
         return DTYPES[element]
     except KeyError:
         listed = element in TensorProto.DataType.values()
         kind = TensorProto.DataType.Name(element) if listed else element
-        raise WorkloadError(f"tensor {name!r} is of type {kind}, which is not taken") from None
+        raise WorkloadError(f"tensor {name!r} is of type {kind}, which is not supported") from None
 
 
 def node_name(node: onnx.NodeProto) -> str:
-    """Return what messages and operators call ``node``: its name, or its first output's."""
+    """Return the name of ``node`` in messages and operators: its own, or its first output's."""
     return node.name or next((name for name in node.output if name), "?")
 
 
 def node_error(where: str, node: onnx.NodeProto, text: str) -> WorkloadError:
-    """Return the error that says in one line what is wrong with ``node`` of the file ``where``.
+    """Return the error, of one line, about ``node`` of the file ``where``.
 
-    Names out of a file can be long and can hold what a terminal obeys.
+    Names from the file are shortened, and their control characters escaped.
     """
     line = " ".join(text.split())
     said = f"node {_short(node_name(node))!r} ({_short(node.op_type)}){'' if line[:1] == ':' else ' '}{line}"
@@ -162,7 +163,7 @@ def _short(text: str, most: int = 80) -> str:
 
 
 def typed(where: str, name: str, element: int, shape: Iterable[int]) -> Typed:
-    """Return the type of a tensor that the file ``where`` lists; raise ``WorkloadError`` for a shape none has."""
+    """Return the type of a tensor that the file ``where`` lists; raise ``WorkloadError`` for an impossible shape."""
     try:
         return Typed(element, tuple(shape))
     except ValueError as error:
@@ -170,12 +171,12 @@ def typed(where: str, name: str, element: int, shape: Iterable[int]) -> Typed:
 
 
 def typed_values(entries: Iterable[onnx.ValueInfoProto]) -> dict[str, Typed]:
-    """Return those entries of a graph's inputs or value_info that are tensors of static shape."""
-    found = {}
+    """Return the types, by name, of the entries of a graph that are tensors of static shape."""
+    types = {}
     for entry in entries:
         kind = entry.type.tensor_type
         static = kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim)
         if entry.type.HasField("tensor_type") and static:
             with contextlib.suppress(ValueError):
-                found[entry.name] = Typed(kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
-    return found
+                types[entry.name] = Typed(kind.elem_type, tuple(d.dim_value for d in kind.shape.dim))
+    return types

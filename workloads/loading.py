@@ -1,4 +1,4 @@
-"""A network by the name that a user types: one of the zoo, or the path of an ONNX file; or an ONNX file itself."""
+"""Networks by the name that a user types (of the zoo, or the path of an ONNX file), or from an ONNX file's bytes."""
 
 from pathlib import Path
 from typing import Unpack
@@ -12,14 +12,14 @@ from dsascape.workloads.zoo import zoo_entry, zoo_names
 def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:
     """Return the network of the zoo called ``name_or_path``, or the one in that file if it ends in ``.onnx``.
 
-    ``sizes``: what is asked of it, see `Sizes`; batch and sequence default to the zoo's entry or to those in the file.
-    Raises ``WorkloadError`` for an unknown name (with the nearest ones), for a file that cannot be taken, and for sizes
-    that it does not follow to.
+    ``sizes``: import options, see `Sizes`; batch and sequence default to those of the zoo's entry or of the file.
+    Raises ``WorkloadError`` for an unknown name (with the nearest ones), a file that cannot be imported, and sizes that
+    the network cannot be resized to.
     """
     path = Path(name_or_path)
     if path.suffix == ".onnx":
         if path.stem in zoo_names() and not path.exists():
-            raise WorkloadError(f"{path}: no such file; the network that comes along is {path.stem}, without .onnx")
+            raise WorkloadError(f"{path}: no such file; the network of the zoo is {path.stem}, without .onnx")
         where = str(path)
         options = options_of(where, sizes)
         with naming(where):
@@ -44,9 +44,9 @@ def load_network(name_or_path: str | Path, **sizes: Unpack[Sizes]) -> Graph:
 def import_onnx(source: str | Path | bytes, *, name: str | None = None, **sizes: Unpack[Sizes]) -> Graph:
     """Return the network in an ONNX file: a path, or its bytes.
 
-    ``sizes``: what is asked of it, see `Sizes`. Without these the file's own sizes stay; a batch that the file leaves
-    open becomes 1. Shape arithmetic is always folded. Raises ``WorkloadError`` naming file, node and operator for what
-    cannot be taken.
+    ``sizes``: import options, see `Sizes`. Without them the file's own sizes stay; a batch that the file leaves open
+    becomes 1. Shape arithmetic is always folded. Raises ``WorkloadError`` naming file, node and operator for what
+    cannot be imported.
     """
     where = (name or "model") if isinstance(source, bytes) else str(source)
     with naming(where):

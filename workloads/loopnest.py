@@ -1,10 +1,10 @@
-"""Loop nests with access maps: what an operator does, said once.
+"""Loop nests with access maps: the single description of what an operator computes.
 
 A nest runs over space loops (one iteration space point per output element) and reduction loops. For each
 tensor it touches, an access map tells which element: per tensor dimension an `Index`, an affine expression of
 the loops. Operation counts, footprints, the input region behind an output tile (halo included), matching
-dimensions and the kind of mapping between input and output are all derived from this; nothing of it is
-written down a second time.
+dimensions and the kind of mapping between input and output are all derived from this; none of it is
+stated a second time.
 """
 
 import math
@@ -108,7 +108,7 @@ class Access:
         return tuple(box)
 
     def extents(self, loop_extents: Sequence[int]) -> tuple[int, ...]:
-        """Return how many elements per dimension ``loop_extents`` iterations touch, away from borders."""
+        """Return the elements per dimension that ``loop_extents`` iterations touch, away from borders."""
         touched = []
         for index, size in zip(self.indices, self.shape, strict=True):
             terms = index.terms
@@ -139,10 +139,10 @@ class LoopNest:
     per_iteration: Operations = Operations()
     per_output: Operations = Operations()
     carried: Access | None = None
-    """What an iteration reads of what earlier iterations of this nest have written: a recurrence, a running sum.
+    """Loop-carried dependence: the access to results of earlier iterations (a recurrence, a running sum), or None.
 
-    Each dimension is addressed as the nest writes it (that element), as it writes it but some elements away (a loop
-    that runs in order: `ordered`), or by another loop (`exchanged`). What lies beyond the border is not there.
+    Each dimension is addressed as the nest writes it (the same element), at a constant distance (a loop that runs in
+    order: `ordered`), or by another loop (`exchanged`). Elements beyond the border do not exist.
     """
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ class LoopNest:
             self._check_written(index, size, ranges)
 
     def _check_written(self, index: Index, size: int, ranges: Sequence[Interval]) -> None:
-        """Refuse a written dimension that is not a sum of space loops, or that leaves the tensor."""
+        """Raise ``ValueError`` for a written dimension that is no sum of space loops, or that leaves the tensor."""
         plain = not index.opaque and not index.table and index.divisor == index.window == 1
         if not plain or any(stride < 1 or self.loops[loop].reduction for loop, stride in index.terms):
             raise ValueError(f"{self.write.tensor!r} is not written element by element")
@@ -174,31 +174,33 @@ class LoopNest:
 
     @property
     def extents(self) -> tuple[int, ...]:
+        """Iterations per loop."""
         return tuple(loop.extent for loop in self.loops)
 
     @property
     def has_reduction(self) -> bool:
+        """Whether a reduction loop has more than one iteration."""
         return any(loop.reduction and loop.extent > 1 for loop in self.loops)
 
     @property
     def ordered(self) -> tuple[tuple[int, int], ...]:
-        """Loops whose iterations need what earlier ones of them wrote, and so run one after the other.
+        """Loops that carry a dependence, so that their iterations run one after the other: (loop, direction).
 
-        Each with its way: 1 from the first iteration to the last, -1 from the last to the first. One of a single
-        iteration is among them: a network of one step is laid out as one of two.
+        The direction is 1 from the first iteration to the last, -1 from the last to the first. A loop of a single
+        iteration is included: a network of one step is laid out as one of two.
         """
-        found: dict[int, int] = {}
+        directions: dict[int, int] = {}
         for written, before in self._carried_dims():
             if written.terms == before.terms and written.offset != before.offset:
-                way = 1 if before.offset < written.offset else -1
-                found |= dict.fromkeys([loop for loop, _ in written.terms], way)
-        return tuple(sorted(found.items()))
+                direction = 1 if before.offset < written.offset else -1
+                directions |= dict.fromkeys([loop for loop, _ in written.terms], direction)
+        return tuple(sorted(directions.items()))
 
     @property
     def exchanged(self) -> tuple[int, ...]:
-        """Loops of what is written whose iterations each need, of the ones before along `ordered`, those of all others.
+        """Loops of the written tensor of which each iteration needs all iterations of the previous `ordered` step.
 
-        Whoever computes a part of them computes all, or gets the others' results for each iteration of `ordered`.
+        A core that computes some of these iterations computes all, or receives the others' results at each step.
         """
         ordered = dict(self.ordered)
         loops = {
@@ -211,13 +213,13 @@ class LoopNest:
         return tuple(sorted(loops))
 
     def _carried_dims(self) -> tuple[tuple[Index, Index], ...]:
-        """Return how each dimension is written, and how what is carried on is read."""
+        """Return, per dimension, the index that is written and the index of the carried read."""
         if self.carried is None:
             return ()
         return tuple(zip(self.write.indices, self.carried.indices, strict=True))
 
     def moving(self, index: Index) -> Index:
-        """Return ``index`` without loops of one iteration: two that move alike are equal."""
+        """Return ``index`` without loops of one iteration, so that indices that move the same way compare equal."""
         if all(self.loops[loop].extent > 1 for loop, _ in index.terms):
             return index
         return replace(index, terms=tuple(term for term in index.terms if self.loops[term[0]].extent > 1))
@@ -243,10 +245,10 @@ class LoopNest:
         return share
 
     def ranges_for(self, tile: Box) -> tuple[Interval, ...] | None:
-        """Return the loop ranges that write the output ``tile``; None if none does.
+        """Return the loop ranges that write the output ``tile``; None if none do.
 
-        Reductions are in full but for iterations that read nothing but padding; a range may come out empty. What
-        iterations need of earlier ones is included: `ordered` loops run from their beginning, `exchanged` ones in full.
+        Reduction loops run in full, except for iterations that read only padding; a range may come out empty. Carried
+        dependences are included: `ordered` loops run from their beginning, `exchanged` loops in full.
         """
         ranges: list[Interval] = [(0, loop.extent) for loop in self.loops]
         for index, (lo, hi) in zip(self.write.indices, tile, strict=True):
@@ -266,7 +268,7 @@ class LoopNest:
     def loop_extents_for(self, tile: Sequence[int]) -> list[int]:
         """Return the iterations per loop that write a tile of ``tile`` elements per output dimension.
 
-        Along `ordered` loops the tiles before it have been computed; `exchanged` ones run in full.
+        Earlier tiles along `ordered` loops count as computed already; `exchanged` loops run in full.
         """
         extents = [loop.extent for loop in self.loops]
         for index, wanted in zip(self.write.indices, tile, strict=True):
@@ -286,8 +288,8 @@ class LoopNest:
     def matched_dim(self, read: Access, output_dim: int) -> int | None:
         """Return the dimension of ``read``'s tensor that moves with ``output_dim`` (GraphTurbo's match_dim).
 
-        Where several loops make up the dimension (reshapes), the outermost one decides. None moves with what an element
-        needs others of: nothing can be split there.
+        Where several loops make up the dimension (reshapes), the outermost one decides. None for `ordered` and
+        `exchanged` loops, along which a tensor cannot be split.
         """
         terms = self.write.indices[output_dim].terms
         if not terms:
@@ -307,7 +309,7 @@ def _carries(index: Index, stride: int) -> bool:
 
 
 def is_view(nest: LoopNest) -> bool:
-    """Whether the nest only renames elements that already lie in that order: no data has to move."""
+    """Whether the nest only renames elements, which keep their order in memory: no data has to move."""
     if nest.per_iteration or nest.per_output or len(nest.reads) != 1 or nest.has_reduction:
         return False
     return _linear(nest, nest.reads[0]) == _linear(nest, nest.write) is not None

@@ -1,4 +1,4 @@
-"""From typed ONNX nodes to the operators of a Graph, each lowered to its loop nests."""
+"""Lowering of typed ONNX nodes to the operators of a Graph, each with its loop nests."""
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,10 @@ _MATRIX_RANK = 2
 def build_graph(
     file: OnnxFile, name: str, walk: Walk, inputs: Sequence[str], batch: Batch, rebuild: Rebuild
 ) -> Graph:
-    """Return the graph of those nodes of ``walk`` that an output of ``file`` depends on."""
+    """Return the graph of the nodes of ``walk`` that an output of ``file`` depends on.
+
+    Raises ``WorkloadError`` if nothing is left to run, or naming the node that cannot be lowered.
+    """
     outputs = [entry.name for entry in file.model.graph.output]
     live = live_nodes(walk, outputs)
     written = {name for node in live for name in node.output}
@@ -46,7 +49,7 @@ def build_graph(
 
 
 def live_nodes(walk: Walk, outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """Return those nodes of ``walk`` that one of ``outputs`` depends on, in their order."""
+    """Return the nodes of ``walk`` that one of ``outputs`` depends on, in walk order."""
     needed, live = set(outputs), []
     for node in reversed(walk.nodes):
         if any(name in needed for name in node.output):
@@ -57,24 +60,24 @@ def live_nodes(walk: Walk, outputs: Iterable[str]) -> list[onnx.NodeProto]:
 
 @dataclass(slots=True)
 class _Lowering:
-    """The tensors and operator names of a graph in the making."""
+    """State of one lowering: tensors so far, and operator names in use."""
 
     file: OnnxFile
     walk: Walk
     used: set[str]
-    """Tensors that somebody reads."""
+    """Tensors that a live node reads, and network outputs."""
     tensors: dict[str, Tensor] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
     def add(self, name: str, typed: Typed, role: Role) -> None:
-        """Note a tensor that comes from outside."""
+        """Add a network input or weight."""
         try:
             self.tensors[name] = _tensor(name, typed, role, ())
         except WorkloadError as error:
             raise WorkloadError(f"{self.file.where}: {error}") from error
 
     def lower(self, node: onnx.NodeProto) -> Op | None:
-        """Return ``node`` as an operator that writes those outputs that somebody reads, None if they are empty.
+        """Return ``node`` as an operator that writes the outputs in use; None if they are all empty.
 
         Raises ``WorkloadError`` naming the node for one that has no loop nests, or operands that do not fit it.
         """
@@ -127,11 +130,11 @@ class _Lowering:
 
 
 def _built(rule: OperatorRule, context: NodeContext, taken: Container[str]) -> Lowered:
-    """Return an operator as loop nests, its own tensors called like none of the file's, which are ``taken``."""
+    """Return an operator's loop nests; internal tensors are renamed where the file uses their names (``taken``)."""
     lowered = rule.build(context)
     if not any(tensor.name in taken for tensor in lowered.internals):
         return lowered
-    # an operand may be called like an internal tensor: while nests are made, operands are called otherwise
+    # an operand may have an internal tensor's name: while nests are built, operands have aliases
     aliases = {t.name: f"operand {n}" for n, t in enumerate(context.inputs) if t is not None}
     inputs = tuple(None if t is None else replace(t, name=aliases[t.name]) for t in context.inputs)
     constants = {aliases[name]: value for name, value in context.constants.items()}
@@ -164,7 +167,7 @@ def _tensor(name: str, typed: Typed, role: Role, order: tuple[int, ...]) -> Tens
 
 
 def _needed(nests: Sequence[LoopNest], wanted: set[str]) -> tuple[LoopNest, ...]:
-    """Return those nests that the tensors ``wanted`` depend on."""
+    """Return the nests that the tensors ``wanted`` depend on."""
     kept = []
     for nest in reversed(nests):
         if nest.write.tensor in wanted:
@@ -176,9 +179,9 @@ def _needed(nests: Sequence[LoopNest], wanted: set[str]) -> tuple[LoopNest, ...]
 def _memory_order(layout: str, shape: tuple[int, ...], inputs: Sequence[Tensor | None]) -> tuple[int, ...]:
     """Return the order in which an output lies in memory: channels innermost for images, else row-major.
 
-    What is computed element by element lies as its operands do. Where they differ, as an image and a transposed one
-    do, it lies as the one that is not row-major: what made that one, such as a convolution, goes on in its registers.
-    What is put together lies as its first part does.
+    Elementwise results inherit the order of their operands. Where operands differ, as an image and a transposed one do,
+    the one that is not row-major decides: its producer, such as a convolution, continues in its registers. A
+    concatenation takes the order of its first part.
     """
     rank = len(shape)
     row_major = tuple(range(rank))

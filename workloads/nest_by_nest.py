@@ -1,4 +1,4 @@
-"""Operators that hold several products, or a recurrence, written out as one operator for each of their steps.
+"""Operators of several products, or with a recurrence, written out as one operator per step.
 
 An attention is a product, a softmax and a product; a recurrent network a product of all inputs at once, then steps
 that follow each other. Machines that run whole kernels one after the other run such operators as those kernels.
@@ -16,21 +16,22 @@ from dsascape.workloads.loopnest import Access, Loop, LoopNest, mapping_of
 
 @dataclass(frozen=True)
 class WrittenOut:
-    """A network whose operators are written out, and which operators each of the original ones became."""
+    """A network with multi-step operators written out, and the operators that each original one became."""
 
     analysis: Analysis
     ops_of: tuple[tuple[int, ...], ...]
 
     def ops(self, positions: Sequence[int]) -> tuple[int, ...]:
-        """Return the operators that those at ``positions`` of the network became."""
+        """Return the positions of the operators that those at ``positions`` of the original network became."""
         return tuple([op for position in positions for op in self.ops_of[position]])
 
 
 def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) -> WrittenOut:
     """Return the network of ``analysis`` written out; the same analysis where no operator has to be.
 
-    In front of products of the operators at positions ``transposed`` that find neighbouring columns apart, which no
-    vector loads, these operands are transposed: an attention's keys lie line by line, of which each is one column.
+    Products of the operators at positions ``transposed`` read transposed copies of operands whose neighbouring columns
+    are not contiguous, which no vector loads: an attention's keys are stored row by row, and each row is one column of
+    the product.
     """
     graph = analysis.graph
     if not any(map(_has_steps, graph.ops)):
@@ -43,25 +44,25 @@ def written_out(analysis: Analysis, transposed: frozenset[int] = frozenset()) ->
         if _has_steps(op):
             tensors |= {tensor.name: tensor for tensor in op.internals}
             for step in _steps(op):
-                made, before = _step_by_itself(step, tensors)
+                alone, before = _with_exchanged_operand(step, tensors)
                 tensors |= {tensor.name: tensor for tensor in before}
-                turned, *turns = _with_operands_turned(made, tensors) if position in transposed else (made,)
-                tensors |= {turn.outputs[0]: _turned(tensors[turn.inputs[0]], turn) for turn in turns}
-                ops += [*turns, turned]
+                step_op, *transposes = _with_transposed_operands(alone, tensors) if position in transposed else (alone,)
+                tensors |= {copy.outputs[0]: _transposed_tensor(tensors[copy.inputs[0]], copy) for copy in transposes}
+                ops += [*transposes, step_op]
         else:
             ops.append(op)
         ops_of.append(tuple(range(first, len(ops))))
-    ops, apart = _with_gates_apart(ops, tensors)
-    tensors |= {tensor.name: tensor for tensor in apart}
+    ops, constants = _with_split_gates(ops, tensors)
+    tensors |= {tensor.name: tensor for tensor in constants}
     kept = {name for op in ops for name in (*op.inputs, *op.outputs)}
     kept |= {name for name, tensor in graph.tensors.items() if tensor.role != "weight"}
-    known = {name: tensor for name, tensor in tensors.items() if name in kept}
-    made_of = Graph(graph.name, tuple(ops), known, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
-    return WrittenOut(Analysis(made_of), tuple(ops_of))
+    kept_tensors = {name: tensor for name, tensor in tensors.items() if name in kept}
+    out = Graph(graph.name, tuple(ops), kept_tensors, graph.inputs, graph.outputs, graph.batch, graph.rebuild)
+    return WrittenOut(Analysis(out), tuple(ops_of))
 
 
 def may_transpose(analysis: Analysis) -> tuple[int, ...]:
-    """Return the positions of the operators that `written_out` may transpose operands of."""
+    """Return the positions of the operators whose operands `written_out` may transpose."""
     plain = analysis.of(written_out, frozenset())
     every = frozenset(range(len(analysis.graph.ops)))
     if plain.analysis is analysis:
@@ -76,14 +77,14 @@ def _has_steps(op: Op) -> bool:
 
 
 def _steps(op: Op) -> Iterator[Op]:
-    """Yield the steps of ``op``: each product, and what is computed between two of them up to each result."""
+    """Yield the steps of ``op``: each product, and the nests between two products, grouped by result."""
     groups: list[list[LoopNest]] = []
     is_open = False
     for nest in op.nests:
         is_product = mapping_of(nest) == "contraction"
         of_same = bool(groups) and groups[-1][-1].write.tensor == nest.write.tensor
-        made = {each.write.tensor for each in groups[-1]} if groups else set()
-        follows = is_open and not is_product and any(read.tensor in made for read in nest.reads)
+        written_before = {each.write.tensor for each in groups[-1]} if groups else set()
+        follows = is_open and not is_product and any(read.tensor in written_before for read in nest.reads)
         if of_same or follows:
             groups[-1].append(nest)
         else:
@@ -99,14 +100,14 @@ def _steps(op: Op) -> Iterator[Op]:
         yield Op(f"{op.name}:{group[0].name}{number}", op.kind, tuple(inputs), outputs, tuple(group), inside)
 
 
-def _with_operands_turned(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ...]:
-    """Return ``op`` reading transposed activations where those have neighbours of its products apart; their copies."""
+def _with_transposed_operands(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ...]:
+    """Return ``op`` with transposed operands where products would read activations at a stride, and the transposes."""
     turns: dict[str, Op] = {}
     nests = []
     for nest in op.nests:
         reads = list(nest.reads)
         for place, read in enumerate(reads):
-            dim = _dim_apart(nest, read, tensors) if mapping_of(nest) == "contraction" else None
+            dim = _strided_dim(nest, read, tensors) if mapping_of(nest) == "contraction" else None
             if dim is None:
                 continue
             order = [*[each for each in tensors[read.tensor].order if each != dim], dim]
@@ -120,17 +121,17 @@ def _with_operands_turned(op: Op, tensors: Mapping[str, Tensor]) -> tuple[Op, ..
         nests.append(replace(nest, reads=tuple(reads)))
     if not turns:
         return (op,)
-    made = {nest.write.tensor for nest in nests}
-    inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in made])
+    written = {nest.write.tensor for nest in nests}
+    inputs = dict.fromkeys([read.tensor for nest in nests for read in nest.reads if read.tensor not in written])
     return (replace(op, nests=tuple(nests), inputs=tuple(inputs)), *turns.values())
 
 
-def _turned(tensor: Tensor, turn: Op) -> Tensor:
+def _transposed_tensor(tensor: Tensor, turn: Op) -> Tensor:
     return Tensor(turn.outputs[0], turn.nests[0].write.shape, tensor.dtype, "activation")
 
 
-def _dim_apart(nest: LoopNest, read: Access, tensors: Mapping[str, Tensor]) -> int | None:
-    """Return the dimension of an activation along which results next to each other need it; None: the innermost."""
+def _strided_dim(nest: LoopNest, read: Access, tensors: Mapping[str, Tensor]) -> int | None:
+    """Return the dimension of an activation that neighbouring results step along; None if it is contiguous."""
     written, tensor = nest.write, tensors[read.tensor]
     if tensor.role == "weight":
         return None
@@ -143,45 +144,44 @@ def _dim_apart(nest: LoopNest, read: Access, tensors: Mapping[str, Tensor]) -> i
     return dims[0] if along.terms[0][1] == 1 and dims and dims[0] != last else None
 
 
-def _with_gates_apart(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[list[Op], list[Tensor]]:
-    """Return ``ops`` and constants with one dimension for each loop that goes through a part of what was one.
+def _with_split_gates(ops: Sequence[Op], tensors: Mapping[str, Tensor]) -> tuple[list[Op], list[Tensor]]:
+    """Return ``ops`` with dimensions of constants split into one per loop that traverses them, and the new constants.
 
-    The rows of a recurrence's weights are those of all gates, one gate after the other: what some units need of them is
-    a piece of each gate; each direction has weights of its own. Only constants that every reader goes through so are
-    changed.
+    The weight rows of a recurrence hold all gates, one after the other, and a tile of units needs a piece of each gate;
+    each direction has weights of its own. Only constants that every reader traverses in the same way are changed.
     """
     readers: dict[str, list[tuple[LoopNest, Access]]] = {}
     for op in ops:
         for nest in op.nests:
             for read in nest.reads:
                 readers.setdefault(read.tensor, []).append((nest, read))
-    apart: dict[str, Tensor] = {}
+    split: dict[str, Tensor] = {}
     changed: set[str] = set()
     for name, uses in readers.items():
-        tensor, found = tensors[name], {_access_apart(nest, read) for nest, read in uses}
-        shapes = {each.tensor: each.shape for each in found}
+        tensor, accesses = tensors[name], {_split_access(nest, read) for nest, read in uses}
+        shapes = {each.tensor: each.shape for each in accesses}
         is_plain = tensor.role == "weight" and tensor.order == tuple(range(len(tensor.shape)))
-        is_alike = len({(each.tensor, each.shape) for each in found}) == len(shapes)
-        if is_plain and is_alike and all(nest.carried for nest, _ in uses) and tensors.keys() & shapes <= {name}:
+        is_consistent = len({(each.tensor, each.shape) for each in accesses}) == len(shapes)
+        if is_plain and is_consistent and all(nest.carried for nest, _ in uses) and tensors.keys() & shapes <= {name}:
             changed.add(name)
-            apart |= {part: Tensor(part, shape, tensor.dtype, "weight") for part, shape in shapes.items()}
-    made = []
+            split |= {part: Tensor(part, shape, tensor.dtype, "weight") for part, shape in shapes.items()}
+    changed_ops = []
     for op in ops:
         nests = tuple([
-            replace(nest, reads=tuple([_access_apart(nest, r) if r.tensor in changed else r for r in nest.reads]))
+            replace(nest, reads=tuple([_split_access(nest, r) if r.tensor in changed else r for r in nest.reads]))
             for nest in op.nests
         ])  # fmt: skip
         names = dict.fromkeys([read.tensor for nest in nests for read in nest.reads])
         inside = {*op.outputs, *(tensor.name for tensor in op.internals)}
         inputs = tuple([name for name in names if name not in inside]) if nests != op.nests else op.inputs
-        made.append(replace(op, nests=nests, inputs=inputs))
-    return made, list(apart.values())
+        changed_ops.append(replace(op, nests=nests, inputs=inputs))
+    return changed_ops, list(split.values())
 
 
-def _access_apart(nest: LoopNest, read: Access) -> Access:
-    """Return ``read`` with a dimension for each of the loops that together go through all of one, each element once.
+def _split_access(nest: LoopNest, read: Access) -> Access:
+    """Return ``read`` with dimensions that several loops traverse together split into one dimension per loop.
 
-    Of a dimension that stays where it is, the elements there are a tensor of their own.
+    Where the index of a dimension is constant, that slice becomes a tensor of its own.
     """
     name, shape, indices = read.tensor, list[int](), list[Index]()
     for index, size in zip(read.indices, read.shape, strict=True):
@@ -202,8 +202,8 @@ def _access_apart(nest: LoopNest, read: Access) -> Access:
     return Access(name, tuple(shape), tuple(indices))
 
 
-def _step_by_itself(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:
-    """Return a recurrence whose exchanged results are an operand of their own: each iteration finds others there."""
+def _with_exchanged_operand(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tensor, ...]]:
+    """Return a recurrence that reads exchanged results of the step before as an operand, and that operand's tensor."""
     (nest, *more) = op.nests
     carried = nest.carried
     if more or carried is None or not nest.exchanged:
@@ -215,8 +215,8 @@ def _step_by_itself(op: Op, tensors: dict[str, Tensor]) -> tuple[Op, tuple[Tenso
     before = Tensor(f"{written.name}:before", shape, written.dtype, "weight", written.order)
     indices = [Index() if runs else index for runs, index in zip(along, carried.indices, strict=True)]
     kept = [was if runs else own for runs, was, own in zip(along, carried.indices, nest.write.indices, strict=True)]
-    made = replace(
+    step = replace(
         nest, reads=(Access(before.name, shape, tuple(indices)), *nest.reads),
         carried=Access(written.name, written.shape, tuple(kept)),
     )  # fmt: skip
-    return replace(op, inputs=(before.name, *op.inputs), nests=(made,)), (before,)
+    return replace(op, inputs=(before.name, *op.inputs), nests=(step,)), (before,)

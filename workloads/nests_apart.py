@@ -1,8 +1,8 @@
-"""Operators of several loop nests taken apart: an operator for each tensor that they write.
+"""Operators of several loop nests split into one operator per tensor that they write.
 
-Nests of one operator hand internal tensors to each other, tile by tile. Where a tile is too large for that, because it
+Nests of one operator pass internal tensors to each other, tile by tile. Where a tile is too large for that, because it
 holds a whole line that is reduced first and scaled afterwards, the nests have to run one after the other over the whole
-tensor: then their internal tensors are tensors of the network like any other.
+tensor: then their internal tensors become tensors of the network.
 """
 
 from collections.abc import Collection
@@ -14,34 +14,34 @@ from dsascape.workloads.loopnest import LoopNest
 
 
 def nests_apart(analysis: Analysis, ops: tuple[int, ...]) -> Analysis:
-    """Return the network with the operators at positions ``ops`` taken apart; the same one where none can be."""
+    """Return the network with the operators at positions ``ops`` split; the same analysis where none can be."""
     graph = with_nests_apart(analysis.graph, ops)
     return analysis if graph is analysis.graph else Analysis(graph)
 
 
 def with_nests_apart(graph: Graph, ops: Collection[int]) -> Graph:
-    """Return ``graph`` with the operators at positions ``ops`` taken apart, as far as they can be.
+    """Return ``graph`` with the operators at positions ``ops`` split, as far as they can be.
 
-    At another batch size, which ``Graph.with_batch`` makes, they are whole again.
+    ``Graph.with_batch`` returns them whole again.
     """
     wanted, tensors = set(ops), dict(graph.tensors)
-    found: list[Op] = []
+    ops_out: list[Op] = []
     names = {op.name for op in graph.ops}
     for position, op in enumerate(graph.ops):
         parts = _parts(op) if position in wanted and not any(t.name in tensors for t in op.internals) else (op,)
         if len(parts) > 1 and not any(part.name in names for part in parts[:-1]):
             tensors.update({tensor.name: tensor for tensor in op.internals})
             names.update(part.name for part in parts)
-            found += parts
+            ops_out += parts
         else:
-            found.append(op)
-    return graph if len(found) == len(graph.ops) else replace(graph, ops=tuple(found), tensors=tensors)
+            ops_out.append(op)
+    return graph if len(ops_out) == len(graph.ops) else replace(graph, ops=tuple(ops_out), tensors=tensors)
 
 
 def _parts(op: Op) -> tuple[Op, ...]:
-    """Return an operator for each tensor that ``op`` writes, in the order in which they are complete.
+    """Return one operator per tensor that ``op`` writes, in the order in which the tensors are complete.
 
-    The last one keeps the name. ``op`` alone where one of its nests reads what is not complete by then.
+    The last one keeps the name. Returns ``op`` alone where a nest reads a tensor that is incomplete by then.
     """
     nests: dict[str, list[LoopNest]] = {}
     for nest in op.nests:

@@ -1,4 +1,4 @@
-"""Parsing an ONNX file without trusting it: no external data, nothing evaluated."""
+"""Parser of untrusted ONNX files: reads no external data and evaluates nothing."""
 
 import json
 import math
@@ -15,24 +15,24 @@ from dsascape.workloads.graph import WorkloadError
 from dsascape.workloads.operators.registry import Array
 
 WEIGHTS_KEY = "weights"
-"""In the metadata of stripped files: the names of all weights, as a JSON list, or separated by commas."""
+"""Metadata key of stripped files: names of all weights, as a JSON list or separated by commas."""
 INPUT_RANGES_KEY = "input_ranges"
-"""In the metadata of the zoo's files: between which numbers an input lies."""
+"""Metadata key of the zoo's files: value ranges of inputs."""
 LARGEST_KNOWN_VALUE = 65_536
-"""Constants of more elements keep their shape only."""
+"""Elements of a constant at most whose value is kept; a larger one keeps its shape only."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxFile:
-    """A parsed model with its weights' values dropped."""
+    """A parsed model, the values of its small constants, and the names of its weights."""
 
     where: str
-    """What messages call it."""
+    """Name of the file in messages."""
     model: onnx.ModelProto
     constants: Mapping[str, Array]
-    """Initializers small enough to be kept by value."""
+    """Values of the initializers that are small enough, by name."""
     weights: frozenset[str]
-    """Initializers, and typed inputs that stand for weights stripped from the file."""
+    """Names of initializers, and of typed inputs that stand for weights stripped from the file."""
     opset: int
 
 
@@ -40,15 +40,15 @@ def parse_onnx(data: bytes, where: str, *, stripped: bool = False) -> OnnxFile:
     """Return the model in ``data``; raise ``WorkloadError`` naming ``where`` if it is not one.
 
     ``stripped``: the file was stripped of its weights' values by this project, and lists these weights in its metadata.
-    A file that also has the other entry of the zoo's files is taken to be such a one; else metadata mean nothing here.
+    A file with the zoo's other metadata key counts as stripped too; metadata are ignored otherwise.
 
-    Raises ``MemoryError`` where there is no room for it.
+    Raises ``MemoryError`` if memory runs out.
     """
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        bytearray(len(data))  # the parser says the same when memory is short, which this says by its name
+        bytearray(len(data))  # short memory gives the same parser error; this allocation raises MemoryError instead
         raise WorkloadError(f"{where}: is not an ONNX model, or is cut short ({error})") from error
     if not model.graph.node:
         raise WorkloadError(f"{where}: is not an ONNX model, or has no operators")

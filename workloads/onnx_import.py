@@ -1,4 +1,4 @@
-"""From an ONNX file to a Graph: shapes made static, shape arithmetic folded, every operator a loop nest."""
+"""Import of an ONNX file as a Graph: static shapes, folded shape arithmetic, every operator as loop nests."""
 
 import json
 import zlib
@@ -26,7 +26,7 @@ from dsascape.workloads.walk import Again, walk_file
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """A file walked at the sizes asked for."""
+    """A file walked at the requested sizes."""
 
     walk: Walk
     inputs: tuple[str, ...]
@@ -36,7 +36,7 @@ class _Sized:
 def graph_from_file(
     file: OnnxFile, name: str, options: ImportOptions, rounds: tuple[tuple[Edit, ...], ...] = ()
 ) -> Graph:
-    """Return the network of a parsed file, rescaled where the file's sizes are not the ones asked for, then edited."""
+    """Return the network of a parsed file at the sizes of ``options``, with the edits of ``rounds`` applied."""
     sized = _sized(file, options, rounds)
     settled = replace(options, batch_dims=sized.batch.dims)
     rebuild = Reimport(zlib.compress(_stripped(file), 1), file.where, name, settled, rounds)
@@ -44,13 +44,13 @@ def graph_from_file(
 
 
 def walk_again(source: Reimport) -> tuple[Walk, int]:
-    """Return the nodes that a network's operators were made of, with types and known values, and their opset."""
+    """Return the walk that a network's operators were lowered from (nodes, types, known values), and the opset."""
     file, walk = file_and_walk(source)
     return walk, file.opset
 
 
 def file_and_walk(source: Reimport) -> tuple[OnnxFile, Walk]:
-    """Return the file of a network, and the nodes that its operators were made of, with types and known values."""
+    """Return the file of a network, and the walk that its operators were lowered from (nodes, types, known values)."""
     with naming(source.where):
         file = parse_onnx(source.content(), source.where, stripped=True)
         return file, _sized(file, source.options, source.rounds).walk
@@ -74,15 +74,15 @@ def _sized(file: OnnxFile, options: ImportOptions, rounds: tuple[tuple[Edit, ...
 
 
 def _at_batch(file: OnnxFile, walk: Walk, inputs: InputTypes, options: ImportOptions) -> tuple[Walk, Batch]:
-    """Return the walk at the batch asked for, and what the batch is.
+    """Return the walk at the requested batch, and the batch itself.
 
-    Raises ``WorkloadError`` for a batch that the network cannot have, because no dimension of its inputs is one.
+    Raises ``WorkloadError`` for a batch other than 1 if no dimension of the network's inputs is a batch.
     """
     wanted, given = options.batch, options.batch_dims
     if inputs.stated:
         name, dim = inputs.stated[0]
         return walk, Batch(inputs.types[name].shape[dim], inputs.stated)
-    flow: BatchFlow | NoBatch = NoBatch("none was said to be one")
+    flow: BatchFlow | NoBatch = NoBatch("the user states that it has none")
     if given != ():
         flow = find_batch(file, walk, inputs.types, given or ())
     if isinstance(flow, NoBatch):
@@ -96,26 +96,26 @@ def _at_batch(file: OnnxFile, walk: Walk, inputs: InputTypes, options: ImportOpt
         return walk, Batch(1, (), flow.reason)
     if wanted is None or wanted == flow.own:
         return walk, Batch(flow.own, flow.dims)
-    found, before, types = flow, walk, dict(inputs.types)
+    batch_flow, before, types = flow, walk, dict(inputs.types)
     for name, _ in flow.dims:
         types[name] = typed(file.where, name, types[name].element, flow.tensors[name].at(wanted))
-    walk = walk_file(file, types, Again(before, lambda known: Target(known, found, wanted)))
+    walk = walk_file(file, types, Again(before, lambda known: Target(known, batch_flow, wanted)))
     return walk, Batch(wanted, flow.dims)
 
 
 @contextmanager
 def _naming_image(image: int | None) -> Iterator[None]:
-    """Say of a network that cannot be taken at other sizes than its own that it was asked for at that of ``image``."""
+    """Add to a ``WorkloadError`` that the network was requested at images of ``image`` x ``image`` pixels."""
     try:
         yield
     except WorkloadError as error:
         if image is None:
             raise
-        raise WorkloadError(f"{error}; the network does not follow to images of {image} x {image}") from None
+        raise WorkloadError(f"{error}; the network cannot be resized to images of {image} x {image}") from None
 
 
 def _stripped(file: OnnxFile) -> bytes:
-    """Return the file without the values of large weights, which nothing here needs."""
+    """Return the serialized file without the values of large weights, which no import needs."""
     graph = _without(file.model.graph, "initializer")
     listed = {entry.name for entry in graph.input}
     for tensor in file.model.graph.initializer:
@@ -134,7 +134,7 @@ _Message = TypeVar("_Message", onnx.ModelProto, onnx.GraphProto)
 
 
 def _without(message: _Message, *left_out: str) -> _Message:
-    """Return a copy of ``message`` without those fields, which are never copied: they can hold gigabytes."""
+    """Return a copy of ``message`` without the fields ``left_out``, which can hold gigabytes and are never copied."""
     copy = type(message)()
     for field, value in message.ListFields():
         if field.name in left_out:

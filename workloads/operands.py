@@ -1,4 +1,4 @@
-"""Whether an operator's operands have the shapes that its loop nests take them to have: checked once, at import."""
+"""Check that operands have the shapes that their operator's loop nests assume, once at import."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,10 @@ from dsascape.workloads.loopnest import Access, LoopNest
 
 
 def misfit(nests: Iterable[LoopNest]) -> str | None:
-    """Return what does not fit, or None.
+    """Return a message about the first operand whose shape does not fit ``nests``, None if all fit.
 
-    A dimension that space loops step through element by element has as many elements as they have iterations; a
-    reduction over a single loop likewise. Windows, padding and what data chooses are for the operator to check.
+    A dimension that space loops step through element by element must have as many elements as they have iterations,
+    likewise a reduction over a single loop. Windows, padding and data-dependent accesses are checked by the operator.
     """
     for nest in nests:
         for read in nest.reads:
@@ -23,7 +23,7 @@ def misfit(nests: Iterable[LoopNest]) -> str | None:
 
 
 def _steps(nest: LoopNest, read: Access, dim: int) -> int | None:
-    """Return the elements that loops step through one by one from the first on, None if they do otherwise."""
+    """Return the number of elements that loops step through one by one from the first on; None for other accesses."""
     index = read.indices[dim]
     plain = not index.opaque and index.offset == 0 and index.divisor == index.window == 1
     if not plain or not index.terms:

@@ -1,8 +1,8 @@
 """Regions of tensors that a tile of the outputs needs, followed backwards through fused operators.
 
-Regions of tiles that differ only in where they lie are worked out for one of them and moved to the others: instances of
-a sub-graph are such tiles, and so are the parts of different cores, as long as no halo, stride or border comes between:
-along a batch or output channels all needs of a tile move with it.
+Regions of tiles that differ only in position are computed for one tile and translated to the others. Instances of a
+sub-graph are such tiles, and so are the parts of different cores, as long as no halo, stride or border interferes:
+along a batch or output channels all input regions translate with the tile.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ _STAYS = -1
 
 
 class _MovesOtherwiseError(Exception):
-    """A box changes otherwise than by moving as many elements along one dimension as the outputs' boxes do."""
+    """A box that is not translated by as many elements along one dimension as the outputs' boxes are."""
 
 
 def required_regions(graph: Graph, ops: Sequence[int], wanted: Mapping[str, Box]) -> dict[str, Box]:
-    """Return for every tensor that ``ops`` read or write the box needed so that the boxes ``wanted`` can be computed.
+    """Return, per tensor that ``ops`` read or write, the box needed to compute the boxes ``wanted``.
 
-    ``ops`` in ascending order. Halos grow on the way; a tensor needed twice gets the box around both needs. Tensors
-    of which nothing is needed are not in the result.
+    ``ops`` in ascending order. Halos accumulate; a tensor needed twice gets the box around both needs. Tensors of which
+    nothing is needed are not in the result.
     """
     return follow_back(Subgraph(graph, tuple(ops)).nests_backwards(), wanted, _boxes_read, hull)
 
@@ -42,10 +42,10 @@ def _boxes_read(placed: PlacedNest, tile: Box) -> Iterator[tuple[str, Box]]:
 def placed_regions(
     analysis: Analysis, ops: Sequence[int], wanted: Mapping[str, Box], *, of: Collection[str] = (), once: bool = False
 ) -> Mapping[str, Box]:
-    """Return `required_regions`; what has been worked out for a tile serves all that lie elsewhere.
+    """Return `required_regions`, cached per tile shape and translated to the tile's position where that is possible.
 
-    ``of``: the tensors that are asked for, if not all are. ``once``: a tile that could not be moved here from elsewhere
-    is not kept, as nobody will ask for it again.
+    ``of``: tensors that the caller needs, empty for all; others may be returned too. ``once``: do not cache the result
+    for a tile that is not translated, because it will not be requested again.
     """
     ops = tuple(ops)
     wanted, moves = at_origin(analysis, ops, wanted)
@@ -60,26 +60,26 @@ def placed_regions(
 
 
 class Move(NamedTuple):
-    """By how many elements boxes of tensors move, and along which dimension of each that does."""
+    """Translation of tensor boxes by ``by`` elements, along one dimension of each tensor in ``along``."""
 
     by: int
     along: Mapping[str, int]
 
     def of(self, name: str, box: Box) -> Box:
-        """Return a box of a tensor, moved."""
+        """Return ``box`` of tensor ``name``, translated."""
         return _moved(box, self.along[name], self.by) if name in self.along else box
 
     def back(self, name: str, box: Box) -> Box:
-        """Return a box of a tensor, moved back."""
+        """Return ``box`` of tensor ``name``, translated back."""
         return _moved(box, self.along[name], -self.by) if name in self.along else box
 
 
 def at_origin(
     analysis: Analysis, ops: tuple[int, ...], wanted: Mapping[str, Box]
 ) -> tuple[Mapping[str, Box], Sequence[Move]]:
-    """Return ``wanted`` boxes of outputs, moved to begin at 0 where all needs move with them, and the moves from there.
+    """Return the output boxes ``wanted``, translated to begin at 0 where all input regions follow, and the moves back.
 
-    Whatever is asked about how needs lie to each other has the same answer there.
+    Questions about the relative positions of regions have the same answer for the translated boxes.
     """
     names, moves = tuple(wanted), list[Move]()
     for dim, (lo, _) in enumerate(wanted[names[0]]):
@@ -109,10 +109,10 @@ def _moved(box: Box, dim: int, by: int) -> Box:
 
 
 def moving_dims(graph: Graph, ops: Sequence[int], outputs: Sequence[str], dim: int) -> Mapping[str, int] | None:
-    """Return the tensors whose boxes move as those of ``outputs`` move along ``dim``, and along which dimension.
+    """Return, per tensor, the dimension along which its box translates when those of ``outputs`` do along ``dim``.
 
-    They move by as many elements, and those that are not listed stay where they are; None if any box changes
-    otherwise.
+    All translate by the same number of elements; tensors that are not listed stay put. None if any box changes in
+    another way.
     """
 
     def operands(placed: PlacedNest, along: int) -> list[tuple[str, int]]:
@@ -120,21 +120,21 @@ def moving_dims(graph: Graph, ops: Sequence[int], outputs: Sequence[str], dim: i
 
     nests = Subgraph(graph, tuple(ops)).nests_backwards()
     try:
-        found = follow_back(nests, dict.fromkeys(outputs, dim), operands, _alike)
+        dims = follow_back(nests, dict.fromkeys(outputs, dim), operands, _same_dim)
     except _MovesOtherwiseError:
         return None
-    return {name: along for name, along in found.items() if along != _STAYS}
+    return {name: along for name, along in dims.items() if along != _STAYS}
 
 
-def _alike(known: int, further: int) -> int:
-    """Return how the hull of two boxes moves: as both do, if they do the same."""
-    if known != further:
+def _same_dim(one: int, other: int) -> int:
+    """Return the dimension along which the hull of two boxes translates: theirs, if it is the same."""
+    if one != other:
         raise _MovesOtherwiseError
-    return known
+    return one
 
 
 def _follows(nest: LoopNest, dim: int, read: Access) -> int:
-    """Return along which dimension ``read`` moves when the tile of what is written moves along ``dim``."""
+    """Return the dimension along which ``read`` translates when the written tile does along ``dim``."""
     if dim == _STAYS:
         return _STAYS
     index = nest.moving(nest.write.indices[dim])

@@ -1,6 +1,6 @@
-"""What an ONNX file is before it is parsed: its bytes, what may be asked of its network, how that is imported again.
+"""An ONNX file before it is parsed: its bytes, the import options, and how its network is imported again.
 
-The ONNX package is imported when a file is parsed: networks that are kept on disk are loaded without it.
+The ONNX package is imported only when a file is parsed: networks in the disk cache are loaded without it.
 """
 
 import zlib
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dsascape.workloads.edits import Edit
 
 LARGEST_FILE_BYTES = 2**31 - 1
-"""The most that protobuf reads."""
+"""Bytes of the largest file that protobuf reads."""
 _COPIES = 2
-"""Of a file's bytes that an import holds: as read, and parsed."""
+"""Copies of a file's bytes that an import holds in memory: as read, and parsed."""
 
 
 Dims = tuple[tuple[str, int], ...]
@@ -29,7 +29,7 @@ Dims = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the user may change about a network while it is read."""
+    """Sizes and switches that the user may set when a network is imported."""
 
     batch: int | None = None
     sequence: int | None = None
@@ -39,7 +39,7 @@ class ImportOptions:
     image: int | None = None
     """Pixels along each side of square images."""
     batch_dims: Dims | None = None
-    """The inputs that have the batch, each with its dimension; none: it has no batch; None: to be found out."""
+    """Inputs that have the batch, each with its dimension; empty: no batch; None: found by analysis."""
 
     def __post_init__(self) -> None:
         given = [("batch", self.batch), ("sequence", self.sequence), ("image", self.image)]
@@ -59,7 +59,7 @@ class Reimport:
     name: str
     options: ImportOptions
     rounds: tuple[tuple["Edit", ...], ...] = ()
-    """What has been edited since, one round after the other."""
+    """Edits applied after the import, round by round."""
 
     def __call__(self, batch: int) -> Graph:
         content = self.content()
@@ -68,27 +68,27 @@ class Reimport:
             return read_network(content, self.where, self.name, options, self.rounds, stripped=True)
 
     def content(self) -> bytes:
-        """Return the stripped file; raise ``WorkloadError`` if what was kept of it is damaged."""
+        """Return the stripped file; raise ``WorkloadError`` if the stored copy is damaged."""
         try:
             return zlib.decompressobj().decompress(self.packed, LARGEST_FILE_BYTES)
         except zlib.error as error:
-            raise WorkloadError(f"{self.where}: what was kept of it is damaged ({error})") from error
+            raise WorkloadError(f"{self.where}: its stored copy is damaged ({error})") from error
 
 
 class Sizes(TypedDict, total=False):
-    """What may be asked of a network while it is read; what is left out stays as the file has it."""
+    """Import options as keyword arguments; those left out stay as the file has them."""
 
     batch: int | None
     sequence: int | None
     """Length of sequences of tokens."""
     simplify: bool
-    """Whether what does nothing is dropped (see ``workloads/simplify.py``)."""
+    """Whether operators without effect are dropped (see ``workloads/simplify.py``)."""
     dims: Mapping[str, int] | None
     """Sizes of dimensions that the file leaves open, by their names."""
     image: int | None
     """Pixels along each side of square images."""
     batch_dims: Mapping[str, int] | None
-    """The dimension of each input that is the batch; empty: the network has none; None: found from how it flows."""
+    """Batch dimension of each input that has one; empty: no batch; None: found by analysis."""
 
 
 def options_of(where: str, sizes: Sizes) -> ImportOptions:
@@ -109,7 +109,7 @@ def options_of(where: str, sizes: Sizes) -> ImportOptions:
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Say which network it is that needs more memory than there is, or holds text that is none."""
+    """Turn lack of memory, and names that are not UTF-8, into a ``WorkloadError`` that names the file ``where``."""
     try:
         yield
     except MemoryError:
@@ -119,7 +119,7 @@ def naming(where: str) -> Iterator[None]:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of the file ``path``; raise ``WorkloadError`` if it cannot be had."""
+    """Return the content of the file ``path``; raise ``WorkloadError`` if it cannot be read."""
     try:
         size = path.stat().st_size
         if not path.is_file():
@@ -138,7 +138,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _free_bytes() -> int | None:
-    """Return the memory that the system can still give, None where it does not say."""
+    """Return the memory available on the system, in bytes; None where that is unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):

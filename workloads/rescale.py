@@ -1,7 +1,7 @@
-"""Another sequence length or size of images for a network whose file has them written into its reshapes.
+"""Reshape targets at another sequence length or image size than the file has written into them.
 
 An exporter that saw 384 tokens writes ``Reshape(x, [1, 384, 12, 64])``. The importer walks the network twice, as
-it is in the file and at the sizes asked for; where a shape constant is the same in both walks although its
+it is in the file and at the requested sizes; where a shape constant is the same in both walks although its
 input has changed, the change is carried over by aligning the factors of the two shapes.
 """
 
@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 class RescaleError(ValueError):
-    """A shape constant that gives no room for the new size; the importer adds file and node."""
+    """A shape constant that cannot be adapted to the new size; the importer adds file and node to the message."""
 
 
 def rescaled_reshape(source_before: Shape, target_before: Shape, source: Shape) -> Shape:
@@ -39,7 +39,7 @@ def rescaled_reshape(source_before: Shape, target_before: Shape, source: Shape) 
 
 
 def aligned_runs(left: Shape, right: Shape) -> list[tuple[range, range]]:
-    """Return pairs of dimension runs, of ``left`` and ``right``, of equal products, as short as possible."""
+    """Return the shortest pairs of dimension runs of ``left`` and ``right`` that have equal products."""
     runs, i, j = [], 0, 0
     while i < len(left) or j < len(right):
         first, second = i, j
@@ -93,10 +93,10 @@ def rescaled_like(before: Shape, after: Shape, target_before: Shape) -> Shape:
 
 
 def broadcast_conflict(before: Sequence[Shape], after: Sequence[Shape], operand: int) -> Shape | None:
-    """Return the shape that ``operand`` needs to broadcast with the others, None if it does.
+    """Return the shape that ``operand`` needs to broadcast with the others; None if it broadcasts already.
 
-    A constant of length 384 in the file, met by activations of length 128 now, needs length 128; a square one
-    (a causal mask) follows in its other dimension too where nothing else says how long that is.
+    A constant of length 384 in the file needs length 128 when it meets activations of length 128; a square constant
+    (a causal mask) changes in its other dimension too where no other operand determines that.
     """
     wanted = list(after[operand])
     for other, (old, new) in enumerate(zip(before, after, strict=True)):

@@ -1,4 +1,4 @@
-"""Removal of operators that compute nothing, as an optimising compiler does before it looks at a network.
+"""Removal of operators without effect, as an optimising compiler does first.
 
 Shape arithmetic is folded on every import. On top of that, this drops copies (Identity, Dropout, casts,
 reshapes, permutations, slices that change nothing), merges chains of reshapes and of permutations,
@@ -17,7 +17,7 @@ from dsascape.workloads.known import Known, Typed, Walk, attributes_of, node_nam
 
 _COPIES = frozenset({"Identity", "Dropout"})
 _SHAPE_ONLY = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile", "Cast"})
-"""Where shape and type stay, so does everything."""
+"""Operators that are copies where they keep shape and type."""
 _VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _STATISTICS = 5
@@ -26,7 +26,7 @@ _SLICE_STEPS = 4
 
 
 def simplified(walk: Walk, outputs: Sequence[str]) -> Walk:
-    """Return ``walk`` without operators that do nothing; the tensors ``outputs`` keep their names."""
+    """Return ``walk`` without operators that have no effect; the tensors ``outputs`` keep their names."""
     known = Known("", dict(walk.types), dict(walk.values), set(walk.weights))
     rewrite = _Rewrite(known, frozenset(outputs), _readers(walk.nodes))
     nodes = list(walk.nodes)
@@ -58,14 +58,14 @@ def _live(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[onnx.
 
 @dataclass(slots=True)
 class _Rewrite:
-    """One pass over the nodes in order."""
+    """One rewriting pass over the nodes in order."""
 
     known: Known
     outputs: frozenset[str]
     readers: Mapping[str, int]
     producer: dict[str, onnx.NodeProto] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
-    """Tensors that are now called by another one's name."""
+    """Removed tensors, with the name of the tensor that replaces each."""
 
     def apply(self, nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
         """Return the nodes after one pass; some of them may have lost their readers."""
@@ -89,7 +89,7 @@ class _Rewrite:
         return changed
 
     def _is_copy(self, node: onnx.NodeProto) -> bool:
-        """Whether the first output is the first input, and the only one that somebody reads."""
+        """Whether the first output equals the first input, and no other output is read."""
         others = any(name in self.readers or name in self.outputs for name in node.output[1:])
         if node.domain not in ("", "ai.onnx") or others or not node.input:
             return False
@@ -100,7 +100,7 @@ class _Rewrite:
         return before == after and self._keeps_order(node, after.shape)
 
     def _keeps_order(self, node: onnx.NodeProto, shape: tuple[int, ...]) -> bool:
-        """Whether ``node``, whose output is like its input, surely leaves every element where it is."""
+        """Whether ``node``, whose output has its input's type, certainly leaves every element in place."""
         if node.op_type == "Transpose":
             permutation = attributes_of(node).get("perm", range(len(shape))[::-1])
             moved = [dim for dim in permutation if shape[dim] != 1]
@@ -111,7 +111,7 @@ class _Rewrite:
         return node.op_type in _SHAPE_ONLY
 
     def _merged(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node`` taking over what its producer does, where one operator can do both."""
+        """Return ``node`` merged with its producer, where one operator can do the work of both."""
         before = self.producer.get(node.input[0]) if node.input else None
         if before is None:
             return node
@@ -122,12 +122,12 @@ class _Rewrite:
         if (
             node.op_type == "BatchNormalization"
             and before.op_type in _CONVOLUTIONS
-            and self._alone(before.output[0])
+            and self._has_one_reader(before.output[0])
         ):
             return self._folded(before, node)
         return node
 
-    def _alone(self, tensor: str) -> bool:
+    def _has_one_reader(self, tensor: str) -> bool:
         return self.readers.get(tensor) == 1 and tensor not in self.outputs
 
     def _merged_permutations(self, first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.NodeProto:

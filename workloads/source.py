@@ -1,4 +1,4 @@
-"""What an imported network was made of, for whoever rewrites it: its operators in the words of its file."""
+"""An imported network's operators as its file states them, for rewriting passes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ from dsascape.workloads.walk import Walker
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """What an operator would be as part of the network."""
+    """Properties that a tried operator would have in the network."""
 
     shape: tuple[int, ...]
     is_float: bool
     computed_once: bool
-    """It reads weights only, and is a weight itself."""
+    """Whether it reads weights only, so that its result is a weight itself."""
     operations: Operations
-    """At run time: none if it is computed once."""
+    """Operations at run time; none if it is computed once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +35,17 @@ class Source:
 
     graph: Graph
     nodes: tuple[Node | None, ...]
-    """One for each operator of the graph, in its order; None where a file's attributes are more than numbers."""
+    """One node per operator of the graph, in its order; None where attributes are not all numbers and text."""
     scalars: Mapping[str, float]
-    """Values of those weights of one element that the file has."""
+    """Values of the weights of one element that the file holds, by name."""
     file: OnnxFile
     walk: Walk
     rebuild: Reimport
     casts: tuple[str, ...]
-    """Dtypes that floating-point tensors have been cast to since, first one first."""
+    """Dtypes that floating-point tensors were cast to after the import, in order."""
 
     def draft(self) -> "Draft":
-        """Return a copy of what is known of the network, to try operators on."""
+        """Return a draft on which operators can be tried without changing the network."""
         return Draft(self)
 
     def edited(self, edits: Sequence[Edit]) -> Graph:
@@ -64,7 +64,7 @@ class Source:
 
 
 class Draft:
-    """Operators that are tried on a network: typed and lowered one by one, in the order in which they would run."""
+    """Scratch copy of a network on which new operators are typed and lowered one by one, in run order."""
 
     def __init__(self, source: Source) -> None:
         walk = source.walk
@@ -81,16 +81,16 @@ class Draft:
         return self._known.types[name].element
 
     def add_constant(self, constant: Constant) -> None:
-        """Note a weight that later operators may read."""
+        """Add a weight of one element that later operators may read."""
         self._known.types.setdefault(constant.name, replace(self._known.types[constant.like], shape=()))
         self._known.weights.add(constant.name)
 
     def add_like(self, name: str, like: str) -> None:
-        """Note the output of an operator that is like another one, which has been added."""
+        """Add tensor ``name``, of the same type as ``like``, which an equivalent operator writes."""
         self._known.types[name] = self._known.types[like]
 
     def add(self, node: Node) -> Drafted:
-        """Return what ``node`` would be, which later ones may read; raise ``WorkloadError`` if its operands misfit."""
+        """Add ``node``, whose output later operators may read; raise ``WorkloadError`` if its operands misfit."""
         proto, known = as_proto(node), self._known
         self._walker.visit(proto)
         (output,) = node.outputs
@@ -110,7 +110,7 @@ class Draft:
 
 
 def source_of(graph: Graph) -> Source | None:
-    """Return what ``graph`` was made of; None if it was not imported, and so says nothing of what operators compute."""
+    """Return the file's operators behind ``graph``; None if it was not imported: their semantics are unknown."""
     casts: list[str] = []
     rebuild = graph.rebuild
     while isinstance(rebuild, CastRebuild):

@@ -1,8 +1,8 @@
-"""Reduction loops of which each result takes every so many iterations only: the taps of transposed convolutions.
+"""Reduction loops of which each result uses every n-th iteration only: the taps of transposed convolutions.
 
-An index that has to divide by the stride names the loop: where the loop is at k, the index is r + c k, r being all
-else that it adds up. It divides by d for every (d / gcd(c, d))-th k, if gcd(c, d) divides r, and for none if not. So
-results lie in phases, as many as the stride, each of which meets taps of its own.
+Such a loop occurs in an index that must be divisible by the stride d: at iteration k it is r + c k, r being the sum of
+its other terms. It is divisible for every (d / gcd(c, d))-th k if gcd(c, d) divides r, otherwise for none. So results
+fall into as many phases as the stride, each of which uses taps of its own.
 """
 
 import math
@@ -15,36 +15,36 @@ from dsascape.workloads.loopnest import LoopNest
 
 @dataclass(frozen=True, slots=True)
 class Spaced:
-    """A reduction loop of which one iteration in ``period`` computes, for each value of the other loops."""
+    """A reduction loop of which one iteration in ``period`` computes, per value of the other loops."""
 
     loop: int
     extent: int
     period: int
     index: Index
-    """That has to divide."""
+    """Index that has to divide exactly."""
     rest: Index
-    """All that it adds up but the loop."""
+    """The index without the term of the loop, and undivided."""
     common: int
-    """What divides ``rest`` where any iteration computes: the greatest common divisor of stride and divisor."""
+    """Greatest common divisor of stride and divisor; it divides ``rest`` wherever any iteration computes."""
     factor: int
-    """The first iteration is ``rest / common * factor``, modulo ``period``."""
+    """Factor that gives the first iteration that computes: ``rest / common * factor``, modulo ``period``."""
 
     @property
     def count(self) -> int:
-        """Iterations for each value of the other loops; for some of them the last one lies behind the loop's end."""
+        """Iterations per value of the other loops, at most: for some values the last one lies beyond the loop's end."""
         return -(-self.extent // self.period)
 
 
 def spaced_loops(nest: LoopNest) -> Mapping[int, Spaced]:
-    """Return the reduction loops of ``nest`` of which not all iterations can compute, each with how they are spaced.
+    """Return the reduction loops of ``nest`` of which not all iterations can compute, by loop position.
 
     Each is the only reduction loop of an index of the first read that has to divide. Where there are none, as in a
     transposed convolution of stride one, every element takes all iterations.
     """
-    found: dict[int, Spaced] = {}
+    spaced: dict[int, Spaced] = {}
     for index in nest.reads[0].indices if nest.reads else ():
         moving = [term for term in index.terms if nest.loops[term[0]].reduction]
-        if index.rounding != "exact" or len(moving) != 1 or moving[0][0] in found:
+        if index.rounding != "exact" or len(moving) != 1 or moving[0][0] in spaced:
             continue
         loop, stride = moving[0]
         common = math.gcd(stride, index.divisor)
@@ -53,23 +53,24 @@ def spaced_loops(nest: LoopNest) -> Mapping[int, Spaced]:
             terms = tuple(term for term in index.terms if term[0] != loop)
             rest = replace(index, terms=terms, divisor=1, rounding="floor")
             factor = -pow(stride // common, -1, period) % period
-            found[loop] = Spaced(loop, nest.loops[loop].extent, period, index, rest, common, factor)
-    return found
+            spaced[loop] = Spaced(loop, nest.loops[loop].extent, period, index, rest, common, factor)
+    return spaced
 
 
 def executed_extents(nest: LoopNest) -> tuple[int, ...]:
-    """Return the iterations per loop that one value of all other loops goes through: of spaced loops, some."""
+    """Return the iterations per loop that compute for one value of all other loops: fewer for spaced loops."""
     spaced = spaced_loops(nest)
     return tuple([spaced[p].count if p in spaced else loop.extent for p, loop in enumerate(nest.loops)])
 
 
 def met_extents(spaced: Mapping[int, Spaced], extents: Sequence[int]) -> list[int]:
-    """Return ``extents``, of spaced loops no more iterations than so many of the other loops can meet together.
+    """Return ``extents`` with spaced loops limited to the iterations that a tile of the other loops can use.
 
-    These do not follow each other: what they need of the data, between whose elements the others lie, is what all need.
+    These iterations are not consecutive, but need the same data as all iterations of the loop: the others fall between
+    elements of the data.
     """
-    found = list(extents)
+    limited = list(extents)
     for loop, each in spaced.items():
         others = math.prod([extents[other] for other, stride in each.rest.terms if stride])
-        found[loop] = min(extents[loop], others * each.count)
-    return found
+        limited[loop] = min(extents[loop], others * each.count)
+    return limited

@@ -1,10 +1,10 @@
-"""Operators of a graph as a set: what goes in, what comes out, and the walk backwards through their loop nests.
+"""Operators of a graph as a set: inputs, outputs, and the walk backwards through their loop nests.
 
-Kernels, layers and GraphTurbo's sub-graphs are such sets, and whatever is asked of one is asked of the others: which
-tensors are read from outside or by others, and what a tile of the outputs needs. Three kinds of names are told apart:
+Kernels, layers and GraphTurbo's sub-graphs are such sets and share their questions: which tensors are read from
+outside, which are read by others, and what a tile of the outputs needs. Three kinds of names are distinguished:
 
 - a name as an operator writes or reads it, which may be a view (``inputs``, ``written``, ``escaping``);
-- the stored tensor behind such a name: itself, or what the view was made of (``stored_inputs``, ``stored_outputs``);
+- the stored tensor behind such a name: itself, or the tensor viewed (``stored_inputs``, ``stored_outputs``);
 - the tensors that operators inside compute, views left out (``computed``, ``computed_outputs``, ``inner``).
 """
 
@@ -18,7 +18,7 @@ from dsascape.workloads.loopnest import LoopNest
 
 
 class Writer(Protocol):
-    """All that the walk asks of a nest: the name of the tensor that it writes."""
+    """A loop nest as the backward walk sees it: the name of the tensor that it writes."""
 
     @property
     def target(self) -> str: ...
@@ -33,6 +33,7 @@ class PlacedNest(NamedTuple):
 
     @property
     def target(self) -> str:
+        """Name of the tensor that the nest writes."""
         return self.nest.write.tensor
 
 
@@ -45,7 +46,7 @@ class Subgraph:
 
     @cached_property
     def sink(self) -> Tensor:
-        """The first output of the last operator: what the others lead to."""
+        """First output of the last operator."""
         return self.graph.tensors[self.graph.ops[self.ops[-1]].outputs[0]]
 
     @cached_property
@@ -63,7 +64,7 @@ class Subgraph:
 
     @cached_property
     def escaping(self) -> tuple[str, ...]:
-        """Written names that an operator outside reads, if only to make a view of it, or that are network results."""
+        """Written names that an operator outside reads, be it a view, or that are network results."""
         results, readers, inside = self.graph.results, self.graph.consumers, set(self.ops)
         return tuple([name for name in self.written if name in results or not inside.issuperset(readers[name])])
 
@@ -74,7 +75,7 @@ class Subgraph:
 
     @cached_property
     def stored_outputs(self) -> tuple[str, ...]:
-        """Stored tensors behind ``escaping``: one made outside, too, if a view of it is made inside."""
+        """Stored tensors behind ``escaping``, including one computed outside if a view of it is taken inside."""
         return tuple(dict.fromkeys(self.graph.storage[name] for name in self.escaping))
 
     @cached_property
@@ -91,18 +92,18 @@ class Subgraph:
 
     @cached_property
     def inner(self) -> tuple[str, ...]:
-        """Computed tensors that are used up inside."""
+        """Computed tensors that only operators inside read."""
         outside = set(self.computed_outputs)
         return tuple(name for name in self.computed if name not in outside)
 
     @cached_property
     def has_single_output(self) -> bool:
-        """Whether the sink is all that others read."""
+        """Whether the sink is the only tensor that leaves the set."""
         return self.escaping == (self.sink.name,)
 
     @cached_property
     def is_view(self) -> bool:
-        """Whether nothing has to be done: all operators only rename elements."""
+        """Whether all operators are views, so that no data has to move."""
         return all(self.graph.ops[op].is_view for op in self.ops)
 
     @cached_property
@@ -113,7 +114,7 @@ class Subgraph:
 
     @cached_property
     def readers(self) -> Mapping[int, tuple[int, ...]]:
-        """For each operator those inside that read what it writes."""
+        """Operators inside that read each operator's outputs."""
         operators, readers, inside = self.graph.ops, self.graph.consumers, set(self.ops)
         return {
             op: tuple(dict.fromkeys([r for name in operators[op].outputs for r in readers[name] if r in inside]))
@@ -138,11 +139,11 @@ def follow_back(
     operands: Callable[[_Nest, _Need], Iterable[tuple[str, _Need]]],
     merge: Callable[[_Need, _Need], _Need],
 ) -> dict[str, _Need]:
-    """Return what is needed of every tensor so that there is what is ``wanted`` of some.
+    """Return the need of every tensor, propagated backwards from the needs ``wanted``.
 
-    ``nests`` come last first. ``operands`` tells for a nest, and the need of what it writes, what it needs of the
-    tensors that it reads; ``merge`` makes one need of the known one and a further one. A nest whose tensor nobody needs
-    is passed over, and tensors of which nothing is needed are not in the result. A need is never None.
+    ``nests``: consumers before producers. ``operands``: returns the needs of a nest's operands, given the need of its
+    result. ``merge``: joins two needs of one tensor. Nests whose result is not needed are skipped, and tensors that are
+    not needed are not in the result. A need is never None.
     """
     needs = dict(wanted)
     for nest in nests:
@@ -150,6 +151,6 @@ def follow_back(
         if need is None:
             continue
         for name, further in operands(nest, need):
-            known = needs.get(name)
-            needs[name] = further if known is None else merge(known, further)
+            so_far = needs.get(name)
+            needs[name] = further if so_far is None else merge(so_far, further)
     return needs

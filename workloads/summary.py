@@ -1,4 +1,4 @@
-"""What a network amounts to, as rows: in all, and by kind of operator with shares of arithmetic and bytes."""
+"""Totals of a network, and totals by kind of operator with their shares of arithmetic and bytes."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from dsascape.workloads.graph import Graph, Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSummary:
-    """One network at one batch size."""
+    """Totals of one network at one batch size."""
 
     name: str
     batch: int
@@ -27,16 +27,17 @@ class NetworkSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSummary:
-    """All operators of one kind in a network."""
+    """Totals of all operators of one kind in a network."""
 
     kind: str
     operators: int
     flops: int
     flops_share: float
-    """Of the network's; the shares of all kinds add up to one."""
+    """Fraction of the network's ``flops``; the shares of all kinds add up to one."""
     bytes_touched: int
     """Elements read and written, each tensor once per operator; views touch nothing."""
     bytes_share: float
+    """Fraction of the bytes that all kinds touch."""
 
 
 def summarise(graph: Graph) -> NetworkSummary:

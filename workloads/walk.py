@@ -1,4 +1,4 @@
-"""The walk through a file's nodes: every tensor gets a static type, what is known beforehand is folded."""
+"""Walk over a file's nodes that gives every tensor a static type and folds constants."""
 
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,17 +30,17 @@ from dsascape.workloads.operators import NOT_TAKEN, RULES, kind_of, load_extensi
 from dsascape.workloads.operators.registry import Array, ShapeRule
 
 _DEEPEST = 8
-"""Levels to which functions and branches are expanded."""
+"""Nesting depth to which functions and branches are expanded."""
 _POOLS = ("MaxPool", "AveragePool", "LpPool")
 _POOLS_WITHOUT_EMPTY_WINDOWS = 22
-"""The opset whose shapes of pools are what runtimes compute for every opset: no window begins in the padding behind."""
+"""Opset from which no pool window begins in the padding behind the data; runtimes compute these shapes at any opset."""
 
 
 class Follower(Protocol):
-    """Decides what an operator's operands are in a walk at other sizes than the file's."""
+    """Adapts operators' operands in a walk at other sizes than the file's own."""
 
     def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return the operator with those operands that are known before anything is computed of it."""
+        """Return the operator with the operands that are decided before it is folded or typed."""
 
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
         """Return the operator with its operands at these sizes, and the types of its outputs."""
@@ -48,17 +48,18 @@ class Follower(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A second walk over a file, at other sizes than those of ``before``."""
+    """Second walk over a file, at other sizes than the walk ``before``."""
 
     before: Walk
     follower: Callable[[Known], Follower]
-    """Makes the follower of what is known so far in the second walk."""
+    """Makes the `Follower` of the second walk, given the tensors that this walk knows so far."""
 
 
 def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None = None) -> Walk:
     """Return types, known values and run-time nodes of ``file`` at the types ``inputs``.
 
-    ``again``: how constants that the file ties to its own sizes follow to those of ``inputs``.
+    ``again``: how constants tied to the file's own sizes are adapted to those of ``inputs``. Raises ``WorkloadError``
+    naming the node that is malformed or that cannot be typed.
     """
     own = {name for node in file.model.graph.node for name in node.output}
     own.update(inputs, file.weights, (entry.name for entry in file.model.graph.input))
@@ -72,7 +73,7 @@ def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None =
         if entry.name not in known.types:
             known.types.update(typed_values([entry]))
     for name, given in inputs.items():
-        if 0 in given.shape:  # nothing is in it, so it is known
+        if 0 in given.shape:  # an empty tensor has a known value
             known.values[name] = np.empty(given.shape, helper.tensor_dtype_to_np_dtype(given.element))
             known.weights.add(name)
     walker = Walker(file, known, again)
@@ -89,7 +90,7 @@ def walk_file(file: OnnxFile, inputs: Mapping[str, Typed], again: Again | None =
 def walk_edited(
     file: OnnxFile, walk: Walk, replaced: Mapping[str, Sequence[onnx.NodeProto]], constants: Mapping[str, Array]
 ) -> Walk:
-    """Return ``walk`` with other nodes in the place of those whose first output is listed; ``constants`` are new."""
+    """Return ``walk`` with nodes replaced by those listed under their first output; ``constants`` are new values."""
     known = Known(file.where, dict(walk.types), dict(walk.values), set(walk.weights))
     for name, value in constants.items():
         known.learn(name, value)
@@ -117,27 +118,27 @@ class Walker:
     def __init__(self, file: OnnxFile, known: Known, again: Again | None) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.once: list[onnx.NodeProto] = []
-        """Those that compute weights out of weights whose values are not known."""
+        """Nodes that compute weights from weights of unknown value."""
         self._opset = file.opset
         self._opsets = list(file.model.opset_import)
         self._known = known
         self._follower = again.follower(known) if again else None
         self._room_bytes = MOST_FOLDED_BYTES
-        self._made: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
+        self._computed: dict[tuple[str, str, tuple[str, ...], tuple[bytes, ...]], Sequence[str]] = {}
         self._same: dict[str, str] = {}
-        """Weights that are computed like an earlier one."""
+        """Weights computed exactly like an earlier one, with the name of that one."""
         self._wanted = {name for node in file.model.graph.node for name in reads_of(node)}
         self._wanted.update(entry.name for entry in file.model.graph.output)
         self._again = again
         self._walked = {node.output[0]: node for node in again.before.nodes} if again else {}
-        """Operators as they were in the walk before, which may have given them operands of another size."""
+        """Nodes of the walk before by first output; it may have given them operands of another size."""
         self._recorded: Mapping[str, Typed] = (
             again.before.types if again else typed_values([*file.model.graph.value_info, *file.model.graph.output])
         )
-        """Types that the file states, or had in the walk before, for outputs that no rule finds."""
+        """Types stated in the file, or inferred by the walk before, for outputs that no rule can type."""
 
     def visit(self, node: onnx.NodeProto, depth: int = 0) -> None:
-        """Learn the outputs of ``node``; keep it among ``nodes`` if it computes at run time."""
+        """Record the outputs of ``node``; append it to ``nodes`` if it computes at run time."""
         known = self._known
         node = self._as_walked(self._checked(node))
         node = node if self._follower is None else self._follower.prepared(node)
@@ -160,24 +161,24 @@ class Walker:
                 self.visit(inner, depth + 1)
             return
         constant = all(name in known.weights for name in inputs)
-        if constant and self._made_before(node):
+        if constant and self._computed_before(node):
             return
         if self._follower is not None:
-            node, found = self._follower(node, lambda changed: self._infer(changed, kind))
+            node, output_types = self._follower(node, lambda changed: self._infer(changed, kind))
         else:
-            found = self._infer(node, kind)
-        known.types.update(found)
-        for name, output in found.items():
+            output_types = self._infer(node, kind)
+        known.types.update(output_types)
+        for name, output in output_types.items():
             if 0 in output.shape:
                 known.learn(name, np.empty(output.shape, helper.tensor_dtype_to_np_dtype(output.element)))
-        if constant or all(0 in output.shape for output in found.values()):
+        if constant or all(0 in output.shape for output in output_types.values()):
             known.weights.update(name for name in node.output if name)
             self.once.append(node)
         else:
             self.nodes.append(node)
 
     def _folded(self, node: onnx.NodeProto, kind: str, inputs: Sequence[str]) -> bool:
-        """Whether the outputs of ``node`` could be computed and are known now."""
+        """Fold ``node`` and record the values of its outputs; return whether that was possible."""
         known = self._known
         if "::" in kind or not all(name in known.values for name in inputs):
             return False
@@ -191,10 +192,10 @@ class Walker:
         return results is not None
 
     def _checked(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node`` reading the first of weights that are the same; refuse it if it writes what is there."""
+        """Return ``node`` with duplicate weights replaced by the first; raise ``WorkloadError`` if an output exists."""
         for name in node.output:
             if name and name in self._known.types:
-                raise self._known.error(node, f"writes {name!r}, which is there already; a tensor is written once")
+                raise self._known.error(node, f"writes {name!r}, which exists already; a tensor is written once")
         if not any(name in self._same for name in node.input):
             return node
         changed = onnx.NodeProto()
@@ -202,13 +203,13 @@ class Walker:
         changed.input[:] = [self._same.get(name, name) for name in node.input]
         return changed
 
-    def _made_before(self, node: onnx.NodeProto) -> bool:
-        """Whether the same operator on the same weights has been seen: a shared weight stays shared."""
+    def _computed_before(self, node: onnx.NodeProto) -> bool:
+        """Whether an identical operator on the same weights was seen: a shared weight stays shared."""
         attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
         names: Sequence[str] = node.input
         if node.op_type != "Identity":
             key = (node.domain, node.op_type, tuple(node.input), attributes)
-            names = self._made.setdefault(key, node.output)
+            names = self._computed.setdefault(key, node.output)
         if names is node.output:
             return False
         for name, first in zip(node.output, names, strict=False):
@@ -222,7 +223,7 @@ class Walker:
         return True
 
     def _body(self, node: onnx.NodeProto, kind: str) -> list[onnx.NodeProto] | None:
-        """Return the nodes that stand for ``node``, if there are such."""
+        """Return the nodes that ``node`` expands to (a branch, a function body); None if it is elementary."""
         if kind == "If":
             condition = self._known.values.get(node.input[0])
             if condition is None:
@@ -249,7 +250,7 @@ class Walker:
                 + "".join(f"; {message}" for message in broken),
             )
         if kind in NOT_TAKEN:
-            raise known.error(node, f"is not taken: {NOT_TAKEN[kind]}")
+            raise known.error(node, f"is not supported: {NOT_TAKEN[kind]}")
         try:
             schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=self._opset, domain="")
             if kind in _POOLS and self._opset < _POOLS_WITHOUT_EMPTY_WINDOWS:
@@ -263,31 +264,31 @@ class Walker:
             if name in known.values
         }
         try:
-            found = infer_node_outputs(schema, node, types, data, opset_imports=self._opsets)
+            inferred = infer_node_outputs(schema, node, types, data, opset_imports=self._opsets)
         except (InferenceError, RuntimeError, ValueError, TypeError) as error:
             shapes = ", ".join(str(list(known.types[name].shape)) for name in node.input if name)
             text = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             raise known.error(node, f"does not fit its inputs {shapes}: {text}") from None
         named = [name for name in node.output if name]
-        static = {name: self._static(node, name, found.get(name)) for name in named}
+        static = {name: self._static(node, name, inferred.get(name)) for name in named}
         return {name: typing for name, typing in static.items() if typing is not None}
 
     def _registered(self, node: onnx.NodeProto, kind: str, shapes: ShapeRule) -> dict[str, Typed]:
         try:
             given = shapes(self._known.context(node, kind, self._opset))
-            found = {
+            outputs = {
                 name: Typed(ELEMENTS[dtype], tuple(int(size) for size in shape))
                 for name, (shape, dtype) in zip(node.output, given, strict=False)
             }
         except (ValueError, IndexError, KeyError, TypeError) as error:
             raise self._known.error(node, f"does not fit its inputs: {error}") from error
-        return found
+        return outputs
 
-    def _static(self, node: onnx.NodeProto, name: str, found: onnx.TypeProto | None) -> Typed | None:
-        """Return the type found or recorded in the file; None if it is neither but nobody asks."""
+    def _static(self, node: onnx.NodeProto, name: str, inferred: onnx.TypeProto | None) -> Typed | None:
+        """Return the type of output ``name``, inferred or recorded; None if it has neither and no node reads it."""
         shown = "of unknown rank"
-        if found is not None and found.HasField("tensor_type"):
-            kind = found.tensor_type
+        if inferred is not None and inferred.HasField("tensor_type"):
+            kind = inferred.tensor_type
             dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in kind.shape.dim]
             if kind.HasField("shape") and all(size >= 0 for size in dims):
                 try:
@@ -316,7 +317,7 @@ class Walker:
         )
 
     def _as_walked(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node`` with the constants that the walk before gave it in the place of the file's."""
+        """Return ``node`` with the constants that the walk before substituted for the file's."""
         walked = self._walked.get(node.output[0])
         if self._again is None or walked is None or walked.op_type != node.op_type:
             return node
@@ -331,7 +332,7 @@ class Walker:
 
 
 def _needed(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Return the nodes that an output of ``graph`` depends on, in their order; all where it has no outputs."""
+    """Return the nodes that an output of ``graph`` depends on, in file order; all where it has no outputs."""
     if not graph.output:
         return list(graph.node)
     writers: dict[str, list[int]] = {}
@@ -349,9 +350,9 @@ def _needed(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 
 
 def _sorted_nodes(where: str, nodes: Sequence[onnx.NodeProto], ready: Collection[str]) -> list[onnx.NodeProto]:
-    """Return ``nodes`` so that each comes after what it reads, otherwise in their order.
+    """Return ``nodes`` in topological order, otherwise in file order.
 
-    Raises ``WorkloadError`` naming a node where that cannot be.
+    Raises ``WorkloadError`` naming a node whose operand is never written, or that lies on a cycle.
     """
     missing = [set(reads_of(node)).difference(ready) for node in nodes]
     readers: dict[str, list[int]] = {}

@@ -1,6 +1,6 @@
-"""The zoo: networks of the papers as ONNX graphs without weights, shipped beside this file.
+"""Model zoo: networks of the papers as ONNX graphs without weights, shipped with the package.
 
-``python -m dsascape.workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` says how each is made.
+``python -m dsascape.workloads.export`` re-creates the files; ``workloads/export/catalogue.py`` lists their recipes.
 """
 
 import difflib
@@ -11,14 +11,14 @@ from pathlib import Path
 from dsascape.workloads.graph import WorkloadError
 
 FOLDER = Path(__file__).parent / "zoo"
-"""Where the files are."""
+"""Folder of the network files."""
 
 MAX_FILE_BYTES = 64 * 2**20
 """Decompressed size above which a file is refused."""
 
 
 _NEAREST = 5
-"""Names that a message suggests at most."""
+"""Names that an error message suggests at most."""
 
 
 class UnknownModelError(WorkloadError):
@@ -34,7 +34,7 @@ class ZooEntry:
     """One network of the zoo."""
 
     name: str
-    """As the user types it."""
+    """Name as the user types it."""
 
     file: str
     """Stem of the file in ``FOLDER``; entries that differ in sequence length only share one."""
@@ -48,10 +48,10 @@ class ZooEntry:
     """Sequence length to give the network instead of the one in the file."""
 
     left_out: str = ""
-    """What of the network is not in the file."""
+    """Parts of the network that the file leaves out."""
 
     paper: str = ""
-    """Who evaluates it."""
+    """Papers that evaluate the network."""
 
     @property
     def path(self) -> Path:
@@ -59,7 +59,7 @@ class ZooEntry:
         return FOLDER / f"{self.file}.onnx.xz"
 
     def read_bytes(self) -> bytes:
-        """Return the ONNX model, decompressed."""
+        """Return the decompressed ONNX model; raise ``ZooFileError`` if the file is damaged or too large."""
         decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ)
         try:
             content = decompressor.decompress(self.path.read_bytes(), max_length=MAX_FILE_BYTES + 1)
@@ -78,16 +78,16 @@ def zoo_names() -> tuple[str, ...]:
 
 
 def zoo_entry(name: str) -> ZooEntry:
-    """Return the entry called ``name``."""
+    """Return the entry called ``name``; raise ``UnknownModelError``, with the nearest names, if there is none."""
     for entry in ENTRIES:
         if entry.name == name:
             return entry
     if Path(name).is_dir():
         raise UnknownModelError(f"{name}: is a folder; needs a name that `dsascape models` lists, or an .onnx file")
     if Path(name).is_file():
-        raise UnknownModelError(f"{name}: is no .onnx file; needs one, or a name that `dsascape models` lists")
+        raise UnknownModelError(f"{name}: is not an .onnx file; needs one, or a name that `dsascape models` lists")
     wanted = name.lower()
-    containing = [known for known in zoo_names() if wanted in known]
+    containing = [listed for listed in zoo_names() if wanted in listed]
     near = containing[:_NEAREST] or difflib.get_close_matches(wanted, zoo_names(), n=_NEAREST, cutoff=0.4)
     hint = f"; nearest: {', '.join(near)}" if near else ""
     raise UnknownModelError(
@@ -105,7 +105,7 @@ def _at_length(sequence: int, entry: ZooEntry, paper: str) -> ZooEntry:
 
 
 def _raw(entry: ZooEntry, recipe: str) -> ZooEntry:
-    """Return the twin of ``entry`` as the exporters of 2020-21 gave it, unsimplified."""
+    """Return the twin of ``entry`` as exporters of 2020-21 wrote it, unsimplified."""
     name = f"{entry.name}-raw"
     return replace(entry, name=name, file=name, source=entry.source.replace("D18", recipe))
 

@@ -19,12 +19,12 @@ from dsascape.workloads.summary import summarise
 from dsascape.workloads.zoo import ENTRIES, zoo_entry
 
 NOTEWORTHY = 0.1
-"""Relative difference from which on a reason is given."""
+"""Relative difference above which a reason is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What the paper's two tables say of a network before it is optimised, or what we say."""
+    """Figures of a network before it is optimised, from the paper's two tables or from our graph."""
 
     layers: int
     compute_intensive: int
@@ -103,18 +103,18 @@ def our_figures(name: str) -> Figures:
 
 
 def differences(paper: Figures, ours: Figures) -> dict[str, float]:
-    """Return by how much ours differs from the paper's, relative to it, where that is noteworthy."""
-    found = {}
+    """Return the relative differences of ours from the paper's, by column, where they are noteworthy."""
+    noteworthy = {}
     for column in COLUMNS:
         claimed, counted = getattr(paper, column), getattr(ours, column)
         relative = (counted - claimed) / claimed
         if abs(relative) > NOTEWORTHY:
-            found[column] = relative
-    return found
+            noteworthy[column] = relative
+    return noteworthy
 
 
 def markdown() -> str:
-    """Return the document that holds our figures against the paper's."""
+    """Return the document that compares our figures with the paper's."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -132,9 +132,9 @@ def _lines() -> Iterator[str]:
             operators = len(load_network(f"{name}-raw" if graph == "raw" else name).ops)
             yield _row("", graph, figures, str(operators))
     yield ""
-    yield from ("## Differences of more than a tenth", "", "Of the raw graph from the paper.", "")
-    for name, found in compared.items():
-        for column, relative in found.items():
+    yield from ("## Differences of more than a tenth", "", "The raw graph compared with the paper.", "")
+    for name, noteworthy in compared.items():
+        for column, relative in noteworthy.items():
             yield f"- **{name}, {COLUMNS[column]}** ({relative:+.0%}): {REASONS[name, column]}."
     yield ""
     yield from _zoo_lines()
@@ -179,12 +179,12 @@ GFLOP is twice the multiply-accumulates, as in the paper; `dsascape models` also
 and so on. A padded tap of a convolution counts as work; a transposed convolution counts only taps that meet
 an element and land inside the output, for DCGAN a seventh less than the usual input size x kernel size.
 
-The batch of a network is found from how it flows through the loop nests from inputs to outputs; an open dimension
+The batch of a network is derived from its flow through the loop nests from inputs to outputs; an open dimension
 called `batch` or `N` is the batch. `--batch-dim INPUT:DIM` states it, `--batch-dim none` says that there is none (in
-YAML `batch_dim`, in Python `batch_dims`). Where none flows through, the network has no batch: it runs as one image,
-and the answer says why.
+YAML `batch_dim`, in Python `batch_dims`). Where no batch flows through, the network has none: it runs as one image,
+and the report says why.
 
-## DNNFusion's Tables 5 and 6 (before optimisation) beside ours"""
+## DNNFusion's Tables 5 and 6 (before optimisation) compared with ours"""
 
 _LEFT_OUT = (
     "ranking of proposals, suppression of boxes, their sorting to pyramid levels and the image's resizing"
@@ -254,7 +254,7 @@ REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
         ): "GELU and masking are written out operator by operator; the clean graph is at -2 %",
     }
 )
-"""By network and column, in the order of the tables."""
+"""Reasons for differences by network and column, in the order of the tables."""
 
 if __name__ == "__main__":
     sys.stdout.write(markdown())

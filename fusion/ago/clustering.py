@@ -1,8 +1,8 @@
 """AGO's acyclic partition (Algorithm 1), and the functions of its reformer: SPLIT and JOIN (section V).
 
 An operator's topological stage is the length of the longest path to it. Two that read from one another and are one
-stage apart are joined by no other path, so that they can be clustered without a circle (Theorem 1); stages are found
-again after every step, here only where they change. "The nodes that v can connect to" are read as its neighbours:
+stage apart are joined by no other path, so that they can be clustered without a cycle (Theorem 1); stages are
+recomputed after every step, here only where they change. "The nodes that v can connect to" are read as its neighbours:
 operators that share no tensor would gain nothing from sharing a sub-graph. Among equals, the first in the graph is
 chosen.
 """
@@ -25,7 +25,7 @@ The paper gives none. It joins two complex operators in one sub-graph (intensive
 
 @dataclass(frozen=True, slots=True)
 class SubGraph:
-    """Operators that are clustered together, ascending, what they weigh, and why there are no more."""
+    """Cluster of operators (ascending positions), their weight, and the reason why there are no more."""
 
     ops: tuple[int, ...]
     weight: float
@@ -39,7 +39,7 @@ def threshold_of(graph: Graph, weights: Weights) -> float:
 
 
 Admits = Callable[[Sequence[int]], bool]
-"""Whether operators may be in one sub-graph."""
+"""Predicate: whether operators may be in one sub-graph."""
 
 
 def cluster(
@@ -50,7 +50,7 @@ def cluster(
     ops: Iterable[int] | None = None,
     admits: Admits | None = None,
 ) -> tuple[SubGraph, ...]:
-    """Return CLUSTER's sub-graphs of a network, or of ``ops`` of it, by their first operator.
+    """Return CLUSTER's sub-graphs of a network, or of its operators ``ops``, ordered by first operator.
 
     A sub-graph weighs less than ``threshold`` unless one operator alone weighs as much; None: `threshold_of` the
     network. ``admits`` may refuse further.
@@ -69,12 +69,12 @@ def split(graph: Graph, ops: Sequence[int], weights: Weights) -> tuple[SubGraph,
 
 
 def join(parts: Iterable[Sequence[int]]) -> tuple[int, ...]:
-    """Return the sub-graph that mini-sub-graphs make up together."""
+    """Return the union of mini-sub-graphs, ascending."""
     return tuple(sorted(op for part in parts for op in part))
 
 
 class Clustering:
-    """A run of CLUSTER, step by step."""
+    """One run of CLUSTER, step by step."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Clustering:
     ) -> None:
         self.partition = AcyclicPartition(graph, ops)
         self.stage: dict[int, int] = {}
-        """The topological stage of every part."""
+        """Topological stage of every part."""
         self._graph = graph
         self._threshold = threshold
         self._admits = admits
@@ -146,11 +146,11 @@ class Clustering:
             self._reason.pop(part, None)
         self._weight[both] = weight
         self.stage[both] = 0
-        self._find_stages_from(both)
+        self._update_stages_from(both)
         return both
 
-    def _find_stages_from(self, part: int) -> None:
-        """Find the stages again that a change of ``part`` changes, in topological order."""
+    def _update_stages_from(self, part: int) -> None:
+        """Recompute the stages that a change of ``part`` affects, in topological order."""
         waiting = [(self.partition.place(part), part)]
         seen = {part}
         while waiting:

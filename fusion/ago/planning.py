@@ -1,20 +1,21 @@
-"""AGO's sub-graphs as kernels: what its tuner would make of each of them.
+"""AGO's sub-graphs divided into kernels, as its tuner would divide them.
 
-The paper's tuner looks for schedules of a whole sub-graph, of its mini-sub-graphs first (SPLIT), then of all together
-(JOIN). A plan has kernels, so both are decided here: a mini-sub-graph is a kernel unless its layers, one complex
-operator with its followers each, are faster apart; then kernels of one sub-graph that read from each other are joined
-where that is faster. The same is done from all layers apart, and the faster kept: what is one kernel can only be cut in
-two, which may lead nowhere. Two with complex operators are joined only where redundancy analysis leaves a dimension to
-cut (intensive fusion). The paper then leaves the other dimensions whole; here tiles are chosen with what is computed
-again in the count, and cut those, too, where that is faster. Where there is no machine to ask, layers are taken as they
-are and every redundancy-free pair is joined.
+The paper's tuner searches schedules of a whole sub-graph, first of its mini-sub-graphs (SPLIT), then of all together
+(JOIN). A plan consists of kernels, so both are decided here. A mini-sub-graph is a kernel unless its layers, one
+complex operator with its followers each, are faster as separate kernels; then kernels of one sub-graph that read from
+each other are joined where that is faster. The same search also starts from all layers separate, because a kernel can
+only be cut in two, which may be a dead end; the faster result is kept. Two kernels with complex operators are joined
+only where redundancy analysis leaves a dimension to tile (intensive fusion). The paper leaves the other dimensions
+whole; here tile sizes are chosen with recomputation in the cost, and may tile those dimensions too. Without a cost
+model, layers are kept as they are and every redundancy-free pair is joined.
 
-A network at batch 1 has no batch to cut; with two images every pair could be cut there. Padded by a second image, one
-could have the plan for two. So where a machine is asked it may have the same kernels: the local search goes on with
-what two images allow, from the kernels of one and from all layers apart.
+A network at batch 1 has no batch dimension to tile; with two images every pair could be tiled there, and a network
+padded by a second image could use the plan for two. So with a cost model the same kernels are allowed at batch 1: the
+local search continues with the pairs that two images allow, from the kernels found for one image and from all layers
+separate.
 
-Operators weigh what they do for one image, whatever the batch: the paper's networks run at batch 1, and the threshold
-is that of such weights. With more images a convolution alone would weigh too much for its activation.
+Operators are weighed for one image at any batch: the paper's networks run at batch 1, and the threshold belongs to such
+weights. With more images a convolution alone would weigh too much to be clustered with its activation.
 """
 
 import math
@@ -36,15 +37,15 @@ from dsascape.workloads.subgraph import Subgraph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """How sub-graphs are found and made into kernels."""
+    """Parameters of clustering and of the division into kernels."""
 
     weights: Weights = field(default_factory=Weights)
     threshold: float | None = None
-    """Td; None: `threshold_of` the network."""
+    """Weight threshold Td; None: `threshold_of` the network."""
     intensive: bool = True
     """Whether two complex operators may share a kernel (off: the paper's AGO-NI)."""
     kernel_s: KernelSeconds | None = None
-    """What a kernel takes; None: nothing is known."""
+    """Cost model: seconds of a kernel; None: there is none."""
 
 
 def ago_plan(analysis: Analysis, tuning: Tuning) -> FusionPlan:
@@ -53,24 +54,24 @@ def ago_plan(analysis: Analysis, tuning: Tuning) -> FusionPlan:
     weighed = for_one_image(graph)
     doubled = None if tuning.kernel_s is None or not tuning.intensive else analysis.of(_for_two_images)
     groups = []
-    for found in cluster(weighed, tuning.weights, tuning.threshold):
-        groups += _Reformer(analysis, weighed, found, tuning, doubled).groups()
+    for sub_graph in cluster(weighed, tuning.weights, tuning.threshold):
+        groups += _Reformer(analysis, weighed, sub_graph, tuning, doubled).groups()
     return plan_from_groups(graph, groups)
 
 
 def for_one_image(graph: Graph) -> Graph:
-    """Return the network at batch 1, if it can have that and has the same operators then; else as it is."""
+    """Return the network at batch 1 if it can be rebuilt there with the same operators, otherwise as it is."""
     return _at_batch(graph, 1) or graph
 
 
 def _for_two_images(analysis: Analysis) -> Analysis | None:
-    """Return the network at batch 2, if it is at batch 1 and has the same operators then; else None."""
+    """Return the network at batch 2 if it is at batch 1 and has the same operators there, otherwise None."""
     two = _at_batch(analysis.graph, 2) if analysis.graph.batch == 1 else None
     return None if two is None else Analysis(two)
 
 
 def _at_batch(graph: Graph, batch: int) -> Graph | None:
-    """Return the network at another batch; None if it cannot have that, or has other operators then."""
+    """Return the network at another batch; None if it cannot be rebuilt there, or has other operators."""
     if graph.batch == batch or graph.rebuild is None:
         return None
     try:
@@ -81,37 +82,37 @@ def _at_batch(graph: Graph, batch: int) -> Graph | None:
 
 
 class _Reformer:
-    """One sub-graph: split, then joined as far as that pays."""
+    """Division of one sub-graph into kernels: split, then joined where that is faster."""
 
     def __init__(
-        self, analysis: Analysis, weighed: Graph, found: SubGraph, tuning: Tuning, doubled: Analysis | None
+        self, analysis: Analysis, weighed: Graph, sub_graph: SubGraph, tuning: Tuning, doubled: Analysis | None
     ) -> None:
         self._analysis = analysis
         self._cut_in = analysis
-        """The network in which a dimension is looked for that can be cut."""
+        """Network in which a dimension to tile is looked for."""
         self._doubled = doubled
         self._graph = analysis.graph
         self._weighed = weighed
-        self._found = found
+        self._sub_graph = sub_graph
         self._tuning = tuning
         self._layers: list[Part] = []
         self._layer_of: dict[int, Part] = {}
 
     def groups(self) -> list[Group]:
         minis: list[Part] = []
-        apart: list[Part] = []
-        for mini in split(self._weighed, self._found.ops, self._tuning.weights):
+        all_layers: list[Part] = []
+        for mini in split(self._weighed, self._sub_graph.ops, self._tuning.weights):
             layers = [tuple(layer) for layer in fixed_pattern_layers(self._graph, list(mini.ops))]
             self._layer_of.update((op, layer) for layer in layers for op in layer)
             minis += self._undivided(mini.ops, layers)
-            apart += layers
-        partition = AcyclicPartition(self._graph, self._found.ops)
-        for ops in sorted(self._improved(minis, apart)):
+            all_layers += layers
+        partition = AcyclicPartition(self._graph, self._sub_graph.ops)
+        for ops in sorted(self._improved(minis, all_layers)):
             partition.merge_all(ops)
         return [self._group(partition, part) for part in partition.parts]
 
     def _improved(self, *starts: list[Part]) -> Grouping:
-        """Return the cheapest of what the local search finds from each of ``starts``, the first of equal ones."""
+        """Return the cheapest grouping that local search reaches from ``starts``; among equals, the first."""
         best = self._searched(list(map(frozenset, starts)))
         if self._doubled is None:
             return best
@@ -119,12 +120,12 @@ class _Reformer:
         return self._searched([best, frozenset(starts[-1])])
 
     def _searched(self, starts: list[Grouping]) -> Grouping:
-        asked, most_ops = Asked(self._seconds), len(self._found.ops)
-        found = [improved(self._graph, start, asked, most_ops) for start in dict.fromkeys(starts)]
-        return min(found, key=lambda grouping: math.fsum(map(self._kernel_s, grouping)))
+        costs, most_ops = Asked(self._seconds), len(self._sub_graph.ops)
+        groupings = [improved(self._graph, start, costs, most_ops) for start in dict.fromkeys(starts)]
+        return min(groupings, key=lambda grouping: math.fsum(map(self._kernel_s, grouping)))
 
     def _undivided(self, mini: Part, layers: list[Part]) -> list[Part]:
-        """Return a mini-sub-graph as one kernel, or as its layers where these are faster."""
+        """Return a mini-sub-graph as one kernel, or as its layers where those are faster."""
         kernel_s = self._tuning.kernel_s
         if kernel_s is None or len(layers) == 1:
             return layers
@@ -133,23 +134,23 @@ class _Reformer:
 
     def _group(self, partition: AcyclicPartition, part: int) -> Group:
         ops = partition.members(part)
-        reasons = [self._apart(partition, part, reader) for reader in partition.readers(part)]
-        return Group(ops, (reasons or [self._found.boundary_reason])[-1])
+        reasons = [self._boundary(partition, part, reader) for reader in partition.readers(part)]
+        return Group(ops, (reasons or [self._sub_graph.boundary_reason])[-1])
 
     def _inner(self, ops: Sequence[int]) -> list[str]:
-        """Return the results of the complex operators of a kernel, the last one's aside."""
+        """Return the results of a kernel's complex operators, except the last one's."""
         return [self._graph.ops[op].outputs[0] for op in ops if is_complex(self._graph, op)][:-1]
 
     def _seconds(self, ops: Part) -> float:
-        """Return what a kernel of whole layers takes; infinite for one that there must not be."""
+        """Return the seconds of a kernel of whole layers; infinite for one that is not allowed."""
         return self._kernel_s(ops) if self._refusal(ops, "") is None else math.inf
 
     def _kernel_s(self, ops: Part) -> float:
-        """Return what a kernel takes that is there; without a machine to ask, all take the same."""
+        """Return the seconds of an allowed kernel; without a cost model all take 1."""
         return 1.0 if self._tuning.kernel_s is None else self._tuning.kernel_s(ops)
 
     def _refusal(self, ops: Part, name: str) -> str | None:
-        """Return why ``ops``, the last of them in the kernel of ``name``, are no kernel; None if they may be one."""
+        """Return why ``ops``, the last of them in the kernel of ``name``, may not be one kernel; None if they may."""
         layers = {self._layer_of[op] for op in ops}
         if layers == {ops}:
             return None
@@ -158,7 +159,7 @@ class _Reformer:
         return self._refusal_of_several(ops, layers, name)
 
     def _refusal_of_several(self, ops: Part, layers: set[Part], name: str) -> str | None:
-        """Return the same of ``layers`` that make up ``ops``."""
+        """Return why whole ``layers``, which make up ``ops``, may not be one kernel; None if they may."""
         if self._tuning.kernel_s is None and not all(map(self._has_complex, layers)):
             return "layers are joined where a machine says that it pays"
         inner = self._inner(ops)
@@ -173,8 +174,8 @@ class _Reformer:
     def _has_complex(self, ops: Part) -> bool:
         return any(is_complex(self._graph, op) for op in ops)
 
-    def _apart(self, partition: AcyclicPartition, part: int, reader: int) -> str:
-        """Return why two kernels stay apart."""
+    def _boundary(self, partition: AcyclicPartition, part: int, reader: int) -> str:
+        """Return the reason why two kernels are separate."""
         ops, others = partition.members(part), partition.members(reader)
         name, together = self._graph.ops[reader].name, join((ops, others))
         if partition.closes_circle(part, reader):

@@ -1,11 +1,10 @@
-"""What is computed again when one operator is computed inside the tiles of another (AGO, section III-B).
+"""Recomputation when one operator is fused into the tiles of another (AGO, section III-B).
 
 The loops of the upstream operator are attached to the outer loops of the downstream one. An element of the upstream
 result is then computed once for every tile of the downstream result that needs it: for every iteration of an outer loop
-that it does not depend on, and for every tile whose window overlaps the next one's. Cutting a dimension computes
-nothing twice if no two tiles along it need the same element; dimensions where they do are *reused*, and intensive
-fusion leaves them whole. All follows from the access maps of the loop nests between the two, whatever the operators
-are.
+that it does not depend on, and for every tile whose window overlaps the next one's. Tiling a dimension recomputes
+nothing if no two tiles along it need the same element; dimensions where they do are *reused*, and intensive fusion
+leaves them whole. All of this follows from the access maps of the loop nests between the two, for any operators.
 
 For convolutions this gives the paper's two categories: downstream of a depthwise convolution only rows and columns are
 reused, of a pointwise one only output channels.
@@ -24,30 +23,30 @@ from dsascape.workloads.subgraph import Subgraph
 
 @dataclass(frozen=True, slots=True)
 class Redundancy:
-    """Elements of an upstream tensor, tile by tile of what is computed downstream of it."""
+    """Elements of an upstream tensor that are computed for, and needed by, the tiles of a downstream one."""
 
     computed: int
-    """By all tiles together."""
+    """Elements computed by all tiles together, repeats included."""
     needed: int
-    """By any tile: each element counts once."""
+    """Elements needed by any tile, each counted once."""
 
     @property
     def again(self) -> int:
-        """Elements that are computed more than once, as often as they are."""
+        """Redundant element computations."""
         return self.computed - self.needed
 
     @property
     def factor(self) -> float:
-        """How often an element is computed, on average."""
+        """Average number of times that an element is computed."""
         return self.computed / self.needed if self.needed else 1.0
 
 
 def redundancy(graph: Graph, ops: Sequence[int], upstream: str, tile: Extents) -> Redundancy:
-    """Return what of ``upstream`` is computed for tiles of the last operator's output, all ``ops`` fused.
+    """Return the redundancy of ``upstream`` for tiles of the last operator's output, with all ``ops`` fused.
 
     The paper's |GS2/TS2 x (GS1/TS1 - GS2/TS2)| * |TS1|, per iteration of upstream's reduction, borders counted exactly.
-    ``ops`` ascending; ``tile`` elements per dimension of the first output of the last one, less at the border. What a
-    tile needs is a box: gaps between strides count as computed.
+    ``ops`` ascending; ``tile`` elements per dimension of the first output of the last one, less at the border. The
+    need of a tile is a box: gaps between strides count as computed.
     """
     sink = Subgraph(graph, tuple(ops)).sink
     boxes = [box for box in _boxes(graph, ops, upstream, sink.name, sink.shape, tile) if box is not None]
@@ -64,7 +63,7 @@ def _boxes(
 
 
 def _union(boxes: Sequence[Box]) -> int:
-    """Return how many elements are in any of ``boxes``: in each piece between two edges all are, or none."""
+    """Return the number of elements in the union of ``boxes``, summed over the grid of their edges."""
     if not boxes:
         return 0
     edges = [sorted({edge for box in boxes for edge in box[dim]}) for dim in range(len(boxes[0]))]
@@ -79,27 +78,27 @@ def _union(boxes: Sequence[Box]) -> int:
 def reused_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
     """Return the dimensions of the last operator's output along which tiles need the same elements of ``upstream``.
 
-    Cut along any others, and fused, nothing of ``upstream`` is computed twice.
+    Fused and tiled along other dimensions only, nothing of ``upstream`` is computed twice.
     """
     shape = Subgraph(analysis.graph, ops).sink.shape
     return frozenset(d for d, size in enumerate(shape) if size > 1 and _reused(analysis, ops, upstream, d))
 
 
 def tiled_dims(analysis: Analysis, ops: tuple[int, ...], upstream: str) -> frozenset[int]:
-    """Return the dimensions of more than one element that can be cut without computing any of ``upstream`` twice."""
+    """Return the dimensions of more than one element that can be tiled without recomputing any of ``upstream``."""
     shape = Subgraph(analysis.graph, ops).sink.shape
     return frozenset(d for d, size in enumerate(shape) if size > 1) - reused_dims(analysis, ops, upstream)
 
 
 def can_be_tiled(analysis: Analysis, ops: tuple[int, ...], upstream: Sequence[str]) -> bool:
-    """Whether some dimension can be cut without computing any of the ``upstream`` tensors twice."""
+    """Whether some dimension can be tiled without recomputing any of the ``upstream`` tensors."""
     shape = Subgraph(analysis.graph, ops).sink.shape
     cut = sorted((size, dim) for dim, size in enumerate(shape) if size > 1)
     return any(not any(_reused(analysis, ops, name, dim) for name in upstream) for _, dim in cut)
 
 
 def _behind(graph: Graph, ops: tuple[int, ...], upstream: str) -> tuple[int, ...]:
-    """Return those of ``ops`` that need ``upstream``, directly or not."""
+    """Return the operators of ``ops`` that depend on ``upstream``, directly or not."""
     needing = {upstream}
     for op in ops:
         if not needing.isdisjoint(graph.ops[op].inputs):
@@ -112,9 +111,9 @@ def _reused(analysis: Analysis, ops: tuple[int, ...], upstream: str, dim: int) -
 
 
 def _is_reused(analysis: Analysis, ops: tuple[int, ...], upstream: str, dim: int) -> bool:
-    """Whether two single elements along ``dim``, whole along the others, need the same of ``upstream``.
+    """Whether two tiles of one element along ``dim``, whole along the others, share elements of ``upstream``.
 
-    Tiles that are next to each other overlap if any do, as what a tile needs moves one way along a dimension.
+    Only neighbouring tiles are compared: the need of a tile moves in one direction along a dimension.
     """
     graph = analysis.graph
     sink = Subgraph(graph, ops).sink

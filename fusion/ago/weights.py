@@ -1,4 +1,4 @@
-"""Weights of operators: how hard they are to tune (AGO, section IV-A)."""
+"""Weights of operators: a measure of how hard they are to tune (AGO, section IV-A)."""
 
 import math
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ SLOPE = 0.000344
 BIAS = 0.0
 BASE = 1.1905
 """c, b and the base of the logarithms of eq. (1), fitted to two figures that the paper prints of Relay's partition of
-MobileViT, the mean weight of 138 and the median of 23 (`experiments.papers.ago_tables`). Of all that meet both, those
-with the smallest bias."""
+MobileViT, the mean weight of 138 and the median of 23 (`experiments.papers.ago_tables`). Among the values that meet
+both, those with the smallest bias."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
     """Eq. (1): slope times the product of the logarithms of the loops' extents, plus bias.
 
-    Open in the paper, and read so: a loop of one iteration is none, or every network at batch 1 would weigh nothing; an
-    operator of several loop nests weighs what they do together. The base of the logarithms, more than 1, is no part of
-    the slope: another one divides the product of n loops by the n-th power of its natural logarithm. The smaller it is,
-    the more an operator of many loops weighs beside one of few.
+    Choices that the paper leaves open: a loop of one iteration does not count, or every network at batch 1 would weigh
+    nothing; the products of an operator's loop nests are added. The base of the logarithms, more than 1, is no part of
+    the slope: another one divides the product of n loops by the n-th power of its natural logarithm. The
+    smaller it is, the more an operator of many loops weighs compared with one of few.
     """
 
     slope: float = SLOPE

@@ -1,9 +1,9 @@
-"""What becomes of two fused mapping types, and whether that pays (DNNFusion, Table 3).
+"""Mapping type of two fused operators, and whether fusing them pays (DNNFusion, Table 3).
 
 The colours of the table follow section 3.2: One-to-One goes with everything; into Many-to-Many go neither One-to-Many
 nor Many-to-Many (the two crosses: the paper has a rule of code generation for each of the other 23 cells); Reorganize
-and Shuffle next to One-to-Many or Many-to-Many, and Many-to-Many before One-to-Many, have to be profiled. Of two
-One-to-Many operators the text says nothing; nothing is computed twice there, so they are fused.
+and Shuffle next to One-to-Many or Many-to-Many, and Many-to-Many before One-to-Many, have to be profiled. The text says
+nothing of two One-to-Many operators; nothing is computed twice there, so they are fused.
 """
 
 from enum import Enum
@@ -16,7 +16,7 @@ _STRONG = frozenset({_O2M, _M2M})
 
 
 class Relation(Enum):
-    """What the table says of two operators: green, yellow or red."""
+    """Verdict of the table on two operators: green, yellow or red."""
 
     THROUGH = "fuse_through"
     DEPEND = "fuse_depend"

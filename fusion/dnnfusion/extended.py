@@ -1,6 +1,6 @@
-"""The extended computational graph (section 3.2): what rewriting and fusion know of every operator beyond the network.
+"""Extended computational graph (section 3.2): properties of every operator that rewriting and fusion use.
 
-It is read off the loop nests and the rules; nothing of it is stored beside the network.
+They are derived from the loop nests and the rules; none is stored with the network.
 """
 
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from dsascape.workloads.analysis import Analysis
 
 @dataclass(frozen=True, slots=True)
 class ExtendedOperator:
-    """One operator: how its inputs become its outputs, and under which laws rules may rewrite it."""
+    """Properties of one operator: its mapping type, and the laws under which rules may rewrite it."""
 
     mapping_type: MappingType
     laws: frozenset[Law]
 
 
 def extended(analysis: Analysis) -> tuple[ExtendedOperator, ...]:
-    """Return what is known of each operator of a network, in its order."""
+    """Return the extended properties of each operator of a network, in its order."""
     graph, laws = analysis.graph, _laws()
     return tuple(ExtendedOperator(mapping_type(graph, op), laws.get(op.kind, frozenset())) for op in graph.ops)
 
@@ -35,18 +35,18 @@ def mapping_types(analysis: Analysis) -> tuple[MappingType, ...]:
 
 @lru_cache(maxsize=1)
 def _laws() -> Mapping[str, frozenset[Law]]:
-    """Return the laws by the kinds of operators in whose rules they occur."""
-    found: dict[str, frozenset[Law]] = {}
+    """Return, per operator kind, the laws of the rules in which it occurs."""
+    laws: dict[str, frozenset[Law]] = {}
     for rule in RULES:
         for kind in kinds_in(rule.pattern):
-            found[kind] = found.get(kind, frozenset()) | {rule.law}
-    return found
+            laws[kind] = laws.get(kind, frozenset()) | {rule.law}
+    return laws
 
 
 def removable(plan: FusionPlan) -> Mapping[str, bool]:
-    """Return for every intermediate result whether it need not be kept: all its readers are in its own block.
+    """Return, per operator result, whether it need not be stored because all its readers are in its own block.
 
-    ``IR_removable``, which is known only when the blocks are.
+    This is the paper's ``IR_removable``, which is determined only once the blocks are.
     """
     graph, group_of = plan.graph, plan.group_of
     return {

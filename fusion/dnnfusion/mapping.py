@@ -1,4 +1,4 @@
-"""Mapping types: how elements of an operator's inputs become elements of its outputs (DNNFusion, section 3.1).
+"""Mapping types: how an operator's input elements map to its output elements (DNNFusion, section 3.1).
 
 Derived from the access maps of the loop nests; the paper's Table 2 is a test of this derivation. A pair of a read and a
 write is
@@ -47,7 +47,7 @@ def _type_of_nest(nest: LoopNest, parameters: Collection[str]) -> MappingType:
 
 
 def type_of_pair(nest: LoopNest, read: Access) -> MappingType:
-    """Return the type of the pair of ``read`` and what ``nest`` writes."""
+    """Return the mapping type of ``read`` and the tensor that ``nest`` writes."""
     if nest.has_reduction or nest.ordered or any(index.window > 1 for index in read.indices):
         return MappingType.MANY_TO_MANY
     moving = _moving(nest, nest.write)
@@ -63,12 +63,12 @@ def type_of_pair(nest: LoopNest, read: Access) -> MappingType:
 
 def _moving(nest: LoopNest, access: Access) -> list[tuple[int, ...]]:
     """Return, per dimension of more than one element, the loops of more than one iteration that move it."""
-    found = []
+    moving = []
     for index, size in zip(access.indices, access.shape, strict=True):
         loops = tuple(loop for loop, stride in index.terms if stride and nest.loops[loop].extent > 1)
         if size > 1:
-            found.append(loops)
-    return found
+            moving.append(loops)
+    return moving
 
 
 def _loops(moving: list[tuple[int, ...]]) -> set[int]:
@@ -76,15 +76,15 @@ def _loops(moving: list[tuple[int, ...]]) -> set[int]:
 
 
 def _places(moving: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return the loops of the dimensions that move at all, in order."""
+    """Return the loops of the dimensions that any loop moves, in order."""
     return [loops for loops in moving if loops]
 
 
 def _is_chosen(read: Access) -> bool:
-    """Whether data chooses elements: some dimension may be anywhere, and none tells where the others are."""
+    """Whether elements are data-dependent: no dimension is the outer part of a flat address."""
     return not any(_is_flat(index) for index in read.indices)
 
 
 def _is_flat(index: Index) -> bool:
-    """Whether the index is the outermost part of a flat address, as that of a reshape without common factors."""
+    """Whether the index is the outermost part of a flat address, as in a reshape without common factors."""
     return not index.opaque and index.divisor > 1 and index.rounding == "floor"

@@ -2,20 +2,20 @@
 
 The seed is the One-to-One operator with the smallest intermediate result that is in no block yet, the first in the
 graph among equals. An operator joins if the mapping types allow it (Table 3), the constraints hold, and, where the
-table wants a profile, the block is not slower with it than the two apart. Read where the listing leaves it open:
+table wants a profile, the block with it is not slower than the two separately. Choices that the listing leaves open:
 
 - The mapping type that is checked is the block's, not the neighbour's: in the paper's Fig. 3 Add takes Conv, and then
   cannot take the GEMM before it, "because both are many-to-one".
 - Constraints (step 2.2, "an empirically determined threshold" against register spills): a block has at most
   ``most_operands`` tensors that go in or come out; all results that leave it fit one iteration space, as a kernel is
   one loop nest: as many dimensions, of equal size or one; no path over other blocks leads out of it and back; and the
-  machine runs it as one kernel in no more than ``most_slowdown`` times what its operators take apart: where a product's
-  register tiles are lost, because of a second result or a view, it takes a multiple. That is asked of whole plans
-  first, and of every step only where the answer is no; a profile is spared where bounds on it decide.
+  machine runs it as one kernel in no more than ``most_slowdown`` times the time of its operators separately: where a
+  product loses its register tiles, because of a second result or a view, it takes a multiple. That is checked for
+  whole plans first, and for every step only if a plan fails; no profile is made where bounds on it decide.
 - "Step III and Step II can be swapped", the text says: on request both orders are explored, and the plan taken whose
   kernels the machine runs faster. Successors first, an activation joins the convolution behind it instead of the one
   that it follows.
-- Operators that no seed reaches stay alone, the views among them with whoever makes what they rename.
+- Operators that no seed reaches stay alone; the views among them join the producer of their tensor.
 """
 
 import math
@@ -36,29 +36,29 @@ from dsascape.workloads.subgraph import Subgraph
 Direction = Literal["successors", "predecessors"]
 Order = Literal["successors", "predecessors", "faster"]
 MOST_SLOWDOWN = 2.0
-"""Less is what the table's rules may cost on a machine that the paper did not have; more is what it calls a spill."""
+"""Slowdown by fusion up to which Table 3, made for other machines, is followed; more counts as a register spill."""
 MOST_OPERANDS = 32
-"""A vector register for each tensor that a block reads or writes: AArch64, which the paper's phones have, has 32."""
+"""Tensors that a block reads or writes at most: a vector register each; AArch64 (the paper's phones) has 32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """How Listing 1 is run."""
+    """Parameters of Listing 1."""
 
     kernel_s: KernelSeconds | None
-    """Decides the yellow cases of Table 3 (`Relation.DEPEND`); None: they are fused unseen."""
+    """Cost model that decides the yellow cases of Table 3 (`Relation.DEPEND`); None: they are fused unprofiled."""
     least_s: KernelSeconds | None = None
-    """What ``kernel_s`` is no less than; it is then not asked where bounds on it decide."""
+    """Lower bound of ``kernel_s``, which is not evaluated where bounds on it decide; None: there is none."""
     most_s: KernelSeconds | None = None
-    """What ``kernel_s`` is no more than."""
+    """Upper bound of ``kernel_s``; None: there is none."""
     fuses_depend: bool = True
     """Whether yellow cases are fused at all."""
     most_operands: int = MOST_OPERANDS
     most_slowdown: float = MOST_SLOWDOWN
-    """How much longer than its parts a block may take that Table 3 fuses unseen."""
+    """Slowdown over its parts at most of a block that Table 3 fuses without a profile."""
     first: Order = "successors"
-    """Which way a block grows first: the listing's step II, or, as the text allows, step III, or whichever is faster by
-    ``kernel_s``; without that, the listing's."""
+    """Direction in which a block grows first: the listing's step II, step III as the text allows, or the faster of both
+    by ``kernel_s``; the listing's if there is no cost model."""
 
 
 def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
@@ -70,15 +70,15 @@ def dnnfusion_plan(analysis: Analysis, how: Exploration) -> FusionPlan:
         groups = _blocks(analysis, how, "successors")
     else:
         orders = [_blocks(analysis, how, first) for first in get_args(Direction)]
-        groups = min(orders, key=lambda found: math.fsum(kernel_s(group.ops) for group in found))
+        groups = min(orders, key=lambda blocks: math.fsum(kernel_s(group.ops) for group in blocks))
     return plan_from_groups(analysis.graph, groups)
 
 
 def rewriting_gains(plain: FusionPlan, rewritten: FusionPlan, longer_s: float | None = None) -> bool:
     """Whether the plan of a rewritten network is no worse than that of the network as it was.
 
-    It has no more kernels, and takes no longer where it is known how much ``longer_s`` it takes; else it has no more
-    bytes of intermediate results.
+    It has no more kernels, and takes no longer if the difference in seconds, ``longer_s``, is known; otherwise it has
+    no more bytes of intermediate results.
     """
     if rewritten.kernels > plain.kernels:
         return False
@@ -86,7 +86,7 @@ def rewriting_gains(plain: FusionPlan, rewritten: FusionPlan, longer_s: float | 
 
 
 def _blocks(analysis: Analysis, how: Exploration, first: Direction) -> list[Group]:
-    """Return the blocks of one order of growth; every step is asked of the machine only if it runs some block badly."""
+    """Return the blocks of one order of growth; the machine checks every step only if it runs some block badly."""
     groups = list(_Explorer(analysis, how, first).groups())
     if any(len(group.ops) > 1 and _spills(analysis.graph, how, group.ops) for group in groups):
         groups = list(_Explorer(analysis, how, first, asks_always=True).groups())
@@ -96,7 +96,7 @@ def _blocks(analysis: Analysis, how: Exploration, first: Direction) -> list[Grou
 def _spills(graph: Graph, how: Exploration, ops: Sequence[int]) -> bool:
     """Whether the machine runs ``ops`` as one kernel badly, or not at all.
 
-    Operators are asked for alone, those that compute most first, until they take long enough together.
+    Single operators are evaluated by descending arithmetic, until their sum is long enough to decide.
     """
     kernel_s = how.kernel_s
     if kernel_s is None:
@@ -124,12 +124,12 @@ def _is_within(how: Exploration, ops: Sequence[int], parts: Sequence[Sequence[in
 
 @dataclass(slots=True)
 class _Block:
-    """A block in the making."""
+    """A block that is being grown."""
 
     part: int
     type: MappingType
     refusals: dict[str, None]
-    """Why neighbours were not taken, in the order in which they were met."""
+    """Reasons why neighbours were refused, in order of occurrence."""
 
 
 class _Explorer:
@@ -152,14 +152,14 @@ class _Explorer:
             self._producers.append(sorted(producers))
 
     def groups(self) -> Iterator[Group]:
-        """Yield the blocks and, alone, what no seed reached."""
+        """Yield the blocks, and operators that no seed reached as groups of their own."""
         reasons = {}
         for seed in self._seeds():
             if seed not in self._taken:
                 block = self._grown(seed)
                 self._taken.update(self._partition.members(block.part))
                 reasons[block.part] = "; ".join(block.refusals) or "no neighbour is left"
-        self._give_back_views()
+        self._merge_views()
         for part in self._partition.parts:
             lone = f"{self._types[part]} operator that no seed reached"
             yield Group(self._partition.members(part), reasons.get(part, lone))
@@ -180,7 +180,7 @@ class _Explorer:
         return block
 
     def _explore(self, block: _Block, seed: int, edges: Sequence[Sequence[int]], *, forwards: bool) -> None:
-        """Take what may join in the order of the recursion of l. 7 to 28, which is depth first."""
+        """Add operators that may join, depth first as in the recursion of l. 7 to 28."""
         waiting = list(reversed(edges[seed]))
         while waiting:
             op = waiting.pop()
@@ -203,9 +203,9 @@ class _Explorer:
         if op in self._taken:
             return f"{name} is in another block"
         pair = (block.type, self._types[op]) if forwards else (self._types[op], block.type)
-        found = relation(*pair)
-        if found is Relation.BREAK or (found is Relation.DEPEND and not self._how.fuses_depend):
-            return f"{found.value}: {pair[0]} before {pair[1]} ({name})"
+        verdict = relation(*pair)
+        if verdict is Relation.BREAK or (verdict is Relation.DEPEND and not self._how.fuses_depend):
+            return f"{verdict.value}: {pair[0]} before {pair[1]} ({name})"
         if self._partition.closes_circle(block.part, op):
             return f"{name} also waits for other blocks that wait for this one"
         inside = self._partition.members(block.part)
@@ -216,12 +216,12 @@ class _Explorer:
             return f"{operands} operands with {name}, more than {self._how.most_operands}"
         if not _share_loops([self._graph.tensors[result].shape for result in both.computed_outputs]):
             return f"results of other sizes would leave the block with {name}"
-        return self._too_slow(found, inside, together, name)
+        return self._too_slow(verdict, inside, together, name)
 
-    def _too_slow(self, found: Relation, inside: Sequence[int], together: Sequence[int], name: str) -> str | None:
-        """Return what the machine says against ``inside`` and an operator ``together`` as one kernel."""
+    def _too_slow(self, verdict: Relation, inside: Sequence[int], together: Sequence[int], name: str) -> str | None:
+        """Return why the machine refuses ``together`` (``inside`` and one more operator); None if it does not."""
         how, kernel_s = self._how, self._how.kernel_s
-        is_profiled = found is Relation.DEPEND
+        is_profiled = verdict is Relation.DEPEND
         if kernel_s is None or not (is_profiled or self._asks_always):
             return None
         alone = tuple(op for op in together if op not in inside)
@@ -234,14 +234,14 @@ class _Explorer:
         if math.isinf(fused_s):
             return f"the machine cannot run {name} in the same kernel"
         slowdown = 1.0 if is_profiled else max(how.most_slowdown, 1.0)
-        if fused_s > slowdown * apart_s:  # else the operator alone need not be asked for
+        if fused_s > slowdown * apart_s:  # otherwise the operator alone need not be evaluated
             apart_s += kernel_s(alone)
         if fused_s <= slowdown * apart_s:
             return None
-        return f"{found.value}: {fused_s * 1e6:.3g} us with {name}, {apart_s * 1e6:.3g} us apart"
+        return f"{verdict.value}: {fused_s * 1e6:.3g} us with {name}, {apart_s * 1e6:.3g} us apart"
 
-    def _give_back_views(self) -> None:
-        """Put views that stand alone to whoever makes what they rename; nothing is done in them."""
+    def _merge_views(self) -> None:
+        """Merge views that are alone in their group into the group that produces their tensor."""
         for position, op in enumerate(self._graph.ops):
             part = self._partition.part_of(position)
             alone = op.is_view and self._partition.members(part) == (position,)
@@ -253,7 +253,7 @@ class _Explorer:
 
 
 def _share_loops(shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Whether tensors have as many dimensions, each of one size or of a single element."""
+    """Whether tensors fit one iteration space: equal ranks, and in each dimension equal sizes or one element."""
     if len({len(shape) for shape in shapes}) > 1:
         return False
     return all(len({size for size in sizes if size > 1}) <= 1 for sizes in zip(*shapes, strict=True))

@@ -1,4 +1,4 @@
-"""Groupings searched with a cost of kernels: better ones than those that are given, found by cutting pairs anew."""
+"""Search of groupings by kernel cost: local search from given plans, and dynamic programming over intervals."""
 
 from dsascape.fusion.searched.grouping import Asked, Grouping, grouping_of, improved
 from dsascape.fusion.searched.intervals import best_intervals

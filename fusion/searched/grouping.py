@@ -1,9 +1,9 @@
-"""Local search over groupings: pairs of kernels that hand something over are joined, or cut elsewhere.
+"""Local search over groupings: producer-consumer pairs of kernels are joined, or divided at another place.
 
-What kernels cost is additive here: one function gives the seconds of a set of operators as one kernel. A step takes two
-groups, one of which reads what the other writes, and puts in their place the cheapest of: one kernel of both, or two
-kernels that cut both together somewhere else in the order of the operators. A single group is cut the same way. Each
-step makes the sum smaller, so the search ends; it also ends when it has asked what so many kernels cost.
+Costs are additive: one function gives the seconds of a set of operators as one kernel. A step takes two groups, one of
+which reads what the other writes, and replaces them by the cheapest of: one kernel of both, or two kernels that divide
+their operators at another place in the order. A single group is divided in the same way. Each step lowers the sum, so
+the search ends; it also ends when its budget of cost evaluations is spent.
 """
 
 import math
@@ -16,94 +16,95 @@ from dsascape.workloads.graph import Graph
 Part = tuple[int, ...]
 """Operators of one kernel, ascending."""
 Grouping = frozenset[Part]
-"""All operators of a graph, each in one part, so that no parts wait for each other in a circle.
+"""Partition of a graph's operators whose parts do not depend on each other cyclically.
 
-Or all of a sub-graph of it that no path leads out of and back.
+A sub-graph that no path leaves and re-enters may be partitioned as well.
 """
 KernelSeconds = Callable[[Part], float]
+"""Cost function: returns the seconds of a part as one kernel."""
 
 _WORTHWHILE = 1 - 1e-9
-"""A step has to bring the seconds down to this share: less is rounding."""
+"""Fraction to which a step has to lower the seconds at least; smaller gains are rounding."""
 
 
 def grouping_of(plan: FusionPlan) -> Grouping:
-    """Return which operators a plan puts together."""
+    """Return the grouping of a plan: the operators of each group."""
     return frozenset(group.ops for group in plan.groups)
 
 
 class Asked:
-    """Seconds of kernels, each asked for once and ``most`` of them before more are allowed."""
+    """Memoized kernel costs with a budget: at most ``most`` kernels are evaluated until `allow` grants more."""
 
     def __init__(self, kernel_s: KernelSeconds, most: float = math.inf) -> None:
         self._kernel_s = kernel_s
-        self._known: dict[Part, float] = {}
+        self._seconds: dict[Part, float] = {}
         self._most = most
 
     def allow(self, more: int) -> None:
-        """Let so many further kernels be asked for."""
-        self._most = len(self._known) + more
+        """Allow ``more`` further kernels to be evaluated."""
+        self._most = len(self._seconds) + more
 
     @property
     def is_spent(self) -> bool:
-        """Whether no further kernel may be asked for."""
-        return len(self._known) >= self._most
+        """Whether the budget is spent, so that no further kernel may be evaluated."""
+        return len(self._seconds) >= self._most
 
     def seconds(self, part: Part) -> float:
-        """Return the seconds of ``part`` as a kernel; infinite for one too many."""
-        found = self._known.get(part)
-        if found is None:
+        """Return the seconds of ``part`` as a kernel; infinite for a new kernel when the budget is spent."""
+        stored_s = self._seconds.get(part)
+        if stored_s is None:
             if self.is_spent:
                 return math.inf
-            found = self._known[part] = self._kernel_s(part)
-        return found
+            stored_s = self._seconds[part] = self._kernel_s(part)
+        return stored_s
 
     def total_s(self, parts: Iterable[Part], limit_s: float = math.inf) -> float:
-        """Return the seconds of ``parts``, one after the other; infinite from ``limit_s`` on.
+        """Return the sum of the seconds of ``parts``; infinite if it reaches ``limit_s``.
 
-        Once some of them take as long as that, the others are not asked for.
+        Once it does, the remaining parts are not evaluated.
         """
-        found: list[float] = []
+        parts_s: list[float] = []
         for part in parts:
-            found.append(self.seconds(part))
-            if math.fsum(found) >= limit_s:
+            parts_s.append(self.seconds(part))
+            if math.fsum(parts_s) >= limit_s:
                 return math.inf
-        return math.fsum(found)
+        return math.fsum(parts_s)
 
 
 def improved(graph: Graph, start: Grouping, asked: Asked, most_ops: int) -> Grouping:
-    """Return a grouping that costs no more than ``start``: no pair of it can be cut for less.
+    """Return a grouping that costs no more than ``start`` and is a local optimum, unless the budget ends the search.
 
-    Groups grow to ``most_ops`` operators; larger ones in ``start`` stay as they are.
+    Groups grow to ``most_ops`` operators at most; larger ones in ``start`` stay as they are.
     """
-    found = _Groups(graph, start)
-    waiting = deque((first, second) for first in sorted(start) for second in found.readers(first))
+    groups = _Groups(graph, start)
+    waiting = deque((first, second) for first in sorted(start) for second in groups.readers(first))
     waiting += [(part, ()) for part in sorted(start)]
     while waiting and not asked.is_spent:
         first, second = waiting.popleft()
-        if not found.has(first) or (second and not found.has(second)):
+        if not groups.has(first) or (second and not groups.has(second)):
             continue
-        better = _cheaper(found, first, second, asked, most_ops)
+        better = _cheaper(groups, first, second, asked, most_ops)
         if not better:
             continue
-        found.replace((first, second) if second else (first,), better)
+        groups.replace((first, second) if second else (first,), better)
         for part in better:
-            waiting += [(part, reader) for reader in found.readers(part)]
-            waiting += [(source, part) for source in found.sources(part)]
+            waiting += [(part, reader) for reader in groups.readers(part)]
+            waiting += [(source, part) for source in groups.sources(part)]
             waiting.append((part, ()))
-    return frozenset(found.parts)
+    return frozenset(groups.parts)
 
 
 def cuts(together: Part) -> Iterator[tuple[Part, ...]]:
-    """Yield ``together`` as one part, and cut in two at every place in its order."""
+    """Yield ``together`` as one part, and divided in two at every place in its order."""
     yield (together,)
     for place in range(1, len(together)):
         yield together[:place], together[place:]
 
 
-def _cheaper(found: "_Groups", first: Part, second: Part, asked: Asked, most_ops: int) -> tuple[Part, ...]:
-    """Return the parts that cost least in place of two, or one; nothing where those cost least."""
+def _cheaper(groups: "_Groups", first: Part, second: Part, asked: Asked, most_ops: int) -> tuple[Part, ...]:
+    """Return cheaper parts in place of ``first`` and ``second`` (which may be empty); empty if there are none."""
     together = tuple(sorted(first + second))
-    if len(together) > most_ops or (second and found.closes_circle(first, second)):
+    if len(together) > most_ops or (second and groups.closes_circle(first, second)):
         return ()
     own: tuple[Part, ...] = (first, second) if second else (first,)
     best, best_s = own, asked.total_s(own) * _WORTHWHILE
@@ -115,7 +116,7 @@ def _cheaper(found: "_Groups", first: Part, second: Part, asked: Asked, most_ops
 
 
 class _Groups:
-    """A grouping that changes, and which of its parts read from which."""
+    """Mutable grouping, with the edges between its parts."""
 
     def __init__(self, graph: Graph, parts: Iterable[Part]) -> None:
         self.parts: dict[Part, None] = {}
@@ -130,26 +131,26 @@ class _Groups:
                 self._readers[source].append(op)
 
     def has(self, part: Part) -> bool:
-        """Return whether ``part`` is one of the grouping."""
+        """Whether ``part`` is in the grouping."""
         return part in self.parts
 
     def readers(self, part: Part) -> list[Part]:
         """Return the parts that read what ``part`` writes, in order."""
-        return self._beside(part, self._readers)
+        return self._adjacent(part, self._readers)
 
     def sources(self, part: Part) -> list[Part]:
         """Return the parts that write what ``part`` reads, in order."""
-        return self._beside(part, self._sources)
+        return self._adjacent(part, self._sources)
 
-    def _beside(self, part: Part, edges: Mapping[int, list[int]]) -> list[Part]:
+    def _adjacent(self, part: Part, edges: Mapping[int, list[int]]) -> list[Part]:
         return sorted({self._part_of[end] for op in part for end in edges[op]} - {part})
 
     def closes_circle(self, first: Part, second: Part) -> bool:
-        """Return whether a path over other parts joins two, so that as one they would wait for each other."""
+        """Whether joining two parts would close a cycle, because a path over other parts joins them."""
         return self._leads(first, second) or self._leads(second, first)
 
     def _leads(self, begin: Part, end: Part) -> bool:
-        """Return whether a path over at least one other part leads from ``begin`` to ``end``."""
+        """Whether a path over at least one other part leads from ``begin`` to ``end``."""
         waiting = [part for part in self.readers(begin) if part != end]
         seen = set(waiting)
         while waiting:
@@ -162,7 +163,7 @@ class _Groups:
         return False
 
     def replace(self, gone: Iterable[Part], new: Iterable[Part]) -> None:
-        """Put the parts ``new`` in the place of those that are ``gone``."""
+        """Replace the parts ``gone`` by the parts ``new``."""
         for part in gone:
             del self.parts[part]
         for part in new:

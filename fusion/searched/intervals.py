@@ -1,8 +1,8 @@
-"""The best grouping among those whose kernels are stretches of the operators' order, by dynamic programming.
+"""Optimal grouping among those whose kernels are contiguous intervals of the operators' order (dynamic programming).
 
-Cutting an order in which every operator comes behind those that it reads never makes kernels wait in a circle. What is
-lost: kernels whose operators do not stand beside each other, such as the arms of a branch. `improved` starts from here
-as well as from plans of others.
+Dividing a topological order never makes kernels depend on each other cyclically. Kernels of operators that are not
+neighbours in the order, such as the arms of a branch, are not considered. `improved` starts from this grouping as well
+as from other plans.
 """
 
 import math
@@ -13,9 +13,9 @@ from dsascape.workloads.graph import Graph
 
 
 def best_intervals(graph: Graph, asked: Asked, most_ops: int) -> Grouping:
-    """Return the stretches of at most ``most_ops`` operators, in the graph's order, whose seconds sum to the least.
+    """Return the intervals of at most ``most_ops`` operators, in the graph's order, with the smallest sum of seconds.
 
-    An operator that is not to be had in any of them is one by itself.
+    An operator that no feasible interval contains is an interval by itself.
     """
     least_s, begin_of = [0.0], [0]
     for end in range(1, len(graph.ops) + 1):
@@ -24,9 +24,9 @@ def best_intervals(graph: Graph, asked: Asked, most_ops: int) -> Grouping:
             for begin in range(end - 1, max(end - most_ops, 0) - 1, -1)
         )
         total_s, begin = min(totals, key=itemgetter(0))
-        known = total_s < math.inf
-        least_s.append(total_s if known else least_s[-1])
-        begin_of.append(begin if known else end - 1)
+        is_feasible = total_s < math.inf
+        least_s.append(total_s if is_feasible else least_s[-1])
+        begin_of.append(begin if is_feasible else end - 1)
     parts = []
     end = len(graph.ops)
     while end:

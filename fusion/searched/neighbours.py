@@ -1,4 +1,4 @@
-"""Plans next to a plan: two groups joined, one group cut, a group cut into more or fewer instances."""
+"""Neighbouring plans: two groups joined, one group divided, a group split into more or fewer instances."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from dsascape.fusion.plan import FusionError, FusionPlan, Group, plan_from_group
 def neighbours(plan: FusionPlan) -> Iterator[FusionPlan]:
     """Yield the plans that differ from ``plan`` in one step, those that join groups first.
 
-    Groups that are joined are cut into instances as the later of the two is; instances stay of one size.
+    Joined groups take the split into instances of the later of the two; instances stay of equal size.
     """
     groups = plan.groups
     for first, second in _pairs(plan):
@@ -36,7 +36,7 @@ def neighbours(plan: FusionPlan) -> Iterator[FusionPlan]:
 
 
 def _pairs(plan: FusionPlan) -> Iterator[tuple[int, int]]:
-    """Yield the positions of groups of which the second reads what the first writes."""
+    """Yield pairs of group positions, producer and consumer."""
     for second, group in enumerate(plan.groups):
         names = [name for op in group.ops for name in plan.graph.ops[op].inputs]
         sources = {plan.group_of[plan.graph.producer[name]] for name in names if name in plan.graph.producer}
@@ -44,7 +44,7 @@ def _pairs(plan: FusionPlan) -> Iterator[tuple[int, int]]:
 
 
 def _checked(plan: FusionPlan, gone: set[int], new: list[Group]) -> Iterator[FusionPlan]:
-    """Yield the plan with other groups, unless these wait for each other in a circle."""
+    """Yield the plan with groups ``gone`` replaced by ``new``, unless groups would depend on each other cyclically."""
     kept = [group for position, group in enumerate(plan.groups) if position not in gone]
     try:
         yield plan_from_groups(plan.graph, [*kept, *new])

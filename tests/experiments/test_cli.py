@@ -287,7 +287,7 @@ class TestMistakes:
             (["simulate", "page.onnx", *TINY[2:]], ["page.onnx", "not an ONNX model"]),
             (["simulate", "folder.onnx", *TINY[2:]], ["folder.onnx", "is not a file"]),
             (["simulate", "folder", *TINY[2:]], ["folder: is a folder", ".onnx"]),
-            (["simulate", "notes.txt", *TINY[2:]], ["notes.txt: is no .onnx file"]),
+            (["simulate", "notes.txt", *TINY[2:]], ["notes.txt: is not an .onnx file"]),
             (["simulate", "resnet50.onnx", *TINY[2:]], ["no such file", "is resnet50, without .onnx"]),
             (["simulate", "dcgan", *TINY[2:], "--sequence", "8"], ["dcgan", "sequence"]),
             (["simulate", "bert-tiny", "--hardware", "stcp92", "--policy", "unfused"], ["did you mean stcp920?"]),

@@ -106,7 +106,7 @@ class TestViolations:
 
 
 def test_groups_that_wait_for_each_other_make_no_plan() -> None:
-    with pytest.raises(FusionError, match="diamond: groups of the plan wait for each other in a circle"):
+    with pytest.raises(FusionError, match="diamond: groups of the plan depend on each other in a cycle"):
         plan_from_groups(diamond(), [Group((0, 3)), Group((1, 2))])
 
 

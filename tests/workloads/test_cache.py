@@ -193,7 +193,7 @@ class TestWhatAnEntrySays:
         rebuild = load_network("squeezenet").rebuild
         assert isinstance(rebuild, Reimport)
 
-        with pytest.raises(WorkloadError, match="squeezenet: what was kept of it is damaged"):
+        with pytest.raises(WorkloadError, match="squeezenet: its stored copy is damaged"):
             replace(rebuild, packed=b"?" + rebuild.packed[1:])(2)
 
 

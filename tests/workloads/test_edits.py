@@ -65,7 +65,7 @@ def test_edits_hold_at_another_batch_and_dtype_and_after_each_other() -> None:
 
 
 def test_an_edit_of_what_is_not_there_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="no operator writes 'nothing', which an edit is about"):
+    with pytest.raises(WorkloadError, match="no operator writes 'nothing', which an edit replaces"):
         source(product()).edited([Edit("nothing", (Node("Relu", ("in1",), ("nothing",)),))])
 
 

@@ -54,5 +54,5 @@ def test_any_tensor_on_the_way_can_be_asked_for() -> None:
 
 
 def test_a_network_in_another_dtype_than_its_file_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="was not read from an ONNX file as it is"):
+    with pytest.raises(WorkloadError, match="was not imported unchanged from an ONNX file"):
         executable(small().with_dtype("fp16"))

@@ -64,7 +64,7 @@ class TestFolding:
         )
 
         assert len(built.SerializeToString()) < 400
-        with pytest.raises(WorkloadError, match=r"^test: node 'forever' \(Loop\) is not taken"):
+        with pytest.raises(WorkloadError, match=r"^test: node 'forever' \(Loop\) is not supported"):
             read(built)
 
     @pytest.mark.parametrize("kind", ["Add", "Equal", "Where", "Pow", "Less", "Max"])
@@ -178,5 +178,5 @@ class TestFunctions:
 
     def test_functions_nested_too_deep_are_refused(self) -> None:
         assert len(read(functions(nested=DEEPEST, calls=1)).ops) == 1
-        with pytest.raises(WorkloadError, match=rf"at most {DEEPEST} are taken one in another"):
+        with pytest.raises(WorkloadError, match=rf"at most {DEEPEST} may be nested"):
             read(functions(nested=DEEPEST + 1, calls=1))

@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], ModelProto], str]] = {
         lambda: model(
             helper.make_node("Loop", ["", "", "x"], ["y"], name="l", body=relu().graph), inputs={"x": [2, 3]}
         ),
-        r"'l' \(Loop\) is not taken: loops over sub-graphs",
+        r"'l' \(Loop\) is not supported: loops over sub-graphs",
     ),
     "unknown condition": (
         lambda: model(

@@ -100,13 +100,13 @@ class TestNames:
     def test_a_tensor_is_written_once(self) -> None:
         built = model(node("Relu", "x", name="one"), node("Neg", "x", name="two"), inputs={"x": [2]})
 
-        with pytest.raises(WorkloadError, match=r"^test: node 'two' \(Neg\) writes 'y', which is there already"):
+        with pytest.raises(WorkloadError, match=r"^test: node 'two' \(Neg\) writes 'y', which exists already"):
             read(built)
 
     def test_a_weight_is_not_written(self) -> None:
         built = model(node("Relu", "x"), inputs={"x": [2]}, y=np.ones(2))
 
-        with pytest.raises(WorkloadError, match=r"node 'n' \(Relu\) writes 'y', which is there already"):
+        with pytest.raises(WorkloadError, match=r"node 'n' \(Relu\) writes 'y', which exists already"):
             read(built)
 
     def test_two_nodes_of_one_name_that_are_written_out_stay_apart(self) -> None:

@@ -1,1 +1,1 @@
-"""Which dimension of a network's inputs is the batch, where the batch lies in every tensor, and how it is changed."""
+"""Batch analysis: the batch dimension of inputs, its position in every tensor, and walks at another batch."""

@@ -1,9 +1,9 @@
-"""Walks at another batch: operands that a file ties to its own batch follow, by what one walk found out.
+"""Walks at another batch: constants tied to the file's own batch are resized, as one probing walk found out.
 
 An exporter writes its batch into constants: learned queries repeated for each image, states of zeros, masks, targets
-of reshapes. `Probe` walks a file at a batch to which no other size is a multiple, finds for every tensor where the
-batch lies, and for every operator which of its constant operands have to follow. `Target` walks it at a batch that
-somebody asks for, and does what the probe found.
+of reshapes. `Probe` walks a file at a batch of which no other size is a multiple, and finds the position of the batch
+in every tensor, and the constant operands of every operator that depend on it. `Target` walks the file at a requested
+batch and resizes these operands.
 """
 
 import contextlib
@@ -23,24 +23,24 @@ from dsascape.workloads.operators.registry import Array
 
 _RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _LONGEST_SHAPE = 8
-"""Elements of a constant operand that may be a shape."""
+"""Elements of a constant operand at most that is considered as a shape."""
 _MOST_FOLLOWING = 3
-"""Constant operands of one operator that follow together: the two states of an LSTM and its lengths."""
+"""Constant operands of one operator that may depend on the batch together: an LSTM's two states and its lengths."""
 _MOST_VARIANTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A constant operand that follows the batch: by its value if it is itself a list of sizes, else by its shape."""
+    """A constant operand that depends on the batch: by its value if it is a list of sizes, else by its shape."""
 
     operand: int
     of_one: tuple[int, ...]
-    """The sizes for one image."""
+    """Sizes for one image."""
     dims: tuple[int, ...]
-    """Which of them are multiplied by the batch; of a shape one, of a list of sizes perhaps several."""
+    """Positions in ``of_one`` that are multiplied by the batch: one in a shape, one or several in a list of sizes."""
     is_value: bool
     inner: int = 1
-    """Of a shape: see `Place`."""
+    """``inner`` of the batch's `Place` in a shape; unused for a list of sizes."""
 
     def at(self, batch: int) -> tuple[int, ...]:
         """Return the sizes for ``batch`` images."""
@@ -49,64 +49,64 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class BatchFlow:
-    """Where the batch lies in every tensor that has it, and which constants follow it."""
+    """Flow of the batch: its position in every tensor that has it, and the constants that depend on it."""
 
     own: int
-    """The batch that the file is for."""
+    """Batch size of the file."""
     dims: tuple[tuple[str, int], ...]
-    """The inputs that have it, each with its dimension."""
+    """Inputs that have the batch, each with its dimension."""
     tensors: Mapping[str, Batched]
     following: Mapping[str, tuple[Following, ...]]
-    """By the first output of the operator whose operands they are."""
+    """Operands that depend on the batch, by the first output of their operator."""
 
 
 class StuckError(WorkloadError):
-    """A walk that cannot go on at another batch: at the operator that writes ``output``, for ``reason``."""
+    """A walk that stops at another batch, at the operator that writes ``output``, for ``reason``."""
 
     def __init__(self, output: str, reason: str, *, mixes: bool) -> None:
         super().__init__(reason)
         self.output = output
         self.reason = reason
         self.mixes = mixes
-        """Whether the operator is known to mix images, so that the dimension is no batch."""
+        """Whether the operator certainly mixes images, so that the dimension is no batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a probe tries."""
+    """Parameters of one probe."""
 
     own: int
-    """The batch that the file is for."""
+    """Batch size of the file."""
     batch: int
-    """The batch of the probe."""
+    """Batch size of the probe."""
     choices: Mapping[str, int]
-    """Which of several ways a reshape takes, by its output; the first if not listed."""
+    """Number of the way that an ambiguous reshape takes, by its output; 0 if not listed."""
     own_only: bool
-    """Whether an image that is chosen by index is the index's own (see `place_after`)."""
+    """Whether an image chosen by an index is assumed to be the index's own (see `place_after`)."""
 
 
 class Probe:
-    """Follows a batch through a file, and notes how.
+    """Follows a trial batch through a file and records its flow.
 
-    ``known``: what is known so far in this walk; ``before``: the walk at the file's own batch; ``live``: the tensors
-    that an output depends on.
+    ``known``: tensors of this walk so far; ``before``: the walk at the file's own batch; ``live``: the tensors that an
+    output depends on.
     """
 
     def __init__(self, known: Known, before: Walk, opset: int, live: frozenset[str], trial: Trial) -> None:
         self.tensors: dict[str, Batched] = {}
         self.following: dict[str, tuple[Following, ...]] = {}
         self.ways: dict[str, int] = {}
-        """How many ways each reshape has, where there are several."""
+        """Number of ways of each ambiguous reshape, by its output."""
         self._known, self._before, self._opset, self._live = known, before, opset, live
         self._own, self._batch = trial.own, trial.batch
         self._choices, self._own_only = trial.choices, trial.own_only
 
     def start(self, name: str, dim: int) -> None:
-        """Note that dimension ``dim`` of input ``name`` is the batch."""
+        """Record that dimension ``dim`` of input ``name`` is the batch."""
         self._note(name, self._known.types[name].shape, Place(dim))
 
     def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node``: which operands follow is found by trying."""
+        """Return ``node`` as it is: the operands that depend on the batch are found by trying."""
         return node
 
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
@@ -131,7 +131,7 @@ class Probe:
         self.tensors[name] = Batched(of_one, place)
 
     def _carries(self, name: str) -> bool:
-        """Whether a tensor follows the batch; constants that the file computes from a shape do so by themselves."""
+        """Whether a tensor depends on the batch; constants that the file computes from a shape do so by themselves."""
         if name in self.tensors:
             return True
         old, new = self._before.types.get(name), self._known.types[name]
@@ -157,49 +157,49 @@ class Probe:
             raise MixedError("puts its elements together with others" if len(target) else "drops it")
         stuck = written is not None and np.array_equal(written, self._before.values.get(node.input[1], written))
         if not stuck:
-            found = infer(node)
-            shape = found[output].shape
+            types = infer(node)
+            shape = types[output].shape
             way = next((way for way in ways if way.at(self._batch) == shape), None)
             if way is None:
                 raise MixedError("does not keep it in one dimension")
             self.tensors[output] = way
-            return node, found
+            return node, types
         if len(ways) > 1:
             self.ways[output] = len(ways)
         way = ways[self._choices.get(output, 0)]
         following = (Following(1, way.of_one, (way.place.dim,), is_value=True),)
         changed = with_operands(self._known, node, following, self._batch)
-        found = infer(changed)
+        types = infer(changed)
         self.tensors[output] = way
         self.following[output] = following
-        return changed, found
+        return changed, types
 
     def _computed(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
-        """Return the variant of ``node`` with the fewest operands changed that keeps images apart."""
+        """Return the variant of ``node`` with the fewest changed operands that keeps images separate, and its types."""
         refusal: MixedError | None = None
         for following in itertools.islice(self._variants(node), _MOST_VARIANTS):
             changed = with_operands(self._known, node, following, self._batch)
             try:
-                found = infer(changed)
-                places = self._places(changed, found, following)
+                types = infer(changed)
+                places = self._places(changed, types, following)
             except MixedError as error:
                 refusal = refusal or error
                 continue
             except MALFORMED:  # a WorkloadError is one: this variant does not fit
-                refusal = refusal or RigidError("takes no other size of it")
+                refusal = refusal or RigidError("accepts no other size of it")
                 continue
             for name, place in places.items():
-                self._note(name, found[name].shape, place)
+                self._note(name, types[name].shape, place)
             if following:
                 self.following[node.output[0]] = following
-            return changed, found
+            return changed, types
         assert refusal is not None
         raise refusal
 
     def _variants(self, node: onnx.NodeProto) -> Iterator[tuple[Following, ...]]:
-        """Yield sets of constant operands that may follow the batch, smaller sets first.
+        """Yield sets of constant operands that may depend on the batch, smaller sets first.
 
-        Sizes that are the batch come before sizes that are a multiple of it: of one image, every size is.
+        Sizes equal to the batch come before multiples of it: for a batch of one, every size is a multiple.
         """
         options: list[list[Following]] = []
         for operand, name in enumerate(node.input):
@@ -235,16 +235,16 @@ class Probe:
                 yield Following(operand, of_one, dims, is_value=True)
 
     def _places(
-        self, node: onnx.NodeProto, found: Mapping[str, Typed], following: Sequence[Following]
+        self, node: onnx.NodeProto, types: Mapping[str, Typed], following: Sequence[Following]
     ) -> dict[str, Place]:
-        """Return where the batch lies in each output; raise ``MixedError`` where images do not stay apart."""
+        """Return the position of the batch in each output; raise ``MixedError`` where images are mixed."""
         known, kind = self._known, kind_of(node.domain, node.op_type)
         rule = RULES.get(kind)
         if rule is None:
-            raise MixedError("is not known to keep its elements apart")
+            raise MixedError("has no loop nests, so it may mix its elements")
         outputs = tuple(
-            Tensor(name, found[name].shape, dtype_of(name, found[name].element), "activation")
-            if name in found else None
+            Tensor(name, types[name].shape, dtype_of(name, types[name].element), "activation")
+            if name in types else None
             for name in node.output
         )  # fmt: skip
         nests = rule.build(replace(known.context(node, kind, self._opset), outputs=outputs)).nests
@@ -257,15 +257,15 @@ class Probe:
             place = place_after(nest, places, self._batch, own_only=self._own_only)
             if place is not None and places.setdefault(nest.write.tensor, place) != place:
                 raise MixedError("does not keep it in one dimension")
-        for name, typed in found.items():
+        for name, typed in types.items():
             self._check_size(name, typed.shape, places.get(name))
-        results = {name: places[name] for name in found if name in places}
+        results = {name: places[name] for name in types if name in places}
         if not results:
             raise MixedError("does not pass it on")
         return results
 
     def _check_size(self, name: str, shape: tuple[int, ...], place: Place | None) -> None:
-        """Refuse an output that does not grow as the batch does."""
+        """Raise ``MixedError`` for an output whose shape does not grow with the batch."""
         old = self._before.types.get(name)
         if old is None:
             return
@@ -278,23 +278,23 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Follows a batch to the size ``batch`` as ``flow`` says."""
+    """Resizes operands to ``batch`` images along ``flow``."""
 
     known: Known
     flow: BatchFlow
     batch: int
 
     def prepared(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """Return ``node`` with operands for this batch."""
+        """Return ``node`` with its operands at this batch."""
         return with_operands(self.known, node, self.flow.following.get(node.output[0], ()), self.batch)
 
     def __call__(self, node: onnx.NodeProto, infer: Infer) -> tuple[onnx.NodeProto, dict[str, Typed]]:
         """Return ``node``, and the types of its outputs.
 
-        Raises ``WorkloadError`` naming the operator if they are not those of the batch.
+        Raises ``WorkloadError`` naming the operator if their shapes do not match the batch.
         """
-        found = infer(node)
-        for name, typed in found.items():
+        types = infer(node)
+        for name, typed in types.items():
             expected = self.flow.tensors.get(name)
             if expected is not None and typed.shape != expected.at(self.batch):
                 raise self.known.error(
@@ -302,13 +302,13 @@ class Target:
                     f"cannot change the batch to {self.batch}: writes {list(typed.shape)}, not"
                     f" {list(expected.at(self.batch))}",
                 )
-        return node, found
+        return node, types
 
 
 def with_operands(
     known: Known, node: onnx.NodeProto, following: Sequence[Following], batch: int
 ) -> onnx.NodeProto:
-    """Return ``node`` with those constant operands at the size that they have at ``batch``."""
+    """Return ``node`` with the constant operands ``following`` resized to ``batch`` images."""
     if not following:
         return node
     changed = onnx.NodeProto()
@@ -326,7 +326,7 @@ def with_operands(
 
 
 def _for_images(value: Array, shape: Following, batch: int) -> Array | None:
-    """Return a constant for ``batch`` images, None where it holds something else for each of its own."""
+    """Return a constant repeated for ``batch`` images; None where its values differ between its own images."""
     dim, inner = shape.dims[0], shape.inner
     own = value.shape[dim] // shape.of_one[dim]
     lead, behind = value.shape[:dim], value.shape[dim + 1 :]

@@ -1,4 +1,4 @@
-"""What the name of an open dimension says of it, where exporters and people give names."""
+"""Meaning of the names that exporters and people give to open dimensions."""
 
 import re
 

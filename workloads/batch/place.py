@@ -1,7 +1,7 @@
-"""Where the batch lies in a tensor, and how it passes through loop nests and reshapes.
+"""Position of the batch in a tensor, and how it passes through loop nests and reshapes.
 
-A batch is a dimension along which a network repeats itself: every operator steps through it by one loop that it
-neither sums over nor mixes with anything. That is read off the access maps of the loop nests.
+A batch is a dimension along which a network computes independent images: every operator steps through it by one loop
+that it neither reduces nor mixes with anything. That is derived from the access maps of the loop nests.
 """
 
 import math
@@ -14,16 +14,16 @@ Shape = tuple[int, ...]
 
 
 class MixedError(ValueError):
-    """An operator that does not treat the elements of a dimension separately; the text says what it does."""
+    """An operator that mixes elements of a dimension; the message says how."""
 
 
 class RigidError(MixedError):
-    """An operator that takes no other number of elements, so that it cannot be said what it does with them."""
+    """An operator that accepts no other size of a dimension, so that whether it mixes elements is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Dimension ``dim`` of a tensor holds the batch: element ``i`` of it belongs to image ``i // inner % batch``.
+    """Position of the batch in a tensor: dimension ``dim``, element ``i`` of which is image ``i // inner % batch``.
 
     ``inner`` is 1 unless the dimension merges the batch with something else: images times heads has the number of
     heads.
@@ -35,13 +35,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Batched:
-    """A shape that follows the batch: its sizes for one image, and where the batch lies in it."""
+    """A shape that depends on the batch: its sizes for one image, and the position of the batch."""
 
     of_one: Shape
     place: Place
 
     def at(self, batch: int) -> Shape:
-        """Return the shape for ``batch`` images."""
+        """Return the shape at ``batch`` images."""
         dim = self.place.dim
         return (*self.of_one[:dim], self.of_one[dim] * batch, *self.of_one[dim + 1 :])
 
@@ -55,11 +55,11 @@ class _Digit:
 
 
 def place_after(nest: LoopNest, places: Mapping[str, Place], batch: int, *, own_only: bool) -> Place | None:
-    """Return where the batch lies in what ``nest`` writes; None if it reads no tensor with a batch.
+    """Return the position of the batch in the tensor that ``nest`` writes; None if it reads no tensor with a batch.
 
-    ``places``: where it lies in the tensors read; ``batch``: its size, of which no other size may be a multiple by
-    accident; ``own_only``: an image that is chosen by an index is the image that the index belongs to, as it can be
-    no other where the file has one image. Raises ``MixedError`` where images meet.
+    ``places``: positions in the tensors read; ``batch``: its size, of which no other size may be a multiple by
+    accident; ``own_only``: an image chosen by an index is assumed to be the image of the index itself, the only one
+    where the file has one image. Raises ``MixedError`` where images are mixed.
     """
     reads = [read for read in nest.reads if read.tensor in places]
     if not reads:
@@ -116,15 +116,15 @@ def _digit(nest: LoopNest, read: Access, place: Place, batch: int) -> _Digit:
 
 
 def ways_to_reshape(source: Shape, place: Place, target: Shape, batch: int, open_dim: int | None) -> list[Batched]:
-    """Return how ``target`` can follow the batch of ``source``, the likeliest way first.
+    """Return the ways in which ``target`` can carry the batch of ``source``, the likeliest first.
 
     Both shapes are the file's own, for its own ``batch``. A reshape keeps the row-major order, so a batch larger than
-    one lies in one dimension or in none. A batch of one lies between two dimensions, and may become part of either: of
-    a dimension of size one first, of the one that the file leaves open (``open_dim``, a size of -1), of the one behind,
-    and of the one before if the one behind is the last (features stay as they are; the batch joins the rows).
+    one lies in one dimension or in none. A batch of one lies between two dimensions, and may become part of either. In
+    order of preference: a dimension of size one, the one that the file leaves open (``open_dim``, a size of -1), the
+    one behind, and the one before if the one behind is the last (features stay as they are; the batch joins the rows).
     """
     step = place.inner * math.prod(source[place.dim + 1 :])
-    found = []
+    ways = []
     for dim, size in enumerate(target):
         below = math.prod(target[dim + 1 :])
         if step % below == 0 and (below * size) % (step * batch) == 0:
@@ -133,5 +133,5 @@ def ways_to_reshape(source: Shape, place: Place, target: Shape, batch: int, open
             into_features = size == inner * batch and dim == len(target) - 1 and not alone
             order = (not alone, dim != open_dim, into_features, dim if alone else -dim)
             of_one = (*target[:dim], size // batch, *target[dim + 1 :])
-            found.append((order, Batched(of_one, Place(dim, inner))))
-    return [way for _, way in sorted(found, key=lambda each: each[0])]
+            ways.append((order, Batched(of_one, Place(dim, inner))))
+    return [way for _, way in sorted(ways, key=lambda each: each[0])]

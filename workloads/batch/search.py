@@ -1,7 +1,7 @@
-"""Which dimension of which inputs is the batch, found from how it flows through the network.
+"""Search for the batch dimensions of a network's inputs, by probing how they flow through the network.
 
-A candidate is a set of input dimensions. A probe follows it through the file; where an operator does not keep its
-elements apart, the candidate is given up, or another input joins it or leaves it, or a reshape keeps it elsewhere.
+A candidate is a set of input dimensions. A probe follows it through the file. Where an operator mixes its elements, the
+candidate is dropped, or an input joins or leaves it, or a reshape carries it in another dimension.
 """
 
 import itertools
@@ -19,38 +19,38 @@ from dsascape.workloads.onnx_file import OnnxFile
 from dsascape.workloads.walk import Again, Follower, walk_file
 
 Dims = tuple[tuple[str, int], ...]
-"""Inputs, each with the dimension that is its batch."""
+"""Inputs, each with its batch dimension."""
 
 _MOST_WALKS = 32
-"""Probes of one file; a network that has found no batch by then has none."""
+"""Probes of one file at most; a network whose batch is not found by then counts as having none."""
 _SMALLEST_FACTOR = 11
-"""By which a probe multiplies the batch; larger than any rank, so that no axis is taken for a size."""
+"""Smallest factor by which a probe multiplies the batch; larger than any rank, so that no axis is taken for a size."""
 _TIME_MAJOR_RANK = 3
-"""Of [time, batch, features]: the batch of such an input may be its second dimension."""
+"""Rank of [time, batch, features], from which the batch may be an input's second dimension."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoBatch:
-    """A network without a batch, and what its likeliest dimension is used for."""
+    """A network without a batch, and the reason: how the likeliest dimension is used."""
 
     reason: str
     mixes: bool = False
-    """Whether that dimension is known to be no batch, as its elements meet."""
+    """Whether that dimension is certainly no batch, because its elements are mixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a probe tries: input dimensions, and the ways that reshapes take."""
+    """Candidate of the search: input dimensions, and the way chosen at each ambiguous reshape."""
 
     dims: Dims
     choices: tuple[tuple[str, int], ...] = ()
 
 
 def find_batch(file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], given: Dims = ()) -> BatchFlow | NoBatch:
-    """Return how the batch flows through ``file``; of ``given`` dimensions, or of the likeliest that flow.
+    """Return the flow of the batch through ``file``, from the dimensions ``given`` or the likeliest that work.
 
-    The first dimension is tried first, of the first input and of all that have as many elements there; then that of
-    the other inputs, then the second one of inputs of three dimensions and more of whose first one the elements meet.
+    Candidates are the first dimension of the first input and of all inputs of the same size there, then the first
+    dimension of the other inputs, then the second dimension of inputs of rank 3 and more whose first one is mixed.
     ``walk`` is at the file's own sizes.
     """
     search = _Search(file, walk, inputs, trusted=bool(given))
@@ -69,7 +69,7 @@ def find_batch(file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], given: D
 
 
 def _candidates(inputs: Mapping[str, Typed]) -> Iterator[Dims]:
-    """Yield sets of input dimensions of one size at one place; the first of a set is what it grew from."""
+    """Yield sets of input dimensions that share position and size; the first of each set is its seed."""
     seeds = [
         *((name, 0) for name, typed in inputs.items() if len(typed.shape) > 1),
         *((name, 0) for name, typed in inputs.items() if len(typed.shape) == 1),
@@ -86,7 +86,7 @@ def _candidates(inputs: Mapping[str, Typed]) -> Iterator[Dims]:
 
 
 class _Search:
-    """Probes of one file, a limited number of them."""
+    """Search state for one file, with a limited number of probes."""
 
     def __init__(self, file: OnnxFile, walk: Walk, inputs: Mapping[str, Typed], *, trusted: bool) -> None:
         self._file, self._walk, self._inputs, self._trusted = file, walk, inputs, trusted
@@ -97,7 +97,7 @@ class _Search:
         self._left = _MOST_WALKS
 
     def settle(self, start: _State, keep: Dims) -> BatchFlow | NoBatch:
-        """Return the flow of the state nearest to ``start`` that flows; dimensions in ``keep`` stay."""
+        """Return the flow of the state nearest to ``start`` that works; dimensions in ``keep`` stay."""
         queue, seen, refusal = deque([start]), {start}, NoBatch("")
         while queue and self._left:
             state = queue.popleft()
@@ -118,8 +118,8 @@ class _Search:
                         queue.append(other)
         return refusal
 
-    def _flow(self, state: _State, made: list[Probe]) -> BatchFlow:
-        """Return the flow of ``state``; raise ``StuckError`` where there is none. ``made``: receives the probe."""
+    def _flow(self, state: _State, probes: list[Probe]) -> BatchFlow:
+        """Return the flow of ``state``; raise ``StuckError`` where there is none. ``probes``: receives the probe."""
         own = self._inputs[state.dims[0][0]].shape[state.dims[0][1]]
         batch = own * self._factor
         wanted = dict(self._inputs)
@@ -134,17 +134,17 @@ class _Search:
             probe = Probe(known, self._walk, self._file.opset, self._live, trial)
             for name, dim in state.dims:
                 probe.start(name, dim)
-            made.append(probe)
+            probes.append(probe)
             return probe
 
         walk_file(self._file, wanted, Again(self._walk, follower))
-        (probe,) = made
+        (probe,) = probes
         if not any(entry.name in probe.tensors for entry in self._file.model.graph.output):
-            raise StuckError("", "no output has it", mixes=True)
+            raise StuckError("", "no output depends on it", mixes=True)
         return BatchFlow(own, state.dims, probe.tensors, probe.following)
 
     def _moves(self, state: _State, output: str, ways: Mapping[str, int], keep: Dims) -> Iterator[_State]:
-        """Yield what may help an operator that is stuck: ``output`` is what it writes."""
+        """Yield states that may resolve the conflict at the operator that writes ``output``."""
         nodes, reached = self._behind(output)
         for node in nodes:
             name = node.output[0]
@@ -163,7 +163,7 @@ class _Search:
                     yield _State((*rest, (name, dim)), state.choices)
 
     def _behind(self, output: str) -> tuple[list[onnx.NodeProto], list[str]]:
-        """Return the operators that ``output`` depends on, nearest first, and the inputs."""
+        """Return the operators and the network inputs that ``output`` depends on, nearest first."""
         nodes: list[onnx.NodeProto] = []
         queue, seen = deque([output]), {output}
         reached = []

@@ -1,8 +1,8 @@
-"""Re-creates the files of the zoo: the networks of the papers, as ONNX graphs without their weights.
+"""Export of the zoo's files: the networks of the papers, as ONNX graphs without their weights.
 
     python -m dsascape.workloads.export [NAME ...] [--out DIR] [--list]
 
-It needs packages that nothing else here needs. Torch comes first and in exactly this version, and torchvision
+It needs packages that the rest of the project does not. Torch comes first and in exactly this version, and torchvision
 and timm must not pull another one in::
 
     pip install torch==2.13.0
@@ -14,6 +14,6 @@ The raw text models come from an older transformers, which needs a folder of its
     pip install --target hf430 --no-deps transformers==4.30.2 tokenizers==0.13.3 huggingface_hub==0.16.4
     PYTHONPATH=hf430 python -m dsascape.workloads.export bert-base-raw
 
-Weights are random (seeded) and are thrown away again: only the structure and the shapes of a network are
+Weights are random (seeded) and are discarded: only the structure and the shapes of a network are
 kept.
 """

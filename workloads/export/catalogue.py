@@ -1,4 +1,4 @@
-"""The one table of what is exported: file name, builder, example inputs, recipe."""
+"""Table of the exported files: file name, builder, example inputs, recipe."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ def _masked_ids(vocabulary: int, length: int) -> Examples:
 
 
 def _segmented_ids(vocabulary: int, length: int) -> Examples:
-    """Return ids, a mask, and to which of two sentences each id belongs."""
+    """Return ids, a mask, and the number of the sentence (of two) that each id belongs to."""
 
     def make() -> tuple[torch.Tensor, ...]:
         segments = (torch.arange(length) >= length // 2).long().unsqueeze(0)

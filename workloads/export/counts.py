@@ -1,4 +1,4 @@
-"""What a graph amounts to: nodes, weights, multiply-add operations."""
+"""Totals of an ONNX graph: nodes, weights, multiply-accumulate operations."""
 
 import math
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Counts:
-    """Figures to hold against the papers' tables."""
+    """Figures to compare with the papers' tables."""
 
     nodes: int
-    """Without Constant nodes."""
+    """Nodes, without Constant nodes."""
 
     constant_nodes: int
     parameters: int

@@ -94,14 +94,14 @@ class _TextModel(nn.Module):
 
 
 class TextModel(_TextModel):
-    """Hands its inputs on as they are."""
+    """Text model that gets its inputs unchanged."""
 
     def forward(self, ids: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
         return self.last_hidden_state(ids, *others)
 
 
 class TextEncoder(_TextModel):
-    """Hands its model a mask that is ready to be added to the attention scores.
+    """Text model that gets a mask ready to be added to the attention scores.
 
     Today's transformers would gather the mask by constant indices of batch and position. Written as a sum, as
     it was until 2023, the graph is the same at every batch size.
@@ -113,7 +113,7 @@ class TextEncoder(_TextModel):
 
 
 class TextDecoder(_TextModel):
-    """Like ``TextEncoder``, and no position sees a later one."""
+    """Text model like `TextEncoder`, with a causal mask."""
 
     def __init__(self, model: nn.Module, length: int) -> None:
         super().__init__(model)

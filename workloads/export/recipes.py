@@ -1,7 +1,7 @@
-"""The ways a torch network becomes an ONNX graph.
+"""Recipes by which a torch network becomes an ONNX graph.
 
-``MODERN`` gives what today's exporter gives: batch normalisation folded, LayerNormalization one operator,
-every shape static. The raw recipes give what the exporter of 2020-21 gave, closest to the graphs that
+``MODERN`` is today's exporter: batch normalisation folded, LayerNormalization one operator,
+every shape static. The raw recipes are the exporter of 2020-21, closest to the graphs that
 DNNFusion and AGO started from: batch normalisation kept, LayerNormalization and GELU in pieces, and with
 dynamic axes whole chains of shape arithmetic.
 """
@@ -24,7 +24,7 @@ from dsascape.workloads.export.stripping import TensorType, declared_types, stri
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Which exporter makes the graph, and how much of it is simplified on the way."""
+    """Choice of exporter, and how much it simplifies."""
 
     tag: str
     """Name in the zoo's ``source`` column."""

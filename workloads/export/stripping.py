@@ -1,4 +1,4 @@
-"""Takes the weights out of an ONNX model and keeps everything that says what is computed.
+"""Removal of the weights from an ONNX model, keeping everything that determines what is computed.
 
 Every float tensor above ``KEPT_ELEMENTS`` elements becomes a typed graph input, listed in
 ``metadata_props['weights']``. Integer and boolean tensors and small float ones keep their values: shape
@@ -18,7 +18,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from dsascape.workloads.onnx_file import INPUT_RANGES_KEY, WEIGHTS_KEY
 
 KEPT_ELEMENTS = 64
-"""Float tensors up to this size keep their values."""
+"""Elements of a float tensor at most that keeps its values."""
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
@@ -27,7 +27,7 @@ TensorType = tuple[int, tuple[int, ...]]
 
 
 class NotStaticError(ValueError):
-    """A graph has a tensor whose shape neither inference nor a run could tell."""
+    """A graph has a tensor whose shape neither inference nor a run determines."""
 
 
 def strip_weights(
@@ -67,8 +67,8 @@ def strip_weights(
 
 def declared_types(model: ModelProto) -> dict[str, TensorType]:
     """Return the static types that the exporter wrote into ``model``."""
-    found = ((value.name, _static_type(value)) for value in [*model.graph.value_info, *model.graph.output])
-    return {name: tensor_type for name, tensor_type in found if tensor_type is not None}
+    types = ((value.name, _static_type(value)) for value in [*model.graph.value_info, *model.graph.output])
+    return {name: tensor_type for name, tensor_type in types if tensor_type is not None}
 
 
 def weight_names(model: ModelProto) -> list[str]:
@@ -140,18 +140,18 @@ def _typed(name: str, tensor_type: TensorType) -> ValueInfoProto:
 
 
 def _produced(graph: GraphProto) -> Iterator[str]:
-    """Yield the tensors that nodes make, graph outputs excepted."""
+    """Yield the tensors that nodes write, except graph outputs."""
     outputs = {output.name for output in graph.output}
     for node in graph.node:
         yield from (name for name in node.output if name and name not in outputs)
 
 
 def _not_static(model: ModelProto) -> list[str]:
-    """Return the tensors made by nodes whose shape inference does not find."""
+    """Return the tensors written by nodes whose shape inference cannot determine."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    known = {v.name for v in [*inferred.value_info, *inferred.output] if _static_type(v) is not None}
-    made = (name for node in inferred.node for name in node.output if name)
-    return [name for name in made if name not in known]
+    static = {v.name for v in [*inferred.value_info, *inferred.output] if _static_type(v) is not None}
+    written = (name for node in inferred.node for name in node.output if name)
+    return [name for name in written if name not in static]
 
 
 def _static_type(value: ValueInfoProto) -> TensorType | None:

@@ -1,4 +1,4 @@
-"""Lets torchvision be imported beside a CPU build of torch.
+"""Import of torchvision together with a CPU build of torch.
 
 The compiled part of the torchvision wheel is linked against CUDA; without it ``import torchvision`` ends with
 "operator torchvision::nms does not exist". Declaring the signatures of its operators is enough for every

@@ -1,4 +1,4 @@
-"""Loop nests of the ONNX operators, one module per way of addressing memory."""
+"""Loop nests of the ONNX operators, one module per kind of memory access."""
 
 from dsascape.workloads.operators import (
     attention,

@@ -1,4 +1,4 @@
-"""The access maps that most operators are made of."""
+"""Access maps that most operators are built from."""
 
 from collections.abc import Sequence
 
@@ -21,12 +21,12 @@ def at(loop: int) -> Index:
 
 
 def anything(loops: Sequence[int]) -> Index:
-    """Return the index that data chooses anew for every iteration of ``loops``."""
+    """Return the data-dependent index: any element, chosen anew for every iteration of ``loops``."""
     return Index(tuple((loop, 0) for loop in loops), opaque=True)
 
 
 def everything(size: int) -> Index:
-    """Return the index that takes a whole dimension in every iteration."""
+    """Return the index that reads a whole dimension in every iteration."""
     return Index(window=size)
 
 
@@ -36,7 +36,7 @@ def whole(tensor: Tensor, positions: Sequence[int]) -> Access:
 
 
 def all_of(tensor: Tensor) -> Access:
-    """Return the access that takes the whole of ``tensor`` in every iteration."""
+    """Return the access that reads the whole of ``tensor`` in every iteration."""
     return Access(tensor.name, tensor.shape, tuple(everything(size) for size in tensor.shape))
 
 

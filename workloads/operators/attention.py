@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: scores, softmax, weighted sum; shared key heads, a cache of the past."""
+"""Scaled dot-product attention: scores, softmax, weighted sum; grouped key heads and key-value caches."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ _AFTER_SOFTMAX = 3
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """One of query, key, value: [batch, heads, length, width] or, packed, [batch, length, heads x width]."""
+    """Query, key or value tensor: [batch, heads, length, width] or, packed, [batch, length, heads x width]."""
 
     tensor: Tensor
     heads: int
@@ -109,14 +109,14 @@ def _join(past: Tensor | None, part: _Heads, joined: Tensor, before: int) -> lis
 def _shared(
     query: _Heads, key: _Heads
 ) -> tuple[list[Loop], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Return loops over batch, key heads and query heads sharing one; the query's and the key's head."""
+    """Return loops over batch, key heads and query heads per key head; index terms of query head and key head."""
     share = query.heads // key.heads
     loops = [Loop("b", query.tensor.shape[0]), Loop("h", key.heads), Loop("s", share)]
     return loops, ((1, share), (2, 1)), ((1, 1),)
 
 
 def _scores(context: NodeContext, query: _Heads, key: _Heads, scores: Tensor) -> LoopNest:
-    """Return the nest of query x key, scaled and masked; what the mask forbids is computed all the same."""
+    """Return the nest of query x key, scaled and masked; masked positions are computed too."""
     loops, query_head, key_head = _shared(query, key)
     loops += [Loop("q", query.length), Loop("k", key.length), Loop("w", query.width, reduction=True)]
     q, k, w = 3, 4, 5

@@ -15,7 +15,7 @@ _BILINEAR = Operations(simple=8)
 
 
 class _Frame:
-    """Loops batch, output pixels, group, output channel, then the reductions; and the indices over them."""
+    """Loops of a convolution (batch, output pixels, group, output channel, reductions) and the indices over them."""
 
     def __init__(
         self, output: Tensor, groups: int, channels: tuple[int, int], kernel: tuple[int, ...]
@@ -35,14 +35,14 @@ class _Frame:
         self.write = Access(output.name, output.shape, (at(0), self.channel("oc"), *pixel_indices))
 
     def channel(self, name: str) -> Index:
-        """Return the channel of the whole tensor: group x (channels per group) + ``name``."""
+        """Return the index of a channel in the whole tensor: group x (channels per group) + ``name``."""
         inner = (self.place[name], 1)
         return (
             Index(((self.place["g"], self._per_group[name]), inner)) if self._groups > 1 else Index((inner,))
         )
 
     def inside(self, name: str) -> Index:
-        """Return the channel within its group."""
+        """Return the index of a channel within its group."""
         return at(self.place[name])
 
 
@@ -61,7 +61,7 @@ def _conv_reads(context: NodeContext, data: Tensor, weight: Tensor) -> tuple[_Fr
 
 
 def _check_groups(data: Tensor, weight: Tensor, groups: int, channels: tuple[int, int]) -> None:
-    """Refuse groups that do not divide the first of ``channels``, or data of other channels than the second."""
+    """Raise ``UnsupportedOperatorError`` unless groups divide ``channels[0]`` and data has ``channels[1]`` channels."""
     if groups < 1 or channels[0] % groups or channels[1] != data.shape[1]:
         raise UnsupportedOperatorError(
             f"data has {data.shape[1]} channels, weight {list(weight.shape)} and group {groups} do not fit"
@@ -100,7 +100,7 @@ def _quantised_conv(context: NodeContext) -> Lowered:
 
 @operator("ConvTranspose", layout="channels_last")
 def _conv_transpose(context: NodeContext) -> Lowered:
-    """In gather form: output pixel o sums pixels (o + pad - k x dilation) / stride where that divides."""
+    """Build gather form: output pixel o sums pixels (o + pad - k x dilation) / stride where that divides."""
     data, weight = context.input(0), context.input(1)
     groups = int(context.attributes.get("group", 1))
     channels, out_per_group, *kernel = weight.shape

@@ -1,4 +1,4 @@
-"""The list of the ONNX operators and what becomes of each: ``python -m dsascape.workloads.operators.document``."""
+"""List of the ONNX operators and how the importer treats each: ``python -m dsascape.workloads.operators.document``."""
 
 import sys
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _FROM_THE_FILE = frozenset({"NonMaxSuppression", "NonZero", "Compress", "Unique"
 
 
 def standard_operators() -> dict[str, bool]:
-    """Return the operators of the default domain, deprecated ones aside, and whether others define them."""
+    """Return the operators of the default domain, without deprecated ones, and whether each is a function of others."""
     schemas: Sequence[Any] = onnx.defs.get_all_schemas()
     latest = {schema.name: schema for schema in schemas if schema.domain == "" and not schema.deprecated}
     return {
@@ -32,23 +32,23 @@ def standard_operators() -> dict[str, bool]:
 
 
 def fate_of(kind: str, *, is_function: bool) -> str:
-    """Return what the importer makes of an operator."""
+    """Return how the importer treats an operator, as one table cell."""
     if kind in RULES:
         module = RULES[kind].build.__module__.rpartition(".")[2]
         limit = ", if the file or known inputs say how much it writes" if kind in _FROM_THE_FILE else ""
         return f"loop nests ({module}){limit}"
     if is_function and kind not in (*_SPECIAL, *NOT_TAKEN):
         return "replaced by the operators that the standard defines it by"
-    return _SPECIAL.get(kind) or f"not taken: {NOT_TAKEN.get(kind, 'nobody has written its loop nest')}"
+    return _SPECIAL.get(kind) or f"not supported: {NOT_TAKEN.get(kind, 'it has no loop nest yet')}"
 
 
 def markdown() -> str:
-    """Return the list as a table."""
+    """Return the list as a Markdown table."""
     rows = [
         f"| {kind} | {fate_of(kind, is_function=function)} |"
         for kind, function in standard_operators().items()
     ]
-    return "\n".join(["| operator | what becomes of it |", "|---|---|", *rows]) + "\n"
+    return "\n".join(["| operator | treatment at import |", "|---|---|", *rows]) + "\n"
 
 
 if __name__ == "__main__":

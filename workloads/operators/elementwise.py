@@ -42,8 +42,8 @@ _VARIADIC = ("Sum", "Mean", "Max", "Min")
 def pointwise(context: NodeContext, per_output: Operations, data: int | None = None) -> LoopNest:
     """Return the nest that reads its inputs broadcast to the output.
 
-    Inputs from position ``data`` on are parameters: free where they are known, read whole in every iteration
-    else.
+    Inputs from position ``data`` on are parameters: not read where their value is known, otherwise read whole in
+    every iteration.
     """
     output = context.output
     loops, positions = space_loops(output)
@@ -55,7 +55,7 @@ def pointwise(context: NodeContext, per_output: Operations, data: int | None = N
 
 
 def _operand(context: NodeContext, tensor: Tensor, positions: Sequence[int]) -> Access:
-    """Return the access to an operand; before opset 7 a smaller one is laid along an axis, a slope along channels."""
+    """Return the access to an operand; before opset 7, one of lower rank is aligned to an axis, a slope to channels."""
     shape, rank = context.output.shape, len(tensor.shape)
     if context.opset >= _NUMPY_BROADCASTING_OPSET or rank in (0, len(shape)):
         return broadcast(tensor, positions, shape)
@@ -76,13 +76,13 @@ def _clip(context: NodeContext) -> Lowered:
 
 @operator("CastLike")
 def _cast_like(context: NodeContext) -> Lowered:
-    """Only the second input's type matters, not its elements."""
+    """Cast the first input; of the second only the type matters."""
     return Lowered((_first_only(context, OPERATIONS_PER_ELEMENT["CastLike"]),))
 
 
 @operator("Dropout")
 def _dropout(context: NodeContext) -> Lowered:
-    """At inference: a copy, and a mask that keeps everything."""
+    """Copy the data, and fill the mask: at inference nothing is dropped."""
     mask = context.optional_output(1)
     nests = [_first_only(context, _NONE)] if context.outputs[0] is not None else []
     return Lowered((*nests, *([] if mask is None else [_fill("mask", mask)])))
@@ -114,7 +114,7 @@ def _first_only(context: NodeContext, per_output: Operations) -> LoopNest:
 
 @operator("BatchNormalization")
 def _batch_normalization(context: NodeContext) -> Lowered:
-    """At inference: one multiplication and one addition with per-channel factors."""
+    """Multiply by and add per-channel factors, as at inference."""
     if context.flag("training_mode"):
         raise UnsupportedOperatorError("is in training mode; export the network for inference")
     data = context.input(0)

@@ -1,4 +1,4 @@
-"""Operators that take or put elements where other data says: gathers, scatters, one-hot, selections."""
+"""Operators with data-dependent element positions: gathers, scatters, one-hot, selections."""
 
 import math
 from collections.abc import Sequence
@@ -14,29 +14,29 @@ from dsascape.workloads.operators.registry import Array, Lowered, NodeContext, U
 
 _SIMPLE = Operations(simple=1)
 _LONGEST_TABLE = 4096
-"""Known choices of more elements count as any element."""
+"""Elements of a known index tensor at most that is kept as a table; a longer one counts as data-dependent."""
 
 
 @operator("Gather", layout="row_major", partial=True)
 def _gather(context: NodeContext) -> Lowered:
-    """Take rows by index: known and evenly spaced indices are a slice, others choose at run time."""
+    """Take rows by index: a slice if the indices are known and evenly spaced, otherwise a data-dependent access."""
     data, chosen, output = context.input(0), context.input(1), context.output
     axis = context.axis(0)
     loops, positions = space_loops(output)
     inner = len(chosen.shape)
     picking = positions[axis : axis + inner]
-    known = context.constant(1)
-    picked = anything(picking) if known is None else _known_choice(known, data.shape[axis], picking)
+    values = context.constant(1)
+    picked = anything(picking) if values is None else _known_choice(values, data.shape[axis], picking)
     outer = [at(positions[dim]) for dim in range(axis)]
     rest = [at(positions[dim - 1 + inner]) for dim in range(axis + 1, len(data.shape))]
     reads = [Access(data.name, data.shape, (*outer, picked, *rest))]
-    if known is None:
+    if values is None:
         reads.append(whole(chosen, picking))
     return Lowered((LoopNest("Gather", loops, tuple(reads), whole(output, positions)),))
 
 
 def _known_choice(values: Array, size: int, loops: Sequence[int]) -> Index:
-    """Return the index of elements ``values``, as a stride where they are evenly spaced in one loop."""
+    """Return the index of elements ``values``: a stride where they are evenly spaced in one loop, else a table."""
     flat = np.where(values < 0, values + size, values).reshape(-1)
     if flat.size and (flat.min() < 0 or flat.max() >= size):
         raise UnsupportedOperatorError(
@@ -63,7 +63,7 @@ def _gather_elements(context: NodeContext) -> Lowered:
 
 
 def _free_along(tensor: Tensor, positions: Sequence[int], *axes: int) -> Access:
-    """Return the access that goes along with ``positions`` except in ``axes``, where data chooses."""
+    """Return the access by loops ``positions``, data-dependent along ``axes``."""
     indices = (anything((loop,)) if dim in axes else at(loop) for dim, loop in enumerate(positions))
     return Access(tensor.name, tensor.shape, tuple(indices))
 
@@ -85,7 +85,7 @@ def _gather_nd(context: NodeContext) -> Lowered:
 
 @operator("ScatterElements", "Scatter", layout="row_major", partial=True)
 def _scatter_elements(context: NodeContext) -> Lowered:
-    """Every output may come from any update with its coordinates, those along the axis aside."""
+    """Read, per output, the data and any update with the same coordinates except along the axis."""
     axis = context.axis(0)
     output = context.output
     loops, positions = space_loops(output)
@@ -97,7 +97,7 @@ def _scatter_elements(context: NodeContext) -> Lowered:
 
 @operator("ScatterND", layout="row_major")
 def _scatter_nd(context: NodeContext) -> Lowered:
-    """Every output may come from any slice of the updates; inside the slices the dimensions go along."""
+    """Read, per output, the data and any slice of the updates; coordinates inside a slice are the output's."""
     data, chosen, updates = (context.input(place) for place in range(3))
     loops, positions = space_loops(context.output)
     lead, depth = len(chosen.shape) - 1, chosen.shape[-1]
@@ -140,7 +140,7 @@ def _one_hot(context: NodeContext) -> Lowered:
 
 @operator("ReverseSequence", layout="row_major")
 def _reverse_sequence(context: NodeContext) -> Lowered:
-    """Along time any element of the same batch; the lengths say which."""
+    """Read any time step of the same batch element; the lengths decide which."""
     data, lengths = context.input(0), context.input(1)
     time = int(context.attributes.get("time_axis", 0))
     batch = int(context.attributes.get("batch_axis", 1))
@@ -151,7 +151,7 @@ def _reverse_sequence(context: NodeContext) -> Lowered:
 
 @operator("TopK", layout="row_major")
 def _top_k(context: NodeContext) -> Lowered:
-    """Keep the k best of each line in a heap while all of the line passes by, then sort them.
+    """Keep the k best elements of each line in a heap during one pass over the line, then sort them.
 
     Each element is compared with the worst of the heap and, at most, sinks through its log2(k) levels; each result is
     sorted with log2(k) comparisons.
@@ -159,17 +159,17 @@ def _top_k(context: NodeContext) -> Lowered:
     axis = context.axis(-1)
     levels = _levels(context.output.shape[axis])
     data = context.input(0)
-    looked, best = statistic(
+    scan, best = statistic(
         f"{context.output.name}:best", data, (axis,), (), Operations(simple=1 + levels), Operations()
     )
-    return _after(context, looked, best, Operations(simple=max(levels, 1)))
+    return _after(context, scan, best, Operations(simple=max(levels, 1)))
 
 
 @operator("Hardmax")
 def _hardmax(context: NodeContext) -> Lowered:
-    """Find the place of the largest of each line, then compare places.
+    """Find the position of each line's largest element, then compare positions.
 
-    Before opset 13 everything from the axis on is one line.
+    Before opset 13 all dimensions from the axis on form one line.
     """
     rank = len(context.input(0).shape)
     legacy = context.opset < 13  # noqa: PLR2004 - the ONNX opset that changed it
@@ -184,7 +184,7 @@ def _multinomial(context: NodeContext) -> Lowered:
     """Turn each row of log-probabilities into a running sum, then look up each sample in it.
 
     An exponential and an addition for each element; a sample takes a random number and log2(classes) comparisons. The
-    row of sums that it is looked up in has to be there whole.
+    row of sums that it is looked up in has to be complete.
     """
     data, output = context.input(0), context.output
     sums = Tensor(f"{output.name}:sums", data.shape, data.dtype, "activation", data.order)
@@ -195,8 +195,8 @@ def _multinomial(context: NodeContext) -> Lowered:
     samples, places = space_loops(output)
     looked_up = Access(sums.name, sums.shape, (at(places[0]), everything(data.shape[1])))
     work = Operations(simple=2 + _levels(data.shape[1]))
-    found = LoopNest("Multinomial", samples, (looked_up,), whole(output, places), per_output=work)
-    return Lowered((added, found), (sums,))
+    lookups = LoopNest("Multinomial", samples, (looked_up,), whole(output, places), per_output=work)
+    return Lowered((added, lookups), (sums,))
 
 
 def _levels(number: int) -> int:
@@ -204,22 +204,22 @@ def _levels(number: int) -> int:
     return math.ceil(math.log2(max(number, 1)))
 
 
-def _after(context: NodeContext, looked: LoopNest, found: Tensor, last: Operations) -> Lowered:
-    """Return the nest that looks at all of the input, and those that write results from what it has found.
+def _after(context: NodeContext, scan: LoopNest, summary: Tensor, last: Operations) -> Lowered:
+    """Return ``scan``, the nest that reads the whole input, and the nests that write results from its ``summary``.
 
-    ``found`` has the input's dimensions, of size one where it holds for a whole line.
+    ``summary`` has the input's rank, and size one in the dimensions that were reduced.
     """
-    nests = [looked]
+    nests = [scan]
     for output in context.results:
         loops, positions = space_loops(output)
-        dims = enumerate(found.shape)
-        if len(output.shape) == len(found.shape):
+        dims = enumerate(summary.shape)
+        if len(output.shape) == len(summary.shape):
             read = tuple(Index() if size == 1 else at(positions[dim]) for dim, size in dims)
         else:
             read = tuple(Index() for _ in dims)
-        reads = (Access(found.name, found.shape, read),)
+        reads = (Access(summary.name, summary.shape, read),)
         nests.append(LoopNest(context.kind, loops, reads, whole(output, positions), per_output=last))
-    return Lowered(tuple(nests), (found,))
+    return Lowered(tuple(nests), (summary,))
 
 
 def _unpooled(context: NodeContext) -> list[tuple[Sequence[int], str]]:
@@ -237,31 +237,31 @@ def _unpooled(context: NodeContext) -> list[tuple[Sequence[int], str]]:
 
 @operator("MaxUnpool", layout="row_major", shapes=_unpooled)
 def _max_unpool(context: NodeContext) -> Lowered:
-    """Put each element of the same image and channel where its index says."""
-    looked, found = _passed_over(context, _SIMPLE)
+    """Put each element at the position that its index states, in the same image and channel."""
+    scan, summary = _scan_of(context, _SIMPLE)
     chosen = context.input(1)
-    together = Access(chosen.name, chosen.shape, looked.reads[0].indices)
-    return _after(context, replace(looked, reads=(*looked.reads, together)), found, Operations())
+    together = Access(chosen.name, chosen.shape, scan.reads[0].indices)
+    return _after(context, replace(scan, reads=(*scan.reads, together)), summary, Operations())
 
 
 @operator("NonZero", layout="row_major")
 def _non_zero(context: NodeContext) -> Lowered:
     """Compare each element with zero and count those before it."""
-    return _after(context, *_passed_over(context, Operations(simple=2)), _SIMPLE)
+    return _after(context, *_scan_of(context, Operations(simple=2)), _SIMPLE)
 
 
 @operator("Compress", layout="row_major")
 def _compress(context: NodeContext) -> Lowered:
-    """Pass over the data, and over the condition along with it, counting what is kept so far."""
+    """Pass over data and condition together, counting the elements kept so far."""
     data, condition = context.input(0), context.input(1)
-    looked, found = _passed_over(context, _SIMPLE)
-    places = [index.terms[0][0] for index in looked.reads[0].indices]
+    scan, summary = _scan_of(context, _SIMPLE)
+    places = [index.terms[0][0] for index in scan.reads[0].indices]
     if "axis" in context.attributes:
         along = at(places[context.axis(0)])
     else:
         along = Index(tuple((place, math.prod(data.shape[dim + 1 :])) for dim, place in enumerate(places)))
-    asked = Access(condition.name, condition.shape, (along,))
-    return _after(context, replace(looked, reads=(*looked.reads, asked)), found, Operations())
+    condition_read = Access(condition.name, condition.shape, (along,))
+    return _after(context, replace(scan, reads=(*scan.reads, condition_read)), summary, Operations())
 
 
 @operator("Unique", layout="row_major")
@@ -269,7 +269,7 @@ def _unique(context: NodeContext) -> Lowered:
     """Sort all elements (slices, along an axis): log2 of their number comparisons each; then compare neighbours."""
     data = context.input(0)
     sorted_by = _levels(data.elements if "axis" not in context.attributes else data.shape[context.axis(0)])
-    return _after(context, *_passed_over(context, Operations(simple=sorted_by + 1)), _SIMPLE)
+    return _after(context, *_scan_of(context, Operations(simple=sorted_by + 1)), _SIMPLE)
 
 
 @operator("NonMaxSuppression", layout="row_major")
@@ -277,7 +277,7 @@ def _non_max_suppression(context: NodeContext) -> Lowered:
     """Sort the boxes of each class by score, then compare each with the boxes of its class that are kept.
 
     log2(boxes) comparisons for each score to be sorted, and some 12 operations for each overlap; a class keeps as many
-    as the file says, or as the shape of the output allows.
+    boxes as the file states, or as the output's shape allows.
     """
     scores, output = context.input(1), context.output
     batch, classes, boxes = scores.shape
@@ -286,22 +286,22 @@ def _non_max_suppression(context: NodeContext) -> Lowered:
     each = _levels(boxes) + _OVERLAP * max(min(kept, boxes), 1)
     loops = (Loop("n", batch, reduction=True), Loop("c", classes, reduction=True), Loop("b", boxes, reduction=True))
     corners = context.input(0)
-    found = Tensor(f"{output.name}:found", (1, 1, 1), scores.dtype, "activation")
+    summary = Tensor(f"{output.name}:found", (1, 1, 1), scores.dtype, "activation")
     reads = (
         whole(scores, (0, 1, 2)),
         Access(corners.name, corners.shape, (at(0), at(2), everything(corners.shape[2]))),
         *(all_of(tensor) for tensor in context.unknown(2, 3, 4)),
     )
-    write = Access(found.name, found.shape, (Index(),) * 3)
-    looked = LoopNest("looked", loops, reads, write, Operations(simple=each))
-    return _after(context, looked, found, _SIMPLE)
+    write = Access(summary.name, summary.shape, (Index(),) * 3)
+    scan = LoopNest("looked", loops, reads, write, Operations(simple=each))
+    return _after(context, scan, summary, _SIMPLE)
 
 
 _OVERLAP = 12
-"""Operations that tell how much two boxes overlap: four limits, two lengths, three areas, a sum and a comparison."""
+"""Operations to compute how much two boxes overlap: four limits, two lengths, three areas, a sum and a comparison."""
 
 
-def _passed_over(context: NodeContext, each: Operations) -> tuple[LoopNest, Tensor]:
-    """Return the nest that passes over the whole of the first input, and what it finds."""
+def _scan_of(context: NodeContext, each: Operations) -> tuple[LoopNest, Tensor]:
+    """Return the nest that reads the whole first input, and the tensor of one element that it writes."""
     data = context.input(0)
     return statistic(f"{context.output.name}:found", data, range(len(data.shape)), (), each, Operations())

@@ -57,7 +57,7 @@ def _product(
     parameters: tuple[Sequence[Tensor], Sequence[Tensor]],
     last: Operations,
 ) -> LoopNest:
-    """Return numpy's product: leading dimensions broadcast, one-dimensional operands lose theirs again.
+    """Return the nest of numpy's ``matmul``: leading dimensions broadcast, one-dimensional operands drop theirs.
 
     ``parameters`` (scales, zero points) lie along the rows of the left and the columns of the right operand.
     """
@@ -96,7 +96,7 @@ def _at(loop: int, size: int, loops: Sequence[Loop]) -> Index:
 
 @operator("Einsum", layout="row_major")
 def _einsum(context: NodeContext) -> Lowered:
-    """One loop per letter; those that the output lacks are reductions. An ellipsis is fresh letters.
+    """Use one loop per letter; letters that the output lacks are reductions. An ellipsis stands for fresh letters.
 
     Three or more operands are multiplied two at a time, as frameworks do.
     """
@@ -145,7 +145,7 @@ def _kept(pair: Sequence[str], others: Sequence[str], result: str) -> str:
 
 
 def _cheapest(operands: Sequence[str], result: str, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """Return the pair whose product adds least to what is held, then the one of fewest products.
+    """Return the pair whose product adds least to the tensors held; among equals, that of fewest multiplications.
 
     The greedy order of opt_einsum (Smith and Gray, 2018): size of the product less the sizes of its two operands.
     """
@@ -153,8 +153,8 @@ def _cheapest(operands: Sequence[str], result: str, sizes: Mapping[str, int]) ->
     def cost(pair: tuple[int, int]) -> tuple[int, int]:
         chosen = [operands[place] for place in pair]
         others = [letters for place, letters in enumerate(operands) if place not in pair]
-        made = _elements(_kept(chosen, others, result), sizes)
-        return made - sum(_elements(letters, sizes) for letters in chosen), _elements("".join(chosen), sizes)
+        product = _elements(_kept(chosen, others, result), sizes)
+        return product - sum(_elements(letters, sizes) for letters in chosen), _elements("".join(chosen), sizes)
 
     return min(combinations(range(len(operands)), 2), key=cost)
 

@@ -1,4 +1,4 @@
-"""Softmax and the normalisations, each as the nests that it consists of."""
+"""Softmax and normalisations, each as several loop nests."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ _SIMPLE = Operations(simple=1)
 _SPECIAL = Operations(special=1)
 _LEGACY_SOFTMAX_OPSET = 13
 _GROUPS_SCALED_OPSET = 21
-"""Before it, GroupNormalization has one scale per group; from there on, one per channel."""
+"""Opset from which GroupNormalization has one scale per channel; before it, one per group."""
 
 
 def pointwise_nest(name: str, output: Tensor, reads: Iterable[Tensor], each: Operations) -> LoopNest:
@@ -25,7 +25,7 @@ def pointwise_nest(name: str, output: Tensor, reads: Iterable[Tensor], each: Ope
 
 @operator("Softmax", "LogSoftmax")
 def _softmax(context: NodeContext) -> Lowered:
-    """Maximum, exponential, sum, division. Before opset 13 everything from the axis on is one line."""
+    """Maximum, exponential, sum, division. Before opset 13 all dimensions from the axis on form one line."""
     rank = len(context.input(0).shape)
     legacy = context.opset < _LEGACY_SOFTMAX_OPSET
     axis = context.axis(1 if legacy else -1)
@@ -50,10 +50,10 @@ def _normalise(
     centred: bool,
     saved: tuple[Tensor | None, ...] = (),
 ) -> Lowered:
-    """Return mean, reciprocal deviation and the scaled difference; without mean where not ``centred``.
+    """Return the nests of mean, reciprocal deviation and scaled difference; no mean unless ``centred``.
 
-    ``affine`` gives the access to the inputs behind the first one (scale, bias) from each dimension's loop;
-    ``saved`` are outputs that the statistics are.
+    ``affine`` returns the access to an input behind the first one (scale, bias), given each dimension's loop;
+    ``saved`` are outputs that hold the statistics.
     """
     data, output = context.input(0), context.output
     names = ("mean", "rstd") if centred else ("rstd",)

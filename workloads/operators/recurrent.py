@@ -32,7 +32,7 @@ class _Sizes:
 
 @operator("LSTM", "GRU", "RNN", layout="row_major")
 def _recurrent(context: NodeContext) -> Lowered:
-    """Gates of all inputs; states step by step; then the outputs, copies of the states.
+    """Compute gates of all inputs, then states step by step, then the outputs as copies of the states.
 
     State t needs the gates up to t, or from t on in a reversed direction: a window that reaches to the end.
     """
@@ -90,7 +90,7 @@ def _projection(
 def _states(context: NodeContext, sizes: _Sizes, direction: int, summed: Tensor, states: Tensor) -> LoopNest:
     """Return the steps of one direction: unit h at time t needs its gates, and all units of the step before.
 
-    Sequences of other lengths begin, backwards, at a time that depends on data.
+    With sequence lengths, the backward direction begins at a time that depends on data.
     """
     recurrence = context.input(2)
     loops = (
@@ -144,9 +144,9 @@ def _every_state(context: NodeContext, sizes: _Sizes, states: Sequence[Tensor]) 
 
 
 def _last_states(context: NodeContext, sizes: _Sizes, states: Sequence[Tensor]) -> list[LoopNest]:
-    """Return the copies of the last state of each direction; with lengths, which one is last depends on them.
+    """Return the copies of the last state of each direction; with lengths, the last one depends on them.
 
-    The cell state of an LSTM is computed beside the hidden state and needs the same.
+    The cell state of an LSTM is computed together with the hidden state and needs the same operands.
     """
     nests = []
     lengths = context.optional_input(4)

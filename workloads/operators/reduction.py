@@ -66,7 +66,7 @@ def _reduce(context: NodeContext, axes: Collection[int], *, keepdims: bool) -> L
 
 @operator("CumSum", "CumProd")
 def _running(context: NodeContext) -> Lowered:
-    """Add each element to what has been summed up before it, in reverse to what comes behind it."""
+    """Combine each element with the running result before it; in reverse, behind it."""
     data, output = context.input(0), context.output
     loops, positions = space_loops(output)
     listed = context.constant(1)
@@ -89,7 +89,7 @@ def _running(context: NodeContext) -> Lowered:
 
 @operator("Det", layout="row_major")
 def _determinant(context: NodeContext) -> Lowered:
-    """By elimination: a third of the side cubed."""
+    """Eliminate: a third of the side cubed multiply-accumulates."""
     data, output = context.input(0), context.output
     side = data.shape[-1]
     loops, positions = space_loops(output)
@@ -110,7 +110,7 @@ def statistic(
 ) -> tuple[LoopNest, Tensor]:
     """Return the nest that reduces ``data`` over ``axes`` to ``name``, of size one there, and that tensor.
 
-    ``extra`` tensors have that shape too and are read along.
+    ``extra`` tensors have the same shape as the result and are read as well.
     """
     shape = tuple(1 if dim in axes else size for dim, size in enumerate(data.shape))
     result = Tensor(name, shape, data.dtype, "activation", data.order)

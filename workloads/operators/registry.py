@@ -1,4 +1,4 @@
-"""Which operators are known, and the context from which an operator's loop nests are built."""
+"""Registry of operators, and the context from which an operator's loop nests are built."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class UnsupportedOperatorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """An operator as loop nests and the tensors that they pass to each other."""
+    """Result of lowering an operator: its loop nests, and the tensors that they pass to each other."""
 
     nests: tuple[LoopNest, ...]
     internals: tuple[Tensor, ...] = ()
@@ -30,18 +30,18 @@ class Lowered:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """One operator with everything that is known about it when the network is read."""
+    """One operator with everything that is known about it at import."""
 
     name: str
     kind: str
-    """As it is registered: ``Conv``, or ``domain::Kind`` for operators outside the standard."""
+    """Registered name: ``Conv``, or ``domain::Kind`` for operators outside the standard."""
     attributes: Mapping[str, Any]
     inputs: tuple[Tensor | None, ...]
-    """None stands for an optional input that is left out."""
+    """Inputs in order; None stands for an optional input that is left out."""
     outputs: tuple[Tensor | None, ...]
-    """None stands for an optional output that the file leaves out. Empty while a shape rule runs."""
+    """Outputs in order; None stands for one that the file leaves out. Empty while a shape rule runs."""
     constants: Mapping[str, Array]
-    """Values of those inputs that are known."""
+    """Values of the inputs that are known at import, by name."""
     opset: int
 
     @property
@@ -59,14 +59,14 @@ class NodeContext:
         return self.outputs[position] if position < len(self.outputs) else None
 
     def input(self, position: int) -> Tensor:
-        """Return an input that must be there."""
+        """Return a required input; raise ``UnsupportedOperatorError`` if it is missing."""
         tensor = self.optional_input(position)
         if tensor is None:
             raise UnsupportedOperatorError(f"input {position} is missing")
         return tensor
 
     def expect(self, position: int, *shape: int) -> None:
-        """Refuse an input of another shape than ``shape``, if it is there."""
+        """Raise ``UnsupportedOperatorError`` if an input is present and its shape is not ``shape``."""
         tensor = self.optional_input(position)
         if tensor is not None and tensor.shape != shape:
             raise UnsupportedOperatorError(
@@ -78,12 +78,12 @@ class NodeContext:
         return self.inputs[position] if position < len(self.inputs) else None
 
     def constant(self, position: int) -> Array | None:
-        """Return the value of an input if it is known."""
+        """Return the value of an input, None if it is unknown or left out."""
         tensor = self.optional_input(position)
         return None if tensor is None else self.constants.get(tensor.name)
 
     def unknown(self, *positions: int) -> tuple[Tensor, ...]:
-        """Return those of the inputs at ``positions`` that are there and whose value is not known."""
+        """Return the inputs at ``positions`` that are present and whose value is unknown."""
         there = (self.optional_input(position) for position in positions)
         return tuple(t for t in there if t is not None and t.name not in self.constants)
 
@@ -104,11 +104,11 @@ class NodeContext:
         return value.decode() if isinstance(value, bytes) else str(value)
 
     def flag(self, attribute: str, *, default: bool = False) -> bool:
-        """Return an integer attribute that means yes or no."""
+        """Return an integer attribute as a bool."""
         return bool(self.attributes.get(attribute, default))
 
     def axis(self, default: int, rank: int | None = None) -> int:
-        """Return attribute ``axis`` as a position from the front."""
+        """Return attribute ``axis`` counted from the front; raise ``UnsupportedOperatorError`` if out of range."""
         rank = len(self.input(0).shape) if rank is None else rank
         axis = int(self.attributes.get("axis", default))
         if not -rank <= axis < max(rank, 1):
@@ -118,26 +118,26 @@ class NodeContext:
 
 Builder = Callable[[NodeContext], Lowered]
 ShapeRule = Callable[[NodeContext], Sequence[tuple[Sequence[int], str]]]
-"""Returns shape and dtype (``fp32``, ``int8``, ...) of every output."""
+"""Shape rule of an operator: returns shape and dtype (``fp32``, ``int8``, ...) of every output."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorRule:
-    """How one operator kind becomes loop nests, and in which order its output lies in memory."""
+    """Lowering rule of one operator kind: its builder, and the memory order of its output."""
 
     build: Builder
     layout: Layout
     shapes: ShapeRule | None = None
-    """Needed outside the ONNX standard, which has its own."""
+    """Shape rule; needed for operators outside the ONNX standard only."""
     partial: bool = False
-    """Whether an operand may have more or fewer elements than the loops step through: cuts, padding, choices."""
+    """Whether an operand may have more or fewer elements than the loops step through: slices, padding, gathers."""
 
 
 RULES: dict[str, OperatorRule] = {}
 
-_STRINGS = "text is not computed with here"
+_STRINGS = "text tensors are not supported"
 _SEQUENCES = "sequences and optional values have no static shape; export the network with tensors only"
-_UNROLL = "loops over sub-graphs are not taken; export the network unrolled"
+_UNROLL = "loops over sub-graphs are not supported; export the network unrolled"
 NOT_TAKEN: Mapping[str, str] = {
     "Loop": _UNROLL, "Scan": _UNROLL, "SequenceMap": _UNROLL,
     "LinearAttention": "the standard defines it by a loop over time",
@@ -147,7 +147,7 @@ NOT_TAKEN: Mapping[str, str] = {
     "OptionalGetElement": _SEQUENCES, "OptionalHasElement": _SEQUENCES,
     "StringConcat": _STRINGS, "StringNormalizer": _STRINGS, "StringSplit": _STRINGS,
     "RegexFullMatch": _STRINGS,
-    "TfIdfVectorizer": _STRINGS, "ImageDecoder": "decoding a file is no tensor operation",
+    "TfIdfVectorizer": _STRINGS, "ImageDecoder": "decoding a file is not a tensor operation",
 }  # fmt: skip
 """Operators of the standard that have no loop nest, and why."""
 
@@ -155,7 +155,7 @@ NOT_TAKEN: Mapping[str, str] = {
 def operator(
     *kinds: str, layout: Layout = "inherit", shapes: ShapeRule | None = None, partial: bool = False
 ) -> Callable[[Builder], Builder]:
-    """Register a builder for operator ``kinds``; a kind that is taken is an error naming both builders.
+    """Register a builder for operator ``kinds``; raise ``ValueError`` naming both builders if a kind has one already.
 
     An operator of a custom domain is written ``com.acme::MyOperator`` and brings its rule for ``shapes``. ``partial``:
     its operands need not have as many elements as its loops step through (see `OperatorRule`).
@@ -179,7 +179,7 @@ def operator(
 def load_extensions() -> tuple[str, ...]:
     """Import the modules that installed packages name in the entry points ``dsascape.operators``.
 
-    Returns a message for each that cannot be imported; the others are there all the same.
+    Returns a message for each that cannot be imported; the others are registered nevertheless.
     """
     broken = []
     for entry in entry_points(group="dsascape.operators"):

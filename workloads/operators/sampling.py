@@ -11,16 +11,16 @@ from dsascape.workloads.operators.registry import Lowered, NodeContext, Unsuppor
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 _SAMPLES_PER_BIN = 4
-"""RoiAlign's usual 2 x 2 where the file leaves the number to the size of each region."""
+"""Samples per bin, the usual 2 x 2, where RoiAlign's number depends on the size of each region."""
 _MOST_PLACES = 65_536
-"""Along one dimension that are looked at one by one."""
+"""Output elements along one dimension at most whose rounding is checked one by one."""
 _PER_SAMPLE = 8
-"""Four weights multiplied and added."""
+"""Operations per bilinear sample: four weights multiplied and added."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """The map of one dimension: output o lies at ``scale`` x o + ``offset`` of the input."""
+    """Coordinate map of one dimension: output o lies at ``scale`` x o + ``offset`` of the input."""
 
     small: int
     large: int
@@ -30,7 +30,7 @@ class _Axis:
 
 @operator("Resize", "Upsample", partial=True)
 def _resize(context: NodeContext) -> Lowered:
-    """Take the input at a coordinate rational in the output's; the window holds the taps that are mixed."""
+    """Read the input at a rational function of the output coordinate; the window holds the taps that are mixed."""
     data, output = context.input(0), context.output
     mode = context.text("mode", "nearest")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
@@ -57,15 +57,15 @@ _FIRST_WITH_MODES = 11
 
 
 def _is_without_modes(context: NodeContext) -> bool:
-    """Whether output o takes input o / scale: Upsample, and Resize of opset 10.
+    """Whether output o reads input o / scale: Upsample, and Resize of opset 10.
 
-    It is rounded down; where the image becomes smaller, up, as onnxruntime does (the standard does not say).
+    The position is rounded down, but up where the image shrinks, as in onnxruntime (the standard does not say).
     """
     return context.kind == "Upsample" or context.opset < _FIRST_WITH_MODES
 
 
 def _axis(context: NodeContext, dim: int) -> _Axis | None:
-    """Return the coordinate map of a dimension, None if it depends on what is not known."""
+    """Return the coordinate map of a dimension, None if it depends on unknown values."""
     small, large = context.input(0).shape[dim], context.output.shape[dim]
     transform = context.text("coordinate_transformation_mode", "half_pixel")
     if _is_without_modes(context):
@@ -93,7 +93,7 @@ def _axis(context: NodeContext, dim: int) -> _Axis | None:
 
 
 def _scale(context: NodeContext, dim: int, small: int, large: int) -> Fraction | None:
-    """Return output over input size as the operator uses it: given, or from the sizes."""
+    """Return the scale (output over input size) that the operator uses, None if it is unknown."""
     rank = len(context.input(0).shape)
     place = 1 if _is_without_modes(context) else 2
     axes = [axis % rank for axis in context.ints("axes", range(rank))]
@@ -178,7 +178,7 @@ def _nearest(axis: _Axis, loop: int, rounding: str) -> Index:
 
 
 def _is_dyadic(axis: _Axis) -> bool:
-    """Whether binary floating-point numbers hold the map exactly: its factor, or a divisor where nothing is added."""
+    """Whether binary floating-point numbers represent the map exactly, as a product or (without offset) a quotient."""
     divides = axis.scale and not axis.offset and _is_binary(1 / axis.scale)
     return bool(divides) or (_is_binary(axis.scale) and _is_binary(axis.offset))
 
@@ -200,7 +200,7 @@ def _rational(scale: Fraction, offset: Fraction, loop: int, window: int) -> Inde
 
 @operator("GridSample", layout="channels_last")
 def _grid_sample(context: NodeContext) -> Lowered:
-    """Any pixel of the same image and channel, where the grid points."""
+    """Read any pixel of the same image and channel; the grid decides which."""
     data, grid, output = context.input(0), context.input(1), context.output
     loops, positions = space_loops(output)
     rank = len(data.shape) - 2
@@ -217,7 +217,7 @@ def _grid_sample(context: NodeContext) -> Lowered:
 
 @operator("RoiAlign", "MaxRoiPool", layout="channels_last")
 def _regions(context: NodeContext) -> Lowered:
-    """Any pixel of one channel, in the image and at the place that the region says."""
+    """Read any pixel of one channel; the region decides image and position."""
     data, regions, output = context.input(0), context.input(1), context.output
     loops, positions = space_loops(output)
     region, channel, *bins = positions

@@ -1,4 +1,4 @@
-"""Operators that only rename or move elements to places known beforehand: reshapes, joins, cuts, padding."""
+"""Operators that only rename elements or move them to fixed places: reshapes, concatenations, slices, padding."""
 
 import itertools
 import math
@@ -75,7 +75,7 @@ def _transpose(context: NodeContext) -> Lowered:
 
 @operator("Concat", layout="as_first")
 def _concat(context: NodeContext) -> Lowered:
-    """One nest per input, each writing its part of the output."""
+    """Build one nest per input, each writing its part of the output."""
     output, axis = context.output, context.axis(0)
     nests, offset = [], 0
     for tensor in context.inputs:
@@ -112,7 +112,7 @@ def _cut(name: str, data: Tensor, output: Tensor, starts: dict[int, tuple[int, i
 
 @operator("Slice", partial=True)
 def _slice(context: NodeContext) -> Lowered:
-    """Cut from (start, step) per axis; where the start is not known, anything along the shortened axes."""
+    """Read from (start, step) per axis; where these are unknown, the access is data-dependent along all axes."""
     data, output = context.input(0), context.output
     rank = len(data.shape)
     starts = context.known_ints(1, "starts", ())
@@ -135,7 +135,7 @@ def _slice(context: NodeContext) -> Lowered:
 
 @operator("Pad", partial=True)
 def _pad(context: NodeContext) -> Lowered:
-    """One nest for constant padding, else one per piece of the output that is one run through the input."""
+    """Build one nest for constant padding, otherwise one per piece of the output that is one run through the input."""
     data, output = context.input(0), context.output
     rank = len(data.shape)
     pads = context.known_ints(1, "pads", ())
@@ -160,9 +160,9 @@ def _pad(context: NodeContext) -> Lowered:
 
 
 def _pieces(size: int, before: int, after: int, mode: str) -> list[tuple[int, int, int, int]]:
-    """Return (first output, length, first input, step) of the runs that padding makes of a dimension.
+    """Return (first output, length, first input, step) of the runs into which padding divides a dimension.
 
-    Where it adds more than there is, the runs are found element by element.
+    Where it adds at least as many elements as there are, the runs are derived element by element.
     """
     cut, kept = max(-before, 0), size - max(-before, 0) - max(-after, 0)
     before, after = max(before, 0), max(after, 0)
@@ -173,9 +173,9 @@ def _pieces(size: int, before: int, after: int, mode: str) -> list[tuple[int, in
     if before + max(kept, 0) + after > _LONGEST_PADDED:
         raise UnsupportedOperatorError(
             f"{mode} padding of {size} elements by {before} and {after}; at most {_LONGEST_PADDED} elements"
-            " are made out of fewer than are added"
+            " are supported where as many are added as there are"
         )
-    return _found_runs(np.pad(np.arange(cut, cut + kept), (before, after), mode=mode).tolist())  # type: ignore[call-overload]
+    return _runs_in(np.pad(np.arange(cut, cut + kept), (before, after), mode=mode).tolist())  # type: ignore[call-overload]
 
 
 _RUNS: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, int]]]] = {
@@ -183,12 +183,12 @@ _RUNS: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, 
     "edge": lambda cut, kept, _: ((cut, 0), (cut + kept - 1, 0)),
     "wrap": lambda cut, kept, before: ((cut + kept - before, 1), (cut, 1)),
 }
-"""First input element and step of what is put in front and behind, from the elements cut off, kept and put in front."""
+"""First input element and step of front and back padding, given the elements cut off, kept, and added in front."""
 _MOST_PIECES = 4096
 _LONGEST_PADDED = 65_536
 
 
-def _found_runs(padded: Sequence[int]) -> list[tuple[int, int, int, int]]:
+def _runs_in(padded: Sequence[int]) -> list[tuple[int, int, int, int]]:
     runs: list[tuple[int, int, int, int]] = []
     first = 0
     while first < len(padded):
@@ -235,7 +235,7 @@ def _tile(context: NodeContext) -> Lowered:
 
 @operator("DepthToSpace", "SpaceToDepth", layout="channels_last")
 def _depth_space(context: NodeContext) -> Lowered:
-    """Channel = (block row, block column, c) or, in mode CRD, (c, block row, block column)."""
+    """Map channel = (block row, block column, c) or, in mode CRD, (c, block row, block column)."""
     data, output = context.input(0), context.output
     block = int(context.attributes["blocksize"])
     deep, wide = (data, output) if context.kind == "DepthToSpace" else (output, data)

@@ -1,4 +1,4 @@
-"""Sliding windows: strides, dilations and padding of convolutions and pools, as ONNX writes them down."""
+"""Sliding windows: strides, dilations and padding of convolutions and pools, from their ONNX attributes."""
 
 from dataclasses import dataclass
 
@@ -16,11 +16,11 @@ class Window:
     pads: tuple[int, ...]
 
     def gather(self, dim: int, out: int, tap: int) -> Index:
-        """Return the input element that loop ``tap`` of the window at loop ``out`` takes."""
+        """Return the index of the input element at tap ``tap`` of the window of output ``out`` (loop positions)."""
         return Index(((out, self.strides[dim]), (tap, self.dilations[dim])), offset=-self.pads[dim])
 
     def spread(self, dim: int, out: int, tap: int) -> Index:
-        """Return the input element whose window, spread out, puts loop ``tap`` on output ``out``."""
+        """Return the index of the input element that reaches output ``out`` by tap ``tap`` of a transposed window."""
         terms = ((out, 1), (tap, -self.dilations[dim]))
         return Index(terms, offset=self.pads[dim], divisor=self.strides[dim], rounding="exact")
 

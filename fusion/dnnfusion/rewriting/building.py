@@ -1,4 +1,4 @@
-"""From a match to what stands in its place: new operators, those that are there already used again."""
+"""Construction of a match's replacement: new operators, with equal existing ones reused."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,20 @@ from dsascape.workloads.source import Drafted
 
 
 def best_replacement(network: Network, rule: Rule, root: str) -> Replacement | None:
-    """Return what saves most of all that ``rule`` can make of the operator that writes ``root``; None if none saves."""
+    """Return the replacement by ``rule`` of the operator that writes ``root`` that saves most; None if none saves."""
     best: Replacement | None = None
     if not rule.integers and not network.is_float(root):
         return None
     for match in matches(network, rule.pattern, root):
         if all(holds(network, condition, match) for condition in rule.where):
-            found = _Builder(network, root, match).replacement(rule)
-            if found is not None and (best is None or found.saved > best.saved):
-                best = found
+            candidate = _Builder(network, root, match).replacement(rule)
+            if candidate is not None and (best is None or candidate.saved > best.saved):
+                best = candidate
     return best
 
 
 class _MisfitError(Exception):
-    """The replacement cannot be made for these operands."""
+    """The replacement cannot be built for these operands."""
 
 
 class _Builder:
@@ -32,29 +32,29 @@ class _Builder:
         self._network = network
         self._root = root
         self._match = match
-        self._made: dict[str, tuple[Node, Drafted]] = {}
+        self._new: dict[str, tuple[Node, Drafted]] = {}
         self._keys: dict[object, str] = {}
         self._constants: dict[str, Constant] = {}
 
     def replacement(self, rule: Rule) -> Replacement | None:
-        """Return what ``rule`` puts in the place of the root, None if it cannot be there or saves nothing."""
+        """Return the replacement of the root by ``rule``; None if it does not fit or saves nothing."""
         network, root = self._network, self._root
         try:
             output = self._with_rest(rule.replacement)
         except _MisfitError:
             return None
-        known = output in self._made
-        if network.shape[output] != network.shape[root] or (not known and not network.can_be_called(root, output)):
+        is_new = output in self._new
+        if network.shape[output] != network.shape[root] or (not is_new and not network.can_be_called(root, output)):
             return None
-        made = tuple(self._made.values())
-        if output in network.weights or (known and made[-1][0].outputs[0] != output):
+        new = tuple(self._new.values())
+        if output in network.weights or (is_new and new[-1][0].outputs[0] != output):
             return None
-        saved = network.saved(root, output, made)
+        saved = network.saved(root, output, new)
         gains = bool(saved) if rule.moves_less else saved.flops > 0
-        return Replacement(root, output, made, tuple(self._constants.values()), saved) if gains else None
+        return Replacement(root, output, new, tuple(self._constants.values()), saved) if gains else None
 
     def _with_rest(self, term: Term) -> str:
-        """Return the tensor that ``term`` is, in the chain whose other operands the pattern left outside."""
+        """Return the tensor of ``term``, joined with the operands of the root's chain that the pattern left out."""
         if not self._match.rest:
             return self._built(term)
         node = self._network.node(self._root)
@@ -62,7 +62,7 @@ class _Builder:
         return self._chain(node.kind, [*self._parts(node.kind, term), *self._match.rest])
 
     def _built(self, term: Term) -> str:
-        """Return the tensor that ``term`` is."""
+        """Return the tensor of ``term``, building its operators."""
         if isinstance(term, Var):
             bound = self._match.bound[term.name]
             return self._chain(bound.kind, bound.parts) if bound.kind else bound.parts[0]
@@ -74,7 +74,7 @@ class _Builder:
         return self._operator("Mul", operands * 2) if term.kind == "Square" else self._like(term.kind, operands)
 
     def _parts(self, kind: str, term: Term) -> Sequence[str]:
-        """Return the operands of a chain of ``kind`` that ``term`` contributes: several if it is one itself."""
+        """Return the operands that ``term`` contributes to a chain of ``kind``: several if it is such a chain."""
         if isinstance(term, Var):
             bound = self._match.bound[term.name]
             return bound.parts if bound.kind in ("", kind) else (self._built(term),)
@@ -83,7 +83,7 @@ class _Builder:
         return (self._built(term),)
 
     def _chain(self, kind: str, parts: Sequence[str]) -> str:
-        """Return the sum or product of ``parts``: weights with each other, then always the two smallest."""
+        """Return the sum or product of ``parts``, combining weights first, then always the two smallest tensors."""
         network = self._network
         waiting = list(parts)
         while len(waiting) > 1:
@@ -97,9 +97,9 @@ class _Builder:
         return waiting[0]
 
     def _like(self, kind: str, operands: Sequence[str]) -> str:
-        """Return the operator ``kind``, with what else the matched one reads and its attributes."""
+        """Return the output of operator ``kind``, with the attributes and further operands of the matched one."""
         nodes = self._match.nodes
-        matched = nodes.get(kind) or next((node for known, node in nodes.items() if known in FRAMES), None)
+        matched = nodes.get(kind) or next((node for name, node in nodes.items() if name in FRAMES), None)
         if matched is None or (kind not in nodes and kind not in FRAMES):
             return self._operator(kind, operands)
         others = matched.inputs[len(operands) :] if kind in FRAMES else ()
@@ -108,14 +108,14 @@ class _Builder:
     def _operator(self, kind: str, operands: Sequence[str], attributes: Attributes = ()) -> str:
         network = self._network
         draft = Node(kind, tuple(operands), (network.fresh_name(self._root),), attributes)
-        known = network.equal_to(draft) or self._keys.get(key_of(draft))
-        if known is not None and known != self._root:
-            return known
-        found = network.drafted(draft)
-        if found is None:
+        equal = network.equal_to(draft) or self._keys.get(key_of(draft))
+        if equal is not None and equal != self._root:
+            return equal
+        drafted = network.drafted(draft)
+        if drafted is None:
             raise _MisfitError
         (name,) = draft.outputs
-        self._made[name] = draft, found
+        self._new[name] = draft, drafted
         self._keys[key_of(draft)] = name
         return name
 

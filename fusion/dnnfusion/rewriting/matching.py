@@ -1,7 +1,7 @@
-"""Where in a network a term is found: matching up to order and grouping in sums and products.
+"""Pattern matching in a network, up to order and grouping in sums and products.
 
-A chain of ``n`` operands of a pattern is found in any longer chain of the network. At the root of the pattern the rest
-stays outside, and is put back in by whoever builds the replacement; further in, a variable stands for the rest.
+A chain of ``n`` operands of a pattern matches in any longer chain of the network. At the root of the pattern the other
+operands are left over and added again to the replacement; further inside, a variable stands for them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from dsascape.fusion.dnnfusion.rewriting.terms import CHAINS, Call, Number, Term
 from dsascape.workloads.edits import Node
 
 _MOST_OPERANDS = 12
-"""Of a chain in which operands are tried in all orders; a longer one is matched in its first ones."""
+"""Operands of a chain at most that are tried in all orders; of a longer chain the first ones are matched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a variable stands for: one tensor, or a chain of several of one kind."""
+    """Binding of a variable: one tensor, or several operands of a chain of operator ``kind``."""
 
     parts: tuple[str, ...]
     kind: str = ""
@@ -26,46 +26,46 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A term as it was found: what its variables and operators are, and the rest of the chain at its root."""
+    """Match of a term: bindings of its variables, its operators, and operands left over in the chain at its root."""
 
     bound: Mapping[str, Bound]
     nodes: Mapping[str, Node]
-    """By the kind in the pattern; of several operators of one kind the first, whose attributes the others share."""
+    """Matched operator per kind in the pattern: the first of a kind, whose attributes the others share."""
     rest: tuple[str, ...] = ()
 
 
 def matches(network: Network, pattern: Term, root: str) -> Iterator[Match]:
-    """Yield all ways in which ``pattern`` ends in the operator that writes ``root``."""
+    """Yield all matches of ``pattern`` whose last operator writes ``root``."""
     empty = Match({}, {})
     if isinstance(pattern, Call) and pattern.kind in CHAINS:
         operands = network.chain(root, pattern.kind)
         names = [arg.name for arg in pattern.args if isinstance(arg, Var)]
         if len(operands) < len(pattern.args):
             return
-        if len(set(names)) == len(pattern.args):  # nothing tells the operands apart
+        if len(set(names)) == len(pattern.args):  # all operands are interchangeable
             count = len(names)
             bound = {name: Bound((part,)) for name, part in zip(names, operands, strict=False)}
             yield Match(bound, {}, operands[count:])
         else:
             yield from _assigned(network, pattern, _order(pattern.args), operands[:_MOST_OPERANDS], empty, at_root=True)
     else:
-        yield from _found(network, pattern, root, empty)
+        yield from _matched(network, pattern, root, empty)
 
 
 def _order(args: Sequence[Term]) -> tuple[Term, ...]:
-    """Return the arguments, those that few operands can be first."""
+    """Return the arguments with the most selective first."""
     return tuple(sorted(args, key=lambda arg: isinstance(arg, Var)))
 
 
-def _found(network: Network, term: Term, name: str, so_far: Match) -> Iterator[Match]:
+def _matched(network: Network, term: Term, name: str, so_far: Match) -> Iterator[Match]:
     if isinstance(term, Number):
         if network.scalars.get(name) == term.value:
             yield so_far
     elif isinstance(term, Var):
-        known = so_far.bound.get(term.name)
-        if known is None:
+        bound = so_far.bound.get(term.name)
+        if bound is None:
             yield Match({**so_far.bound, term.name: Bound((name,))}, so_far.nodes)
-        elif known.parts == (name,) or (known.kind and sorted(known.parts) == sorted(network.chain(name, known.kind))):
+        elif bound.parts == (name,) or (bound.kind and sorted(bound.parts) == sorted(network.chain(name, bound.kind))):
             yield so_far
     elif term.kind in CHAINS:
         operands = network.chain(name, term.kind)
@@ -74,10 +74,10 @@ def _found(network: Network, term: Term, name: str, so_far: Match) -> Iterator[M
     else:
         for kind, operands, node in network.views(name):
             if kind == term.kind:
-                yield from _operands_found(network, term, operands, node, so_far)
+                yield from _matched_operands(network, term, operands, node, so_far)
 
 
-def _operands_found(
+def _matched_operands(
     network: Network, term: Call, operands: Sequence[str], node: Node, so_far: Match
 ) -> Iterator[Match]:
     framed = term.kind in FRAMES
@@ -91,26 +91,26 @@ def _operands_found(
         return
     waiting = [Match(so_far.bound, {term.kind: node, **so_far.nodes})]
     for arg, operand in zip(term.args, operands, strict=False):
-        waiting = [further for match in waiting for further in _found(network, arg, operand, match)]
+        waiting = [further for match in waiting for further in _matched(network, arg, operand, match)]
     yield from waiting
 
 
 def _assigned(
     network: Network, chain: Call, args: Sequence[Term], operands: Sequence[str], so_far: Match, *, at_root: bool
 ) -> Iterator[Match]:
-    """Yield the ways to give each of ``args`` an operand of a chain, the last free variable the rest if not at root."""
+    """Yield matches that assign an operand of a chain to each of ``args``; inside, the last variable takes the rest."""
     if not args:
         if at_root or not operands:
             yield Match(so_far.bound, so_far.nodes, tuple(operands))
         return
     arg, others = args[0], args[1:]
-    known = so_far.bound.get(arg.name) if isinstance(arg, Var) else None
-    if known is not None and known.kind == chain.kind:
-        left = _without(operands, known.parts)
+    bound = so_far.bound.get(arg.name) if isinstance(arg, Var) else None
+    if bound is not None and bound.kind == chain.kind:
+        left = _without(operands, bound.parts)
         if left is not None:
             yield from _assigned(network, chain, others, left, so_far, at_root=at_root)
         return
-    takes_rest = not at_root and not others and isinstance(arg, Var) and known is None
+    takes_rest = not at_root and not others and isinstance(arg, Var) and bound is None
     if takes_rest and len(operands) > 1:
         assert isinstance(arg, Var)
         rest = Bound(tuple(operands), chain.kind)
@@ -120,7 +120,7 @@ def _assigned(
         if operand in operands[:place]:
             continue
         left = (*operands[:place], *operands[place + 1 :])
-        for further in _found(network, arg, operand, so_far):
+        for further in _matched(network, arg, operand, so_far):
             yield from _assigned(network, chain, others, left, further, at_root=at_root)
 
 
@@ -134,7 +134,7 @@ def _without(operands: Sequence[str], parts: Sequence[str]) -> tuple[str, ...] |
 
 
 def holds(network: Network, condition: Condition, match: Match) -> bool:
-    """Whether a side condition holds of a match."""
+    """Whether a side condition holds for a match."""
     if condition.check == "shifts left":
         return dict(match.nodes["BitShift"].attributes).get("direction") == b"LEFT"
     bounds = [match.bound[name] for name in condition.of]
@@ -151,7 +151,7 @@ def holds(network: Network, condition: Condition, match: Match) -> bool:
 
 
 def _is_kept(network: Network, match: Match, shape: tuple[int, ...]) -> bool:
-    """Whether a tensor of ``shape`` has one element along all dimensions that the match's reduction runs over."""
+    """Whether a tensor of ``shape`` has one element along all dimensions that the match's reduction reduces."""
     if all(size == 1 for size in shape):
         return True
     (reduction,) = (node for kind, node in match.nodes.items() if kind in FRAMES)

@@ -1,6 +1,6 @@
-"""A network while it is rewritten: operators that come and go, who reads what, what each costs.
+"""Mutable network during rewriting: its operators, their readers and their costs.
 
-Operators that are the same, attributes and operands included, are one: common sub-trees are eliminated for the whole
+Operators with equal kind, attributes and operands are merged: common sub-expressions are eliminated for the whole
 network at once, where the paper does so while it generates the code of a block.
 """
 
@@ -21,7 +21,7 @@ _POWERS = {2.0: "Square", 0.5: "Sqrt", -1.0: "Reciprocal"}
 
 @dataclass(slots=True)
 class _Placed:
-    """An operator with the place in the file whose operator it stands for, or is made for."""
+    """An operator, with the output of the file's operator that it is or that it replaces (``place``)."""
 
     node: Node
     place: str
@@ -31,15 +31,15 @@ class _Placed:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Saved:
-    """What is done no longer; fewer operations count before less movement."""
+    """Savings of a replacement; fewer operations rank before fewer elements moved."""
 
     flops: int
     elements: int
-    """That operators read or write."""
+    """Elements that operators read or write, saved."""
 
     @property
     def first(self) -> tuple[int, int]:
-        """Sorts what saves most to the front."""
+        """Sort key that puts the largest savings first."""
         return -self.flops, -self.elements
 
     def __bool__(self) -> bool:
@@ -48,7 +48,7 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What may stand in the place of one operator: new ones, in order, and the tensor that is its output then."""
+    """Replacement of one operator: new operators, in order, and the tensor that stands for its output."""
 
     root: str
     output: str
@@ -58,7 +58,7 @@ class Replacement:
 
 
 class Network:
-    """The operators of a network by what they write; those that cannot be read are only known to be there."""
+    """Operators of a network by output; those that `source_of` cannot represent only count as readers."""
 
     def __init__(self, source: Source) -> None:
         graph = source.graph
@@ -70,16 +70,16 @@ class Network:
         self._writer: dict[str, _Placed] = {}
         self._readers: dict[str, dict[str, None]] = {}
         self._given: dict[str, Node] = {}
-        """Operators of the file by what they write."""
+        """Operators of the file by output."""
         self._fixed: set[str] = set()
-        """Tensors that an operator reads which cannot be made to read another."""
+        """Tensors read by an operator whose operands cannot be changed."""
         self._equal: dict[object, str] = {}
         self._places: dict[str, list[str]] = {}
         self._constants: dict[str, Constant] = {}
         self._touched: set[str] = set()
         self._names = 0
         self._drafted: dict[object, tuple[Drafted | None, str]] = {}
-        """By what decides it: what an operator would be, and the output of the first one like it."""
+        """Memo by operator and operand types: the draft (None: misfit), and the output of the first one like it."""
         for op, node in zip(graph.ops, source.nodes, strict=True):
             if node is None or not node.outputs[0] or any(op.outputs[0] == name for name in node.outputs[1:]):
                 self._fixed.update(op.inputs)
@@ -88,15 +88,15 @@ class Network:
             self._given.update(dict.fromkeys(node.outputs, node))
         self._merge_equal()
 
-    # What rules ask.
+    # Queries of rules.
 
     def node(self, name: str) -> Node | None:
-        """Return the operator that writes nothing but ``name``, None if there is none that can be read."""
+        """Return the operator whose only output is ``name``; None if there is no such, or it cannot be represented."""
         placed = self._writer.get(name)
         return None if placed is None or len(placed.node.outputs) > 1 else placed.node
 
     def views(self, name: str) -> Iterable[tuple[str, tuple[str, ...], Node]]:
-        """Yield kind and operands of the operator that writes ``name``, under all kinds that it can be seen as."""
+        """Yield (kind, operands, node) of the operator that writes ``name``, for each kind that it is equivalent to."""
         node = self.node(name)
         if node is None:
             return
@@ -109,8 +109,8 @@ class Network:
             yield "Reciprocal", node.inputs[1:], node
 
     def chain(self, name: str, kind: str) -> tuple[str, ...]:
-        """Return the operands of the whole sum or product that ends in ``name``; nobody else reads what is between."""
-        found, waiting = [], [name]
+        """Return the operands of the largest sum or product ending in ``name``; intermediates have one reader."""
+        operands, waiting = [], [name]
         while waiting:
             current = waiting.pop()
             node = self.node(current)
@@ -118,16 +118,16 @@ class Network:
             if node is not None and node.kind == kind and between:
                 waiting += reversed(node.inputs)
             else:
-                found.append(current)
-        return tuple(found)
+                operands.append(current)
+        return tuple(operands)
 
     def readers(self, name: str) -> tuple[str, ...]:
-        """Return the first outputs of the operators that read ``name``; for one that cannot be read, its operand."""
+        """Return the first outputs of operators that read ``name``, and ``name`` itself if it is fixed."""
         fixed = (name,) if name in self._fixed else ()
         return (*self._readers.get(name, ()), *fixed)
 
     def operands(self, name: str) -> Mapping[str, str]:
-        """Return what the file's operator that writes ``name`` reads now, by what that was; empty if it is gone."""
+        """Return the present operand per original one of the file's operator writing ``name``; empty if it is gone."""
         placed = self._writer.get(name)
         if placed is None or placed.is_new:
             return {}
@@ -135,23 +135,24 @@ class Network:
         return dict(zip(given.inputs, placed.node.inputs, strict=True))
 
     def is_float(self, name: str) -> bool:
+        """Whether a tensor holds floating-point numbers."""
         return self._draft.is_float(name)
 
     def element_type(self, name: str) -> int:
-        """Return the number that ONNX has for the type of a tensor's elements."""
+        """Return the ONNX element type of a tensor."""
         return self._draft.element_type(name)
 
     def outputs(self) -> tuple[str, ...]:
-        """Return what the operators that can be read write, those of the file in their order first."""
+        """Return the outputs of all represented operators, those of the file first, in file order."""
         return tuple(self._writer)
 
-    # What rules make.
+    # Changes by rules.
 
-    def saved(self, root: str, output: str, made: Sequence[tuple[Node, Drafted]]) -> Saved:
-        """Return what is no longer done, less what the operators ``made`` do."""
+    def saved(self, root: str, output: str, new: Sequence[tuple[Node, Drafted]]) -> Saved:
+        """Return the cost of the operators removed by replacing ``root`` with ``output``, minus that of the ``new``."""
         gone = moved = 0
-        change = {output: 1}  # whoever reads the root
-        for node, _ in made:
+        change = {output: 1}  # readers of the root
+        for node, _ in new:
             for name in set(node.inputs):
                 change[name] = change.get(name, 0) + 1
         waiting = [root]
@@ -165,13 +166,13 @@ class Network:
                 change[name] = change.get(name, 0) - 1
                 if len(self.readers(name)) + change[name] == 0 and name not in self.results:
                     waiting.append(name)
-        for node, drafted in made:
+        for node, drafted in new:
             gone -= drafted.operations.flops
             moved -= 0 if drafted.computed_once else self._moved(node)
         return Saved(gone, moved)
 
     def _moved(self, node: Node) -> int:
-        """Return how many elements an operator reads and writes, each operand once for every time that it is one."""
+        """Return the elements that an operator reads and writes; an operand used twice counts twice."""
         return sum(self.elements(name) for name in (*node.inputs, *node.outputs) if name in self.shape)
 
     def can_be_called(self, root: str, output: str) -> bool:
@@ -179,7 +180,7 @@ class Network:
         return root not in self.results and root not in self._fixed and output != root
 
     def apply(self, chosen: Replacement) -> set[str]:
-        """Put a replacement in place; return the tensors whose operator or readers are others now."""
+        """Apply a replacement; return the tensors whose operator or readers have changed."""
         self._touched = {chosen.root, chosen.output}
         for constant in chosen.constants:
             self._constants[constant.name] = constant
@@ -247,7 +248,7 @@ class Network:
             waiting += sorted(set(placed.node.inputs))
 
     def _merge_equal(self) -> None:
-        """Make readers of an operator read the first one that is equal to it."""
+        """Redirect readers of each operator to the first operator that is equal to it."""
         for name in tuple(self._writer):
             placed = self._writer.get(name)
             key = None if placed is None else key_of(placed.node)
@@ -257,7 +258,7 @@ class Network:
         self._drop_unread()
 
     def equal_to(self, node: Node) -> str | None:
-        """Return the tensor that an operator like ``node`` writes already."""
+        """Return the output of an existing operator equal to ``node``, None if there is none."""
         key = key_of(node)
         return None if key is None else self._equal.get(key)
 
@@ -267,25 +268,25 @@ class Network:
         return f"{root}:rewritten{self._names}"
 
     def drafted(self, node: Node) -> Drafted | None:
-        """Return what ``node`` would be, None if its operands misfit."""
+        """Return the draft of ``node``, None if its operands do not fit; memoized by operand types."""
         (output,) = node.outputs
         if all(name in self.weights for name in node.inputs):
-            found = self._tried(node)
+            draft = self._tried(node)
         else:
             looks = [(self.shape.get(name), name in self.weights, self.is_float(name)) for name in node.inputs if name]
             values = node.inputs[1:] if node.kind in FRAMES else ()
             key = node.kind, node.attributes, tuple(looks), values
             if key not in self._drafted:
                 self._drafted[key] = self._tried(node), output
-            found, like = self._drafted[key]
-            if found is not None and like != output:
+            draft, like = self._drafted[key]
+            if draft is not None and like != output:
                 self._draft.add_like(output, like)
-        if found is None:
+        if draft is None:
             return None
-        self.shape[output] = found.shape
-        if found.computed_once:
+        self.shape[output] = draft.shape
+        if draft.computed_once:
             self.weights.add(output)
-        return found
+        return draft
 
     def _tried(self, node: Node) -> Drafted | None:
         try:
@@ -294,18 +295,19 @@ class Network:
             return None
 
     def add_constant(self, constant: Constant) -> None:
-        """Note a weight of one element that operators to be drafted read."""
+        """Add a weight of one element for operators that are drafted later."""
         self._draft.add_constant(constant)
         self.shape[constant.name] = ()
         self.weights.add(constant.name)
         self.scalars[constant.name] = constant.value
 
     def elements(self, name: str) -> int:
+        """Return the number of elements of a tensor."""
         return math.prod(self.shape[name])
 
     def edits(self, original: Source) -> tuple[Edit, ...]:
-        """Return what has changed since ``original``."""
-        found = []
+        """Return the edits that turn ``original`` into this network."""
+        changed = []
         for node in original.nodes:
             slot = () if node is None else self._places.get(node.outputs[0], ())
             nodes = tuple(self._writer[name].node for name in slot)
@@ -314,17 +316,17 @@ class Network:
                     nodes = (*nodes, node)  # unread by now, except by others that are unread
                 read = {name for new in nodes for name in new.inputs}
                 constants = tuple(constant for name, constant in self._constants.items() if name in read)
-                found.append(Edit(node.outputs[0], nodes, constants))
-        return tuple(found)
+                changed.append(Edit(node.outputs[0], nodes, constants))
+        return tuple(changed)
 
 
 def replace_node(placed: _Placed, inputs: tuple[str, ...]) -> _Placed:
-    """Return the operator reading ``inputs``."""
+    """Return the operator with operands ``inputs``."""
     return replace(placed, node=replace(placed.node, inputs=inputs))
 
 
 def key_of(node: Node) -> object | None:
-    """Return what two operators have in common that compute the same; None for one that is like no other."""
+    """Return a key that is equal for operators that compute the same; None for random ones and several outputs."""
     if len(node.outputs) > 1 or node.kind.startswith(_RANDOM):
         return None
     inputs = tuple(sorted(node.inputs)) if node.kind in CHAINS else node.inputs

@@ -1,7 +1,7 @@
-"""Rewriting by mathematical properties (section 4.2): in each partition the rule that saves most, until none does.
+"""Rewriting by mathematical properties (section 4.2): per partition, apply the rule that saves most until none does.
 
-Operators in no rule are the points at which the network is partitioned, as the paper's are those with no property. A
-rule never reaches over them, so partitions are rewritten one after the other.
+The network is partitioned at operators that occur in no rule, where the paper partitions at operators with no
+property. A rule never spans them, so partitions are rewritten one after the other.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,8 +18,8 @@ from dsascape.workloads.graph import Graph
 from dsascape.workloads.source import source_of
 
 _REACH = 6
-"""How far patterns look, and operators behind a change may match otherwise for it: terms are less deep than that, and
-longer chains are matched in their last operators."""
+"""Depth to which patterns look back, and so how far behind a change operators may match differently: terms are less
+deep, and longer chains are matched in their last operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +34,28 @@ class Application:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A network after rewriting, and what was done to it."""
+    """A network after rewriting, and the rules applied, in order."""
 
     analysis: Analysis
     applications: tuple[Application, ...]
 
     @property
     def graph(self) -> Graph:
+        """The network after rewriting."""
         return self.analysis.graph
 
 
 @dataclass(frozen=True, slots=True)
 class _RuleBook:
-    """Rules by what they look for."""
+    """Index of rules by the operators in their patterns."""
 
     rules: tuple[Rule, ...]
     ending_in: Mapping[str, tuple[int, ...]]
-    """Numbers of the rules by the kind that their pattern ends in."""
+    """Numbers of the rules by the kind of their pattern's last operator."""
     kinds_of: tuple[frozenset[str], ...]
-    """Kinds in each pattern."""
+    """Operator kinds in each rule's pattern."""
     kinds: frozenset[str]
-    """Kinds in any pattern."""
+    """Operator kinds in any pattern."""
 
 
 @lru_cache(maxsize=512)
@@ -67,7 +68,7 @@ def _rule_book(rules: tuple[Rule, ...]) -> _RuleBook:
 
 
 def rewritten(analysis: Analysis, rules: tuple[Rule, ...] = RULES) -> Rewritten:
-    """Return the network of ``analysis`` after all rewriting; itself if nothing is saved, or if it was not imported."""
+    """Return the network of ``analysis`` rewritten; unchanged if nothing is saved, or if it was not imported."""
     source = source_of(analysis.graph)
     if source is None:
         return Rewritten(analysis, ())
@@ -80,7 +81,7 @@ def rewritten(analysis: Analysis, rules: tuple[Rule, ...] = RULES) -> Rewritten:
 
 
 def _undone(network: Network, graph: Graph) -> Iterator[Application]:
-    """Make readers of what movements only give back read what it was before; yield what was done."""
+    """Redirect readers of tensors that only restore an earlier one to that one; yield each application."""
     for name, equal in undone(network, graph):
         network.apply(Replacement(name, equal, (), (), network.saved(name, equal, ())))
         yield Application(UNDONE, name, 0)
@@ -91,15 +92,15 @@ def _kinds(network: Network, name: str) -> list[str]:
 
 
 def _partitions(network: Network, kinds: frozenset[str]) -> list[list[str]]:
-    """Return the operators of rules, as far as they are joined by each other, in the order in which they run."""
+    """Return the connected sets of operators that occur in rules, in the order in which they run."""
     algebraic = {name: None for name in network.outputs() if any(kind in kinds for kind in _kinds(network, name))}
-    found: list[list[str]] = []
+    partitions: list[list[str]] = []
     number: dict[str, int] = {}
     for start in algebraic:
         if start in number:
             continue
         waiting, members = [start], []
-        number[start] = len(found)
+        number[start] = len(partitions)
         while waiting:
             name = waiting.pop()
             members.append(name)
@@ -107,14 +108,14 @@ def _partitions(network: Network, kinds: frozenset[str]) -> list[list[str]]:
             around = (*network.readers(name), *(() if node is None else node.inputs))
             for other in around:
                 if other in algebraic and other not in number:
-                    number[other] = len(found)
+                    number[other] = len(partitions)
                     waiting.append(other)
-        found.append(members)
-    return found
+        partitions.append(members)
+    return partitions
 
 
 def _settled(network: Network, partition: list[str], book: _RuleBook) -> Iterator[Application]:
-    """Apply to the network, within ``partition``, the rule that saves most, again and again; yield what was done."""
+    """Apply, within ``partition``, the rule that saves most until none saves; yield each application."""
     order = {name: place for place, name in enumerate(partition)}
     candidates: dict[str, tuple[int, Replacement]] = {}
     stale = set(partition)
@@ -137,38 +138,38 @@ def _settled(network: Network, partition: list[str], book: _RuleBook) -> Iterato
 
 
 def _best(network: Network, root: str, book: _RuleBook) -> tuple[int, Replacement] | None:
-    """Return the rule that saves most at one operator, and what it makes of it."""
+    """Return the number of the rule that saves most at one operator, and its replacement; None if none saves."""
     best: tuple[int, Replacement] | None = None
     numbers = sorted({number for kind in _kinds(network, root) for number in book.ending_in.get(kind, ())})
     before = _kinds_before(network, root) if numbers else frozenset()
     for number in numbers:
         if not book.kinds_of[number] <= before:
             continue
-        found = best_replacement(network, book.rules[number], root)
-        if found is not None and (best is None or found.saved > best[1].saved):
-            best = number, found
+        candidate = best_replacement(network, book.rules[number], root)
+        if candidate is not None and (best is None or candidate.saved > best[1].saved):
+            best = number, candidate
     return best
 
 
 def _kinds_before(network: Network, root: str) -> frozenset[str]:
-    """Return the kinds of the operator that writes ``root`` and of those that lead to it over a few others."""
-    found: dict[str, None] = {}
+    """Return the kinds of the operator that writes ``root`` and of those within `_REACH` operators upstream."""
+    kinds: dict[str, None] = {}
     border = [root]
     for _ in range(_REACH):
         following: list[str] = []
         for name in border:
             for kind, operands, _ in network.views(name):
-                found[kind] = None
+                kinds[kind] = None
                 following += operands
         border = list(dict.fromkeys(following))
-    return frozenset(found)
+    return frozenset(kinds)
 
 
 def _behind(network: Network, touched: set[str]) -> set[str]:
-    """Return ``touched``, weights aside, and what reads from it, directly or over a few others."""
-    found = touched - network.weights
-    border = set(found)
+    """Return ``touched`` without weights, and the operators within `_REACH` operators downstream."""
+    reached = touched - network.weights
+    border = set(reached)
     for _ in range(_REACH):
-        border = {reader for name in border for reader in network.readers(name)} - found
-        found |= border
-    return found
+        border = {reader for name in border for reader in network.readers(name)} - reached
+        reached |= border
+    return reached

@@ -1,12 +1,12 @@
-"""The rewriting rules, as data (section 4.2: Table 4, Fig. 2, and the families behind them).
+"""Rewriting rules, as data (section 4.2: Table 4, Fig. 2, and the families behind them).
 
-A rule holds for all tensors for which its conditions do; it is applied where it saves floating-point operations, which
-are counted on the loop nests of the network at hand, before and after. Results are equal up to rounding wherever no
+A rule holds for all tensors that meet its conditions; it is applied where it saves floating-point operations, which
+are counted on the loop nests of the given network, before and after. Results are equal up to rounding wherever no
 intermediate result of the original is infinite or undefined: a product of roots has no negative factors. Weights that a
-rule combines are computed once, when the network is made ready, and cost nothing at run time.
+rule combines are computed once, before the network runs, and cost nothing at run time.
 
-Two lines of the paper's Table 4 cannot be meant as printed, and stand here as algebra has them: Recip(A) * Recip(A * B)
-is Recip(Square(A) * B), not Square(Recip(A)) * B, at the three operations that the table says; A * C + A * B is
+Two lines of the paper's Table 4 are wrong as printed, and are corrected here by algebra: Recip(A) * Recip(A * B)
+is Recip(Square(A) * B), not Square(Recip(A)) * B, at the three operations that the table states; A * C + A * B is
 A * (B + C), not (A + B) * C. Left out on purpose: Log through ReduceProd, whose products underflow.
 """
 
@@ -18,11 +18,11 @@ from dsascape.fusion.dnnfusion.rewriting.terms import Call, Term, parse
 
 Law = Literal["identity", "associative", "distributive", "commutative"]
 Check = Literal["weight", "single", "columns", "rows", "kept", "same shape", "shifts left"]
-"""What a condition asks of the tensors or the operator that it names:
+"""Predicate of a condition on the tensors or the operator that it names.
 
 weight: does not depend on the network's inputs; single: has one element; columns, rows: of a matrix product, varies
 along the last dimension only, or along all others; kept: does not vary along what the reduction runs over; same shape:
-both are of one; shifts left: the operator does.
+both have the same shape; shifts left: the operator does.
 """
 
 _CHECKS: dict[str, Check] = {check: check for check in get_args(Check)}
@@ -31,12 +31,12 @@ MAXIMA = ("MaxPool", "GlobalMaxPool")
 AVERAGES = ("AveragePool", "GlobalAveragePool")
 POOLS = (*MAXIMA, *AVERAGES)
 FRAMES = frozenset({*REDUCTIONS, *POOLS, "Slice", "Expand", "Tile"})
-"""Operators whose first operand is data; the others, and the attributes, go along unchanged."""
+"""Operators whose first operand is data; other operands and attributes are carried over unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One side condition; ``of`` are names of the pattern, or the kind of an operator in it."""
+    """Side condition of a rule; ``of`` are variables of the pattern, or the kind of an operator in it."""
 
     check: Check
     of: tuple[str, ...]
@@ -44,20 +44,20 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``before`` may become ``after`` where all of ``where`` hold."""
+    """Rewriting rule: ``before`` may become ``after`` where all conditions ``where`` hold."""
 
     law: Law
     before: str
     after: str
     where: tuple[Condition, ...] = ()
     integers: bool = False
-    """Whether it holds for whole numbers too."""
+    """Whether the rule holds for integers too."""
     moves_less: bool = False
-    """Whether it is also applied where it saves no operations, but elements that are read and written."""
+    """Whether the rule is also applied where it saves only elements read and written, but no operations."""
 
     @property
     def pattern(self) -> Call:
-        """The operator that is looked for; raises ``ValueError`` for a rule that begins with none."""
+        """Term of ``before``, which has to be an operator; raises ``ValueError`` if it is not."""
         term = parse(self.before)
         if not isinstance(term, Call):
             raise ValueError(f"{self.before!r} has no operator to look for")
@@ -65,6 +65,7 @@ class Rule:
 
     @property
     def replacement(self) -> Term:
+        """Term of ``after``."""
         return parse(self.after)
 
     def __str__(self) -> str:
@@ -73,7 +74,7 @@ class Rule:
 
 
 def _where(text: str) -> tuple[Condition, ...]:
-    """Return the conditions of ``check: names; check: names``."""
+    """Return the conditions in the text ``check: names; check: names``."""
     parts = (part.partition(":") for part in text.split(";") if part)
     return tuple(Condition(_CHECKS[check.strip()], tuple(names.split())) for check, _, names in parts)
 
@@ -81,7 +82,7 @@ def _where(text: str) -> tuple[Condition, ...]:
 def _rules(
     law: Law, lines: Iterable[str], *, integers: bool = False, moves_less: bool = False
 ) -> Iterator[Rule]:
-    """Yield the rules ``before -> after [| conditions]``."""
+    """Yield the rules in lines ``before -> after [| conditions]``."""
     for line in lines:
         terms, _, conditions = line.partition("|")
         before, _, after = terms.partition("->")
@@ -95,9 +96,9 @@ _INVERSES = (
     ("Abs", "Relu", "Relu(A)"), ("Relu", "Abs", "Abs(A)"), ("Abs", "Exp", "Exp(A)"), ("Relu", "Exp", "Exp(A)"),
     ("Relu", "Sigmoid", "Sigmoid(A)"), ("Abs", "Sigmoid", "Sigmoid(A)"),
 )  # fmt: skip
-"""Functions one after the other of which one is enough, or none."""
+"""Pairs (outer, inner) of functions in sequence, and the term of A that replaces them."""
 _POWERS = ("Recip", "Sqrt", "Abs", "Square")
-"""Functions of a product that are the product of the function."""
+"""Functions that distribute over products: f(A * B) = f(A) * f(B)."""
 _RISING = ("Exp", "Log", "Sqrt", "Relu", "Sigmoid", "Tanh")
 _ELEMENTWISE = ("Abs", "Exp", "Log", "Neg", "Recip", "Relu", "Sigmoid", "Sqrt", "Square", "Tanh", "Erf")
 
@@ -109,7 +110,7 @@ _IDENTITIES = (
     "Pow(A, 1) -> A",
 )
 UNDONE = Rule("identity", "Identity(A)", "A")
-"""Stands for all operators, one behind the other, that leave every element where it was (`movements`)."""
+"""Rule that stands for all sequences of data movements that leave every element in place (`movements`)."""
 
 _ASSOCIATIVE = (
     "Recip(A) * Recip(A * B) -> Recip(Square(A) * B)",
@@ -167,7 +168,7 @@ _DISTRIBUTIVE_OF_INTEGERS = (
     "Square(A) + A * C -> A * (A + C)",
 )
 _DISTRIBUTIVE_WITHOUT_GAIN = ("A + A * B -> A * (B + 1)",)
-"""Table 4 has as many operations before as after; A is read once instead of twice."""
+"""Rules of Table 4 with as many operations before as after: A is read once instead of twice."""
 _COMMUTATIVE = (
     "ReduceProd(Exp(A)) -> Exp(ReduceSum(A))",
     "ReduceProd(A) * ReduceProd(B) -> ReduceProd(A * B) | same shape: A B",
@@ -199,4 +200,4 @@ RULES: tuple[Rule, ...] = (
     *_rules("commutative", _COMMUTATIVE),
     *_rules("commutative", _COMMUTATIVE_OF_INTEGERS, integers=True),
 )
-"""All rules; among those that save as much at one place the first is taken."""
+"""All rules; among those that save equally at one place the first is applied."""

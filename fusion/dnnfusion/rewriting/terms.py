@@ -1,8 +1,8 @@
-"""Terms over operators: what a rule looks for, and what it puts in its place.
+"""Terms over operators: patterns of rules and their replacements.
 
-Written as expressions: ``Recip(A) * Recip(A * B)``. ``*`` and ``+`` are elementwise and take their operands in any
-order and number; ``-`` and ``/`` are elementwise too; other operators go by their ONNX names, but for the few of
-``SHORT``. A name that is not called stands for any tensor, the same one wherever it appears.
+Terms are written as expressions: ``Recip(A) * Recip(A * B)``. ``*`` and ``+`` are elementwise and take their operands
+in any order and number; ``-`` and ``/`` are elementwise too; other operators have their ONNX names, except those in
+``SHORT``. A name without arguments is a variable: any tensor, the same at each occurrence.
 """
 
 import ast
@@ -17,21 +17,21 @@ _BINARY: dict[type[ast.operator], str] = {ast.Add: "Add", ast.Mult: "Mul", ast.S
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """Any tensor, or, inside a chain, the product or sum of several."""
+    """Variable: any tensor or, inside a chain, the product or sum of several."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A weight of one element whose value is known."""
+    """Constant: a weight of one element with this value."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator on terms."""
+    """Operator ``kind`` applied to terms."""
 
     kind: str
     args: tuple["Term", ...]
@@ -42,7 +42,7 @@ Term = Var | Number | Call
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Term:
-    """Return the term that ``text`` is; raise ``ValueError`` for what is none."""
+    """Return the term in ``text``; raise ``ValueError`` if it is not one."""
     return _term(ast.parse(text, mode="eval").body, text)
 
 
@@ -63,11 +63,11 @@ def _term(node: ast.expr, text: str) -> Term:
 
 
 def _flat(kind: str, terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    """Return the operands of a chain, those of chains of the same kind inside it in their place."""
-    found: list[Term] = []
+    """Return the operands of a chain, with nested chains of the same kind flattened."""
+    operands: list[Term] = []
     for term in terms:
-        found += term.args if isinstance(term, Call) and term.kind == kind else [term]
-    return tuple(found)
+        operands += term.args if isinstance(term, Call) and term.kind == kind else [term]
+    return tuple(operands)
 
 
 def kinds_in(term: Term) -> frozenset[str]:

@@ -79,7 +79,7 @@ FOUND = {
 
 NONE = {
     "nodes of a graph": (graph_of_nodes(20), r"input 'x' is not a batch: node 'y' \(MatMul\)"),
-    "channels of an image": (image(3), r"'x' is not a batch: node 'y' \(Conv\) takes no other size of it"),
+    "channels of an image": (image(3), r"'x' is not a batch: node 'y' \(Conv\) accepts no other size of it"),
     "nodes that edges choose": (gathered_messages(6), r"'x' is not a batch: node 'y' \(Gather\) chooses its"),
     "tokens without images": (
         model(op("Transpose", "x", "k", perm=[1, 0]), op("MatMul", "x k", "s"), op("MatMul", "s x", "y"),
@@ -128,7 +128,7 @@ class TestStated:
     def test_none_is_none(self) -> None:
         graph = read(model(op("Relu", "x", "y"), inputs={"x": [4, 6]}), batch_dims={})
 
-        assert (graph.batch, graph.batch_dims, graph.no_batch) == (1, (), "none was said to be one")
+        assert (graph.batch, graph.batch_dims, graph.no_batch) == (1, (), "the user states that it has none")
 
     def test_one_that_mixes_is_refused_with_the_operator(self) -> None:
         with pytest.raises(WorkloadError, match=r"test: dimension 0 of input 'x' is not a batch: node 's'"):

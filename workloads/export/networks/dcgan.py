@@ -1,4 +1,4 @@
-"""DCGAN generator: an image out of noise by transposed convolutions."""
+"""DCGAN generator: an image from noise by transposed convolutions."""
 
 from itertools import pairwise
 

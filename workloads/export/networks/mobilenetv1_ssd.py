@@ -82,7 +82,7 @@ def _head(width: int, values: int) -> nn.Module:
 
 
 def _all_cells(heads: nn.ModuleList, maps: list[torch.Tensor], values: int) -> torch.Tensor:
-    """Return what ``heads`` say about every box of every map, (N, boxes, ``values``)."""
+    """Return the outputs of ``heads`` for every box of every map, (N, boxes, ``values``)."""
     outputs = (head(features).permute(0, 2, 3, 1) for head, features in zip(heads, maps, strict=True))
     return torch.cat([output.reshape(output.shape[0], -1, values) for output in outputs], dim=1)
 

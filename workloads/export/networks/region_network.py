@@ -14,7 +14,7 @@ PROPOSALS = 300
 DETECTIONS = 100
 
 _STRIDES = (4, 8, 16, 32)
-"""Of the pyramid levels that regions are cut from."""
+"""Strides of the pyramid levels from which regions are pooled."""
 
 
 def region_network(name: str) -> Callable[[], nn.Module]:
@@ -31,7 +31,7 @@ def region_network(name: str) -> Callable[[], nn.Module]:
 class StaticRegionNetwork(nn.Module):
     """Every layer of a torchvision R-CNN, on a fixed number of regions for each image.
 
-    What a detector does between its layers depends on what it sees: ranking, non-maximum suppression and
+    What a detector does between its layers depends on data: ranking, non-maximum suppression and
     sorting regions to pyramid levels. Here the regions come in as inputs (N, regions, 5), rows of (image,
     left, top, right, bottom), and every pyramid level gets the same share of them; so the operations of all
     layers and of the pooling of regions are those of a real run.
