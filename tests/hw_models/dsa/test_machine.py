@@ -130,7 +130,7 @@ class TestRefusals:
             run(wide)
 
     def test_units_take_bound_work_only(self) -> None:
-        with pytest.raises(ProgramError, match="add: a member of vector takes bound work only, 1 are asked"):
+        with pytest.raises(ProgramError, match="add: a member of vector takes bound work only, the program needs 1"):
             run(replace(add("add", 1), blocks=4))
 
 
