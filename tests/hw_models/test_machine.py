@@ -59,7 +59,8 @@ class TestMachine:
     def test_a_unit_with_more_or_fewer_members_than_its_level_has_is_refused(
         self, level: str, counts: tuple[int, ...], width: int
     ) -> None:
-        with pytest.raises(ProgramError, match=f"mine: engine has {sum(counts)} members per parent, its level {level} has {width}"):
+        message = f"mine: engine has {sum(counts)} members per parent, its level {level} has {width}"
+        with pytest.raises(ProgramError, match=message):
             machine(unit(level, *counts))
 
     def test_a_program_is_for_the_whole_machine_or_for_a_part_of_it(self) -> None:
