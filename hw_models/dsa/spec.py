@@ -62,7 +62,7 @@ class MatrixUnit(BaseModel):
     A pass lasts rows x columns x depth / macs_per_cycle cycles.
     """
     array: Literal["outer_product", "systolic", "dot_product", "ideal"] = "outer_product"
-    """How operands reach the cells and results leave them; ``ideal`` takes no time for either."""
+    """Array type: how operands reach the cells and results leave them; ``ideal`` takes no time for either."""
     accumulator_sets: Literal[1, 2] = 2
     """Accumulator sets; with two (double-buffered) the results of a block are drained while the next is computed."""
     operand_reuse: tuple[Extent, Extent] | None = Field(default=None, strict=False)

@@ -90,8 +90,8 @@ class _EncodedRun:
     def _spaces(self) -> tuple[tuple[tuple[PortBuffer, ...], ...], Column]:
         """Return what buffers that differ take when works that differ allocate them, and which of that each takes."""
         table, buffers, demands = self._program.instructions, self._program.buffers, self._demands
-        asked, space_of = spaces_asked(table.allocates.pair, table.work_of, buffers.which)
-        return tuple([tuple(demands.space(buffers.distinct[buffer], work)) for buffer, work in asked]), space_of
+        requests, space_of = spaces_asked(table.allocates.pair, table.work_of, buffers.which)
+        return tuple([tuple(demands.space(buffers.distinct[buffer], work)) for buffer, work in requests]), space_of
 
     def _finished(self, handler: "Handler") -> FinishedRun:
         """Return the handler's results, with names in place of numbers."""

@@ -37,7 +37,7 @@ class Program:
     is_unrolled: bool = False
     """Whether every member of a unit or memory has a name of its own (`hw_models.simulation.unroll`)."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """In an unrolled program, the member memories by the name that stands for all of them."""
+    """Member memories by the name that stands for all of them, in an unrolled program."""
 
     def __post_init__(self) -> None:
         if min(self.extent.values(), default=1) < 1:
