@@ -103,7 +103,7 @@ def test_keys_are_text_whatever_they_look_like() -> None:
         ("a: \x1b[31m", "not YAML: "),
         ("a: \ud800", "not YAML: "),
         ("a" * 900 + ": 1\n" + "a" * 900 + ": 1", "aaa' is duplicate; first in line 1"),
-        ('"\\e[31m": 1\n"\\e[31m": 1', r"key '\x1b[31m' again"),
+        ('"\\e[31m": 1\n"\\e[31m": 1', r"key '\x1b[31m' is duplicate"),
         ("%YAML 9.9\n---\na: 1", "not YAML: "),
     ],
     ids=shown,
