@@ -1,4 +1,4 @@
-"""Machines: what they are (specs, presets), what they run (programs), what comes of it (traces, energy)."""
+"""Machine models: specs and presets, the programs that machines run, their simulation, traces and energy."""
 
 from dsascape.hw_models.common.summary import MachineSummary
 from dsascape.hw_models.cpu.machine import cpu_dtypes, cpu_energy, cpu_machine, cpu_summary

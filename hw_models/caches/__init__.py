@@ -1,1 +1,1 @@
-"""Caches: lines, nests of loops that touch them, and what caches pass on meanwhile."""
+"""Analytical cache model: lines of array tiles, loop nests, and the traffic that a cache passes on."""

@@ -1,4 +1,4 @@
-"""The lines that boxes of arrays take of a cache, and how many of them lie in each other's way."""
+"""Cache lines touched by boxes of arrays, conflicts between them, and replacement models."""
 
 import math
 from collections.abc import Sequence
@@ -8,29 +8,29 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What a nest has of one cache."""
+    """Capacity and organisation of one cache, as available to a loop nest."""
 
     lines: int
-    """That it holds."""
+    """Capacity in lines."""
     sets: int = 1
-    """Into which lines are sorted by their address; 1 where any line may lie anywhere, or a hash chooses."""
+    """Number of sets, selected by address; 1 for a fully associative cache, or if a hash selects the set."""
     forgets_oldest: bool = True
-    """Whether a full set gives up the line that was used longest ago; real ones only come near to that."""
+    """Whether replacement is exact LRU; real caches only approximate that."""
     by_chance: bool = False
-    """Whether lines lie in sets by chance, as pages or a hash put them (`found_again`); else neighbouring lines lie in
-    neighbouring sets."""
+    """Whether lines are placed in sets at random, by page allocation or a hash (`found_again`); otherwise adjacent
+    lines lie in adjacent sets."""
 
     @property
     def ways(self) -> int:
-        """Lines of one set."""
+        """Associativity: lines per set."""
         return self.lines // self.sets
 
     def of_cores(self, cores: int) -> "CacheShape":
-        """Return what one of ``cores`` that use it alike has of it."""
+        """Return the share of one of ``cores`` that use the cache equally."""
         return self if cores == 1 else replace(self, lines=self.lines // cores)
 
     def keeps(self, passed: float) -> float:
-        """Return the share that it still has of what was used before ``passed`` lines went by, itself among them."""
+        """Return the hit rate of data used again at a reuse distance of ``passed`` lines, its own included."""
         if self.by_chance:
             return found_again(passed / self.lines)
         if self.forgets_oldest:
@@ -40,19 +40,19 @@ class CacheShape:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a box of an array takes of a cache."""
+    """Cache lines of a box (tile) of an array."""
 
     count: float
-    """Lines touched; not whole where boxes begin at all places of a line by turns."""
+    """Lines touched; fractional where averaged over the offsets within a line at which boxes begin."""
     runs: int = 1
-    """Of consecutive bytes, one like the other."""
+    """Number of runs of consecutive bytes, all equally long."""
     pitch_lines: int = 0
-    """From one run to the next, if that is a whole number of lines."""
+    """Distance between runs in lines; 0 if that is not a whole number."""
     jumps: float = 0.0
-    """Of the lines: those that do not follow another one of the box."""
+    """Number of non-sequential lines: those that do not follow another line of the box."""
 
     def pushed_out(self, cache: CacheShape) -> float:
-        """Return the share of lines that others of this box push out of their sets before they are used again."""
+        """Return the share of lines that conflicts with other lines of this box evict before they are used again."""
         if cache.sets == 1 or self.runs <= cache.ways or not self.pitch_lines:
             return 0.0
         places = cache.sets // math.gcd(self.pitch_lines, cache.sets)
@@ -64,39 +64,40 @@ class Lines:
 
 
 def found_again(times: float) -> float:
-    """Return the share of what is used in turns, ``times`` as much as a cache holds, that it still has.
+    """Return the hit rate of a working set of ``times`` the cache's capacity that is used cyclically.
 
-    Of a cache in which lines lie by chance: some sets get more than they hold, even where all is less than the whole
-    cache holds. How many lines a set gets has Poisson's distribution. What a full set keeps is `_kept_of_set`: less
-    than if any line might be replaced, and more than if always the oldest were.
+    Lines are placed in sets at random: some sets overflow even if the working set is smaller than the cache. The number
+    of lines per set has a Poisson distribution. A full set keeps the share `_kept_of_set`: less than with random
+    replacement, more than with exact LRU.
     """
     place = times * _STEPS
     below = int(place)
-    found = _found_by_step()
-    if below >= len(found) - 1:
+    rates = _hit_rates()
+    if below >= len(rates) - 1:
         return 0.0
-    return found[below] + (place - below) * (found[below + 1] - found[below])
+    return rates[below] + (place - below) * (rates[below + 1] - rates[below])
 
 
 _WAYS = 16
-"""Of caches in which lines lie by chance: of most second and shared ones, and of others it is about the same."""
+"""Associativity assumed for caches with random placement: that of most L2 and shared caches; others differ little."""
 _STEPS = 64
+"""Resolution of the tabulated hit rate, in steps per cache capacity."""
 MOST_TIMES = 4
-"""As much used in turns as a cache holds so many times leaves nothing to be found again."""
-_NEARER_THE_OLDEST = 3
-"""Power of the share that replacing any line would leave, for replacement that comes near to the oldest: read off
-arrays of half to three times a second cache (2 MiB in 16 ways), of which it comes within 0.03."""
+"""Working set, in cache capacities, from which on the hit rate is 0."""
+_PSEUDO_LRU_EXPONENT = 3
+"""Exponent that turns the hit rate of random replacement into that of pseudo-LRU: read off arrays of half to
+three times an L2 cache (2 MiB, 16 ways), within 0.03."""
 
 
 def _kept_of_set(times: float) -> float:
-    """Return the share that one set keeps of ``times`` as many lines as it holds, used in turns."""
-    return kept_at_random(times) ** _NEARER_THE_OLDEST
+    """Return the hit rate of one set for ``times`` as many lines as it holds, used cyclically."""
+    return kept_at_random(times) ** _PSEUDO_LRU_EXPONENT
 
 
 def kept_at_random(times: float) -> float:
-    """Return the share that is kept of ``times`` as much as there is room for, used in turns, if any may be replaced.
+    """Return the hit rate of ``times`` the capacity, used cyclically, with random replacement.
 
-    A line survives so many replacements with e^-(those by lines).
+    A line survives n replacements among m lines with probability e^-(n / m); the hit rate is the fixed point of that.
     """
     if times <= 1:
         return 1.0
@@ -109,11 +110,11 @@ def kept_at_random(times: float) -> float:
 
 
 _ROUNDS = 60
-"""After which the share no longer changes in its digits that count."""
+"""Iterations after which the fixed point no longer changes in its significant digits."""
 
 
-def _found(times: float) -> float:
-    """Return `found_again` of lines whose set gets a number of others, by Poisson's distribution, besides them."""
+def _hit_rate(times: float) -> float:
+    """Return the value of `found_again`: the mean hit rate of a line over the Poisson number of others in its set."""
     mean = times * _WAYS
     chance = math.exp(-mean)
     share = 0.0
@@ -124,25 +125,25 @@ def _found(times: float) -> float:
 
 
 @cache
-def _found_by_step() -> Sequence[float]:
-    """Return `_found` of 0, 1, 2 and so on of ``_STEPS``, up to where nothing is found again."""
-    return tuple([_found(step / _STEPS) for step in range(MOST_TIMES * _STEPS)] + [0.0])
+def _hit_rates() -> Sequence[float]:
+    """Return the hit rates of working sets of 0, 1, 2 ... / ``_STEPS`` capacities, up to a hit rate of 0."""
+    return tuple([_hit_rate(step / _STEPS) for step in range(MOST_TIMES * _STEPS)] + [0.0])
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An array, its dimensions as they lie in memory, outermost first."""
+    """Array in memory, its dimensions outermost first."""
 
     shape: tuple[int, ...]
     element_bytes: int
     is_packed: bool = False
-    """Whether what is read together lies together: constants are put in order before the program runs."""
+    """Whether tiles are contiguous, as for constants that are reordered before the program runs."""
 
 
 def box_lines(array: Array, extents: Sequence[int], line_bytes: int) -> Lines:
-    """Return the lines of a box of ``extents`` elements per dimension, averaged over where in a line it may begin.
+    """Return the lines of a box of ``extents`` elements per dimension, averaged over its start offset within a line.
 
-    Arrays begin with a line; boxes begin at multiples of their own extent, as tiles do.
+    Arrays begin at a line boundary; boxes begin at multiples of their own extent, as tiles do.
     """
     size_bytes = math.prod(extents) * array.element_bytes
     if array.is_packed:
@@ -165,7 +166,7 @@ def box_lines(array: Array, extents: Sequence[int], line_bytes: int) -> Lines:
         return Lines(float(-(-run // line_bytes)))
     step = math.gcd(run, row, line_bytes)
     row_lines = row // line_bytes if row % line_bytes == 0 else 0
-    apart, together = ((run - step) / line_bytes + 1) * runs, (span - step) / line_bytes + 1
-    if together <= apart:  # runs closer than a line share lines
-        return Lines(together, runs, row_lines)
-    return Lines(apart, runs, row_lines, float(runs))
+    separate, contiguous = ((run - step) / line_bytes + 1) * runs, (span - step) / line_bytes + 1
+    if contiguous <= separate:  # runs closer than a line share lines
+        return Lines(contiguous, runs, row_lines)
+    return Lines(separate, runs, row_lines, float(runs))

@@ -1,4 +1,4 @@
-"""Nests of loops around arrays: what each loop touches, and what passes by between two uses of a line."""
+"""Loop nests around arrays: lines touched per loop, and reuse distances."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,34 +10,35 @@ from typing import NamedTuple
 from dsascape.hw_models.caches.lines import Array, Lines, box_lines
 
 Column = tuple[float, ...]
-"""Lines of one array, depth by depth."""
+"""Lines of one array per loop depth."""
 
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops, outermost first, and the lines that they touch. All tuples by array have the same order."""
+    """Loops, outermost first, and the lines that they touch. All per-array tuples have the same order."""
 
     trips: tuple[int, ...]
+    """Trip count of each loop."""
     touched: tuple[tuple[Lines, ...], ...]
-    """By depth, one more than loops: per array what the loops from that depth on touch, those outside held still."""
+    """Per depth (one more than loops) and array, lines touched by the loops from there inwards, outer ones fixed."""
     is_written: tuple[bool, ...]
-    """Per array: written, and read again where the nest comes back to it; others are read only."""
+    """Per array, whether it is written (and read again where the nest returns to it); others are only read."""
     held: tuple[float, ...] = ()
-    """By depth: further lines that are used there and of which nothing is passed on, such as a buffer of the tile."""
+    """Per depth, further lines in use that cause no traffic of their own, such as a tile's local buffer."""
     outside: tuple[int, ...] = ()
-    """Per array: the depth from which on loops leave it alone, as registers have what they need of it; empty where
-    every iteration touches every array."""
+    """Per array, the depth from which on loops do not touch it because it is held in registers; empty if every
+    iteration touches every array."""
     axes: tuple[int, ...] = ()
-    """What each loop goes along."""
+    """Iteration axis of each loop."""
     moved_by: tuple[frozenset[int], ...] = ()
-    """Per array: the axes along which there are other elements of it; empty where that is not known."""
+    """Per array, the axes that index it; empty if unknown."""
     passes: tuple[tuple[int, ...], ...] = ()
-    """Per array: which passes over what the innermost loop touches use it, where its body is several passes that
-    follow each other; empty where the body uses each array once."""
+    """Per array, the numbers of the passes that use it, if the innermost body consists of several sequential passes;
+    empty if the body uses each array once."""
 
     @cached_property
     def derived(self) -> "Derived":
-        """All that follows from trips and lines touched, worked out at once."""
+        """Quantities that follow from trip counts and lines touched, computed together."""
         trips, depths = self.trips, len(self.touched)
         innermost = self.outside or (len(trips),) * len(self.is_written)
         columns = tuple(zip(*[[lines.count for lines in row] for row in self.touched], strict=True))
@@ -66,64 +67,64 @@ class Nest:
 
     @property
     def innermost(self) -> tuple[int, ...]:
-        """Per array: the depth of the iterations that touch it."""
+        """Per array, the depth of the innermost loop that touches it."""
         return self.derived.innermost
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Per array, by depth: the lines touched."""
+        """Lines touched, per array and depth."""
         return self.derived.columns
 
     @property
     def body_lines(self) -> Column:
-        """By depth: all lines that the loops from there on touch."""
+        """Working set per depth: lines that the loops from there inwards touch, over all arrays."""
         return self.derived.body_lines
 
     @property
     def reuse_lines(self) -> tuple[Column, ...]:
-        """Per array, outwards from the innermost loop that touches it: what passes between its uses, in lines.
+        """Reuse distances in lines, per array and loop, outwards from the innermost loop that touches it.
 
-        That is the body of the loop; of an array that loops further in go through as a whole in every iteration, it is
-        the body of the innermost of these: it was used by the last of them, and is used again by the first.
+        The distance is the working set of the loop's body. For an array that inner loops traverse completely in every
+        iteration, it is the body of the innermost of these: the last iteration used it, the first uses it again.
         """
         return self.derived.reuse_lines
 
     @property
     def fetched_once(self) -> tuple[Column, ...]:
-        """Per array, down to the innermost loop that touches it: what the loops from a depth on fetch if all stays."""
+        """Lines fetched by the loops from a depth inwards if nothing is evicted, per array and depth."""
         return self.derived.fetched_once
 
     @property
     def times(self) -> tuple[int, ...]:
-        """By depth: how often the loops from there on are run."""
+        """Per depth, how often the loops from there inwards are run."""
         return self.derived.times
 
     @cached_property
     def scattered(self) -> tuple[float, ...]:
-        """Per array: the share of its lines that do not follow another one, as they are first touched.
+        """Per array, the share of non-sequential lines in the order of their first touch.
 
-        Read off the innermost loops that touch as much as a page: what comes later is too late to be foreseen.
+        Taken from the innermost loops that touch at least a page: prefetchers do not look further ahead.
         """
-        found, touched = [], self.touched
+        shares, touched = [], self.touched
         for place, last in enumerate(self.innermost):
             box = touched[last][place]
             depth = last
             while box.count < _PAGE_LINES and depth:
                 depth -= 1
                 box = touched[depth][place]
-            found.append(min(box.jumps / box.count, 1.0) if box.count else 0.0)
-        return tuple(found)
+            shares.append(min(box.jumps / box.count, 1.0) if box.count else 0.0)
+        return tuple(shares)
 
     @cached_property
     def repeats(self) -> tuple[Column, ...]:
-        """Per array, for each pass that uses it after another one: what passes by since then, in lines.
+        """Reuse distance in lines, per array and pass that uses it again after an earlier pass.
 
-        Of what only one of the two passes uses besides, half has passed by, as neither has come to its end.
+        Another array that only one of the two passes uses counts half, as on average half of it lies between the uses.
         """
         if not self.passes:
             return ()
         bodies = [column[last] for column, last in zip(self.columns, self.innermost, strict=True)]
-        found = []
+        by_array = []
         for own, used in enumerate(self.passes):
             distances = []
             for before, now in pairwise(used):
@@ -133,12 +134,12 @@ class Nest:
                     at_ends = before in uses or now in uses
                     passed += lines if between or other == own else lines / 2 if at_ends else 0.0
                 distances.append(passed)
-            found.append(tuple(distances))
-        return tuple(found)
+            by_array.append(tuple(distances))
+        return tuple(by_array)
 
     @cached_property
     def in_rows(self) -> tuple[tuple[int, int], ...]:
-        """Depths and arrays of boxes whose rows may lie in few sets of a cache, innermost first."""
+        """Pairs of depth and array whose rows may conflict in few sets of a cache, innermost first."""
         innermost = self.innermost
         return tuple([
             (depth, place)
@@ -150,7 +151,7 @@ class Nest:
 
 
 class Derived(NamedTuple):
-    """What follows from a nest's trips and the lines that it touches: see the properties of the same names."""
+    """Quantities derived from a nest's trip counts and lines; see the properties of the same names."""
 
     innermost: tuple[int, ...]
     columns: tuple[Column, ...]
@@ -161,28 +162,28 @@ class Derived(NamedTuple):
 
 
 _PAGE_LINES = 64
-"""As far as caches look ahead for what may be fetched next: most stay within a page."""
+"""Reach of hardware prefetchers in lines: most stay within a page."""
 _FEW = 4
-"""Rows as far apart as fewer lines, or fewer rows, find room in every cache that has some ways."""
+"""Threshold for conflicts: a smaller row pitch in lines, or fewer rows, fit every set-associative cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a nest does with an array, as affine expressions of its loops."""
+    """Access of a nest to an array, as affine expressions of its loops."""
 
     array: Array
     terms: tuple[tuple[tuple[int, int], ...], ...]
-    """Per dimension: loops and their strides in elements; windows are two loops in one dimension."""
+    """Per dimension, pairs of a loop and its stride in elements; a sliding window has two loops in one dimension."""
     is_written: bool = False
 
     def extents(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Return how many elements per dimension ``counts`` iterations of the loops reach."""
+        """Return the extent in elements per dimension that ``counts`` iterations of the loops access."""
         reached = [1 + sum([stride * (counts[loop] - 1) for loop, stride in terms]) for terms in self.terms]
         return tuple(map(min, reached, self.array.shape))
 
 
 def nest_of(trips: Sequence[int], accesses: Sequence[Access], line_bytes: int) -> Nest:
-    """Return the nest of loops of ``trips`` iterations, outermost first, around ``accesses``: one for each array."""
+    """Return the nest of loops with ``trips`` iterations, outermost first, around ``accesses``, one per array."""
     touched = []
     for depth in range(len(trips) + 1):
         counts = [1] * depth + list(trips[depth:])

@@ -1,19 +1,18 @@
-"""How many bytes a cache passes on while a nest of loops runs: footprints and reuse distances, no trace.
+"""Misses and write-backs of a cache while a loop nest runs, from footprints and reuse distances, without a trace.
 
-Caches hold whole lines and forget the one used longest ago. Between two uses of a line, one iteration of some loop
-apart, everything that the loop's body touches passes by: that is the reuse distance. If the lines of the body fit,
-whatever the loop's iterations have in common is found again, and running the loop once costs the lines that all of it
-touches; if they do not fit, every iteration pays for its own lines. Bodies grow outwards, so there is for each array an
-outermost loop between whose iterations it stays, and what is fetched is the lines of that loop once for each time that
-it is run.
+Caches hold whole lines and evict the least recently used one. Between two uses of a line, one iteration of some loop
+apart, everything that the loop's body touches is accessed: that is the reuse distance. If the lines of the body fit,
+the data that iterations share hits, and running the loop once fetches the lines that all of it touches; if they do not
+fit, every iteration fetches its own lines. Bodies grow outwards, so each array has an outermost loop across whose
+iterations it stays cached, and the lines fetched are those of that loop times the number of times that it runs.
 
-Where lines lie by chance there is no such edge: a share of what the iterations of a loop have in common is found.
+With random placement of lines there is no such threshold: data that iterations share hits at a rate between 0 and 1.
 
-The model was held against an exact simulation of traces (in the tests). It is within 10 % where loops divide and
-arrays are touched in boxes. It is off, by up to two fifths, where a body fits only just, or only just does not (within
-a factor of 0.75 to 1.5 of the cache): the real cache then keeps a part. Of windows with gaps (a stride larger than the
-kernel) the body counts what lies between. Conflicts are those of one array whose rows lie a multiple of the cache's
-ways apart; different arrays are taken to lie in different sets.
+The model was compared with an exact trace simulation (in the tests). It is within 10 % where loops divide and arrays
+are accessed in boxes. It is off by up to two fifths where a body only just fits, or only just does not (within a factor
+of 0.75 to 1.5 of the cache): the real cache then keeps a part. For windows with gaps (a stride larger than the kernel)
+the body includes the gaps. Conflicts are modelled within one array whose row pitch maps its rows to few sets; different
+arrays are assumed to lie in different sets.
 """
 
 from bisect import bisect_right
@@ -26,23 +25,23 @@ from dsascape.hw_models.caches.nests import Nest
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Lines that a cache passes on per array: those that it fetches, those that it writes back."""
+    """Traffic of a cache with the next outer level, in lines per array: fetched (misses) and written back."""
 
     fetched: tuple[float, ...]
     written: tuple[float, ...]
 
     @property
     def total(self) -> float:
-        """Of all arrays, both ways."""
+        """Lines of all arrays, fetched and written back."""
         return sum(self.fetched) + sum(self.written)
 
     def shared_by(self, cores: int) -> "Passed":
-        """Return what one of ``cores`` that pass it on together has of it."""
+        """Return the share of one of ``cores`` that cause this traffic together."""
         fetched, written = (tuple([lines / cores for lines in each]) for each in (self.fetched, self.written))
         return Passed(fetched, written)
 
     def total_of(self, shares: Sequence[float]) -> float:
-        """Return the same where of each array that share is moved."""
+        """Return the total in lines with each array weighted by its entry in ``shares``."""
         moved = [
             (fetched + written) * share
             for fetched, written, share in zip(self.fetched, self.written, shares, strict=True)
@@ -51,9 +50,9 @@ class Passed:
 
 
 def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
-    """Return what a cache that begins empty passes on while ``nest`` runs once, all that it wrote written back.
+    """Return the traffic of a cache that begins empty while ``nest`` runs once, including all write-backs.
 
-    With ``write_allocate`` a line is fetched before it is first written; else only when the nest comes back to it.
+    With ``write_allocate`` a line is fetched before it is first written; otherwise only when the nest returns to it.
     """
     has_conflicts = cache.sets > 1 and bool(nest.in_rows)
     depths = _stays_between(nest, cache) if has_conflicts or not cache.by_chance else []
@@ -78,16 +77,16 @@ def passed_on(nest: Nest, cache: CacheShape, *, write_allocate: bool) -> Passed:
 
 
 def _stays_between(nest: Nest, cache: CacheShape) -> list[int]:
-    """Return for each array the depth of the outermost loop between whose iterations it stays."""
+    """Return per array the depth of the outermost loop across whose iterations it stays cached."""
     lines = cache.lines
     return [len(each) - bisect_right(each, lines) for each in nest.reuse_lines]
 
 
 def share_of_iterations(nest: Nest, cache: CacheShape, left_out: Container[int] = ()) -> float:
-    """Return the share of a nest's iterations in which the cache fetches, averaged over what it fetches.
+    """Return the share of a nest's iterations in which the cache fetches, weighted by the lines fetched.
 
-    Of loops that go through the same lines again, and find them, only the first iteration does; of passes, which are
-    taken to be equally long, those that do not find what they use. Arrays that are ``left_out`` do not count.
+    In loops that reuse the same cached lines, only the first iteration fetches; among passes, which are assumed equally
+    long, those that miss. Arrays in ``left_out`` do not count.
     """
     moved = weighted = 0.0
     for place, depth in enumerate(_stays_between(nest, cache)):
@@ -103,7 +102,7 @@ def share_of_iterations(nest: Nest, cache: CacheShape, left_out: Container[int] 
 
 
 def _share_of_passes(nest: Nest, cache: CacheShape) -> float:
-    """Return the share of passes that fetch; where they fetch unequally, of so many equal ones as weigh the same."""
+    """Return the share of passes that fetch; unequal ones count as sum squared / sum of squares of their lines."""
     by_pass = [0.0] * (1 + max([max(uses) for uses in nest.passes if uses], default=0))
     for place, (uses, distances) in enumerate(zip(nest.passes, nest.repeats, strict=True)):
         lines = nest.columns[place][nest.innermost[place]]
@@ -114,11 +113,12 @@ def _share_of_passes(nest: Nest, cache: CacheShape) -> float:
 
 
 def _fetched_by_chance(nest: Nest, cache: CacheShape) -> list[float]:
-    """Return the lines fetched where the share of them that a loop finds again falls off with the reuse distance.
+    """Return the lines fetched per array with random placement, where the hit rate falls with the reuse distance.
 
-    An iteration fetches its own lines, each loop around it less what its iterations have in common and find.
+    Starts from the lines that every iteration touches, and subtracts for each enclosing loop the hits on data that its
+    iterations share.
     """
-    found = []
+    fetched = []
     innermost, _, _, reuse_lines, fetched_once, times = nest.derived
     trips, room = nest.trips, cache.lines
     for distances, once, last in zip(reuse_lines, fetched_once, innermost, strict=True):
@@ -132,12 +132,12 @@ def _fetched_by_chance(nest: Nest, cache: CacheShape) -> list[float]:
                 if distance != before:
                     before, share = distance, found_again(distance / room)
                 lines -= times[depth] * again * share
-        found.append(lines)
-    return found
+        fetched.append(lines)
+    return fetched
 
 
 def _keep_a_part(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: list[float]) -> None:
-    """Let arrays that do not quite stay between iterations of a loop be found there in part."""
+    """Reduce ``fetched`` for arrays that only just do not stay cached across a loop: a part of them still hits."""
     for place, depth in enumerate(depths):
         if depth:
             fewer = nest.times[depth - 1] * nest.fetched_once[place][depth - 1]
@@ -147,7 +147,7 @@ def _keep_a_part(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: 
 
 
 def _let_rows_conflict(nest: Nest, cache: CacheShape, depths: Sequence[int], fetched: list[float]) -> None:
-    """Let what a set cannot hold of an array's rows be fetched by every iteration around these rows."""
+    """Raise ``fetched`` for arrays with row conflicts: evicted rows are fetched again in every enclosing iteration."""
     for depth, place in nest.in_rows:
         share = nest.touched[depth][place].pushed_out(cache) if depth > depths[place] else 0.0
         again = nest.times[depth] * nest.fetched_once[place][depth]

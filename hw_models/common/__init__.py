@@ -1,1 +1,1 @@
-"""What specs of several kinds of machines have in common."""
+"""Parts that the specs of several kinds of machines share."""

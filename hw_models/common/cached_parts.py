@@ -1,4 +1,4 @@
-"""What machines with caches have in common, whatever computes: memory outside the chip, energy by component."""
+"""Spec parts shared by machines with caches (CPU, GPU): off-chip memory, energy by component."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
@@ -21,47 +21,48 @@ from dsascape.hw_models.text.quantities import (
 
 
 class Dram(BaseModel):
-    """Memory outside the chip."""
+    """Off-chip memory."""
 
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the machine."""
+    """Capacity of the whole machine."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Peak for all cores or SMs; reads and writes share it."""
+    """Peak bandwidth for all cores or SMs together, shared by reads and writes."""
     efficiency: Efficiency = 1.0
-    """Share of the peak that streams reach."""
+    """Share of the peak bandwidth that streams reach."""
     latency_ps: Picoseconds = Field(alias="latency")
-    """From the request to the first bytes, for what no cache has."""
+    """Latency from the request to the first bytes, for data in no cache."""
 
     @property
     def sustained_bytes_per_s(self) -> int:
+        """Bandwidth that streams reach."""
         return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
 
 
 class LaneEnergy(BaseModel):
-    """Energy by component, of machines that compute in vector lanes behind caches."""
+    """Energy by component, for machines that compute in vector lanes behind caches."""
 
     model_config = STRICT
 
     node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(alias="node")
-    """Technology node, by which the energy of a memory on the chip follows from its size."""
+    """Technology node, from which with its size the energy of an on-chip memory follows."""
     estimate: Literal["nominal", "low"] = "nominal"
-    """How much arithmetic takes: ``nominal``, as it is stated here; or ``low``, what logic alone would by scaling from
-    45 nm, which published figures of bare multiplier arrays are near (`hw_models.common.technology.low_share`)."""
+    """Estimate of arithmetic energy: ``nominal``, as stated here; or ``low``, scaled from 45 nm as logic scales, which
+    is near published figures of bare multiplier arrays (`hw_models.common.technology.low_share`)."""
     mac: dict[DType, Picojoules] = Field(min_length=1)
-    """Of one multiply-accumulate with its registers, on lanes or tensor units."""
+    """Energy of one multiply-accumulate including registers, on lanes or tensor units, by dtype."""
     vector_op: Picojoules
-    """Of one operation of a lane, special functions aside."""
+    """Energy of one operation of a lane, except special functions."""
     special_op: Picojoules
-    """Of one division, square root, exponential or the like."""
+    """Energy of one division, square root, exponential or the like."""
     dram: PicojoulesPerByte
-    """Of a byte read or written."""
+    """Energy per byte read or written."""
     static_power_w: Watts = Field(alias="static_power")
-    """Drawn for as long as the machine runs: leakage, clocks, instruction fetch of what is idle."""
+    """Static power, drawn over the whole makespan: leakage, clocks, instruction fetch of idle parts."""
 
     def check_dtypes(self, computed: Iterable[str], where: str) -> None:
-        """Raise ``ValueError`` for a dtype that the units at ``where`` compute and that has no energy."""
+        """Raise ``ValueError`` for a dtype that the units at ``where`` compute but ``mac`` lacks."""
         lacking = [dtype for dtype in computed if dtype not in self.mac]
         if lacking:
             has, needs = ", ".join(self.mac), ", ".join(lacking)
@@ -70,12 +71,12 @@ class LaneEnergy(BaseModel):
     def sram_pj_per_byte(
         self, sizes: Mapping[str, int], given: Mapping[str, PicojoulesPerByteOrBySize]
     ) -> dict[str, float]:
-        """Return picojoules per byte of memories on the chip: as ``given``, or by their ``sizes`` in bytes."""
+        """Return picojoules per byte of on-chip memories: as ``given``, or derived from their ``sizes`` in bytes."""
         by_size = {name: sram_pj_per_byte(size, self.node_nm) for name, size in sizes.items()}
         return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
 
     def model(self, machine: str, dram: str, on_chip_pj: Mapping[str, float]) -> EnergyModel:
-        """Return the energy of operations and of bytes: of memories on the chip, and of the one called ``dram``."""
+        """Return the energy model; ``on_chip_pj`` is per byte of each on-chip memory, ``dram`` names the off-chip."""
         share = low_share(self.node_nm) if self.estimate == "low" else 1.0
         return EnergyModel(
             machine=machine,
@@ -88,15 +89,15 @@ class LaneEnergy(BaseModel):
 
 
 class CachedMachine(BaseModel):
-    """A machine of which no area is known: dies are published with all that they hold beside cores and caches."""
+    """Base of machines without an area model: published dies hold more than cores and caches."""
 
     model_config = STRICT
 
     @property
     def area_mm2(self) -> None:
-        """Unknown."""
+        """None: the area is not modelled."""
 
     @property
     def area_parts_mm2(self) -> dict[str, float]:
-        """None is known."""
+        """Empty: the area is not modelled."""
         return {}

@@ -1,4 +1,4 @@
-"""What the specs of all kinds of machines are made of, quantities aside."""
+"""Field types that the specs of all kinds of machines share, except quantities with units."""
 
 from typing import Annotated, Literal
 

@@ -1,11 +1,11 @@
-"""A machine in one line, whatever kind it is."""
+"""One-line summary of a machine of any kind."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnChipTotal:
-    """One kind of on-chip memory: what one copy holds, and how many there are."""
+    """On-chip memory: capacity of one copy and number of copies."""
 
     name: str
     capacity_bytes: int
@@ -14,14 +14,15 @@ class OnChipTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSummary:
-    """What a list of machines says of each."""
+    """Summary of a machine for lists of machines."""
 
     cores: int
     arrangement: str
-    """How the cores are grouped: "4 x 8"."""
+    """Grouping of the cores, such as "4 x 8"."""
     dtype: str
-    """At which the peak is reached."""
+    """Data type of ``peak_macs_per_s``."""
     peak_macs_per_s: float
+    """Peak multiply-accumulates per second of the whole machine."""
     on_chip: tuple[OnChipTotal, ...]
-    """Innermost first."""
+    """On-chip memories, innermost first."""
     off_chip_bytes_per_s: float

@@ -1,8 +1,8 @@
-"""Energy by technology node: of SRAM by its size, one method for every on-chip memory; of arithmetic, two estimates.
+"""Energy by technology node: SRAM by its size (one method for every on-chip memory), arithmetic by two estimates.
 
-Of SRAM it is interpolated between published points on power laws, in the node as the energies of multiply-accumulates
-in the presets are, and in the size. Beyond the largest point it grows with the root of the size, as wires do (CACTI 7
-has exponents of 0.55 to 0.6 from 64 KiB to 8 MiB); below the smallest it stays.
+SRAM energy is interpolated between published points on power laws, in the node (as the energies of
+multiply-accumulates in the presets are) and in the size. Beyond the largest point it grows with the square root of the
+size, as wires do (CACTI 7 has exponents of 0.55 to 0.6 from 64 KiB to 8 MiB); below the smallest it is constant.
 """
 
 import itertools
@@ -12,23 +12,23 @@ _POINTS_PJ = {
     45: {8 * 2**10: 10.0, 32 * 2**10: 20.0, 2**20: 100.0},
     7: {8 * 2**10: 7.5, 32 * 2**10: 8.5, 2**20: 14.0},
 }
-"""Picojoules of one access of 64 bits, by node in nanometres and bytes of the memory: 45 nm from Horowitz, "Computing's
+"""Picojoules of one 64-bit access, by node in nanometres and capacity in bytes: 45 nm from Horowitz, "Computing's
 energy problem", ISSCC 2014; 7 nm from Jouppi et al., "Ten lessons from three generations", ISCA 2021, table 2."""
 _ACCESS_BYTES = 8
 _SCALED = {45: 1.0, 32: 0.641, 20: 0.181, 16: 0.142, 14: 0.114, 10: 0.097, 7: 0.0775}
-"""Energy of logic by node, as a share of that at 45 nm: Stillmaker and Baas, "Scaling equations for the accurate
+"""Energy of logic by node in nanometres, relative to 45 nm: Stillmaker and Baas, "Scaling equations for the accurate
 prediction of CMOS device performance from 180 nm to 7 nm", Integration 58, 2017, at 0.9 V, below 32 nm at 0.8 V."""
 _PUBLISHED = 1 / 3
-"""Energy of a multiply-accumulate at 7 nm as a share of that at 45 nm, in the sources of ``_POINTS_PJ`` (INT8: 0.1 and
-0.3 pJ, FP16: 0.5 and 1.5 pJ)."""
+"""Energy of a multiply-accumulate at 7 nm relative to 45 nm, in the sources of ``_POINTS_PJ`` (INT8: 0.1 and 0.3 pJ,
+FP16: 0.5 and 1.5 pJ)."""
 SMALLEST_NM, LARGEST_NM = 3.0, 90.0
-"""Nodes for which the power law is taken to hold."""
+"""Range of nodes in nanometres for which the power law is assumed to hold."""
 
 
 def sram_pj_per_byte(capacity_bytes: int, node_nm: float) -> float:
-    """Return the picojoules of reading or writing one byte of an SRAM of ``capacity_bytes``, 64 bits at a time.
+    """Return the energy in picojoules per byte of an SRAM of ``capacity_bytes``, read or written 64 bits at a time.
 
-    Wider accesses cost less per byte (3 to 4 times at 512 bits, by CACTI); the points are for 64.
+    Wider accesses cost less per byte (3 to 4 times less at 512 bits, by CACTI); the published points are for 64.
     """
     (old_nm, old), (new_nm, new) = _POINTS_PJ.items()
     position = math.log(old_nm / node_nm) / math.log(old_nm / new_nm)
@@ -44,10 +44,10 @@ def sram_pj_per_byte(capacity_bytes: int, node_nm: float) -> float:
 
 
 def low_share(node_nm: float) -> float:
-    """Return by what factor arithmetic may take less than published points say: what logic alone would by scaling.
+    """Return the ratio of the low to the nominal estimate of arithmetic energy: scaling of logic over published points.
 
-    Sources differ so much: synthesised arrays of multipliers are near this, whole processors are not. Beyond the nodes
-    that both estimates are for, it stays.
+    Sources differ by this factor: synthesised multiplier arrays are near the low estimate, whole processors are not.
+    Outside the nodes that both estimates cover, the ratio is constant.
     """
     nodes = sorted(_SCALED, reverse=True)
     node = min(max(node_nm, nodes[-1]), nodes[0])

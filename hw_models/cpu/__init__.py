@@ -1,1 +1,1 @@
-"""CPUs with caches: the spec that a file fills in, the caches' traffic, the machine that is simulated."""
+"""CPUs with caches: spec, cost model of cores, simulated machine."""

@@ -1,4 +1,4 @@
-"""How many cycles a core takes to issue instructions when all data is at hand."""
+"""Issue time of a core when all data is in its first cache."""
 
 from typing import TYPE_CHECKING
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def issue_cycles(core: "CoreKind", issued: Issued) -> float:
-    """Return the cycles in which ``core`` issues ``issued``.
+    """Return the cycles that ``core`` takes to issue ``issued``.
 
-    Multiply-accumulates keep the pipes busy only with as many accumulators as fit into their latency. In an
-    out-of-order core the busiest of pipes, load ports, store ports and the front end sets the pace. In an in-order core
-    vector loads and stores take slots of their own beside arithmetic; only loop control pairs with it. At the end of
-    every innermost loop some cycles are lost.
+    Multiply-accumulates keep the pipes busy only with enough independent accumulators to cover their latency. In an
+    out-of-order core the busiest of pipes, load ports, store ports and front end sets the pace. In an in-order core
+    vector loads and stores take issue slots in addition to arithmetic; only loop control pairs with it. Every innermost
+    loop loses ``loop_cycles`` at its end.
     """
     at_once = min(core.fma_pipes, issued.accumulators / core.fma_latency_cycles)
     pipes = issued.fma / at_once

@@ -1,11 +1,11 @@
-"""The units and memories of a CPU with caches, and how long its cores take for a chunk of a parallel loop.
+"""Simulated machine of a CPU with caches: units, memories, and the cost model of a chunk of a parallel loop.
 
-What a chunk moves at each level is part of its payload, worked out by who made it (`hw_models.caches`). A core's
-own levels bound its pace; what cores share, they contend for in the simulation.
+The traffic of a chunk at each level is part of its payload, computed by the scheduler (`hw_models.caches`). Private
+levels bound the pace of a core; shared levels are contended for in the simulation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsascape.hw_models.caches.lines import CacheShape
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
@@ -24,10 +24,10 @@ L1, L2, L3, DRAM = "l1", "l2", "l3", "dram"
 def cpu_machine(spec: Cpu) -> Machine:
     """Return the memories and units of a CPU.
 
-    Units: ``core``, of which the fastest kinds come first, takes chunks of parallel loops, one at a time each;
-    ``launch`` calls kernels and starts their parallel loops. Memories: ``l1``, ``l2`` (on the level of the cores if it
-    is private, else one for all), ``l3`` and ``dram``. Where kinds of cores differ, a private level's own port is as
-    wide as the widest of them; each core's pace is bounded by its own.
+    Units: ``core`` (fastest kinds first) takes chunks of parallel loops, one at a time per core; ``launch`` calls
+    kernels and starts their parallel loops. Memories: ``l1``, ``l2`` (one per core if it is private, otherwise one for
+    the chip), ``l3`` and ``dram``. If kinds of cores differ, the port of a private level is as wide as the widest
+    of them; each core's pace is bounded by its own cache.
     """
     kinds = spec.kinds
     memories = [_cache_level(spec, L1, [(core, core.l1) for core in kinds])]
@@ -49,7 +49,7 @@ def cpu_machine(spec: Cpu) -> Machine:
 
 
 def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> Memory:
-    """Return a level of caches: one of each core's own, or all of them taken together where cores share some."""
+    """Return a cache level: one memory per core, or the sum of all copies if any of them is shared."""
     rates = [cache.bytes_per_cycle * spec.clock_hz(core) for core, cache in copies]
     if all(cache.shared_by == 1 for _, cache in copies):
         return Memory(name, CORE, max(cache.capacity_bytes for _, cache in copies), max(rates))
@@ -59,14 +59,14 @@ def _cache_level(spec: Cpu, name: str, copies: list[tuple[CoreKind, Cache]]) -> 
 
 
 def _shape(spec: Cpu, cache: Cache) -> CacheShape:
-    """Return the cache as a nest sees it; where a way is larger than a page, pages lie in it by chance."""
+    """Return the cache's shape for the loop-nest model; if a way is larger than a page, page placement is random."""
     lines = cache.capacity_bytes // spec.line_bytes
     by_chance = cache.capacity_bytes > cache.associativity * _PAGE_BYTES
     return CacheShape(lines, max(lines // cache.associativity, 1), forgets_oldest=False, by_chance=by_chance)
 
 
 _PAGE_BYTES = 4096
-"""The smallest: what programs get of memory lies in order within it, whatever the system does."""
+"""Smallest page size: memory is contiguous within a page, whatever the system does."""
 
 
 _BEHIND: tuple[Behind, ...] = ("l2", "l3", "dram")
@@ -74,24 +74,24 @@ _BEHIND: tuple[Behind, ...] = ("l2", "l3", "dram")
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a level moves for a chunk, and shares of it."""
+    """Traffic of a chunk at one memory level, with shares of it from 0 to 1."""
 
     memory: str
     size_bytes: float
     written: float = 0.0
-    """Written back."""
+    """Share that is written back."""
     scattered: float = 0.0
-    """Lines that do not follow the one before."""
+    """Share in non-sequential lines."""
     stored: float = 0.0
-    """For stores: written back, or fetched to be written."""
+    """Share due to stores: lines written back, or fetched to be written."""
 
 
 Step = tuple[float, Sequence[Moved], Mapping[str, float]]
-"""Cycles to issue instructions, what each level moves, and during which share of the instructions it does."""
+"""Step of a chunk: issue cycles, traffic per level, and per memory the share of the instructions it overlaps with."""
 
 
 class CorePace:
-    """How fast one core of a kind does chunks when it has the machine to itself."""
+    """Cost model of one core of a kind for chunks of work, without contention."""
 
     def __init__(self, spec: Cpu, core: CoreKind) -> None:
         self.spec, self.core = spec, core
@@ -111,33 +111,33 @@ class CorePace:
             {name: given.get(name, 1 - core.overlap) for name in _BEHIND}
             for given in (core.exposed, core.exposed_stores)
         ]
-        """What does not hide behind arithmetic of the time that a memory takes, by that time: for loads, for stores."""
+        """Fraction of each memory's time that is not overlapped with arithmetic: for loads, for stores."""
         self.writing: dict[str, float] = {name: core.writing.get(name, 1.0) for name in _BEHIND}
         self.scattered: dict[str, float] = {name: core.scattered.get(name, 1.0) for name in _BEHIND}
         self.bytes_per_ps = {name: rate / PS_PER_S for name, rate in rates.items()}
         self.latency_ps = latencies
         self.caches = [(_shape(spec, core.l1), 1)]
-        """Those that come before a shared one, innermost first, as a nest sees each, and how many cores share it."""
+        """Cache shapes below the shared cache, innermost first, each with the number of cores that share it."""
         if core.l2 is not None:
             self.caches.append((_shape(spec, core.l2), core.l2.shared_by))
 
     def slowed(self, moved: Moved) -> float:
-        """Return the time of what a memory moves by that of reading as much in lines that follow each other."""
+        """Return the time of ``moved`` relative to reading the same bytes in sequential lines."""
         if moved.memory == L1:
             return 1.0
-        apart = moved.scattered * (self.scattered[moved.memory] - 1)
-        return 1 + moved.written * (self.writing[moved.memory] - 1) + apart
+        random = moved.scattered * (self.scattered[moved.memory] - 1)
+        return 1 + moved.written * (self.writing[moved.memory] - 1) + random
 
     def chunk_ps(
         self, issue_cycles_taken: float, traffic: Sequence[Moved], meanwhile: Mapping[str, float]
     ) -> tuple[float, float, str]:
-        """Return start-up and duration of a chunk that takes so many cycles to issue, and what sets its pace.
+        """Return start-up and duration (picoseconds) of a chunk, and its limiting resource: ``core`` or a memory.
 
-        ``traffic`` is that of each level, innermost first. The start-up is the latency of the level furthest out that
-        moves anything. Then instructions are issued while data move at all levels: the slowest of these sets the pace,
-        ``core`` or a memory. A memory that moves its bytes ``meanwhile`` in a share of the instructions hides behind
-        these only. Of what comes from a level, and no level further out, or goes there, the part is added that does not
-        hide behind issuing. What the first cache moves is part of issuing.
+        ``traffic`` is per level, innermost first. The start-up is the latency of the outermost level that moves
+        anything. Then instructions are issued while data moves at all levels, and the slowest of these sets the pace. A
+        memory named in ``meanwhile`` overlaps with that share of the instructions only. For the bytes that come from
+        (or go to) a level and no outer one, the part that does not overlap with issuing is added. Traffic of the first
+        cache is part of issuing.
         """
         issue_ps, startup_ps = issue_cycles_taken * self.cycle_ps, 0.0
         limit = CORE
@@ -164,17 +164,21 @@ class CorePace:
         return startup_ps, longest + exposed_ps, limit
 
     def moved_ps(self, moved: Moved) -> float:
-        """Return how long a level takes to move so much."""
+        """Return the time in picoseconds that a level takes for its traffic."""
         return moved.size_bytes * self.slowed(moved) / self.bytes_per_ps[moved.memory]
 
     def steps_ps(self, steps: Iterable[Step]) -> tuple[float, float, str]:
-        """Return the same for a chunk that is done in ``steps``: the longest sets its pace."""
+        """Return start-up, duration and limiting resource of a chunk of sequential ``steps``, that of the longest."""
         startups_ps, durations_ps, limits = zip(*[self.chunk_ps(*step) for step in steps], strict=True)
         longest = max(range(len(limits)), key=durations_ps.__getitem__)
         return max(startups_ps), sum(durations_ps), limits[longest]
 
     def work_ps(self, work: Compute) -> tuple[int, int, str]:
-        """Return the same for ``work``; raise ``HardwareError`` for a dtype that the cores do not compute."""
+        """Return start-up, duration (picoseconds) and limiting resource of ``work``.
+
+        Raises ``HardwareError`` for a dtype that the cores do not compute, ``ProgramError`` for work without
+        instruction counts.
+        """
         if work.dtype not in self.spec.simd.lanes:
             raise HardwareError(f"{self.spec.name}: cores compute {', '.join(self.spec.simd.lanes)}, not {work.dtype}")
         startup_ps, duration_ps, limit = self.steps_ps([self._step(each) for each in work.steps or (work,)])
@@ -182,7 +186,7 @@ class CorePace:
 
     def _step(self, work: Compute) -> Step:
         if work.issued is None:
-            raise ProgramError("a core runs instructions; the work says none")
+            raise ProgramError("a core needs instruction counts; the payload has none")
         shares = [dict(each) for each in (work.issued.written, work.issued.scattered, work.issued.stored)]
         traffic = [Moved(name, size, *(share.get(name, 0.0) for share in shares)) for name, size in work.traffic]
         return issue_cycles(self.core, work.issued), traffic, dict(work.issued.meanwhile)
@@ -190,21 +194,21 @@ class CorePace:
 
 def _computing(spec: Cpu, core: CoreKind) -> Serve:
     pace = CorePace(spec, core)
-    known: dict[Payload, Service] = {}
+    services: dict[Payload, Service] = {}
 
     def serve(payload: Payload, blocks: int) -> Service:
         if not isinstance(payload, Compute):
             raise ProgramError(f"a core computes only, not {type(payload).__name__}")
-        found = known.get(payload)
-        if found is None:
+        service = services.get(payload)
+        if service is None:
             startup_ps, duration_ps, limit = pace.work_ps(payload)
             largest = max((size for _, size in payload.traffic), default=0)
             touches = tuple((memory, size / largest) for memory, size in payload.traffic if size)
-            found = known[payload] = Service(startup_ps, duration_ps, largest, touches, limit)
+            service = services[payload] = Service(startup_ps, duration_ps, largest, touches, limit)
         if blocks == 1:
-            return found
-        return Service(
-            found.startup_ps, found.duration_ps * blocks, found.bytes_moved * blocks, found.touches, found.limit
+            return service
+        return replace(
+            service, duration_ps=service.duration_ps * blocks, bytes_moved=service.bytes_moved * blocks
         )
 
     return serve
@@ -222,12 +226,12 @@ def _launching(spec: Cpu) -> Serve:
 
 
 def cpu_energy(spec: Cpu) -> EnergyModel:
-    """Return the energy of a machine's operations and of the bytes in its memories."""
+    """Return the energy model: picojoules per operation and per byte of each memory."""
     return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte)
 
 
 def cpu_summary(spec: Cpu) -> MachineSummary:
-    """Return the machine in one line; the peak is at the first dtype of its vector instructions."""
+    """Return a one-line summary; the peak is for the first dtype of the vector instructions."""
     dtype = next(iter(spec.simd.lanes))
     kinds = spec.kinds
     memories = [OnChipTotal(name=L1, capacity_bytes=kinds[0].l1.capacity_bytes, copies=spec.core_count)]
@@ -244,5 +248,5 @@ def cpu_summary(spec: Cpu) -> MachineSummary:
 
 
 def cpu_dtypes(spec: Cpu) -> frozenset[str]:
-    """Return the dtypes that the vector instructions compute."""
+    """Return the dtypes that the vector instructions support."""
     return frozenset(str(dtype) for dtype in spec.simd.lanes)

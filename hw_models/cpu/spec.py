@@ -1,8 +1,8 @@
 """CPU with caches: cores of one or several kinds, private and shared cache levels, DRAM.
 
-The abstraction is that of a phone's or a server's processor running a thread pool: cores that differ (big and LITTLE
-ones) share out the chunks of parallel loops, and every level between a core's registers and DRAM has a size and a
-bandwidth. Numbers of a real part go into YAML, with their source.
+The abstraction is that of a phone's or a server's processor running a thread pool: the chunks of parallel loops are
+distributed over cores of different kinds (big and LITTLE), and every level between a core's registers and DRAM has a
+size and a bandwidth. Figures of a real part belong in its YAML file, with their source.
 """
 
 from typing import Annotated, Literal
@@ -27,31 +27,31 @@ Cycles = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(ge=0.01, le=4096)]
 Few = Annotated[int, Field(gt=0, le=64)]
 Behind = Literal["l2", "l3", "dram"]
-"""A memory behind a cache."""
+"""Memory levels beyond the first cache."""
 
 
 class Simd(BaseModel):
-    """Vector instructions: those of all cores, as they run the same code."""
+    """Vector instruction set, the same for all cores because they run the same code."""
 
     model_config = STRICT
 
     lanes: dict[DType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates of one vector instruction, for each dtype that is computed."""
+    """Multiply-accumulates per vector instruction, for each dtype that the cores compute."""
     register_bytes: Bytes = Field(alias="register")
-    """Of one vector register, which one load or store fills or empties."""
+    """Size of one vector register, which one load or store moves."""
     registers: Annotated[int, Field(ge=8, le=1024)]
-    """Vector registers that code can name."""
+    """Number of architectural vector registers."""
     multiplies_by_lane: bool
-    """Whether a multiply-accumulate takes one lane of a register for all of the others' lanes (NEON does): values that
-    are the same for all lanes are then loaded a register at a time, else one by one."""
+    """Whether a multiply-accumulate can broadcast one lane of an operand register (as NEON can): values that are the
+    same for all lanes are then loaded a register at a time, otherwise one by one."""
 
     def lanes_of(self, dtype: str) -> int:
-        """Return the numbers of ``dtype`` in a vector; 0 for one that is not computed."""
+        """Return the number of lanes for ``dtype``; 0 for a dtype that the cores do not compute."""
         return next((count for name, count in self.lanes.items() if name == dtype), 0)
 
     @property
     def product_step(self) -> Issued:
-        """One step in depth of a product whose sums fill the registers: six rows, operands loaded for each step."""
+        """Instructions of one step in depth of a register-blocked product: six rows, operands loaded in each step."""
         rows = 6
         columns = max((self.registers - 1) // (rows + 1), 1)
         by_row = -(-rows // next(iter(self.lanes.values()))) if self.multiplies_by_lane else rows
@@ -59,125 +59,125 @@ class Simd(BaseModel):
 
 
 class Cache(BaseModel):
-    """A cache of one core, or of a few cores of one kind."""
+    """Cache of one core, or shared by a few cores of one kind."""
 
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of one copy."""
+    """Capacity of one copy."""
     associativity: Count
-    """Lines that one set holds."""
+    """Number of ways: lines per set."""
     bytes_per_cycle: Rate
-    """Between it and the level further in, for one core, reads and writes together."""
+    """Bandwidth to the next inner level per core, reads and writes together, in bytes per cycle."""
     latency_cycles: Cycles
-    """Of the core's clock, from the request to the first bytes."""
+    """Latency from the request to the first bytes, in cycles of the core."""
     shared_by: Count = 1
-    """Cores that share one copy, and its bandwidth; 1 for a private one."""
+    """Number of cores that share one copy and its bandwidth; 1 for a private cache."""
 
 
 class SharedCache(BaseModel):
-    """The cache that all cores share; its sets are chosen by a hash of the address."""
+    """Cache that all cores share; a hash of the address selects its sets."""
 
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the whole."""
+    """Capacity of the whole cache."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """For all cores together, reads and writes sharing it."""
+    """Bandwidth for all cores together, shared by reads and writes."""
     bytes_per_cycle: Rate
-    """For one core, at that core's clock."""
+    """Bandwidth per core, in bytes per cycle of that core."""
     latency_ps: Picoseconds = Field(alias="latency")
-    """From the request to the first bytes."""
+    """Latency from the request to the first bytes."""
     kept_ps: Picoseconds | None = Field(None, alias="kept")
-    """Time in which others, those on the rest of a machine of which this is a part, bring as much into it as it holds.
-    A line that is not used for so long is likely to be gone. ``null`` where nobody else uses it."""
+    """Time in which other users of the cache (on the rest of a machine of which this is a part) fill it once. A line
+    that is unused for that long is likely to have been evicted. ``null`` if there are no other users."""
     fresh_bytes: Bytes | None = Field(None, alias="fresh")
-    """What there is of it for lines that come from DRAM, until they are used again: some caches keep what is new to
-    them for less long. ``null`` where they are kept like all others."""
+    """Capacity available to lines that come from DRAM, until they are used again: some caches evict new lines earlier.
+    ``null`` if new lines are kept like all others."""
 
 
 class CoreKind(BaseModel):
-    """Cores that are alike."""
+    """Kind of cores: a group of identical cores."""
 
     model_config = STRICT
 
     count: Count
-    """Cores of this kind."""
+    """Number of cores of this kind."""
     clock_hz: Hertz = Field(alias="clock")
-    """The highest; what is sustained is the machine's ``sustained_factor`` of it."""
+    """Highest clock; the sustained clock is this times the machine's ``sustained_factor``."""
     order: Literal["in_order", "out_of_order"]
-    """In-order cores pay for vector loads and stores on top of arithmetic, as they cannot issue them together; for
-    out-of-order ones the busiest of the ports sets the pace."""
+    """Issue order. In-order cores cannot issue vector loads and stores together with arithmetic, so their times add up;
+    in out-of-order cores the busiest port sets the pace."""
     issue_width: Few
-    """Instructions per cycle, of whatever class."""
+    """Instructions per cycle, of all classes together."""
     fma_pipes: Few
     """Vector arithmetic instructions per cycle."""
     fma_latency_cycles: Cycles
-    """Until a multiply-accumulate can be added to: with fewer accumulators than this times the pipes, pipes idle."""
+    """Latency of a multiply-accumulate: with fewer accumulators than this times the pipes, pipes idle."""
     loads_per_cycle: Rate
-    """Vector or scalar loads; less than one where the path is narrower than a register."""
+    """Vector or scalar loads per cycle; less than 1 if the path is narrower than a register."""
     stores_per_cycle: Rate
-    """Vector or scalar stores."""
+    """Vector or scalar stores per cycle."""
     special_cycles: Cycles
-    """Of one pipe, for one vector of divisions, square roots, exponentials or the like."""
+    """Cycles of one pipe for one vector of divisions, square roots, exponentials or the like."""
     loop_cycles: Annotated[float, Field(ge=0, le=1000)] = 0.0
-    """Lost at the end of each innermost loop: a branch that is predicted wrongly, pipes that fill and run empty."""
+    """Cycles lost at the end of each innermost loop: branch misprediction, pipes that drain and refill."""
     overlap: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Share of the time that data takes on its way which hides behind arithmetic, or behind that of another level. 1:
-    the slowest sets the pace; 0: all wait for each other."""
+    """Share of the time of data movement that overlaps with arithmetic, or with data movement at another level. 1: the
+    slowest sets the pace; 0: their times add up."""
     exposed: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
-    """For single memories, what is left of 1 where it is not what ``overlap`` leaves: the time that does not hide, by
-    that of a stream of reads. It is more than 1 where data come more slowly while the core computes."""
+    """Per-memory override of the fraction of loads' time that is not overlapped (default: 1 - ``overlap``), relative to
+    the time of a stream of reads. It exceeds 1 if data arrives more slowly while the core computes."""
     exposed_stores: dict[Behind, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
-    """The same for what is stored, by the time of a stream of writes."""
+    """Per-memory override of the fraction of stores' time that is not overlapped, relative to a stream of writes."""
     writing: dict[Behind, Annotated[float, Field(ge=0, le=100)]] = Field(default_factory=dict)
-    """Time in which a line is written back to a memory, by that of fetching one of many that follow each other; 1 where
-    nothing is said, 0 where nobody waits for it."""
+    """Time to write a line back to a memory, relative to fetching a sequential one; 1 if not stated, 0 if write-backs
+    are never waited for."""
     scattered: dict[Behind, Annotated[float, Field(ge=1, le=1000)]] = Field(default_factory=dict)
-    """Time in which a line is fetched that does not follow the one before, and that nobody has foreseen, by that of one
-    that does; 1 where nothing is said."""
+    """Time to fetch a random line that no prefetcher brought, relative to a sequential one; 1 if not stated."""
     l1: Cache
-    """For data."""
+    """First-level data cache."""
     l2: Cache | None
-    """None where the shared cache or DRAM is next."""
+    """Second-level cache; null if the shared cache or DRAM is next."""
     dram_bytes_per_s: BytesPerSecond = Field(alias="dram_bandwidth")
-    """Most that one core of this kind moves to and from DRAM."""
+    """Peak DRAM bandwidth of a single core of this kind, reads and writes together."""
 
 
 class CpuEnergy(LaneEnergy):
-    """Energy by component, cores of all kinds taken alike."""
+    """Energy by component, the same for all kinds of cores."""
 
     l1: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size (`hw_models.common.technology`); of the first kind where cores differ."""
+    """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`), for the
+    first kind of cores if they differ."""
     l2: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size, as for l1."""
+    """Energy per byte read or written; by default that of an SRAM of its size, as for l1."""
     l3: PicojoulesPerByteOrBySize = None
-    """As for l1, of the whole."""
+    """Energy per byte read or written; by default that of an SRAM of its whole size."""
 
 
 class Cpu(CachedMachine):
-    """A whole processor. What makes no sense is refused with a ``ValueError`` (pydantic)."""
+    """A whole processor. Raises ``ValueError`` (pydantic) for values that are inconsistent."""
 
     kind: Literal["cpu"]
-    """Which kind of machine the file describes."""
+    """Kind of machine that the file describes."""
     name: MachineName
-    """What tables and reports call it; a file with a base that states none is called after the file."""
+    """Name in tables and reports; the default of a file with a base is the file's name."""
     cores: dict[KindName, CoreKind] = Field(min_length=1, max_length=8)
-    """The kinds of cores, by name."""
+    """Kinds of cores, by name."""
     simd: Simd
     line_bytes: Annotated[Bytes, Field(ge=8, le=4096)] = Field(alias="line")
-    """Of all caches: what moves between two levels at once."""
+    """Line size of all caches: the unit of transfer between two levels."""
     l3: SharedCache | None
-    """None where private caches are next to DRAM."""
+    """Cache shared by all cores; null if private caches are next to DRAM."""
     dram: Dram
     write_allocate: bool
     """Whether a store that misses fetches its line first; false for cores that see streams of whole-line stores."""
     kernel_call_ps: Picoseconds = Field(alias="kernel_call")
-    """Of one kernel: the call, its arguments checked and looked up."""
+    """Time of one kernel call, including look-up and checks of its arguments."""
     parallel_region_ps: Picoseconds = Field(alias="parallel_region")
-    """Of one loop that is split over threads: waking them, and waiting for the last."""
+    """Overhead of one loop that is split over threads: waking them, and waiting for the last."""
     sustained_factor: Efficiency = 1.0
-    """Share of the clocks that the cores hold when all are busy (heat, power, wide vectors)."""
+    """Share of the highest clock that the cores sustain when all are busy (heat, power, wide vectors)."""
     energy: CpuEnergy
 
     @model_validator(mode="after")
@@ -218,28 +218,29 @@ class Cpu(CachedMachine):
 
     @property
     def core_count(self) -> int:
+        """Number of cores of all kinds."""
         return sum(core.count for core in self.cores.values())
 
     def clock_hz(self, core: CoreKind) -> float:
-        """Return the clock that ``core`` sustains."""
+        """Return the sustained clock of ``core``."""
         return core.clock_hz * self.sustained_factor
 
     @property
     def kinds(self) -> tuple[CoreKind, ...]:
-        """The kinds of cores, the fastest in a matrix product first; of equal ones, as they stand in the file."""
+        """Kinds of cores, the fastest in a matrix product first; equal ones in the order of the file."""
         return tuple(sorted(self.cores.values(), key=lambda core: -self.products_per_s(core)))
 
     def products_per_s(self, core: CoreKind) -> float:
-        """Return the multiply-accumulates of vectors per second of ``core`` in a matrix product whose data is at hand.
+        """Return vector multiply-accumulates per second of ``core`` in a matrix product with all data in its l1.
 
-        Loads and the front end bound it too, so that pipes which nothing feeds do not count.
+        Loads and the front end bound it too, so that pipes that cannot be fed do not count.
         """
         step = self.simd.product_step
         return step.fma / issue_cycles(core, step) * core.clock_hz
 
     @property
     def sram_pj_per_byte(self) -> dict[str, float]:
-        """Picojoules per byte of every cache level: as given, or by their sizes."""
+        """Picojoules per byte of every cache level: as stated, or derived from their sizes."""
         first = next(iter(self.cores.values()))
         sizes = {"l1": first.l1.capacity_bytes}
         if first.l2 is not None:
@@ -250,10 +251,10 @@ class Cpu(CachedMachine):
         return self.energy.sram_pj_per_byte(sizes, given)
 
     def peak_macs_per_s(self, dtype: str) -> float:
-        """Multiply-accumulates per second of all cores at the clocks that they sustain; 0 for a dtype without lanes."""
+        """Return multiply-accumulates per second of all cores at sustained clocks; 0 for a dtype without lanes."""
         lanes = self.simd.lanes_of(dtype)
         return sum(core.count * self.clock_hz(core) * core.fma_pipes * lanes for core in self.cores.values())
 
     def cycle_ps(self, core: CoreKind) -> float:
-        """Return the length of a cycle of ``core``."""
+        """Return the length of a cycle of ``core`` in picoseconds, at its sustained clock."""
         return PS_PER_S / self.clock_hz(core)

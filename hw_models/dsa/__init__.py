@@ -1,1 +1,1 @@
-"""Clustered scratchpad accelerators: their spec, and the machine that it describes."""
+"""Clustered scratchpad accelerators: spec, cost model and simulated machine."""

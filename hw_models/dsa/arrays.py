@@ -1,7 +1,7 @@
-"""Matrix arrays: how many cycles a product keeps one busy, and how many operands it reads meanwhile.
+"""Cost model of matrix arrays: cycles of a matrix product, and operand elements read for it.
 
-A product is done in blocks of the array's rows x columns, each over the whole depth. Beside the cycles of its
-multiply-accumulates a block pays for filling the array and for draining the results:
+A product is computed in blocks of the array's rows x columns, each over the whole depth. In addition to the cycles of
+its multiply-accumulates, a block pays for filling the array and for draining the results:
 
 - ``systolic``, output stationary: the last cell begins rows + columns - 2 cycles after the first, and results are
   shifted out in as many cycles as there are rows. One block of depth T alone lasts 2 rows + columns + T - 2 cycles
@@ -11,11 +11,11 @@ multiply-accumulates a block pays for filling the array and for draining the res
   read out one row a cycle, as ARM's Scalable Matrix Extension reads its accumulator array by rows.
 - ``dot_product``: every cell is a tree of adders over the native depth, filled in its levels, log2(depth); all results
   leave in one cycle.
-- ``ideal``: neither; for comparison with models that know no fill and drain.
+- ``ideal``: no fill and no drain; for comparison with models that have neither.
 
-With two sets of accumulators a block is drained, and the array filled again, while the next one is computed: then only
-the first fill and the last drain stand alone, and blocks follow each other no faster than they are drained. Blocks at
-the edge drain the rows that they have.
+With two sets of accumulators (double-buffered results), a block is drained and the array filled again while the next
+one is computed: only the first fill and the last drain are exposed, and blocks follow each other no faster than they
+are drained. Blocks at the edge drain only the rows that they have.
 """
 
 import math
@@ -25,7 +25,7 @@ from dsascape.hw_models.simulation.instructions import MatrixShape
 
 
 def product_cycles(unit: MatrixUnit, shape: MatrixShape, macs_per_cycle: int) -> float:
-    """Return the cycles that ``unit`` takes for the products of ``shape``, operands swapped where that is faster."""
+    """Return the cycles of ``unit`` for the products of ``shape``; operands are swapped where that is faster."""
     if not shape.macs:
         return 0.0
     return min(
@@ -50,7 +50,7 @@ def _cycles(unit: MatrixUnit, height: int, width: int, shape: MatrixShape, macs_
 
 
 def fill_and_drain_cycles(unit: MatrixUnit) -> tuple[int, int, int]:
-    """Return the cycles that a block takes to fill the array, and to drain it: these, and so many more per row."""
+    """Return the cycles that a block takes to fill the array, to drain it, and further drain cycles per row."""
     rows, columns, depth = unit.native_tile
     if unit.array == "dot_product":
         return math.ceil(math.log2(depth)), 1, 0
@@ -60,7 +60,7 @@ def fill_and_drain_cycles(unit: MatrixUnit) -> tuple[int, int, int]:
 
 
 def operands_read(unit: MatrixUnit, shape: MatrixShape) -> tuple[int, int]:
-    """Return the elements of the first and of the second operand that ``unit`` reads for the products of ``shape``.
+    """Return the number of elements that ``unit`` reads of the first and the second operand for ``shape``.
 
     Each operand is read once per block of `MatrixUnit.reuse` rows and columns that needs it.
     """

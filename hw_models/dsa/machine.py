@@ -1,4 +1,4 @@
-"""The units and memories of a clustered scratchpad accelerator, and how long its engines take."""
+"""Simulated machine of a clustered scratchpad accelerator: units, memories, and cost models of its engines."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from dsascape.hw_models.simulation.machine import (
 
 CLUSTER, CORE = "cluster", "core"
 _ON_CHIP = ("path_load", "path_store", "broadcast")
-"""Units that move data between the buffers."""
+"""Units that move data between global and local buffers."""
 
 
 def dsa_machine(spec: ClusteredDsa) -> Machine:
@@ -61,7 +61,7 @@ def dsa_machine(spec: ClusteredDsa) -> Machine:
 
 
 def _ddr(spec: ClusteredDsa) -> Memory:
-    """Return DDR: once on the chip, or a part of it in every cluster."""
+    """Return the DDR memory: one for the chip, or an equal part for every cluster."""
     ddr = spec.ddr
     if ddr.sharing == "shared":
         return Memory("ddr", CHIP, ddr.capacity_bytes, ddr.sustained_bytes_per_s)
@@ -69,7 +69,7 @@ def _ddr(spec: ClusteredDsa) -> Memory:
 
 
 def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
-    """Return the energy of a machine's operations and of the bytes in its memories."""
+    """Return the energy model: picojoules per operation and per byte of each memory."""
     energy = spec.energy
     return EnergyModel(
         machine=spec.name,
@@ -84,7 +84,7 @@ def dsa_energy(spec: ClusteredDsa) -> EnergyModel:
 
 
 def dsa_summary(spec: ClusteredDsa) -> MachineSummary:
-    """Return the machine in one line; the peak is at the first dtype of its first compute unit."""
+    """Return a one-line summary; the peak is for the first dtype of the first compute unit."""
     unit = next(iter(spec.units.values()))
     dtype = next(iter(unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes))
     further = spec.global_buffer
@@ -101,7 +101,7 @@ def dsa_summary(spec: ClusteredDsa) -> MachineSummary:
 
 
 def dsa_dtypes(spec: ClusteredDsa) -> frozenset[str]:
-    """Return the dtypes that some vector unit and, if there are any, some matrix unit computes."""
+    """Return the dtypes that a vector unit computes, and a matrix unit too if the machine has any."""
     matrix = [set(u.macs_per_cycle) for u in spec.units.values() if isinstance(u, MatrixUnit)]
     vector = [set(u.lanes) for u in spec.units.values() if not isinstance(u, MatrixUnit)]
     every = set().union(*vector)
@@ -152,11 +152,12 @@ def _computing(spec: ClusteredDsa, name: str, unit: ComputeUnit) -> Serve:
 
 
 def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) -> int:
-    """Return how long ``unit`` takes for ``work``.
+    """Return the time of ``work`` on ``unit`` in picoseconds.
 
-    A matrix unit takes what its array needs (`hw_models.dsa.arrays`). A vector unit spends one cycle per ``lanes``
-    simple operations or products, and ``special_cycles`` per ``lanes`` special ones. Where rounds follow each other,
-    each fills and drains the array, or the lanes, for itself. Raises ``HardwareError`` for a dtype that it lacks.
+    The cycles of a matrix unit come from its array model (`hw_models.dsa.arrays`). A vector unit spends one cycle per
+    ``lanes`` simple operations or multiply-accumulates, and ``special_cycles`` per ``lanes`` special ones. Every round
+    pays for its own fill and drain, or for its partly filled lanes. Raises ``HardwareError`` for a dtype that the unit
+    lacks, ``ProgramError`` for anything but matrix products on a matrix unit.
     """
     rates = unit.macs_per_cycle if isinstance(unit, MatrixUnit) else unit.lanes
     rate = {str(dtype): value for dtype, value in rates.items()}.get(work.dtype)
@@ -164,7 +165,7 @@ def compute_ps(spec: ClusteredDsa, name: str, unit: ComputeUnit, work: Compute) 
         raise HardwareError(f"{spec.name}: unit {name!r} computes {', '.join(rates)}, not {work.dtype}")
     if isinstance(unit, MatrixUnit):
         if work.shape is None or work.simple or work.special:
-            raise ProgramError(f"matrix unit {name!r} does products only")
+            raise ProgramError(f"matrix unit {name!r} computes matrix products only")
         cycles = product_cycles(unit, replace(work.shape, count=work.shape.count // work.rounds), rate)
     else:
         simple, macs, special = (

@@ -1,7 +1,7 @@
 """Clustered scratchpad accelerator: clusters of identical cores, each core compute units and a local buffer.
 
 The abstraction is Fig. 1 of GraphTurbo (OSDI '23): DDR behind DMA, a global buffer per cluster, a local
-buffer per core, compute units of different kinds. Numbers of a real part go into YAML, with their source.
+buffer per core, compute units of different kinds. Figures of a real part belong in its YAML file, with their source.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,11 +32,12 @@ RESERVED_NAMES = (
     "launch", "dma_load", "dma_store", "path_load", "path_store", "broadcast",
     "local_buffer", "global_buffer", "ddr", "space",
 )  # fmt: skip
-"""What figures of a run call the units and memories that every machine has, and the wait for space."""
+"""Names that the figures of a run use: units and memories of every machine, and the wait for space."""
+
 
 def _not_reserved(name: str) -> str:
     if name in RESERVED_NAMES:
-        raise ValueError(f"is what every machine has; needs another name than {', '.join(RESERVED_NAMES)}")
+        raise ValueError(f"is a reserved name; needs another one than {', '.join(RESERVED_NAMES)}")
     return name
 
 
@@ -44,35 +45,35 @@ UnitName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidat
 
 
 class MatrixUnit(BaseModel):
-    """Multiply-accumulate array; a block that does not fill it costs what a full one costs.
+    """Multiply-accumulate array; a block that fills it only in part costs as much as a full one.
 
-    Filling and draining it is charged too (`hw_models.dsa.arrays`).
+    Fill and drain cycles are included (`hw_models.dsa.arrays`).
     """
 
     model_config = STRICT
 
     kind: Literal["matrix"]
-    """What sort of unit it is; each has parameters of its own."""
+    """Kind of unit; each kind has its own parameters."""
     macs_per_cycle: dict[DType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates that the whole array does per cycle, for each dtype that it computes."""
+    """Multiply-accumulates per cycle of the whole array, for each dtype that it computes."""
     native_tile: tuple[Extent, Extent, Extent] = Field(strict=False)
     """Rows, columns and depth of one pass of the array.
 
     A pass lasts rows x columns x depth / macs_per_cycle cycles.
     """
     array: Literal["outer_product", "systolic", "dot_product", "ideal"] = "outer_product"
-    """How operands reach the cells and results leave them; ``ideal`` takes no time for either."""
+    """Array type: how operands reach the cells and results leave them; ``ideal`` takes no time for either."""
     accumulator_sets: Literal[1, 2] = 2
-    """With two, results of one block are drained while the next is computed."""
+    """Accumulator sets; with two (double-buffered) the results of a block are drained while the next is computed."""
     operand_reuse: tuple[Extent, Extent] | None = Field(default=None, strict=False)
-    """Rows and columns of the results that share one reading of their operands from the local buffer; more than those
-    of the native tile where the array keeps operands in buffers of its own. The native tile's by default."""
+    """Rows and columns of the block of results for which operands are read from the local buffer once; more than the
+    native tile where the array has operand buffers of its own. The default is the native tile's rows and columns."""
     efficiency: Efficiency = 1.0
-    """Share of the peak that a perfectly filling, perfectly fed instruction reaches."""
+    """Share of the peak that an instruction reaches whose operands fill the array and arrive in time."""
 
     @property
     def reuse(self) -> tuple[int, int]:
-        """Rows and columns of the results that share one reading of their operands."""
+        """Rows and columns of the block of results for which operands are read once."""
         return self.operand_reuse or self.native_tile[:2]
 
 
@@ -82,13 +83,13 @@ class VectorUnit(BaseModel):
     model_config = STRICT
 
     kind: Literal["vector", "scalar"]
-    """What sort of unit it is; vector and scalar units have the same parameters."""
+    """Kind of unit; vector and scalar units have the same parameters."""
     lanes: dict[DType, PerCycle] = Field(min_length=1)
-    """Operations that it does per cycle, for each dtype that it computes."""
+    """Operations per cycle, for each dtype that it computes."""
     special_cycles: Annotated[float, Field(gt=0, le=1e6)] = 4.0
     """Cycles per lane for one division, square root, exponential or the like."""
     efficiency: Efficiency = 1.0
-    """Share of the peak that an instruction reaches which fills all lanes."""
+    """Share of the peak that an instruction with all lanes filled reaches."""
 
 
 ComputeUnit = Annotated[MatrixUnit | VectorUnit, Field(discriminator="kind")]
@@ -100,11 +101,11 @@ class LocalBuffer(BaseModel):
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of one core."""
+    """Capacity per core."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Of one core; reads and writes share it."""
+    """Bandwidth per core, shared by reads and writes."""
     weight_window: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Share of the capacity that a schedule sets aside for weights passing through."""
+    """Share of the capacity that a schedule reserves for streamed weights."""
 
 
 class GlobalBuffer(BaseModel):
@@ -113,9 +114,9 @@ class GlobalBuffer(BaseModel):
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of one cluster."""
+    """Capacity per cluster."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Of one cluster; reads and writes share it."""
+    """Bandwidth per cluster, shared by reads and writes."""
 
 
 class Ddr(BaseModel):
@@ -124,62 +125,63 @@ class Ddr(BaseModel):
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the whole chip."""
+    """Capacity of the whole chip."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Peak of the whole chip; reads and writes share it."""
+    """Peak bandwidth of the whole chip, shared by reads and writes."""
     efficiency: Efficiency = 1.0
-    """Share of the peak that long bursts reach."""
+    """Share of the peak bandwidth that long bursts reach."""
     sharing: Literal["shared", "private"] = "shared"
-    """Whether clusters share the whole, or each has an equal part to itself: then weights are there once per cluster,
-    and clusters that are idle leave their bandwidth unused."""
+    """``shared``: clusters share all of it. ``private``: each has an equal part to itself, so weights are stored once
+    per cluster, and idle clusters leave their bandwidth unused."""
 
     @property
     def sustained_bytes_per_s(self) -> int:
+        """Bandwidth of the whole chip that long bursts reach."""
         return max(1, int(self.bandwidth_bytes_per_s * self.efficiency))
 
 
 class Channel(BaseModel):
-    """A path that moves data by itself: the data of one transfer at a time, in order, each after its start-up."""
+    """DMA channel: moves the data of one transfer at a time, in order, each after its start-up."""
 
     model_config = STRICT
 
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """While data move."""
+    """Bandwidth while data move."""
     startup_ps: Picoseconds = Field(alias="startup")
     """Latency from the descriptor's issue to the first byte."""
     in_flight: InFlight = 4
-    """Descriptors outstanding: start-ups of as many transfers pass at once, while the data of earlier ones move.
+    """Outstanding descriptors: start-ups of that many transfers overlap, also with the data of earlier transfers.
 
-    The default is assumed; with 1 a start-up keeps the channel from moving anything.
+    The default is an assumption; with 1, the channel moves nothing during a start-up.
     """
 
 
 class Dma(BaseModel):
-    """Per cluster: channels from DDR and channels to DDR."""
+    """DMA engine of one cluster: channels from DDR and channels to DDR."""
 
     model_config = STRICT
 
     load: Channel
-    """DDR to the global buffer (to the local buffers where there is no global one)."""
+    """Channels from DDR to the global buffer (to the local buffers if there is no global one)."""
     store: Channel
-    """The global buffer to DDR (the local buffers where there is no global one)."""
+    """Channels from the global buffer to DDR (from the local buffers if there is no global one)."""
     load_channels: Count = 1
-    """Of one cluster; each has the bandwidth stated under `load`."""
+    """Load channels per cluster; each has the bandwidth stated under `load`."""
     store_channels: Count = 1
-    """Of one cluster; each has the bandwidth stated under `store`."""
+    """Store channels per cluster; each has the bandwidth stated under `store`."""
 
 
 class OnChipPath(BaseModel):
-    """Per core: the path between global and local buffer, one transfer in each direction at a time."""
+    """Path of one core between global and local buffer: one transfer in each direction at a time."""
 
     model_config = STRICT
 
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """Of one core in each direction, while data move."""
+    """Bandwidth per core in each direction, while data move."""
     startup_ps: Picoseconds = Field(alias="startup")
     """Latency from the command's issue to the first byte."""
     in_flight: InFlight = 1
-    """As for DMA; the default, one copy command at a time, is assumed."""
+    """Outstanding copy commands, as for DMA; the default, one at a time, is an assumption."""
     broadcast: bool
     """Whether one read of the global buffer can fill the local buffers of all cores of the cluster."""
 
@@ -190,23 +192,23 @@ class Energy(BaseModel):
     model_config = STRICT
 
     node_nm: Annotated[Nanometres, Field(ge=SMALLEST_NM, le=LARGEST_NM)] = Field(default=12.0, alias="node")
-    """Technology node, by which the energy of an SRAM follows from its size; the default is assumed."""
+    """Technology node, from which with its size the energy of an SRAM follows; the default is an assumption."""
     mac: dict[DType, Picojoules] = Field(min_length=1)
-    """Of one multiply-accumulate."""
+    """Energy of one multiply-accumulate, by dtype."""
     vector_op: Picojoules
-    """Of one operation of a lane of a vector or scalar unit, special functions aside."""
+    """Energy of one operation of a lane of a vector or scalar unit, except special functions."""
     special_op: Picojoules
-    """Of one division, square root, exponential or the like."""
+    """Energy of one division, square root, exponential or the like."""
     local_buffer: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size (`hw_models.common.technology`)."""
+    """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`)."""
     global_buffer: PicojoulesPerByteOrBySize = None
-    """As for the local buffer."""
+    """Energy per byte read or written; by default that of an SRAM of its size."""
     on_chip_path: PicojoulesPerByte = 0.0
-    """Of a byte on its way between buffers, once per receiver; none where the buffers' figures include the wires."""
+    """Energy per byte moved between buffers, once per receiver; 0 if the buffers' figures include the wires."""
     ddr: PicojoulesPerByte
-    """Of a byte read or written."""
+    """Energy per byte read or written."""
     static_power_w: Watts = Field(alias="static_power")
-    """Drawn for as long as the machine runs."""
+    """Static power, drawn over the whole makespan."""
 
 
 class Area(BaseModel):
@@ -215,32 +217,32 @@ class Area(BaseModel):
     model_config = STRICT
 
     mac: SquareMillimetres
-    """Of one multiply-accumulate of a matrix unit, at the dtype of which it does most per cycle, placed."""
+    """Placed area of one multiply-accumulate of a matrix unit, for the dtype with the most of them per cycle."""
     sram: SquareMillimetresPerMib
-    """Of the local and the global buffers."""
+    """Area of local and global buffers, per MiB."""
     other: SquareMillimetres
-    """Everything else: links, control, pads. Where a die's area is published it is what is left of that, so that the
-    total of the unmodified machine is the published one whatever the other figures are."""
+    """Area of everything else: links, control, pads. Where the die's area is published, this is the remainder, so that
+    the total of the unmodified machine is the published one whatever the other figures are."""
 
 
 class ClusteredDsa(BaseModel):
     """A whole accelerator: clusters of cores, each with compute units and a local buffer.
 
-    What makes no sense is refused with a ``ValueError`` (pydantic).
+    Raises ``ValueError`` (pydantic) for values that are inconsistent.
     """
 
     model_config = STRICT
 
     kind: Literal["clustered_dsa"]
-    """Which kind of machine the file describes."""
+    """Kind of machine that the file describes."""
     name: MachineName
-    """What tables and reports call it; a file with a base that states none is called after the file."""
+    """Name in tables and reports; the default of a file with a base is the file's name."""
     clock_hz: Hertz = Field(alias="clock")
-    """Of the compute units."""
+    """Clock of the compute units."""
     clusters: Count
-    """That share DDR and work on parts of the batch."""
+    """Number of clusters; they share DDR and split the batch."""
     cores_per_cluster: Count
-    """That share a global buffer and work on parts of a layer; they are identical."""
+    """Number of identical cores per cluster; they share a global buffer and split a layer."""
     units: dict[UnitName, ComputeUnit] = Field(min_length=1, max_length=16)
     """The compute units of one core, by name."""
     local_buffer: LocalBuffer
@@ -249,7 +251,7 @@ class ClusteredDsa(BaseModel):
     dma: Dma
     on_chip_path: OnChipPath
     launch_ps: Picoseconds = Field(alias="launch")
-    """Start of one kernel on one cluster, synchronisation of its cores included."""
+    """Start of one kernel on one cluster, including synchronisation of its cores."""
     energy: Energy
     area: Area
 
@@ -271,15 +273,17 @@ class ClusteredDsa(BaseModel):
 
     @property
     def cores(self) -> int:
+        """Number of cores of the machine."""
         return self.clusters * self.cores_per_cluster
 
     @property
     def cycle_ps(self) -> float:
+        """Length of a clock cycle in picoseconds."""
         return PS_PER_S / self.clock_hz
 
     @property
     def area_parts_mm2(self) -> dict[str, float]:
-        """Square millimetres of MAC arrays, scratchpads and the rest."""
+        """Square millimetres of MAC arrays (``macs``), scratchpads (``sram``) and the rest (``other``)."""
         macs = sum(max(u.macs_per_cycle.values()) for u in self.units.values() if isinstance(u, MatrixUnit))
         sram_bytes = self.cores * self.local_buffer.capacity_bytes
         if self.global_buffer is not None:
@@ -289,12 +293,12 @@ class ClusteredDsa(BaseModel):
 
     @property
     def area_mm2(self) -> float:
-        """Of the whole chip."""
+        """Area of the whole chip."""
         return sum(self.area_parts_mm2.values())
 
     @property
     def sram_pj_per_byte(self) -> dict[str, float]:
-        """Picojoules per byte of the local and the global buffer: as given, or by their sizes."""
+        """Picojoules per byte of the local and the global buffer: as stated, or derived from their sizes."""
         sizes = {"local_buffer": self.local_buffer.capacity_bytes}
         if self.global_buffer is not None:
             sizes["global_buffer"] = self.global_buffer.capacity_bytes
@@ -303,11 +307,11 @@ class ClusteredDsa(BaseModel):
         return {name: by_size[name] if (value := given[name]) is None else value for name in sizes}
 
     def ddr_parts(self, clusters: int) -> int:
-        """Return among how many clusters DDR is divided when ``clusters`` are in use."""
+        """Return the number of clusters that DDR is divided among when ``clusters`` are in use."""
         return self.clusters if self.ddr.sharing == "private" else clusters
 
     def peak_macs_per_s(self, dtype: str) -> float:
-        """Multiply-accumulates per second of all matrix units (of vector units, if no matrix unit has it)."""
+        """Return multiply-accumulates per second of all matrix units, or of vector units if no matrix unit has it."""
         matrix = [u.macs_per_cycle for u in self.units.values() if isinstance(u, MatrixUnit)]
         vector = [u.lanes for u in self.units.values() if isinstance(u, VectorUnit)]
         per_cycle = _sum_at(dtype, matrix) or _sum_at(dtype, vector)

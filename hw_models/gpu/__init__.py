@@ -1,1 +1,1 @@
-"""GPUs: the spec that a file fills in, what an SM holds at a time, the machine that is simulated."""
+"""GPUs: spec, occupancy, cost model of SMs, simulated machine."""

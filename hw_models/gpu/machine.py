@@ -1,8 +1,8 @@
-"""The units and memories of a GPU.
+"""Simulated machine of a GPU: units, memories, cost model.
 
-What a block moves at each level is part of its payload, worked out by who made it. Blocks are handed out to the SMs by
-the simulation, as many at a time as an SM holds of the kernel, so waves and tails of a grid come out of it; bandwidth
-of L2 and DRAM is shared among the SMs that use it at that moment.
+The traffic of a block at each level is part of its payload, computed by the scheduler. The simulation hands blocks out
+to the SMs up to their occupancy, so waves and tails of a grid are a result of it; bandwidth of L2 and DRAM is shared
+among the SMs that use it at the same time.
 """
 
 from dsascape.hw_models.common.summary import MachineSummary, OnChipTotal
@@ -40,20 +40,20 @@ def gpu_machine(spec: Gpu) -> Machine:
 
 def _running(spec: Gpu) -> Serve:
     paces: dict[str, SmPace] = {}
-    known: dict[tuple[Payload, int], Service] = {}
+    services: dict[tuple[Payload, int], Service] = {}
 
     def serve(payload: Payload, blocks: int) -> Service:
-        found = known.get((payload, blocks))
-        if found is None:
+        service = services.get((payload, blocks))
+        if service is None:
             if not isinstance(payload, Compute) or payload.issued is None:
-                raise ProgramError("an SM runs blocks of instructions; the work says none")
+                raise ProgramError("an SM needs instruction counts; the payload has none")
             if not spec.lanes(payload.dtype):
                 raise HardwareError(f"{spec.name}: SMs compute {', '.join(spec.sms.lanes)}, not {payload.dtype}")
             if payload.issued.matrix and spec.tensor(payload.dtype) is None:
                 raise HardwareError(f"{spec.name} has no tensor units for {payload.dtype}")
             pace = paces.setdefault(payload.dtype, SmPace(spec, payload.dtype))
-            found = known[payload, blocks] = _service(pace, payload, blocks)
-        return found
+            service = services[payload, blocks] = _service(pace, payload, blocks)
+        return service
 
     return serve
 
@@ -80,12 +80,12 @@ def _launching(spec: Gpu) -> Serve:
 
 
 def gpu_energy(spec: Gpu) -> EnergyModel:
-    """Return the energy of a machine's operations and of the bytes in its memories."""
+    """Return the energy model: picojoules per operation and per byte of each memory."""
     return spec.energy.model(spec.name, DRAM, spec.sram_pj_per_byte)
 
 
 def gpu_summary(spec: Gpu) -> MachineSummary:
-    """Return the machine in one line; the peak is that of the first dtype that tensor units compute, or lanes do."""
+    """Return a one-line summary; the peak is for the first dtype of the tensor units, or of lanes without them."""
     dtype = str(next(iter({**spec.sms.tensor, **spec.sms.lanes})))
     return MachineSummary(
         cores=spec.sms.count, arrangement=str(spec.sms.count), dtype=dtype,
@@ -99,5 +99,5 @@ def gpu_summary(spec: Gpu) -> MachineSummary:
 
 
 def gpu_dtypes(spec: Gpu) -> frozenset[str]:
-    """Return the dtypes that the SMs compute."""
+    """Return the dtypes that the lanes of the SMs compute."""
     return frozenset(str(dtype) for dtype in spec.sms.lanes)

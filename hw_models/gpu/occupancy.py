@@ -1,7 +1,7 @@
-"""How many blocks of a kernel an SM holds at a time: what NVIDIA's occupancy calculator works out.
+"""Occupancy: how many blocks of a kernel are resident on an SM, as NVIDIA's occupancy calculator computes it.
 
-Registers are given out by warp, in multiples of a unit; shared memory by block, in multiples of another, with what the
-system reserves for each block; threads by whole warps.
+Registers are allocated per warp in multiples of a unit; shared memory per block in multiples of another unit, including
+what the system reserves for each block; threads in whole warps.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Limit = Literal["blocks", "threads", "registers", "shared memory"]
 
 @dataclass(frozen=True, slots=True)
 class BlockNeeds:
-    """What one block takes of an SM."""
+    """Resources of an SM that one block needs."""
 
     threads: int
     registers_per_thread: int
@@ -23,15 +23,15 @@ class BlockNeeds:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """How many blocks an SM holds, and what stands in the way of one more."""
+    """Occupancy of an SM and the resource that limits it."""
 
     blocks: int
-    """0: none fits."""
+    """Resident blocks; 0 if not even one fits."""
     limited_by: Limit
 
 
 def occupancy(sms: Sms, needs: BlockNeeds) -> Occupancy:
-    """Return how many blocks that need so much an SM holds; of equal limits the first in this order is named."""
+    """Return the occupancy for blocks with ``needs``; of equal limits, the first in the order of `Limit` is named."""
     warps = -(-needs.threads // sms.warp)
     per_warp = -(-needs.registers_per_thread * sms.warp // sms.registers_unit) * sms.registers_unit
     limits: dict[Limit, int] = {

@@ -1,9 +1,9 @@
-"""How long an SM takes for the blocks that it holds: which pipe or path is busiest, and which latencies show.
+"""Cost model of an SM for the blocks that it holds: the busiest pipe or path, and exposed latencies.
 
-Blocks of one kernel that an SM holds share its pipes; the busiest of these sets the pace. A pipe is kept busy only if
-enough chains of operations that do not wait for each other are in flight, and data from further out is there in time
-only if enough of it is asked for ahead (Little's law): more blocks at a time, more registers' worth of sums in a
-thread, or more stages of a pipelined loop hide more.
+The resident blocks of a kernel share the SM's pipes; the busiest of these sets the pace. A pipe is kept busy only if
+enough independent chains of operations are in flight, and data from outer levels arrives in time only if enough of it
+is requested ahead (Little's law): more resident blocks, more accumulators per thread, or more stages of a
+software-pipelined loop hide more latency.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,28 +19,27 @@ SHARED, L2, DRAM = "shared", "l2", "dram"
 
 
 def packed(dtype: str) -> int:
-    """Return how many operations of ``dtype`` a lane's instruction does for one thread."""
+    """Return the operations of ``dtype`` that one instruction does per thread, packed in a 32-bit register."""
     return {"fp32": 1, "fp16": 2, "bf16": 2, "int8": 4}[dtype]
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What the blocks that an SM holds take, alone on the machine."""
+    """Time of the resident blocks of one SM without contention."""
 
     startup_ps: float
-    """Waiting for data with nothing else to do."""
+    """Exposed latency: time waiting for data with nothing else to do."""
     duration_ps: float
-    """After that."""
+    """Duration after the exposed latency."""
     limit: str
-    """What sets the duration: a pipe of the SM, or a memory."""
+    """Limiting resource: a pipe of the SM, or a memory."""
 
 
 @dataclass(frozen=True)
 class SmPace:
-    """How fast one SM does blocks of one dtype.
+    """Cost model of one SM for blocks of one dtype.
 
-    Lanes work on registers of 32 bit: of narrower dtypes one instruction of theirs does several operations for each
-    thread.
+    Lanes work on 32-bit registers: with narrower dtypes, one instruction does several operations per thread.
     """
 
     spec: Gpu
@@ -48,7 +47,7 @@ class SmPace:
 
     @cached_property
     def warps_per_cycle(self) -> dict[str, float]:
-        """Warps' instructions that each pipe takes in a cycle."""
+        """Throughput of each pipe, in warp instructions per cycle."""
         sms = self.spec.sms
         pipes = {
             LANES: self.spec.lanes(self.dtype) / (sms.warp * packed(self.dtype)),
@@ -63,11 +62,11 @@ class SmPace:
 
     @cached_property
     def bytes_per_cycle(self) -> Mapping[str, float]:
-        """What one SM moves at most between itself and each memory."""
+        """Peak bandwidth of a single SM to each memory, in bytes per cycle."""
         return self.fair_bytes_per_cycle(1)
 
     def fair_bytes_per_cycle(self, sharing: int) -> Mapping[str, float]:
-        """Return what one SM moves between itself and each memory when so many of them move as much."""
+        """Return bytes per cycle between one SM and each memory when ``sharing`` SMs use it equally."""
         spec, each_s = self.spec, self.spec.cycle_ps / PS_PER_S / sharing
         path = spec.sms.l2_bytes_per_cycle
         return {
@@ -78,7 +77,7 @@ class SmPace:
 
     @cached_property
     def latency_cycles(self) -> Mapping[str, float]:
-        """From the request to the data."""
+        """Latency of each memory from the request to the data, in cycles of the SM."""
         spec = self.spec
         return {
             SHARED: spec.sms.shared.latency_cycles,
@@ -87,12 +86,12 @@ class SmPace:
         }
 
     def pipe_cycles(self, issued: Issued, blocks: int) -> tuple[float, str]:
-        """Return the cycles of the busiest pipe for so many blocks, and which it is."""
+        """Return the cycles and the name of the busiest pipe for ``blocks`` resident blocks."""
         rates = self.warps_per_cycle
         chains = blocks * issued.accumulators
         latency = self.spec.sms.fma_latency_cycles
         vector = issued.fma + issued.arithmetic
-        found = [
+        pipes = [
             (blocks * vector / min(rates[LANES], chains / latency), LANES),
             (blocks * issued.special / rates[SPECIAL], SPECIAL),
             (blocks * issued.total / rates[ISSUE], ISSUE),
@@ -101,16 +100,17 @@ class SmPace:
         if issued.matrix:
             tensor = self.spec.tensor(self.dtype)
             assert tensor is not None
-            found.append((blocks * issued.matrix / min(rates[TENSOR], chains / tensor.latency_cycles), TENSOR))
-        return max(found)
+            pipes.append((blocks * issued.matrix / min(rates[TENSOR], chains / tensor.latency_cycles), TENSOR))
+        return max(pipes)
 
     def taken(self, issued: Issued, traffic: Iterable[tuple[str, float]], blocks: int, at_work: int) -> Taken:
-        """Return what ``blocks`` take that are held at a time; ``traffic`` is that of one of them, by memory.
+        """Return the time of ``blocks`` resident blocks; ``traffic`` is the bytes of one block by memory.
 
-        They take as long as the busiest pipe, and no less than one of them alone does: its first data, then a step of
-        its work for each time that it waits, and of the data asked for ahead, which come in the time of one latency and
-        one step, one piece a step. What shows of latencies is what that is longer. So many SMs are ``at_work`` and have
-        equal shares of the bandwidth. No time is longer on a machine with more of anything (tests).
+        It is the time of the busiest pipe or memory, and no less than that of one block alone: latency and first step,
+        then for each further wait one step, or the ``ahead``-th part of a latency and a step if that is longer (data is
+        prefetched ``ahead`` pieces deep). The excess over the busiest pipe is the exposed latency. ``at_work`` SMs run
+        at the same time with equal shares of the bandwidth. Times are monotone: more of any resource never makes one
+        longer (tests).
         """
         cycles, limit = self.pipe_cycles(issued, blocks)
         together, alone, latency = cycles, self.pipe_cycles(issued, 1)[0], 0.0

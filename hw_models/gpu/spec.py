@@ -1,9 +1,9 @@
-"""GPU: streaming multiprocessors (SMs) that run thread blocks, an L2 cache that all share, DRAM.
+"""GPU: streaming multiprocessors (SMs) that run thread blocks, a shared L2 cache, DRAM.
 
 The abstraction is that of CUDA and OpenCL devices: a kernel is a grid of thread blocks, each of which runs on one SM
-from beginning to end, beside as many others as the SM's registers, shared memory and threads allow. Makers have other
-words for some of it (compute unit, shader core, work group, wave, local memory); the words here are NVIDIA's. Numbers
-of a real part go into YAML, with their source.
+from beginning to end, together with as many others as the SM's registers, shared memory and threads allow. Vendors use
+other terms for some of it (compute unit, shader core, work group, wave, local memory); the terms here are NVIDIA's.
+Figures of a real part belong in its YAML file, with their source.
 """
 
 from typing import Annotated, Literal
@@ -28,126 +28,127 @@ Few = Annotated[int, Field(gt=0, le=1024)]
 
 
 class TensorUnits(BaseModel):
-    """Matrix units of one SM, for one dtype; sums are kept in FP32 (INT32)."""
+    """Matrix units of one SM, for one dtype; accumulation is in FP32 (INT32)."""
 
     model_config = STRICT
 
     macs_per_cycle: PerCycle
-    """Of all such units of one SM together."""
+    """Multiply-accumulates per cycle of all tensor units of one SM together."""
     rows: Few
-    """Of the product that one instruction of a warp computes."""
+    """Rows of the matrix product that one warp instruction computes."""
     columns: Few
-    """Of that product."""
+    """Columns of the matrix product that one warp instruction computes."""
     depth: Few
-    """Of that product; matrices whose sides are no multiples of these are padded."""
+    """Depth of the matrix product that one warp instruction computes; matrices whose sides are not multiples of rows,
+    columns and depth are padded."""
     warps: Few
-    """Warps whose instructions take one operand from shared memory together, once for all: one beside the other."""
+    """Warps that share one read of an operand from shared memory: they work on adjacent parts of the product."""
     latency_cycles: Cycles
-    """Until an instruction's sums can be added to."""
+    """Latency until the sums of an instruction can be accumulated further."""
 
 
 class SharedMemory(BaseModel):
-    """Scratchpad of one SM, which its blocks share out."""
+    """Scratchpad of one SM, divided among its blocks."""
 
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of one SM, whatever the first cache leaves of the array that both share."""
+    """Capacity per SM: what the L1 cache leaves of the array that both share."""
     per_block_bytes: Bytes = Field(alias="per_block")
-    """Most that one block may have."""
+    """Most shared memory per block."""
     reserved_bytes: BytesFromZero = Field(alias="reserved")
-    """Taken by the system for every block, on top of what it asks for."""
+    """Shared memory that the system reserves for every block, in addition to what it requests."""
     unit_bytes: Bytes = Field(alias="unit")
-    """What a block has is a multiple of this."""
+    """Allocation granularity per block."""
     bytes_per_cycle: Rate
-    """Of one SM, reads and writes together; what hits the first cache takes the same path."""
+    """Bandwidth per SM, reads and writes together, in bytes per cycle; L1 hits take the same path."""
     latency_cycles: Cycles
-    """From the request to the data."""
+    """Latency from the request to the data."""
 
     def of_block(self, asked_bytes: int) -> int:
-        """Return what a block takes that asks for so much."""
+        """Return the bytes allocated for a block that requests ``asked_bytes``."""
         return -(-(asked_bytes + self.reserved_bytes) // self.unit_bytes) * self.unit_bytes
 
 
 class Sms(BaseModel):
-    """Streaming multiprocessors, all alike."""
+    """Streaming multiprocessors (SMs), all identical."""
 
     model_config = STRICT
 
     count: Count
-    """Of the chip."""
+    """Number of SMs of the chip."""
     clock_hz: Hertz = Field(alias="clock")
-    """At which peaks are reached; what is sustained is the machine's ``sustained_factor`` of it."""
+    """Peak clock; the sustained clock is this times the machine's ``sustained_factor``."""
     lanes: dict[DType, PerCycle] = Field(min_length=1)
-    """Multiply-accumulates of one SM per cycle without tensor units, for each dtype that is computed."""
+    """Multiply-accumulates per SM and cycle without tensor units, for each dtype that lanes compute."""
     tensor: dict[DType, TensorUnits]
     """Tensor units, by dtype; ``{}`` for an SM that has none."""
     warp: Few
-    """Threads that run in step."""
+    """Threads per warp, which run in lockstep."""
     issued_per_cycle: Few
-    """Instructions of warps that one SM issues."""
+    """Warp instructions that one SM issues per cycle."""
     fma_latency_cycles: Cycles
-    """Until a multiply-accumulate can be added to: with fewer chains in flight, lanes idle."""
+    """Latency of a multiply-accumulate: with too few independent chains in flight to cover it, lanes idle."""
     special_per_cycle: Count
-    """Divisions, roots, exponentials and the like of one SM, by thread."""
+    """Divisions, roots, exponentials and the like per SM and cycle, counted per thread."""
     accesses_per_cycle: Count
-    """Loads and stores of one SM, by thread."""
+    """Loads and stores per SM and cycle, counted per thread."""
     l2_bytes_per_cycle: Rate
-    """Between one SM and the L2, reads and writes together."""
+    """Bandwidth between one SM and the L2, reads and writes together, in bytes per cycle."""
     shared: SharedMemory
     registers: Annotated[int, Field(gt=0, le=2**24)]
-    """Of 32 bit, of one SM."""
+    """Number of 32-bit registers per SM."""
     registers_unit: Few
-    """What a warp has is a multiple of this."""
+    """Granularity of register allocation per warp."""
     registers_per_thread: Few
-    """Most that one thread may have."""
+    """Most registers per thread."""
     threads: Count
-    """Most that one SM holds at a time."""
+    """Most resident threads per SM."""
     threads_per_block: Count
-    """Most of one block."""
+    """Most threads per block."""
     blocks: Few
-    """Most that one SM holds at a time."""
+    """Most resident blocks per SM."""
 
 
 class L2(BaseModel):
-    """The cache that all SMs share."""
+    """L2 cache that all SMs share."""
 
     model_config = STRICT
 
     capacity_bytes: Bytes = Field(alias="capacity")
-    """Of the whole."""
+    """Capacity of the whole cache."""
     sector_bytes: Annotated[Bytes, Field(ge=8, le=4096)] = Field(alias="sector")
-    """What moves at once, between the L2 and DRAM and between the L2 and SMs."""
+    """Unit of transfer between the L2 and DRAM, and between the L2 and SMs."""
     bandwidth_bytes_per_s: BytesPerSecond = Field(alias="bandwidth")
-    """For all SMs together, reads and writes sharing it."""
+    """Bandwidth for all SMs together, shared by reads and writes."""
     latency_ps: Picoseconds = Field(alias="latency")
-    """From the request to the first bytes."""
+    """Latency from the request to the first bytes."""
 
 
 class GpuEnergy(LaneEnergy):
     """Energy by component."""
 
     shared: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size (`hw_models.common.technology`)."""
+    """Energy per byte read or written; by default that of an SRAM of its size (`hw_models.common.technology`)."""
     l2: PicojoulesPerByteOrBySize = None
-    """By default that of an SRAM of its size."""
+    """Energy per byte read or written; by default that of an SRAM of its size."""
 
 
 class Gpu(CachedMachine):
-    """A whole GPU. What makes no sense is refused with a ``ValueError`` (pydantic)."""
+    """A whole GPU. Raises ``ValueError`` (pydantic) for values that are inconsistent."""
 
     kind: Literal["gpu"]
-    """Which kind of machine the file describes."""
+    """Kind of machine that the file describes."""
     name: MachineName
-    """What tables and reports call it; a file with a base that states none is called after the file."""
+    """Name in tables and reports; the default of a file with a base is the file's name."""
     sms: Sms
     l2: L2
     dram: Dram
     launch_ps: Picoseconds = Field(alias="launch")
-    """From the end of a kernel to the work of the next, as measured between kernels that do next to nothing: emptying
-    the machine, handing out the first blocks, and the latency of their first loads are in it."""
+    """Time from the end of a kernel to the work of the next, as measured between nearly empty kernels: it includes
+    draining the machine, handing out the first blocks, and the latency of their first loads."""
     sustained_factor: Efficiency = 1.0
-    """Share of the clock that the SMs hold when all are busy (heat, power)."""
+    """Share of the peak clock that the SMs sustain when all are busy (heat, power)."""
     energy: GpuEnergy
 
     @model_validator(mode="after")
@@ -168,7 +169,7 @@ class Gpu(CachedMachine):
     def _has_whole_sectors(self) -> "Gpu":
         if self.l2.capacity_bytes < self.l2.sector_bytes:
             raise ValueError(
-                f"l2.capacity is {self.l2.capacity_bytes} B; needs one sector of {self.l2.sector_bytes} B at least"
+                f"l2.capacity is {self.l2.capacity_bytes} B; needs at least one sector of {self.l2.sector_bytes} B"
             )
         return self
 
@@ -179,8 +180,7 @@ class Gpu(CachedMachine):
             raise ValueError(f"sms.threads_per_block is {sms.threads_per_block}; needs a multiple of warp: {sms.warp}")
         if sms.threads < sms.threads_per_block:
             raise ValueError(
-                f"sms.threads is {sms.threads}; needs one block's at least: threads_per_block is"
-                f" {sms.threads_per_block}"
+                f"sms.threads is {sms.threads}; needs at least threads_per_block: {sms.threads_per_block}"
             )
         taken_bytes = sms.shared.of_block(sms.shared.per_block_bytes)
         if taken_bytes > sms.shared.capacity_bytes:
@@ -192,31 +192,31 @@ class Gpu(CachedMachine):
 
     @property
     def clock_hz(self) -> float:
-        """The clock that is sustained."""
+        """Sustained clock of the SMs."""
         return self.sms.clock_hz * self.sustained_factor
 
     @property
     def cycle_ps(self) -> float:
-        """The length of a cycle of the SMs."""
+        """Length of a cycle of the SMs in picoseconds, at the sustained clock."""
         return PS_PER_S / self.clock_hz
 
     @property
     def sram_pj_per_byte(self) -> dict[str, float]:
-        """Picojoules per byte of shared memory and L2: as given, or by their sizes."""
+        """Picojoules per byte of shared memory and L2: as stated, or derived from their sizes."""
         given = {"shared": self.energy.shared, "l2": self.energy.l2}
         sizes = {"shared": self.sms.shared.capacity_bytes, "l2": self.l2.capacity_bytes}
         return self.energy.sram_pj_per_byte(sizes, given)
 
     def lanes(self, dtype: str) -> int:
-        """Multiply-accumulates of one SM per cycle without tensor units; 0 for a dtype that is not computed."""
+        """Return multiply-accumulates per SM and cycle without tensor units; 0 for a dtype that lanes lack."""
         return {str(name): count for name, count in self.sms.lanes.items()}.get(dtype, 0)
 
     def tensor(self, dtype: str) -> TensorUnits | None:
-        """Return the tensor units for ``dtype``, if there are any."""
+        """Return the tensor units for ``dtype``; None if there are none."""
         return {str(name): units for name, units in self.sms.tensor.items()}.get(dtype)
 
     def peak_macs_per_s(self, dtype: str) -> float:
-        """Multiply-accumulates per second of all SMs at the clock that they sustain, on whichever units are faster."""
+        """Return multiply-accumulates per second of all SMs at the sustained clock, on lanes or tensor units."""
         tensor = self.tensor(dtype)
         per_cycle = max(self.lanes(dtype), tensor.macs_per_cycle if tensor else 0)
         return self.sms.count * per_cycle * self.clock_hz

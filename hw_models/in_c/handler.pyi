@@ -1,4 +1,4 @@
-"""The compiled handler of instants: see ``handler.c`` and `hw_models.simulation.compiled_run`."""
+"""Compiled event handler of the simulation: see ``handler.c`` and `hw_models.simulation.compiled_run`."""
 
 from typing import Self
 
@@ -18,7 +18,7 @@ def spaces_asked(
 ) -> tuple[list[tuple[int, int]], Column]: ...
 
 class Handler:
-    """One run of a program's bound work; every unit takes its first instructions when it is made."""
+    """Run of a program's bound work; its constructor starts every unit on its first instructions."""
 
     def __new__(
         cls,

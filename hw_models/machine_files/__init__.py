@@ -1,1 +1,1 @@
-"""Machine files: presets, loading, overrides, the reference of all keys."""
+"""Machine files: presets, loading, overrides, reference of all parameters."""

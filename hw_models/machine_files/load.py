@@ -1,8 +1,8 @@
-"""Hardware by name: presets, the YAML files of users, and a machine with some of its values changed.
+"""Loading of machines: presets by name, YAML files by path, and machines with some values changed.
 
-A file states a whole machine, or with ``base:`` what differs from another: a preset's name, or the path of a file as
-seen from its own folder. The base's mappings are merged with the file's, key by key; what is null is switched off where
-a machine can be without it (the global buffer), and left out where it is one of several (a unit, a dtype).
+A file states a whole machine, or with ``base:`` only the differences to another one, given as a preset's name or as a
+path relative to the file's folder. Mappings are merged key by key with the base's; null switches off an optional part
+(the global buffer), and removes an entry that is one of several (a unit, a dtype).
 """
 
 import importlib.resources
@@ -24,7 +24,7 @@ from dsascape.hw_models.text.messages import listed, nearest, shown, shown_key
 from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, read_yaml
 
 AnyHardware: TypeAlias = ClusteredDsa | Cpu | Gpu
-"""Every kind of machine. A new kind is its file and one ``| Kind`` here; YAML picks it by its ``kind``."""
+"""Specs of all kinds of machines. A new kind needs its own module and one ``| Kind`` here; YAML selects by ``kind``."""
 _Spec = TypeVar("_Spec", bound=AnyHardware)
 
 _KINDS: dict[str, type[AnyHardware]] = {
@@ -35,22 +35,22 @@ _KINDS: dict[str, type[AnyHardware]] = {
 _PRESETS = importlib.resources.files("dsascape.hw_models") / "presets"
 _SUFFIX = ".yaml"
 _MOST_BASES = 16
-"""Files that stand on one another."""
+"""Longest chain of files with a ``base``."""
 
 
 def hardware_kinds() -> dict[str, type[AnyHardware]]:
-    """Return the spec of each kind of machine by its ``kind``."""
+    """Return the spec class of each kind of machine, by the value of ``kind``."""
     return dict(_KINDS)
 
 
 def preset_names() -> tuple[str, ...]:
-    """Return the names of the machines that come along, sorted."""
+    """Return the names of the built-in machines, sorted."""
     files = (entry.name for entry in _PRESETS.iterdir())
     return tuple(sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX)))
 
 
 def preset_text(name: str) -> str:
-    """Return the file of the preset ``name`` as it is, comments included."""
+    """Return the YAML text of the preset ``name``, including comments."""
     return (_PRESETS / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
 
 
@@ -61,17 +61,17 @@ def load_hardware(name_or_path: str | Path, spec: type[_Spec]) -> _Spec: ...
 def load_hardware(name_or_path: str | Path, spec: type[_Spec] | None = None) -> AnyHardware | _Spec:
     """Return the preset of that name, or the machine in the YAML file at that path.
 
-    Text is a path if it ends in .yaml or .yml or has a slash. Raises ``HardwareError``, also for a machine that is not
-    of the type ``spec``, if one is given.
+    Text is a path if it ends in .yaml or .yml or contains a slash. Raises ``HardwareError`` for an unknown name, a file
+    with a mistake, and a machine that is not of the type ``spec`` if one is given.
     """
-    found = _loaded(name_or_path, ())
-    if spec is not None and not isinstance(found, spec):
-        raise HardwareError(f"{found.name}: kind: has {found.kind}; needs one of type {spec.__name__}")
-    return found
+    machine = _loaded(name_or_path, ())
+    if spec is not None and not isinstance(machine, spec):
+        raise HardwareError(f"{machine.name}: kind: has {machine.kind}; needs one of type {spec.__name__}")
+    return machine
 
 
 def is_path(name_or_path: str | Path) -> bool:
-    """Return whether ``load_hardware`` takes this for the path of a file, and not for a preset's name."""
+    """Return whether ``load_hardware`` reads this as the path of a file rather than as a preset's name."""
     if isinstance(name_or_path, Path):
         return True
     return name_or_path not in preset_names() and (
@@ -80,15 +80,15 @@ def is_path(name_or_path: str | Path) -> bool:
 
 
 def known_paths(spec: AnyHardware) -> tuple[str, ...]:
-    """Return every path that ``with_values`` sets in ``spec``, sorted."""
+    """Return every parameter path that ``with_values`` accepts for ``spec``, sorted."""
     return tuple(sorted(path for path in leaves(plain(spec)) if path != "kind"))
 
 
 def with_values(spec: _Spec, values: Mapping[str, object]) -> _Spec:
-    """Return ``spec`` with ``values`` by path in YAML's words: ``{"local_buffer.capacity": "256 KiB"}``.
+    """Return ``spec`` with some values changed, by path, as in YAML: ``{"local_buffer.capacity": "256 KiB"}``.
 
-    None, YAML's null, switches off what a machine can be without: ``{"global_buffer": None}``. Raises ``HardwareError``
-    for a path that ``spec`` lacks, any other value for a whole section, or a value that does not fit.
+    None (null in YAML) switches off an optional part: ``{"global_buffer": None}``. Raises ``HardwareError`` for a path
+    that ``spec`` lacks, a value other than None for a whole section, or an invalid value.
     """
     data = plain(spec)
     for path, value in values.items():
@@ -99,7 +99,7 @@ def with_values(spec: _Spec, values: Mapping[str, object]) -> _Spec:
 
 
 def plain(spec: AnyHardware) -> dict[str, Any]:
-    """Return ``spec`` as the mapping that its YAML file would hold."""
+    """Return ``spec`` as the mapping that its YAML file contains."""
     return {key: _with_lists(value) for key, value in spec.model_dump(by_alias=True).items()}
 
 
@@ -115,7 +115,7 @@ def hardware_of_text(text: str, name: str) -> AnyHardware:
 
 
 def _loaded(name_or_path: str | Path, above: tuple[Path, ...]) -> AnyHardware:
-    """Return a machine; ``above`` are the files whose base it is, the first of them first."""
+    """Return a machine; ``above`` is the chain of files that lead to it by ``base``, outermost first."""
     names = preset_names()
     try:
         if name_or_path in names:
@@ -144,7 +144,7 @@ def _of_file(path: Path, data: dict[str, Any], above: tuple[Path, ...]) -> AnyHa
         ring = " -> ".join(each.name for each in files[above.index(files[-1]) :])
         raise HardwareError(f"{where}: base: goes in a circle: {ring}")
     if len(files) > _MOST_BASES:
-        raise HardwareError(f"{where}: base: more than {_MOST_BASES} files stand on it")
+        raise HardwareError(f"{where}: base: the chain of base files is longer than {_MOST_BASES}")
     try:
         start = plain(_loaded(path.parent / base if is_path(base) else base, files))
     except HardwareError as error:

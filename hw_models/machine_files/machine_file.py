@@ -1,4 +1,4 @@
-"""A machine as the text of a file that can be edited and loaded again."""
+"""Export of a machine as the text of a YAML file that can be edited and loaded again."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from dsascape.hw_models.text.yaml_file import parse_yaml, read_text, shown_path
 
 
 def machine_file(name_or_path: str) -> str:
-    """Return the text of the machine's file, comments and sources included.
+    """Return the text of the machine's file, including comments and sources.
 
-    A file that has a ``base`` states only what differs: of it the whole machine is returned, without comments. Raises
-    ``HardwareError`` where `load_hardware` does.
+    A file with a ``base`` states only differences; for it, the whole machine is returned, without comments. Raises
+    ``HardwareError`` as `load_hardware` does.
     """
     spec = load_hardware(name_or_path)
     if not is_path(name_or_path):
@@ -29,7 +29,7 @@ def machine_file(name_or_path: str) -> str:
 
 
 def machine_yaml(spec: AnyHardware) -> str:
-    """Return a whole machine as YAML; loaded again it is equal to ``spec``."""
+    """Return the whole machine as YAML text; loading it gives a spec equal to ``spec``."""
     data = plain(spec)
     whole = {key: _Name(value) if key == "name" else _readable(value) for key, value in data.items()}
     return yaml.dump(whole, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
@@ -39,20 +39,20 @@ _WIDTH = 120
 
 
 def _readable(data: Any) -> Any:
-    """Return ``data`` with quantities in the units that people would take."""
+    """Return ``data`` with quantities in the units that make them shortest."""
     if isinstance(data, dict):
         return {key: _readable(value) for key, value in data.items()}
     return readable(data) if isinstance(data, str) else data
 
 
 class _Name(str):
-    """Text that is no quantity; in quotes where it could be read as a number."""
+    """Text that is not a quantity; quoted if it begins with a digit."""
 
     __slots__ = ()
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes everything out in full, and lists in one line, as presets have them."""
+    """YAML dumper without aliases, and with lists on one line as in the presets."""
 
     def ignore_aliases(self, data: object) -> bool:
         del data

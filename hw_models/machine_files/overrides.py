@@ -1,4 +1,4 @@
-"""Changes to a machine, as plain data: what a file with a base states, and single values by path."""
+"""Changes to a machine as plain data: differences to a base file, and single values by path."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,37 +9,37 @@ from dsascape.hw_models.text.messages import listed, nearest, shown, shown_key
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``changes``: mappings are merged key by key, all else is replaced, lists as a whole.
+    """Return ``base`` with ``changes``: mappings are merged key by key, other values and whole lists are replaced.
 
-    A mapping of another ``kind`` than that in its place is replaced as a whole too.
+    A mapping is replaced as a whole if its ``kind`` differs.
     """
-    found = dict(base)
+    result = dict(base)
     for key, value in changes.items():
-        found[key] = merged(found[key], value) if _are_alike(found.get(key), value) else value
-    return found
+        result[key] = merged(result[key], value) if _can_be_merged(result.get(key), value) else value
+    return result
 
 
-def _are_alike(before: Any, change: Any) -> bool:
-    """Return whether both are mappings of one kind, as far as they state one."""
+def _can_be_merged(before: Any, change: Any) -> bool:
+    """Return whether both are mappings of the same ``kind``, or do not state one."""
     if not isinstance(before, dict) or not isinstance(change, dict):
         return False
     return bool(change.get("kind", before.get("kind")) == before.get("kind"))
 
 
 def without_removed(data: Any, part: Schema, whole: Schema) -> Any:
-    """Return ``data`` without the entries that are null in mappings whose keys the user chooses: units, dtypes."""
+    """Return ``data`` without null entries in mappings whose keys the user chooses (units, dtypes)."""
     if not isinstance(data, dict):
         return data
     part = of_kind(resolved(part, whole), whole, data.get("kind"))
     of_entries = entry(part)
     if of_entries is not None:
         return {key: without_removed(value, of_entries, whole) for key, value in data.items() if value is not None}
-    known = part.get("properties", {})
-    return {key: without_removed(value, known[key], whole) if key in known else value for key, value in data.items()}
+    fields = part.get("properties", {})
+    return {key: without_removed(value, fields[key], whole) if key in fields else value for key, value in data.items()}
 
 
 def leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the path of every value of ``data``, lists as a whole and entry by entry, but for those that are null."""
+    """Yield the path of every value of ``data`` that is not null; of lists, the list and each entry."""
     for key, value in data.items():
         path = f"{prefix}{key}"
         if isinstance(value, dict):
@@ -52,9 +52,9 @@ def leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def put(data: dict[str, Any], path: str, value: object, where: str) -> None:
-    """Put ``value`` at ``path`` of ``data``; whether it is a good value is checked later.
+    """Set ``value`` at ``path`` in ``data``, in place; its validity is checked later.
 
-    Raises ``HardwareError`` for a path that ``data`` lacks, and for a section, unless it is to be null.
+    Raises ``HardwareError`` for a path that ``data`` lacks, and for a section unless ``value`` is None.
     """
     owner: Any = None
     part, here = "", data
@@ -75,7 +75,7 @@ def put(data: dict[str, Any], path: str, value: object, where: str) -> None:
 
 
 def _entries(container: Any) -> dict[str, Any]:
-    """Return what can be named inside ``container``: keys of a mapping, positions in a list."""
+    """Return the addressable entries of ``container``: keys of a mapping, positions in a list."""
     if isinstance(container, list):
         return {str(index): entry for index, entry in enumerate(container)}
     return container if isinstance(container, dict) else {}

@@ -1,4 +1,4 @@
-"""The reference of all that can be set: a table for each section, made of the schemas of the specs."""
+"""Reference of all parameters: a table per section, generated from the schemas and docstrings of the specs."""
 
 import ast
 import json
@@ -25,47 +25,47 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One value that a file states, and ``--set`` and a sweep change."""
+    """Parameter of a machine file, which ``--set`` and sweeps can change."""
 
     path: str
     form: str
-    """What it has to be: a quantity with its units, a number with its range, one of some words."""
+    """Accepted values: a quantity with its units, a number with its range, or a choice of words."""
     default: str
-    """Empty where it has none and has to be stated."""
+    """Default value as text; empty if the parameter is required."""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The parameters of one record."""
+    """Parameters of one record."""
 
     path: str
-    """Empty for the whole."""
+    """Path of the record in the file; empty for the whole machine."""
     about: str
     is_optional: bool
-    """Whether it may be null."""
+    """Whether the section may be null."""
     parameters: tuple[Parameter, ...]
 
 
 class _WithMeanings(GenerateJsonSchema):
-    """Describes each value by the text below it in the source, which is read for this alone."""
+    """Schema generator that describes each field by the docstring below it in the source."""
 
     def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
-        found, fields = super().model_schema(schema), schema["cls"].model_fields
+        described, fields = super().model_schema(schema), schema["cls"].model_fields
         for name, text in _meanings(schema["cls"]).items():
-            found["properties"][fields[name].alias or name]["description"] = text
-        return found
+            described["properties"][fields[name].alias or name]["description"] = text
+        return described
 
     def dataclass_schema(self, schema: DataclassSchema) -> dict[str, Any]:
-        found = super().dataclass_schema(schema)
+        described = super().dataclass_schema(schema)
         for name, text in _meanings(schema["cls"]).items():
-            found["properties"][name]["description"] = text
-        return found
+            described["properties"][name]["description"] = text
+        return described
 
 
 def _meanings(record: type[Any]) -> dict[str, str]:
-    """Return the texts below the values of a record, those that it inherits included."""
-    found: dict[str, str] = {}
+    """Return the docstrings of a record's fields by name, including inherited ones; read from the source."""
+    meanings: dict[str, str] = {}
     for each in reversed(record.__mro__):
         if each.__module__.partition(".")[0] in ("builtins", "pydantic"):
             continue
@@ -75,23 +75,23 @@ def _meanings(record: type[Any]) -> dict[str, str]:
             if not (isinstance(value, ast.AnnAssign) and isinstance(value.target, ast.Name)):
                 continue
             if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                found[value.target.id] = cleandoc(str(text.value.value))
-    return found
+                meanings[value.target.id] = cleandoc(str(text.value.value))
+    return meanings
 
 
 def sections(record: type[Any], path: str = "") -> Iterator[Section]:
-    """Yield the sections of a pydantic record, each before those inside it; ``path`` is where it stands in a file."""
+    """Yield the sections of a pydantic record, each before those inside it; ``path`` is its place in the file."""
     whole = TypeAdapter(record).json_schema(by_alias=True, schema_generator=_WithMeanings)
     yield from _sections(whole, whole, path)
 
 
 def markdown(found: Iterable[Section]) -> str:
-    """Return a heading and a table for each section."""
+    """Return the sections as Markdown: a heading and a table for each."""
     return "\n".join(_section_lines(each) for each in found)
 
 
 def _section_lines(section: Section) -> str:
-    optional = " May be null: the machine has none then." if section.is_optional else ""
+    optional = " May be null if the machine has none." if section.is_optional else ""
     rows = [
         f"| `{each.path}` | {_cell(each.form)} | {_cell(each.default) or 'required'} | {_cell(each.meaning)} |"
         for each in section.parameters
@@ -132,7 +132,7 @@ def _sections(
 
 
 def _record_inside(part: Schema, path: str, whole: Schema) -> str | None:
-    """Return the path of the record that ``part`` is, or is a mapping of; None for a value."""
+    """Return the path of the record if ``part`` is one, or a mapping of records; None for a plain value."""
     if "properties" in part:
         return path
     of_entries = entry(part)
@@ -161,7 +161,7 @@ def _default(value: Schema) -> str:
 
 
 def _absent(value: Schema) -> str:
-    """Return what stands for a figure that is not stated: energy by byte follows from the size of a memory."""
+    """Return the word for a figure that is not stated: energy per byte is derived from the memory's size."""
     return BY_SIZE if value["unit"] == _BY_BYTE else "null"
 
 

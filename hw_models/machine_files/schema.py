@@ -1,4 +1,4 @@
-"""Reading JSON schemas of records: what a section has, which of several kinds it is, what its entries are."""
+"""Queries on JSON schemas of records: fields of a section, variants by kind, entries of mappings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ Schema = Mapping[str, Any]
 
 
 def resolved(part: Schema, whole: Schema) -> Schema:
-    """Return ``part`` with what it refers to in ``whole``; of a part that may be null, what it is otherwise."""
+    """Return ``part`` with its reference into ``whole`` resolved; for an optional part, the schema when not null."""
     if "$ref" in part:
         return resolved(whole["$defs"][part["$ref"].rpartition("/")[2]], whole)
     others = [each for each in part.get("anyOf", ()) if each.get("type") != "null"]
@@ -17,12 +17,12 @@ def resolved(part: Schema, whole: Schema) -> Schema:
 
 
 def may_be_null(part: Schema) -> bool:
-    """Return whether null is a value of ``part``."""
+    """Return whether ``part`` accepts null."""
     return any(each.get("type") == "null" for each in part.get("anyOf", ()))
 
 
 def kinds(part: Schema, whole: Schema) -> Iterator[tuple[tuple[str, ...], Schema]]:
-    """Yield each record that ``part`` may be, after the values of ``kind`` that choose it: none for one record."""
+    """Yield each record type of ``part`` with the values of ``kind`` that select it; no values for a single type."""
     part = resolved(part, whole)
     if "oneOf" not in part:
         yield (), part
@@ -35,14 +35,14 @@ def kinds(part: Schema, whole: Schema) -> Iterator[tuple[tuple[str, ...], Schema
 
 
 def of_kind(part: Schema, whole: Schema, kind: object) -> Schema:
-    """Return the record that ``kind`` chooses among those that ``part`` may be; an empty one for an unknown kind."""
-    return next((found for names, found in kinds(part, whole) if not names or kind in names), {})
+    """Return the record type of ``part`` that ``kind`` selects; an empty schema for an unknown kind."""
+    return next((record for names, record in kinds(part, whole) if not names or kind in names), {})
 
 
 def entry(part: Schema) -> Schema | None:
-    """Return what the entries of a mapping are whose keys the user chooses; None for anything else."""
+    """Return the entry schema of a mapping whose keys the user chooses; None for anything else."""
     for pattern in part.get("patternProperties", {}).values():
-        found: Schema = pattern
-        return found
+        values: Schema = pattern
+        return values
     further = part.get("additionalProperties")
     return further if isinstance(further, dict) else None

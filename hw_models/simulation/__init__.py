@@ -1,1 +1,1 @@
-"""The discrete-event simulation: programs, machines, time, energy."""
+"""Discrete-event simulation: programs, machines, time, energy."""

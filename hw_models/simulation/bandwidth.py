@@ -1,9 +1,9 @@
-"""Bandwidth shared by whoever uses it at that moment.
+"""Memory bandwidth, shared max-min fairly among the flows that use it at the same time.
 
-Every running instruction is a flow that would end after its full-speed duration. A flow puts load on ports
-(memories); as long as no port is overloaded all flows run at full speed and nothing is computed. When one is,
-the flows on it are slowed max-min fairly by bytes per second: nobody gets more than an equal share while
-another could use it.
+Every running instruction is a flow that would end after its uncontended duration. A flow puts load on ports
+(memories); as long as no port is overloaded, all flows run at full speed and no shares are computed. On an overloaded
+port, flows are slowed max-min fairly in bytes per second: no flow gets more than an equal share while another could
+use it.
 """
 
 import math
@@ -13,39 +13,40 @@ from collections.abc import Sequence
 from dsascape.hw_models.simulation.clock import Actor, Clock, whole_ps
 from dsascape.hw_models.simulation.demands import Demand
 
-_DUST = 1e-6
-"""The weight of a port below which floating point has left it behind."""
+_EPSILON = 1e-6
+"""Weight of a port below which it counts as zero: rounding error of floating point."""
 _MOST_SHARES = 10_000
-"""Sets of flows whose speeds are remembered."""
+"""Limit of the cache of flow speeds, in sets of flows."""
 
 
 class Mover(Actor):
-    """Whose instructions flow."""
+    """Owner of flows; is told when they end."""
 
     @abstractmethod
     def moved(self, flow: "Flow", limit: str) -> None:
-        """Take note that ``flow`` has ended, and of what set its pace for the longest part of the time."""
+        """Handle the end of ``flow``; ``limit`` is the resource that limited it for the longest time."""
 
 
 class Flow(Actor):
-    """Alike members that do one instruction: what they ask for, whose they are, and which instruction that is.
+    """Execution of one instruction on a group of equivalent members, with their demand on the memories.
 
-    It may begin with a start-up; then it runs through the memories, if it moves anything.
+    A start-up, if any, comes first; then the flow uses the memories, if it moves anything.
     """
 
     left_ps: float
-    """Of its full-speed duration, when its speed was last set."""
+    """Remaining full-speed duration when the speed was last set."""
     limit: str
-    """What sets its pace now: its own unit, or the memory that slows it."""
+    """Current limiting resource: its own unit, or the memory that slows it."""
     marked_ps: int
-    """Since when."""
+    """Time since which ``limit`` has applied."""
     updated_ps: int
-    """When its speed was last set."""
+    """Time when the speed was last set."""
     speed: float = 1.0
+    """Share of the uncontended rate, 0 to 1."""
     paced_ps: dict[str, int] | None = None
-    """How long what set its pace before that, where that changed."""
+    """Time by earlier limiting resource; None while the limit has not changed."""
     turn: int = 0
-    """The number of its turn in which it ends: as often has its end been scheduled. Turn 0 ends its start-up."""
+    """Number of times that its end has been scheduled; older events are ignored. Event 0 ends the start-up."""
 
     def __init__(self, shared: "SharedBandwidth", demand: Demand, mover: Mover, position: int) -> None:
         self.shared = shared
@@ -54,7 +55,7 @@ class Flow(Actor):
         self.position = position
 
     def happen(self, turn: int) -> None:
-        """Go on: run, after the start-up; or end, unless that has been put off."""
+        """Handle the end of the start-up, or of the flow unless that has been rescheduled."""
         if turn:
             if turn == self.turn:
                 self.shared.end(self)
@@ -64,7 +65,7 @@ class Flow(Actor):
             self.mover.moved(self, self.demand.limit)
 
     def pace(self, limit: str, now_ps: int) -> None:
-        """Note that ``limit`` sets the pace from ``now_ps`` on."""
+        """Record that ``limit`` is the limiting resource from ``now_ps`` on."""
         lasted_ps = now_ps - self.marked_ps
         if lasted_ps:
             paced_ps = self.paced_ps
@@ -75,28 +76,28 @@ class Flow(Actor):
 
     @property
     def longest_limit(self) -> str:
-        """What set the pace for the longest part of the time so far; of equals, the last by name."""
+        """Resource that has limited the flow for the longest time; on a tie, the last by name."""
         paced_ps = self.paced_ps
         return max(sorted(paced_ps, reverse=True), key=paced_ps.__getitem__) if paced_ps else self.limit
 
 
 class Port:
-    """A memory's port."""
+    """Port of a memory: its bandwidth, load and traffic."""
 
     def __init__(self, name: str, capacity: float) -> None:
         self.name = name
         self.capacity = capacity
-        """Bytes per picosecond."""
+        """Bandwidth in bytes per picosecond."""
         self.full = capacity * (1 + 1e-12)
-        """The load above which it is overloaded."""
+        """Load above which the port is overloaded."""
         self.load = 0.0
-        """What the flows under way would move at full speed, in bytes per picosecond."""
+        """Bytes per picosecond that the current flows would move at full speed."""
         self.moved_bytes = 0.0
-        """What has crossed it."""
+        """Bytes moved by finished flows."""
 
 
 class SharedBandwidth:
-    """All ports of a machine. ``start`` a flow; its mover is told when it has ended."""
+    """Ports of a machine and the flows on them; a flow's mover is told when it has ended."""
 
     def __init__(self, clock: Clock, capacities: Sequence[float], names: Sequence[str]) -> None:
         self._clock = clock
@@ -104,10 +105,10 @@ class SharedBandwidth:
         self._flows: list[Flow] = []
         self._contended = False
         self._shares: dict[tuple[int, ...], list[tuple[float, str]]] = {}
-        """By the numbers of the demands under way: the speed of each, and what sets its pace."""
+        """Cache: speed and limiting resource of each flow, by the numbers of their demands."""
 
     def start(self, flow: Flow) -> None:
-        """Let ``flow`` run from now on."""
+        """Start ``flow`` now."""
         demand = flow.demand
         flow.left_ps, flow.limit = demand.duration_ps, demand.limit
         flow.updated_ps = flow.marked_ps = self._clock.now_ps
@@ -124,7 +125,7 @@ class SharedBandwidth:
             self._clock.after(demand.whole_ps, flow, 1)
 
     def end(self, flow: Flow) -> None:
-        """Let ``flow`` end now."""
+        """End ``flow`` now, and tell its mover."""
         flows, ports, demand = self._flows, self.ports, flow.demand
         flows.remove(flow)
         for number, bytes_per_ps in demand.port_bytes_per_ps:
@@ -133,7 +134,7 @@ class SharedBandwidth:
             ports[number].moved_bytes += size_bytes
         if not flows:
             for port in ports:
-                port.load = 0.0  # without what floating point has left behind
+                port.load = 0.0  # drops rounding errors
             self._contended = False
         elif self._contended:
             self._contended = any(port.load > port.full for port in ports)
@@ -145,7 +146,7 @@ class SharedBandwidth:
         flow.mover.moved(flow, limit)
 
     def _share(self) -> None:
-        """Give every flow its max-min fair speed."""
+        """Set the max-min fair speed of every flow."""
         flows, now_ps = self._flows, self._clock.now_ps
         shares = self._shares_of(flows)
         for number, flow in enumerate(flows):
@@ -161,29 +162,29 @@ class SharedBandwidth:
                 flow.pace(limit, now_ps)
 
     def _shares_of(self, flows: Sequence[Flow]) -> list[tuple[float, str]]:
-        """Return the speed of each flow, and what sets its pace."""
+        """Return the speed and the limiting resource of each flow, cached."""
         kinds = tuple([flow.demand.number for flow in flows])
-        known = self._shares.get(kinds)
-        if known is None:
-            known = self._find_shares([flow.demand for flow in flows])
+        shares = self._shares.get(kinds)
+        if shares is None:
+            shares = self._find_shares([flow.demand for flow in flows])
             if len(self._shares) < _MOST_SHARES:
-                self._shares[kinds] = known
-        return known
+                self._shares[kinds] = shares
+        return shares
 
     def _find_shares(self, demands: Sequence[Demand]) -> list[tuple[float, str]]:
         rates, slowed_by = max_min_rates(demands, [port.capacity for port in self.ports])
-        found = []
+        shares = []
         for demand, rate, port in zip(demands, rates, slowed_by, strict=True):
             speed = rate / demand.bytes_per_ps if demand.bytes_per_ps > 0 else 1.0
-            found.append((speed, self.ports[port].name if port >= 0 else demand.limit))
-        return found
+            shares.append((speed, self.ports[port].name if port >= 0 else demand.limit))
+        return shares
 
 
 def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tuple[list[float], list[int]]:
-    """Return the rate of each of ``demands``, and the port that holds it below what it asks for; -1: none does.
+    """Return the max-min fair rate of each of ``demands`` (bytes per picosecond), and the port that limits it or -1.
 
-    Progressive filling: the level rises for all together; one stops at its demand, or when a port that it uses is
-    full.
+    Progressive filling: the rates of all demands rise together; one stops at its own rate, or when a port that it uses
+    is full.
     """
     rates = [0.0] * len(demands)
     limits = [-1] * len(demands)
@@ -212,6 +213,6 @@ def max_min_rates(demands: Sequence[Demand], capacities: Sequence[float]) -> tup
             for port, weight in demands[number].loads:
                 spare[port] = max(spare[port] - weight * level, 0.0)
                 weights[port] -= weight
-                if weights[port] < _DUST:
+                if weights[port] < _EPSILON:
                     weights[port] = 0.0
     return rates, limits

@@ -1,4 +1,4 @@
-"""Simulated time: SimPy's event queue, in whole picoseconds, with a last turn at the end of each instant."""
+"""Simulated time: SimPy's event queue in whole picoseconds, with a phase at the end of each timestamp."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -7,32 +7,33 @@ from typing import Any
 
 import simpy
 
-_DUST = 1e-6
-"""Parts of a picosecond that floating point leaves behind."""
+_EPSILON = 1e-6
+"""Rounding error of floating point, in picoseconds."""
 
 
 def whole_ps(wait_ps: float) -> int:
-    """Return ``wait_ps`` rounded up to a whole picosecond, but for the dust of floating point."""
+    """Return ``wait_ps`` rounded up to a whole picosecond; an excess within rounding error is dropped."""
     whole = int(wait_ps)
     rest = wait_ps - whole
-    return whole if rest <= _DUST or rest <= wait_ps * 1e-14 else whole + 1
+    return whole if rest <= _EPSILON or rest <= wait_ps * 1e-14 else whole + 1
 
 
 class Actor(ABC):
-    """Whoever has something to do at a time."""
+    """Event handler: is called at the simulated times for which it was scheduled."""
 
     @abstractmethod
     def happen(self, turn: int) -> None:
-        """Do what was to happen now; ``turn`` is the number that came with it when it was scheduled."""
+        """Handle an event; ``turn`` is the number that was given when the event was scheduled."""
 
 
 Turns = list[tuple[Actor, int]]
+"""Events of one timestamp: handlers, with the numbers that they are called with."""
 
 
 class Clock:
-    """Gives actors their turns in the order of times; those of one instant in the order in which they were scheduled.
+    """Calls event handlers in order of time; those of one timestamp in the order in which they were scheduled.
 
-    SimPy has one event for each instant.
+    All events of a timestamp share one SimPy event.
     """
 
     def __init__(self) -> None:
@@ -40,18 +41,19 @@ class Clock:
         self._timeout, self._schedule = self._env.timeout, self._env.schedule
         self._on_time: list[Callable[[Any], None]] = [self._happen]
         self._over: list[simpy.Event] = []
-        """Events that have happened: they are scheduled again before new ones are made."""
+        """SimPy events that are over, for reuse."""
         self._instants: dict[int, Turns] = {}
-        """By time: what is to happen then."""
+        """Scheduled events by time."""
         self._now: Turns = []
-        """What is to happen in this instant and what has happened in it, in this order."""
+        """Events of the current timestamp: those handled so far, then those to come."""
         self._last: deque[Actor] = deque()
+        """Handlers to call at the end of the current timestamp."""
         self.events = 0
-        """Turns taken so far."""
+        """Number of events handled so far."""
         self.now_ps = 0
 
     def after(self, delay_ps: int, actor: Actor, turn: int) -> None:
-        """Let ``actor`` take a turn in ``delay_ps``; with no delay, behind what this instant holds already."""
+        """Schedule an event for ``actor`` in ``delay_ps``; with no delay, after the events already due now."""
         if not delay_ps:
             self._now.append((actor, turn))
             return
@@ -69,20 +71,20 @@ class Clock:
         event.callbacks = self._on_time
 
     def at_end_of_instant(self, actor: Actor) -> None:
-        """Let ``actor`` take a turn now, but after everything else that happens now."""
+        """Schedule an event for ``actor`` at the current time, after all other events of this timestamp."""
         self._last.append(actor)
 
     def run(self) -> None:
-        """Go on until nothing is left to happen."""
+        """Handle events until none is left."""
         self._instants[0] = self._now
         self._timeout(0).callbacks.append(self._happen)
         try:
             self._env.run()
         finally:
-            self._on_time.clear()  # a circle, through which all of the run would stay in memory
+            self._on_time.clear()  # breaks a reference cycle that would keep the whole run in memory
 
     def _happen(self, event: simpy.Event) -> None:
-        """Do all that the instant holds that SimPy has come to; what a last turn sets off goes before the next one."""
+        """Handle all events of a timestamp; events added by an end-of-timestamp handler precede the next handler."""
         self._over.append(event)
         now_ps = self.now_ps = int(self._env.now)
         now = self._now = self._instants.pop(now_ps)
@@ -101,9 +103,9 @@ class Clock:
 
 
 def run_instants(happen: Callable[[], int]) -> None:
-    """Call ``happen`` at every instant from 0 on; it returns in how many picoseconds the next one comes, -1 for none.
+    """Call ``happen`` at time 0 and then after every delay in picoseconds that it returns, until it returns -1.
 
-    SimPy has one event, which comes again at each of them.
+    One SimPy event is scheduled again and again.
     """
     env = simpy.Environment()
     schedule = env.schedule
@@ -119,4 +121,4 @@ def run_instants(happen: Callable[[], int]) -> None:
     try:
         env.run()
     finally:
-        on_time.clear()  # a circle, through which all of the run would stay in memory
+        on_time.clear()  # breaks a reference cycle that would keep the whole run in memory

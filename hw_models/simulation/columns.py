@@ -1,6 +1,6 @@
-"""Columns of whole numbers, one or several for each of many: what tens of thousands of instructions are kept in.
+"""Columns of integers: compact storage for tens of thousands of instructions, one or several numbers per row.
 
-They are arrays of 32 bits, which compiled code reads as they are. Who is given one leaves it as it is.
+Columns are arrays of 32 bits, which compiled code reads in place. They are not changed once they are shared.
 """
 
 from array import array
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 
 if TYPE_CHECKING:
     Column: TypeAlias = array[int]
-    """One number for each."""
+    """One 32-bit integer per row."""
 else:  # which takes no parameter before Python 3.12
     Column = array
 
@@ -22,7 +22,7 @@ def column(numbers: Iterable[int] = ()) -> Column:
 
 
 def times(numbers: Sequence[int]) -> Sequence[int]:
-    """Return a column of 64 bits, or ``numbers`` as they are where one is beyond that."""
+    """Return a column of 64-bit integers, or ``numbers`` unchanged if one of them is larger."""
     try:
         return array("q", numbers)
     except OverflowError:
@@ -35,24 +35,24 @@ def _from_zero() -> Column:
 
 @dataclass(slots=True, repr=False)
 class Rows(Sequence[tuple[int, ...]]):
-    """Any number of numbers for each: those of row ``n`` are ``items[first[n]:first[n + 1]]``."""
+    """Rows of varying length: row ``n`` is ``items[first[n]:first[n + 1]]``."""
 
     first: Column = field(default_factory=_from_zero)
     items: Column = field(default_factory=column)
 
     @classmethod
     def of(cls, rows: Iterable[Collection[int]]) -> "Rows":
-        """Return ``rows``; raise ``OverflowError`` for a number beyond 32 bits."""
+        """Return ``rows`` in two columns; raise ``OverflowError`` for a number beyond 32 bits."""
         listed = list(rows)
         return cls(column((0, *accumulate(map(len, listed)))), column(chain.from_iterable(listed)))
 
     @property
     def pair(self) -> tuple[Column, Column]:
-        """Where rows begin, and what is in them."""
+        """Columns ``first`` and ``items``, as compiled code takes them."""
         return self.first, self.items
 
     def append(self, row: Sequence[int]) -> None:
-        """Append a row while rows are being collected."""
+        """Append a row; only while the rows are being built."""
         self.items.extend(row)
         self.first.append(len(self.items))
 

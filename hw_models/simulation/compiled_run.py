@@ -1,7 +1,7 @@
-"""Runs whose instants are handled by compiled code (``handler.c``), where that is built and the program allows it.
+"""Simulation runs in compiled code (``handler.c``), where that is built and supports the program.
 
-A program and a machine become plain numbers here: works, demands, queues, ports, the space of buffers. What the
-compiled handler does not know goes to Python: dispatched work, programs that come to no end, mistakes.
+A program and a machine become plain numbers here: works, demands, queues, ports, the space of buffers. The compiled
+handler leaves dispatched work, deadlocks and mistakes to Python.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,23 +22,23 @@ if is_built("dsascape.hw_models.in_c.handler"):
 
 
 def is_compiled() -> bool:
-    """Return whether runs are handled by compiled code."""
+    """Return whether the compiled handler is built and enabled."""
     return may_use("dsascape.hw_models.in_c.handler")
 
 
 def compiled_run(program: Program, machine: Machine, demands: Demands) -> FinishedRun | None:
-    """Return the run of ``program`` on ``machine``, with its ``demands``; None where Python has to run it."""
+    """Return the run of ``program`` on ``machine``, given its ``demands``; None if Python has to run it."""
     table = program.instructions
     if not is_compiled() or any(work.blocks for work in table.works):
         return None
     try:
-        return _Handed(program, demands).run(machine)
-    except (ProgramError, SimulationError, ArithmeticError):  # Python comes to the same, and says what of
+        return _EncodedRun(program, demands).run(machine)
+    except (ProgramError, SimulationError, ArithmeticError):  # Python finds it again, and reports where
         return None
 
 
-class _Handed:
-    """A program in the numbers of the handler."""
+class _EncodedRun:
+    """Encoding of a program for the compiled handler: names become numbers."""
 
     def __init__(self, program: Program, demands: Demands) -> None:
         self._program = program
@@ -46,14 +46,14 @@ class _Handed:
         table = program.instructions
         self._used = dict.fromkeys(sorted(set(table.work_of)))
         self._bound = {number: demands.of(number) for number in self._used}
-        """By work that any instruction does."""
+        """Demands of each work that an instruction does."""
         self._units = list(dict.fromkeys([work.unit for work in table.works]))
         self._kinds = list(dict.fromkeys([base_name(unit) for unit in self._units]))
-        asked = [part.limit for bound in self._bound.values() for part in bound.parts]
-        self._limits = sorted({*demands.names, *asked})
+        limits = [part.limit for bound in self._bound.values() for part in bound.parts]
+        self._limits = sorted({*demands.names, *limits})
 
     def run(self, machine: Machine) -> FinishedRun | None:
-        """Return the run; None if it comes to no end."""
+        """Return the run; None if it deadlocks."""
         table, demands = self._program.instructions, self._demands
         works, parts = self._works()
         spaces, space_of = self._spaces()
@@ -70,7 +70,7 @@ class _Handed:
         return None if handler.unfinished else self._finished(handler)
 
     def _works(self) -> tuple[tuple[tuple[int, ...], ...], list[Demand]]:
-        """Return by work: queue, kind of unit, members, start-up, first demand and their number; and all demands."""
+        """Return per work: queue, kind of unit, members, start-up, index and number of its demands; and all demands."""
         place = {unit: number for number, unit in enumerate(self._units)}
         kind = {unit: self._kinds.index(base_name(unit)) for unit in self._units}
         works, parts = [], list[Demand]()
@@ -83,18 +83,18 @@ class _Handed:
         return tuple(works), parts
 
     def _queues(self, machine: Machine) -> tuple[tuple[int, int, int], ...]:
-        """Return by queue: kind of unit, servers, instructions in flight of each."""
+        """Return per queue: kind of unit, servers, instructions in flight per server."""
         units = [(self._kinds.index(base_name(name)), machine.units[base_name(name)]) for name in self._units]
         return tuple([(kind, unit.servers, unit.in_flight) for kind, unit in units])
 
     def _spaces(self) -> tuple[tuple[tuple[PortBuffer, ...], ...], Column]:
         """Return what buffers that differ take when works that differ allocate them, and which of that each takes."""
         table, buffers, demands = self._program.instructions, self._program.buffers, self._demands
-        asked, space_of = spaces_asked(table.allocates.pair, table.work_of, buffers.which)
-        return tuple([tuple(demands.space(buffers.distinct[buffer], work)) for buffer, work in asked]), space_of
+        requests, space_of = spaces_asked(table.allocates.pair, table.work_of, buffers.which)
+        return tuple([tuple(demands.space(buffers.distinct[buffer], work)) for buffer, work in requests]), space_of
 
     def _finished(self, handler: "Handler") -> FinishedRun:
-        """Return what the handler has noted, with names in the place of numbers."""
+        """Return the handler's results, with names in place of numbers."""
         program, names = self._program, self._limits
         issued_ps, start_ps, end_ps, startup_ps, released_by, limits = handler.columns()
         memories = handler.memories()
@@ -121,20 +121,20 @@ class _Handed:
         )  # fmt: skip
 
     def _busy_ps(self, busy: Sequence[tuple[int, int]]) -> Mapping[str, int]:
-        found: dict[str, int] = {}
+        by_kind: dict[str, int] = {}
         for kind, busy_ps in busy:
-            found[self._kinds[kind]] = found.get(self._kinds[kind], 0) + busy_ps
-        return found
+            by_kind[self._kinds[kind]] = by_kind.get(self._kinds[kind], 0) + busy_ps
+        return by_kind
 
     def _waited_ps(self, waited: Sequence[tuple[int, int, int]]) -> Mapping[str, Mapping[str, int]]:
-        found: dict[str, dict[str, int]] = {kind: {} for kind in self._kinds}
+        by_kind: dict[str, dict[str, int]] = {kind: {} for kind in self._kinds}
         for kind, what, waited_ps in waited:
-            found[self._kinds[kind]][[*self._kinds, SPACE][what]] = waited_ps
-        return found
+            by_kind[self._kinds[kind]][[*self._kinds, SPACE][what]] = waited_ps
+        return by_kind
 
 
 def _numbers(part: Demand, limits: Mapping[str, int]) -> tuple[object, ...]:
-    """Return a demand as the handler takes it."""
+    """Return a demand as the tuple that the handler expects."""
     return (
         part.members, part.startup_ps, part.duration_ps, part.whole_ps, part.bytes_per_ps, limits[part.limit],
         part.moves, part.loads, part.port_bytes_per_ps, part.traffic_bytes,

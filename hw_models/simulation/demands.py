@@ -1,4 +1,4 @@
-"""Demands of instructions on their unit and on the memories of one run; equal instructions are worked out once."""
+"""Demands of instructions on their unit and on the memories of one run, cached per distinct work."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,68 +11,69 @@ from dsascape.hw_models.simulation.program import Program
 from dsascape.hw_models.text.quantities import PS_PER_S, format_bytes
 
 Loads = tuple[tuple[int, float], ...]
+"""Pairs of a port and its load; the unit of the load is stated where it is used."""
 
 
 class PortBuffer(NamedTuple):
-    """A buffer's space in one memory: which port, how many bytes of one copy of it."""
+    """Space of a buffer in one memory: the port, and bytes of one copy of the memory."""
 
     port: int
     size_bytes: int
 
 
 class Demand(NamedTuple):
-    """What alike members need of their unit, and of each memory while they do one payload each (or some blocks)."""
+    """Time and memory loads of equivalent members that execute one payload each (or some blocks)."""
 
     members: int
-    """How many members of the unit do it."""
+    """Number of members of the unit that take part."""
     startup_ps: int
     duration_ps: float
-    """After the start-up, when nobody else uses the memories; no flow if that is zero and nothing is moved."""
+    """Duration after the start-up without contention; with 0 and no bytes to move there is no flow."""
     whole_ps: int
-    """That, rounded up."""
+    """``duration_ps``, rounded up."""
     bytes_per_ps: float
-    """Of one member, then."""
+    """Rate of one member without contention."""
     loads: Loads
-    """Per port: how often each of these bytes crosses one copy of it."""
+    """Per port, how often each byte of a member's rate crosses one copy of the memory."""
     port_bytes_per_ps: Loads
-    """Per port: what crosses one copy of it then."""
+    """Per port, bytes per picosecond that cross one copy of the memory without contention."""
     limit: str
-    """What sets the pace then: the unit, or a memory."""
+    """Limiting resource without contention: the unit, or a memory."""
     traffic_bytes: Loads
-    """Per port: what all members together move in all copies."""
+    """Per port, bytes moved by all members in all copies of the memory."""
     moves: bool
-    """Whether there is anything to do after the start-up."""
+    """Whether anything is left to do after the start-up."""
     number: int
-    """Demands of one run with the same number are equal."""
+    """Identity within a run: demands with the same number are equal."""
 
 
 class Bound(NamedTuple):
-    """What bound work asks for, one entry per kind of member that takes part."""
+    """Demands of bound work, one per group of equivalent members that takes part."""
 
     parts: tuple[Demand, ...]
     startup_ps: int
-    """The longest."""
+    """Longest start-up of the parts."""
     members: int
-    """All that take part."""
+    """Number of members that take part, over all parts."""
 
 
 class Cohort(NamedTuple):
-    """Alike members of a unit, under one parent, that were handed blocks at the same moment: as many each."""
+    """Equivalent members of a unit under one parent that were handed the same number of blocks at the same time."""
 
     alike: int
-    """Which of the unit's kinds of members."""
+    """Index of their group in `Unit.members`."""
     members: int
     blocks: int
-    """That each of them holds."""
+    """Blocks that each member holds."""
 
 
 _ONE_BLOCK = Cohort(0, 1, 1)
 
 
 class Demands:
-    """The memories of one run of ``program`` on ``machine``, one port each, and what instructions want of them.
+    """Ports (memories) of one run of ``program`` on ``machine``, and the demands of its works on them.
 
-    In an unrolled program every member of a memory is a port; else one port stands for all of a kind.
+    In an unrolled program every copy of a memory is a port; otherwise one port stands for all its copies.
     """
 
     def __init__(self, program: Program, machine: Machine) -> None:
@@ -88,10 +89,10 @@ class Demands:
         depth = {CHIP: 0} | {level.name: number + 1 for number, level in enumerate(machine.levels)}
         self._depths = [depth[level] for level in self._levels]
         self._unit_depth = {name: depth[unit.level] for name, unit in machine.units.items()}
-        self._made = 0
-        self._known: dict[int, Bound] = {}
-        self._known_cohorts: dict[tuple[object, ...], Demand] = {}
-        self._known_spaces: dict[tuple[object, ...], list[PortBuffer]] = {}
+        self._count = 0
+        self._bounds: dict[int, Bound] = {}
+        self._cohort_demands: dict[tuple[object, ...], Demand] = {}
+        self._spaces: dict[tuple[object, ...], list[PortBuffer]] = {}
 
     def _port_names(self) -> list[str]:
         program = self._program
@@ -106,16 +107,16 @@ class Demands:
         return sorted({one for name in members for one in program.groups.get(name, (name,))})
 
     def of(self, number: int) -> Bound:
-        """Return what bound work asks for; ``number`` is its place among the program's works.
+        """Return the demands of bound work; ``number`` is its index among the program's works.
 
-        Raises ``ProgramError`` for what its unit does not do.
+        Raises ``ProgramError`` for a payload that its unit cannot execute.
         """
-        known = self._known.get(number)
-        if known is None:
+        bound = self._bounds.get(number)
+        if bound is None:
             parts = tuple(self._bound(number))
             startup_ps, members = max([part.startup_ps for part in parts]), sum([part.members for part in parts])
-            known = self._known[number] = Bound(parts, startup_ps, members)
-        return known
+            bound = self._bounds[number] = Bound(parts, startup_ps, members)
+        return bound
 
     def _bound(self, number: int) -> list[Demand]:
         work = self._program.instructions.works[number]
@@ -127,16 +128,16 @@ class Demands:
             share = executions / program.multiplicity(work.unit)
             return [self._find(work, unit.members[0], executions, share)]
         left = executions // program.parents(work.unit)
-        found = []
-        for place, alike in enumerate(unit.members):
-            part = min(alike.count, left)
-            found += [self.of_cohort(number, Cohort(place, part, 1))] if part else []
+        demands = []
+        for place, group in enumerate(unit.members):
+            part = min(group.count, left)
+            demands += [self.of_cohort(number, Cohort(place, part, 1))] if part else []
             left -= part
-        return found
+        return demands
 
-    def _find(self, work: Work, alike: Members, members: int, share: float) -> Demand:
-        """Return the demand of ``members`` that do one payload each; ``share`` of the unit's members take part."""
-        service = alike.serve(work.payload, 1)
+    def _find(self, work: Work, group: Members, members: int, share: float) -> Demand:
+        """Return the demand of ``members`` that execute one payload each; ``share`` of the unit's members take part."""
+        service = group.serve(work.payload, 1)
         depth = self._unit_depth[base_name(work.unit)]
         loads: dict[int, float] = {}
         for memory, times in service.touches if service.bytes_moved else ():
@@ -153,7 +154,7 @@ class Demands:
     def _demand(
         self, members: int, service: Service, loads: Mapping[int, float], traffic: Iterable[tuple[int, float]]
     ) -> Demand:
-        """Return the demand of members that need ``service``, at the pace of the slowest of their memories."""
+        """Return the demand of members with ``service``, at the rate of the slowest of the unit and their memories."""
         rate = full = service.bytes_moved / service.duration_ps if service.duration_ps else math.inf
         limit = service.limit
         for port, weight in loads.items():
@@ -163,23 +164,23 @@ class Demands:
         duration_ps = service.bytes_moved / rate if rate < full else service.duration_ps
         crossing = tuple([(port, weight * rate) for port, weight in loads.items()])
         moves = bool(service.duration_ps or service.bytes_moved)
-        self._made += 1
+        self._count += 1
         return Demand(
             members, service.startup_ps, duration_ps, whole_ps(duration_ps), rate, tuple(loads.items()), crossing,
-            limit, tuple(traffic), moves, self._made,
+            limit, tuple(traffic), moves, self._count,
         )  # fmt: skip
 
     def of_cohort(self, number: int, cohort: Cohort) -> Demand:
-        """Return what ``cohort`` asks for, under all parents together, while it does its blocks of work ``number``.
+        """Return the demand of ``cohort``, summed over all parents, for its blocks of work ``number``.
 
-        Nobody else uses the memories of these members meanwhile, since a member holds blocks of one instruction at a
-        time: they bound the pace, and only memories further out are shared with others.
+        A member holds blocks of one instruction at a time, so its private memories are not contended for: they bound
+        the rate, and only loads on outer memories are shared with others.
         """
         key = number, cohort
-        known = self._known_cohorts.get(key)
-        if known is None:
-            known = self._known_cohorts[key] = self._cohort(self._program.instructions.works[number], cohort)
-        return known
+        demand = self._cohort_demands.get(key)
+        if demand is None:
+            demand = self._cohort_demands[key] = self._cohort(self._program.instructions.works[number], cohort)
+        return demand
 
     def _cohort(self, work: Work, cohort: Cohort) -> Demand:
         unit = self._machine.units[base_name(work.unit)]
@@ -202,23 +203,23 @@ class Demands:
         return alone._replace(loads=shared, port_bytes_per_ps=crossing, limit=base_name(alone.limit))
 
     def moved_bytes(self, number: int) -> dict[str, float]:
-        """Return by memory what all that take part in an instruction with that work move together, in all its blocks.
+        """Return the bytes by memory that one instruction with that work moves, over all its members and blocks.
 
-        Empty for work that its unit does not do.
+        Empty for a payload that its unit cannot execute.
         """
-        work, found = self._program.instructions.works[number], dict[str, float]()
+        work, moved = self._program.instructions.works[number], dict[str, float]()
         try:
-            asked = (self.of_cohort(number, _ONE_BLOCK),) if work.blocks else self.of(number).parts
+            demands = (self.of_cohort(number, _ONE_BLOCK),) if work.blocks else self.of(number).parts
         except ProgramError:
-            return found
-        for each in asked:
-            for port, size_bytes in each.traffic_bytes:
+            return moved
+        for demand in demands:
+            for port, size_bytes in demand.traffic_bytes:
                 name = base_name(self.names[port])
-                found[name] = found.get(name, 0.0) + size_bytes * (work.blocks or 1)
-        return found
+                moved[name] = moved.get(name, 0.0) + size_bytes * (work.blocks or 1)
+        return moved
 
     def _is_own(self, port: int, unit_depth: int) -> bool:
-        """Return whether a memory is one of the members' own."""
+        """Return whether a memory is private to the members of a unit at that depth of the hierarchy."""
         return self._depths[port] >= unit_depth > 0
 
     def _ports(self, memory: str) -> list[int]:
@@ -226,44 +227,47 @@ class Demands:
         return [self._position[name] for name in ((memory,) if group is None else group)]
 
     def _taking_part(self, port: int, unit_depth: int, share: float) -> float:
-        """Return the share of a memory's copies that have a part in it: those of idle members have none."""
+        """Return the share of a memory's copies that are used: copies of idle members are not."""
         return share if self._depths[port] >= unit_depth else 1.0
 
     def space(self, buffer: Buffer, number: int) -> list[PortBuffer]:
-        """Return what ``buffer`` takes of each memory when that work allocates it; raise what can never fit."""
+        """Return the space of ``buffer`` per port when work ``number`` allocates it.
+
+        Raises ``SimulationError`` for a buffer that is larger than its memory.
+        """
         key = buffer.memory, buffer.size_bytes * buffer.fan_out, number
-        known = self._known_spaces.get(key)
-        if known is None:
-            known = self._known_spaces[key] = self._find_space(buffer, self._program.instructions.works[number])
-        return known
+        parts = self._spaces.get(key)
+        if parts is None:
+            parts = self._spaces[key] = self._find_space(buffer, self._program.instructions.works[number])
+        return parts
 
     def _find_space(self, buffer: Buffer, work: Work) -> list[PortBuffer]:
-        """Return the space per port; memories of the members themselves hold as much as one that takes part needs."""
+        """Return the space per port; a private memory holds what a member that takes part needs."""
         program, depth = self._program, self._unit_depth[base_name(work.unit)]
         if work.blocks:
             every = taking_part = program.parents(work.unit)
         else:
             every, taking_part = program.multiplicity(work.unit), program.executions(work)
-        found = []
+        parts = []
         ports = self._ports(buffer.memory)
         for port in ports:
             copies = self._copies[port] * len(ports)
             members = every if self._depths[port] >= depth else taking_part
-            found.append(PortBuffer(port, -(-buffer.size_bytes * buffer.fan_out * members // copies)))
-        for port, size_bytes in found:
+            parts.append(PortBuffer(port, -(-buffer.size_bytes * buffer.fan_out * members // copies)))
+        for port, size_bytes in parts:
             if size_bytes > self.capacities_bytes[port]:
                 raise SimulationError(
                     f"buffer {buffer.label!r} needs {format_bytes(size_bytes)}, a"
                     f" {base_name(self.names[port])} holds {format_bytes(self.capacities_bytes[port])}"
                 )
-        return found
+        return parts
 
 
 def _kind_of(members: tuple[Members, ...], unit: str) -> Members:
-    """Return what the member of an unrolled unit is like: the last number of its name counts members of a parent."""
+    """Return the group of an unrolled unit's member: the last number of its name counts members of a parent."""
     number = int(unit.rpartition("[")[2].rstrip("]").rpartition(".")[2]) if "[" in unit else 0
-    for alike in members:
-        if number < alike.count:
-            return alike
-        number -= alike.count
+    for group in members:
+        if number < group.count:
+            return group
+        number -= group.count
     raise ProgramError(f"there is no {unit}")

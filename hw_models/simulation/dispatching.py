@@ -1,4 +1,4 @@
-"""Block schedulers: they hand a unit's dispatched work out to whichever of its members are free."""
+"""Block schedulers: hand the blocks of a unit's dispatched work to its free members."""
 
 from collections import deque
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY
 from dsascape.hw_models.simulation.units import Worker
 
 
-class _Handed(NamedTuple):
-    """Blocks that were handed out, when, and to whom."""
+class _InExecution(NamedTuple):
+    """Blocks in execution: the cohort that holds them, and the time when they were handed out."""
 
     cohort: Cohort
     began_ps: int
@@ -22,9 +22,9 @@ class _Handed(NamedTuple):
 class BlockScheduler(Worker):
     """Hands the blocks of a unit's instructions to whichever members are free, instruction after instruction.
 
-    A free member is given as many blocks as every other free one, up to what it holds of the instruction (the
-    occupancy); of members that differ, the faster ones come first. It is free again when all of them have ended. The
-    next instruction's blocks follow when the last block of the one before has been handed out.
+    Blocks are spread evenly over the free members, up to the occupancy of each; faster members come first. A member is
+    free again when all its blocks have ended. The next instruction's blocks follow when the last block of the one
+    before has been handed out.
     """
 
     def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
@@ -32,9 +32,9 @@ class BlockScheduler(Worker):
         unit = running.machine.units[self.kind]
         left = running.program.width(unit.level)
         self._free: list[int] = []
-        """Members by kind that hold no block."""
-        for alike in unit.members:
-            self._free.append(min(alike.count, left))
+        """Number of members without blocks, per group of equivalent members."""
+        for group in unit.members:
+            self._free.append(min(group.count, left))
             left -= self._free[-1]
         self._parents = running.program.parents(name)
         self._idle_ps = 0
@@ -43,14 +43,14 @@ class BlockScheduler(Worker):
         self._ready_ps = 0
         self._has_started = False
         self._finished_by = STARTED_BY_NOBODY
-        """The instruction whose blocks a member finished last."""
+        """Instruction whose blocks were the last that any member finished."""
         self._end_of_instant = _EndOfInstant(self)
         self._is_due = False
-        self._under_way: dict[Flow, _Handed] = {}
+        self._under_way: dict[Flow, _InExecution] = {}
         self._at_work: dict[int, int] = {}
-        """By instruction: cohorts that have not ended."""
+        """Number of cohorts in execution, by instruction."""
         self._paced_ps: dict[int, dict[str, int]] = {}
-        """By instruction: how long what set the pace of its cohorts, summed over these."""
+        """Time by limiting resource, summed over the cohorts of each instruction."""
 
     def waited_ps(self) -> int:
         self._note_idle()
@@ -58,7 +58,7 @@ class BlockScheduler(Worker):
         return waited_ps
 
     def _note_idle(self) -> None:
-        """Count how long members have held no block; they do only while the next instruction is waited for."""
+        """Add up idle time: members hold no block only while the scheduler waits for the next instruction."""
         now_ps = self.clock.now_ps
         self._idle_ps += sum(self._free) * self._parents * (now_ps - self._noted_ps)
         self._noted_ps = now_ps
@@ -73,13 +73,13 @@ class BlockScheduler(Worker):
         return False
 
     def _hand_out_soon(self) -> None:
-        """Hand out at the end of this instant, when all members that become free in it are free."""
+        """Hand out blocks at the end of this timestamp, when all members that become free in it are free."""
         if not self._is_due:
             self._is_due = True
             self.clock.at_end_of_instant(self._end_of_instant)
 
     def hand_out(self) -> None:
-        """Hand blocks to all members that are free."""
+        """Hand blocks to all free members."""
         self._is_due = False
         free = sum(self._free)
         if not self._left or not free:
@@ -99,21 +99,21 @@ class BlockScheduler(Worker):
         for cohort, demand in zip(cohorts, demands, strict=True):
             self._free[cohort.alike] -= cohort.members
             flow = Flow(running.bandwidth, demand, self, position)
-            self._under_way[flow] = _Handed(cohort, self.clock.now_ps)
+            self._under_way[flow] = _InExecution(cohort, self.clock.now_ps)
             self.clock.after(demand.startup_ps, flow, 0)
         if not self._left:
             self.take()
 
     def _cohorts(self, blocks: int, free: int) -> list[Cohort]:
-        """Return who gets how many of ``blocks``: as many each as can be, one more for the first ones."""
+        """Return the cohorts that ``blocks`` are split into: evenly, with one more for the first members."""
         each, more = divmod(blocks, free)
-        found = []
-        for alike, members in enumerate(self._free):
+        cohorts = []
+        for group, members in enumerate(self._free):
             fuller = min(members, more)
             more -= fuller
-            found += [Cohort(alike, fuller, each + 1)] if fuller else []
-            found += [Cohort(alike, members - fuller, each)] if members > fuller and each else []
-        return found
+            cohorts += [Cohort(group, fuller, each + 1)] if fuller else []
+            cohorts += [Cohort(group, members - fuller, each)] if members > fuller and each else []
+        return cohorts
 
     def moved(self, flow: Flow, limit: str) -> None:
         cohort, began_ps = self._under_way.pop(flow)
@@ -132,7 +132,7 @@ class BlockScheduler(Worker):
 
 
 class _EndOfInstant(Actor):
-    """Lets a scheduler hand out blocks."""
+    """Event handler that lets a scheduler hand out blocks at the end of a timestamp."""
 
     def __init__(self, scheduler: BlockScheduler) -> None:
         self._scheduler = scheduler

@@ -1,4 +1,4 @@
-"""Energy of a run by component: arithmetic, each memory, static power over the makespan."""
+"""Energy of a run by component: arithmetic, each memory, static power times makespan."""
 
 import math
 from collections.abc import Mapping
@@ -11,29 +11,30 @@ from dsascape.hw_models.simulation.program import Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyModel:
-    """Picojoules of what a machine does."""
+    """Energy per operation and per byte of a machine, in picojoules."""
 
     machine: str
     mac_pj: Mapping[str, float]
-    """Of one multiply-accumulate, by dtype."""
+    """Energy of one multiply-accumulate, by dtype."""
     simple_pj: float
-    """Of one simple operation."""
+    """Energy of one simple operation (addition, comparison)."""
     special_pj: float
+    """Energy of one special operation (division, root, exponential)."""
     byte_pj: Mapping[str, float]
-    """Of one byte read from or written to each memory."""
+    """Energy of one byte read from or written to a memory, by memory."""
     static_power_w: float
-    """Drawn for as long as the machine runs."""
+    """Static power, drawn over the whole makespan."""
     link: str = "links"
-    """What the energy of bytes under way is called."""
+    """Name of the component for the energy of bytes on links."""
     link_pj: Mapping[str, float] = field(default_factory=dict)
-    """Of one byte that a unit moves, once per receiver, by unit; nothing where a unit is not named."""
+    """Energy of one byte that a unit moves, once per receiver, by unit; 0 for a unit that is not named."""
 
 
 def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[str, float]:
     """Return picojoules by component: ``macs``, ``vector`` (other operations), each memory, links, ``static``.
 
-    Links are named if they take any. Sums are rounded once, so that equal programs take as much to the last digit, in
-    whatever order their works are numbered.
+    Links are a component only if the model gives them energy. Sums are rounded once (``fsum``), so that equal programs
+    have equal energy to the last digit, in whatever order their works are numbered.
     Raises ``HardwareError`` where the model has no energy for a dtype that the program computes.
     """
     links = (model.link,) if model.link_pj else ()
@@ -53,7 +54,7 @@ def energy_pj(program: Program, model: EnergyModel, makespan_ps: int) -> dict[st
             if payload.macs:
                 if payload.dtype not in model.mac_pj:
                     raise HardwareError(
-                        f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}, needs {payload.dtype}"
+                        f"{model.machine}: energy.mac has {', '.join(model.mac_pj)}; needs {payload.dtype} too"
                     )
                 spent["macs"].append(times * payload.macs * model.mac_pj[payload.dtype])
             spent["vector"].append(times * payload.simple * model.simple_pj)

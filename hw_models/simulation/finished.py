@@ -1,4 +1,4 @@
-"""What a run of a program leaves behind, whoever ran it."""
+"""Raw figures of a finished run, from the compiled handler or the Python simulator."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,19 +8,20 @@ from dsascape.hw_models.simulation.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """A run that has come to its end; memories are ports, in the order of ``ports``."""
+    """Trace and counters of a finished run; per-memory values are in the order of ``ports``."""
 
     trace: Trace
     busy_ps: Mapping[str, int]
-    """By kind of unit: how long all members together were under way."""
+    """Busy time per kind of unit, summed over its members."""
     waited_ps: Mapping[str, Mapping[str, int]]
-    """By kind of unit: how long all members together had nothing to do, by what they waited for."""
+    """Idle time per kind of unit, summed over its members, by what was waited for: a kind of unit or ``space``."""
     ports: Sequence[str]
+    """Names of the memories."""
     moved_bytes: Sequence[float]
-    """By port: what has crossed it."""
+    """Bytes read and written per port."""
     peak_bytes: Sequence[int]
-    """By port: the most that was held."""
+    """Peak occupancy per port."""
     was_short_of_space: bool
-    """Whether any buffer did not get its space at once."""
+    """Whether any allocation had to wait for space."""
     events: int
-    """Turns taken by whoever had something to do."""
+    """Number of events that were handled."""

@@ -1,8 +1,8 @@
-"""Instructions of programs: a unit, what is done (the payload), what is waited for, the buffers taken and given back.
+"""Instructions of programs: unit, payload (the operation), dependencies, buffers allocated and freed.
 
-Work is bound, every participant does the payload once, or dispatched: ``blocks`` of it are handed to whichever member
-is free, as a GPU does with thread blocks and a thread pool with the chunks of a parallel loop. What is done on which
-unit is a `Work`; the thousands of instructions of a program share a few hundred of them, so a program keeps its
+Work is bound (every participant executes the payload once) or dispatched (``blocks`` of it are handed to whichever
+member is free, as a GPU does with thread blocks and a thread pool with the chunks of a parallel loop). A `Work` is a
+payload on a unit; the thousands of instructions of a program share a few hundred of them, so a program keeps its
 instructions in an `InstructionTable`, by column.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, overload
 from dsascape.hw_models.simulation.columns import Column, Rows, column
 
 CHIP = "chip"
-"""The outermost level: of its units and memories there is one."""
+"""Name of the outermost level, which has one of each of its units and memories."""
 
 
 class ProgramError(ValueError):
@@ -29,7 +29,7 @@ class Buffer(NamedTuple):
     fan_out: int = 1
     label: str = ""
     address: int | None = None
-    """Where it begins, if that is decided; members that allocate parts of one buffer state the same address."""
+    """Start address in bytes, None if undecided; members that allocate parts of one buffer state the same address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class MatrixShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """Instructions by class, for units that are programmed with them; vector ones but for those of ``scalar``."""
+    """Instruction counts by class, for units that execute instruction streams; all but ``scalar`` are vector ones."""
 
     fma: int = 0
-    """Multiply-accumulates."""
+    """Multiply-accumulate instructions."""
     arithmetic: int = 0
     """Additions, comparisons and the like."""
     special: int = 0
@@ -59,40 +59,41 @@ class Issued:
     load: int = 0
     store: int = 0
     scalar: int = 0
-    """Loop control and addresses."""
+    """Scalar instructions: loop control and address arithmetic."""
     matrix: int = 0
-    """Small matrix products, where units compute these in one instruction."""
+    """Small matrix products, on units that compute one per instruction."""
     accumulators: int = 1
-    """Chains of multiply-accumulates, or of matrix products, that do not wait for each other."""
+    """Independent chains of multiply-accumulates or matrix products, which hide each other's latency."""
     waits: int = 0
-    """Times that data from further out is waited for, one after the other."""
+    """Number of successive waits for data from outer memory levels."""
     ahead: int = 1
-    """As many of these are asked for before the first of them is waited for."""
+    """Prefetch distance: requests in flight before the first is waited for."""
     loops: int = 0
-    """Innermost loops that run to their end."""
+    """Number of times that an innermost loop runs to its end."""
     meanwhile: tuple[tuple[str, float], ...] = ()
-    """Memories that move their bytes during a share of the instructions only, such as a first pass over new data."""
+    """Per memory, the share of the instructions during which it moves its bytes, such as a first pass over new data;
+    1 for a memory that is not named."""
     written: tuple[tuple[str, float], ...] = ()
-    """The share of what each memory moves that is written back to it."""
+    """Per memory, the share of its traffic that is written back to it."""
     scattered: tuple[tuple[str, float], ...] = ()
-    """The share of what each memory moves in lines that do not follow the one before."""
+    """Per memory, the share of its traffic in non-sequential lines."""
     stored: tuple[tuple[str, float], ...] = ()
-    """The share of what each memory moves for stores: lines that are written back, or fetched to be written."""
+    """Per memory, the share of its traffic that is due to stores: lines written back, or fetched to be written."""
 
     @property
     def total(self) -> int:
-        """All instructions."""
+        """Number of instructions of all classes."""
         return sum(self.counts)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many there are of each class."""
+        """Number of instructions of each class: fma, arithmetic, special, load, store, scalar, matrix."""
         return self.fma, self.arithmetic, self.special, self.load, self.store, self.scalar, self.matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """Arithmetic by class of operation, and the bytes that it reads from and writes to memories."""
+    """Arithmetic operations by class, and the bytes that they read from and write to memories."""
 
     dtype: str
     macs: int = 0
@@ -102,25 +103,25 @@ class Compute:
     special: int = 0
     """Divisions, roots, exponentials and the like."""
     shape: MatrixShape | None = None
-    """The products that ``macs`` are, for units with an array that they may not fill."""
+    """Matrix products that make up ``macs``, for units with an array, which small products fill only in part."""
     traffic: tuple[tuple[str, int], ...] = ()
-    """Memories, and the bytes of each that are read and written."""
+    """Per memory, the bytes read and written."""
     issued: Issued | None = None
-    """The instructions that it takes, for units that are programmed with them."""
+    """Instruction counts, for units that execute instruction streams."""
     at_work: int = 0
-    """Members of the unit that do such work at the same time and share memories; 0: all of them."""
+    """Members of the unit that execute this work at the same time and share memories; 0 means all."""
     rounds: int = 1
-    """How many parts of it, all alike, follow each other because each needs what the one before has made."""
+    """Number of equal parts that run one after another, because each needs the result of the one before."""
     steps: tuple["Compute", ...] = ()
-    """What it consists of, where nothing of one step hides behind another: all else is said of them together, but for
-    instructions, which are said of each."""
+    """Sequential steps that do not overlap, if there are several: every other field is the total of all steps, except
+    ``issued``, which each step has for itself."""
 
     @property
     def problem(self) -> str:
-        """What is wrong with it; empty if nothing is."""
+        """Description of the first mistake found; empty if there is none."""
         wrong = next((step.problem for step in self.steps if step.problem), "")
         if wrong or (self.steps and sum([step.macs for step in self.steps]) != self.macs):
-            return wrong or f"has {self.macs} multiply-accumulates, its steps another number"
+            return wrong or f"has {self.macs} multiply-accumulates, which is not the sum of its steps"
         sizes = [self.macs, self.simple, self.special, self.rounds - 1, *(size for _, size in self.traffic)]
         if self.issued is not None:
             issued = self.issued
@@ -130,41 +131,41 @@ class Compute:
             if min(sizes) >= 0 and self.shape.macs != self.macs:
                 return f"has {self.macs} multiply-accumulates, its products {self.shape.macs}"
             if self.rounds > 1 and self.shape.count % self.rounds:
-                return f"has {self.shape.count} products, which {self.rounds} rounds cannot share"
+                return f"has {self.shape.count} products, which is not a multiple of its {self.rounds} rounds"
         return "has a size or count below zero" if min(sizes) < 0 else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Moves bytes from one memory to another; ``fan_out`` receivers get all of them from one read."""
+    """Transfer of bytes between two memories; with ``fan_out``, one read is broadcast to that many receivers."""
 
     source: str
     destination: str
     size_bytes: int
     fan_out: int = 1
     bursts: int = 1
-    """How many times the channel starts up for it."""
+    """Number of bursts: the channel pays its start-up time once for each."""
 
     @property
     def problem(self) -> str:
-        """What is wrong with it; empty if nothing is."""
+        """Description of the first mistake found; empty if there is none."""
         wrong = self.size_bytes < 0 or self.fan_out < 1 or self.bursts < 0
         return "has a size or count below zero, or no receiver" if wrong else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Starts one kernel."""
+    """Start of one kernel."""
 
     threads: int = 1
-    """Threads that its loop is split over, where launching depends on that."""
+    """Threads that the kernel's parallel loops are split over; the launch time may depend on it."""
     regions: int = 1
-    """Such loops, one after the other: the steps of a recurrence."""
+    """Number of parallel loops that run one after another, such as the steps of a recurrence."""
 
     @property
     def problem(self) -> str:
-        """What is wrong with it; empty if nothing is."""
-        return "has no thread, or no loop" if min(self.threads, self.regions) < 1 else ""
+        """Description of the first mistake found; empty if there is none."""
+        return "needs at least one thread and one parallel loop" if min(self.threads, self.regions) < 1 else ""
 
 
 Payload = Compute | Transfer | Launch
@@ -172,22 +173,23 @@ Payload = Compute | Transfer | Launch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What instructions do on which unit."""
+    """Operation of an instruction: a payload on a unit, bound or dispatched."""
 
     unit: str
     payload: Payload
     participants: int = 0
-    """Bound work: how many of the unit's members under one parent take part, the first ones; 0 means all."""
+    """Bound work: the first n members of the unit under each parent take part; 0 means all."""
     blocks: int = 0
-    """Dispatched work: how many times the payload is done, each by whichever member is free; 0 means bound work."""
+    """Dispatched work: number of blocks (executions of the payload) under each parent, each run by whichever member is
+    free; 0 means bound work."""
     blocks_per_member: int = 1
-    """Dispatched work: the most blocks that one member holds at a time (its occupancy)."""
+    """Dispatched work: occupancy, the most blocks that one member holds at a time."""
 
     @property
     def problem(self) -> str:
-        """What is wrong with it on any machine; empty if nothing is."""
+        """Machine-independent mistake in this work; empty if there is none."""
         if min(self.participants, self.blocks) < 0 or self.blocks_per_member < 1:
-            return "has fewer than no participants or blocks, or members that hold no block"
+            return "has a negative number of participants or blocks, or fewer than one block per member"
         if self.blocks and self.participants:
             return "names both participants and blocks; work is bound or dispatched"
         return self.payload.problem
@@ -201,21 +203,21 @@ class Instruction:
     payload: Payload
     label: str = ""
     after: tuple[int, ...] = ()
-    """Positions of instructions that have to end before this one starts."""
+    """Dependencies: positions of instructions that have to end before this one starts."""
     allocates: tuple[int, ...] = ()
-    """Buffers that get their space when this instruction starts."""
+    """Buffers allocated when this instruction starts."""
     frees: tuple[int, ...] = ()
-    """Buffers that this instruction is done with; space returns when all that list the buffer have ended."""
+    """Buffers freed; a buffer's space is released when every instruction that lists it has ended."""
     participants: int = 0
-    """See `Work`, as for ``blocks`` and ``blocks_per_member``."""
+    """Participants of bound work, as in `Work`; ``blocks`` and ``blocks_per_member`` likewise."""
     blocks: int = 0
     blocks_per_member: int = 1
     layer_run: int = -1
-    """Which of the schedule's layer runs it belongs to, if any."""
+    """Index of the schedule's layer run that it belongs to; -1 for none."""
 
     @property
     def work(self) -> Work:
-        """What is done, apart from when."""
+        """Unit and payload of this instruction, without dependencies and buffers."""
         return Work(
             unit=self.unit, payload=self.payload, participants=self.participants, blocks=self.blocks,
             blocks_per_member=self.blocks_per_member,
@@ -224,12 +226,12 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class InstructionTable(Sequence[Instruction]):
-    """Instructions by position, one column for each of their fields; as a sequence, `Instruction` records."""
+    """Instructions of a program, stored as one column per field; indexing gives `Instruction` records."""
 
     works: tuple[Work, ...]
-    """All that differ."""
+    """Distinct works."""
     work_of: Column
-    """By position: which of ``works`` it does."""
+    """Per instruction, its index in ``works``."""
     after: Rows
     allocates: Rows
     frees: Rows
@@ -238,7 +240,7 @@ class InstructionTable(Sequence[Instruction]):
 
     @classmethod
     def of(cls, instructions: Iterable[Instruction]) -> "InstructionTable":
-        """Return the table of ``instructions``; raise ``ProgramError`` for positions that no program has."""
+        """Return the table of ``instructions``; raise ``ProgramError`` for a position or buffer beyond 32 bits."""
         listed = tuple(instructions)
         numbers: dict[Work, int] = {}
         work_of = column([numbers.setdefault(one.work, len(numbers)) for one in listed])
@@ -247,13 +249,13 @@ class InstructionTable(Sequence[Instruction]):
         return cls(tuple(numbers), work_of, after, allocates, frees, labels, layer_runs)
 
     def work(self, position: int) -> Work:
-        """Return what the instruction at ``position`` does."""
+        """Return the work of the instruction at ``position``."""
         return self.works[self.work_of[position]]
 
     def counts(self) -> dict[int, int]:
-        """Return how many instructions do each of ``works``."""
-        found = Counter(self.work_of)
-        return {number: found[number] for number in range(len(self.works))}
+        """Return the number of instructions by index in ``works``."""
+        counts = Counter(self.work_of)
+        return {number: counts[number] for number in range(len(self.works))}
 
     def __len__(self) -> int:
         return len(self.work_of)
@@ -277,7 +279,7 @@ class InstructionTable(Sequence[Instruction]):
 
 
 def _rows(listed: Sequence[Instruction], name: str) -> Rows:
-    """Return the rows of a column, or raise ``ProgramError`` for a number that no column holds."""
+    """Return the rows of the field ``name``; raise ``ProgramError`` for a number beyond 32 bits."""
     rows: list[tuple[int, ...]] = [getattr(one, name) for one in listed]
     try:
         return Rows.of(rows)
@@ -291,11 +293,11 @@ def _rows(listed: Sequence[Instruction], name: str) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class BufferTable(Sequence[Buffer]):
-    """Buffers by number: thousands, of which some hundreds differ."""
+    """Buffers of a program by number: thousands, of which some hundreds are distinct."""
 
     distinct: tuple[Buffer, ...]
     which: Column
-    """By number: which of ``distinct`` it is."""
+    """Per buffer, its index in ``distinct``."""
 
     @classmethod
     def of(cls, buffers: Iterable[Buffer]) -> "BufferTable":
@@ -321,5 +323,5 @@ class BufferTable(Sequence[Buffer]):
 
 
 def base_name(member: str) -> str:
-    """Return the kind behind the name of a unit or memory in an unrolled program."""
+    """Return the unit or memory that a member's name belongs to: ``matrix`` for ``matrix[0.3]``."""
     return member.partition("[")[0]

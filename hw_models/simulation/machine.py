@@ -1,6 +1,6 @@
-"""A machine as the simulator sees it: levels of members, memories with capacity and bandwidth, units that serve.
+"""Machine as the simulator sees it: levels of members, memories with capacity and bandwidth, units.
 
-A machine kind builds one from its spec (`hw_models.dsa.machine`); nothing here knows any kind.
+Each kind of machine builds one from its spec (`hw_models.dsa.machine`); this module is independent of the kinds.
 """
 
 import math
@@ -25,16 +25,16 @@ from dsascape.hw_models.text.quantities import PS_PER_S
 
 
 class HardwareError(ValueError):
-    """A hardware description that the user has to mend."""
+    """Mistake in a hardware description; the message says what to change."""
 
 
 class SimulationError(ValueError):
-    """The machine cannot run the program: something does not fit, or everything waits for everything."""
+    """The machine cannot run the program: a buffer does not fit, or the program deadlocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A kind of place where units and memories are: ``count`` members under one member of the level above."""
+    """Level of the hierarchy, such as cluster or core: ``count`` members under each member of the level above."""
 
     name: str
     count: int
@@ -42,7 +42,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One kind of memory, once per member of its level. Capacity and bandwidth are those of one copy."""
+    """Memory with one copy per member of its level; capacity and bandwidth are those of one copy."""
 
     name: str
     level: str
@@ -52,25 +52,25 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What one member of a unit needs for a payload, or for the blocks that it holds, when nobody is in its way."""
+    """Time and traffic of one member of a unit for a payload, or for the blocks that it holds, without contention."""
 
     startup_ps: int
     duration_ps: int
-    """After the start-up, at full speed."""
+    """Duration after the start-up, without contention."""
     bytes_moved: int
     touches: tuple[tuple[str, float], ...]
-    """Memories, and how often each of ``bytes_moved`` crosses their port for one member."""
+    """Per memory, how often each of ``bytes_moved`` crosses its port, for one member."""
     limit: str
-    """What sets ``duration_ps``."""
+    """Limiting resource that sets ``duration_ps``: the unit, a pipe or a memory."""
 
 
 Serve = Callable[[Payload, int], Service]
-"""From a payload, and how many blocks of it a member holds at once (1 for bound work), to what the member needs."""
+"""Cost model of a member: (payload, blocks of it that the member holds at once; 1 for bound work) to `Service`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """``count`` members of a unit under one parent that are alike."""
+    """Group of ``count`` equivalent members of a unit under one parent, with their cost model."""
 
     count: int
     serve: Serve
@@ -78,28 +78,28 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One kind of unit: its members under one parent, the fastest kind first where they differ."""
+    """Unit: its members under one parent in groups of equivalent ones, the fastest group first."""
 
     name: str
     level: str
     members: tuple[Members, ...]
     servers: int = 1
-    """How many instructions of its queue one member serves at a time."""
+    """Instructions of its queue that one member executes at a time."""
     in_flight: int = 1
-    """How many instructions may be issued for each of these and not have ended: with more than one, start-ups pass
-    while the payloads of the instructions before are served, one after the other."""
+    """Instructions in flight (issued and not ended) per server. With more than one, start-ups overlap with the payloads
+    of earlier instructions, which are served one after another."""
     most_blocks: int = 0
-    """The most blocks of dispatched work that one member holds at once; 0: the unit takes bound work only."""
+    """Most blocks of dispatched work that one member holds at once; 0 for a unit that takes bound work only."""
 
     @property
     def width(self) -> int:
-        """Members under one parent."""
-        return sum(alike.count for alike in self.members)
+        """Number of members under one parent."""
+        return sum(group.count for group in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All levels (outermost first, the chip itself left out), memories and units of a machine, by name."""
+    """Levels (outermost first, without the chip itself), memories and units of a machine, by name."""
 
     name: str
     levels: tuple[Level, ...]
@@ -107,33 +107,33 @@ class Machine:
     units: Mapping[str, Unit]
 
     def __post_init__(self) -> None:
-        known = {CHIP, *(level.name for level in self.levels)}
+        levels = {CHIP, *(level.name for level in self.levels)}
         where = [(unit.name, unit.level) for unit in self.units.values()]
         where += [(memory.name, memory.level) for memory in self.memories.values()]
         for name, level in where:
-            if level not in known:
-                raise ProgramError(f"{self.name}: {name} is on level {level!r}; there is {', '.join(sorted(known))}")
+            if level not in levels:
+                raise ProgramError(f"{self.name}: {name} is on level {level!r}; known: {', '.join(sorted(levels))}")
         for unit in self.units.values():
             if unit.width != self.width(unit.level):
                 raise ProgramError(
-                    f"{self.name}: {unit.name} has {unit.width} members in a {unit.level}'s parent,"
-                    f" where there are {self.width(unit.level)}"
+                    f"{self.name}: {unit.name} has {unit.width} members per parent,"
+                    f" its level {unit.level} has {self.width(unit.level)}"
                 )
 
     def width(self, level: str) -> int:
-        """Return the members of ``level`` under one member of the level above."""
-        return next((known.count for known in self.levels if known.name == level), 1)
+        """Return the number of members of ``level`` under one member of the level above."""
+        return next((one.count for one in self.levels if one.name == level), 1)
 
     def count(self, level: str) -> int:
-        """Return the members of ``level`` in the whole machine."""
-        names = [known.name for known in self.levels]
+        """Return the number of members of ``level`` in the whole machine."""
+        names = [one.name for one in self.levels]
         depth = names.index(level) + 1 if level in names else 0
-        return math.prod(known.count for known in self.levels[:depth])
+        return math.prod(one.count for one in self.levels[:depth])
 
     def program(
         self, instructions: Sequence[Instruction], buffers: Sequence[Buffer] = (), **in_use: int
     ) -> Program:
-        """Return a program for this machine; ``in_use`` is the part of its levels that takes part, all by default."""
+        """Return a program for this machine; ``in_use`` gives the members in use by level, all by default."""
         table = instructions if isinstance(instructions, InstructionTable) else InstructionTable.of(instructions)
         extent = {level.name: in_use.get(level.name, level.count) for level in self.levels}
         units = {name: unit.level for name, unit in self.units.items()}
@@ -143,19 +143,19 @@ class Machine:
 
 
 def ceil_ps(amount: float, rate_per_s: float) -> int:
-    """Return the whole picoseconds that ``amount`` takes at ``rate_per_s``."""
+    """Return the time of ``amount`` at ``rate_per_s`` in picoseconds, rounded up."""
     return -int(-amount * PS_PER_S // rate_per_s)
 
 
 def check_program(program: Program, machine: Machine) -> None:
-    """Raise ``ProgramError`` if ``program`` needs a unit, memory or place that ``machine`` does not have."""
+    """Raise ``ProgramError`` if ``program`` needs a unit, memory or level that ``machine`` does not have."""
     has = {level.name: level.count for level in machine.levels}
     if not program.is_unrolled and any(count > has.get(level, 1) for level, count in program.extent.items()):
         raise ProgramError(f"the program runs on {_shown(program.extent)}, {machine.name} has {_shown(has)}")
     for name, level in program.units.items():
-        known = machine.units.get(base_name(name))
-        if known is not None and known.level != level:
-            raise ProgramError(f"{machine.name} has {name} once per {known.level}, the program per {level}")
+        own = machine.units.get(base_name(name))
+        if own is not None and own.level != level:
+            raise ProgramError(f"{machine.name} has {name} once per {own.level}, the program per {level}")
     labels: dict[str, str] = {}
     for buffer in program.buffers.distinct:
         labels.setdefault(buffer.memory, buffer.label)
@@ -171,13 +171,13 @@ def check_program(program: Program, machine: Machine) -> None:
 
 
 def _work_problem(work: Work, machine: Machine) -> str:
-    """Return what ``machine`` lacks for ``work``; empty if nothing."""
+    """Return what ``machine`` lacks for ``work``; empty if it can run it."""
     unit = machine.units.get(base_name(work.unit))
     if unit is None:
         return f"{machine.name} has no unit {work.unit!r}"
     if work.blocks and work.blocks_per_member > unit.most_blocks:
         held = f"holds {unit.most_blocks} blocks at most" if unit.most_blocks else "takes bound work only"
-        return f"a member of {work.unit} {held}, {work.blocks_per_member} are asked"
+        return f"a member of {work.unit} {held}, the program needs {work.blocks_per_member}"
     problems = [_memory_problem(memory, machine) for memory in _memories(work.payload)]
     return next(filter(None, problems), "")
 

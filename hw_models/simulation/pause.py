@@ -1,17 +1,17 @@
-"""The cyclic garbage collector, where many records are made and nearly all are kept: it would search in vain."""
+"""Suspension of Python's cyclic garbage collector while a run allocates objects that nearly all stay alive."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SELDOM = 2_000_000
-"""Objects made and not given back before they are looked through. Of those that a point makes, 30 to 3,000 are garbage
-that only a search finds; nearly all others are kept in tables that are bounded by themselves."""
+"""Net allocations between collections. A design point leaves 30 to 3,000 objects in reference cycles, which only the
+collector frees; nearly all other live objects are in caches that have bounds of their own."""
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Switch the collector off inside the block, and on again behind it if it was on."""
+    """Disable the collector inside the ``with`` block, and enable it afterwards if it was enabled before."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -22,5 +22,5 @@ def collector_paused() -> Iterator[None]:
 
 
 def collect_seldom() -> None:
-    """Let this process, which computes one design point after another, look for garbage every few thousand points."""
+    """Let this process, which computes many design points, collect garbage once in a few thousand points only."""
     gc.set_threshold(_SELDOM)

@@ -1,9 +1,9 @@
-"""A trace as Chrome trace events: JSON that the Perfetto UI and chrome://tracing open.
+"""Traces as Chrome trace events: JSON for the Perfetto UI and chrome://tracing.
 
-One process for the critical path, one for each level of the machine that has units, one for what memories hold.
-A unit is a thread; one that serves two instructions at a time is two. ``ts`` and ``dur`` are microseconds on
-a grid of nanoseconds, because viewers keep nothing finer and round start and length each by itself: finer
-neighbours would overlap there. The exact picoseconds are among the arguments of an event.
+There is one process for the critical path, one for each level of the machine that has units, and one for memory
+occupancy. A unit is a thread; one that executes two instructions at a time is two. ``ts`` and ``dur`` are microseconds
+rounded to nanoseconds: viewers keep nothing finer and round start and length independently, so that adjacent events
+would overlap there. The exact picoseconds are among the arguments of an event.
 """
 
 import json
@@ -22,7 +22,7 @@ _FIRST_LEVEL = 3
 
 
 def perfetto_json(run: Trace | SimulationResult, machine_name: str) -> dict[str, Any]:
-    """Return the trace events of ``run`` with the names of their processes and threads."""
+    """Return the trace events of ``run`` as a JSON object, with the names of processes and threads."""
     trace = run.trace if isinstance(run, SimulationResult) else run
     events = [
         *_process_names(trace, machine_name),
@@ -34,17 +34,17 @@ def perfetto_json(run: Trace | SimulationResult, machine_name: str) -> dict[str,
 
 
 def write_perfetto(run: Trace | SimulationResult, path: Path, machine_name: str = "machine") -> None:
-    """Write the trace events of ``run`` to ``path``."""
+    """Write the trace events of ``run`` to the JSON file ``path``."""
     path.write_text(json.dumps(perfetto_json(run, machine_name), separators=(",", ":")), encoding="utf-8")
 
 
 def _processes(trace: Trace) -> dict[str, int]:
-    """Return the process of every level that has units, by the level's name."""
+    """Return the process number by name of each level that has units."""
     return {level: _FIRST_LEVEL + number for number, level in enumerate(sorted(set(trace.levels.values())))}
 
 
 def _process_names(trace: Trace, machine_name: str) -> Iterator[Event]:
-    """Yield the names of the processes, and that the memories come last on the page."""
+    """Yield the names and the order of the processes; memories come last."""
     named = {_CRITICAL_PATH: "critical path"}
     named |= {process: f"units of a {level}" for level, process in _processes(trace).items()}
     named[_MEMORIES] = "memories"
@@ -54,7 +54,7 @@ def _process_names(trace: Trace, machine_name: str) -> Iterator[Event]:
 
 
 def _critical_path(trace: Trace) -> Iterator[Event]:
-    """Return one thread of what set the pace, from zero to the makespan."""
+    """Yield one thread that shows the limiting resource from zero to the makespan."""
     yield from _thread_names(_CRITICAL_PATH, 1, "paced by")
     for step in trace.critical_steps:
         instruction = trace.instructions[step.position]
@@ -63,7 +63,7 @@ def _critical_path(trace: Trace) -> Iterator[Event]:
 
 
 def _instructions(trace: Trace) -> Iterator[Event]:
-    """Return one complete event per instruction; threads stand in the order of their first instruction."""
+    """Yield one complete event per instruction; threads are in the order of their first instruction."""
     lanes = _lanes(trace)
     used = sorted(set(lanes))
     units = dict.fromkeys(instruction.unit for instruction in trace.instructions)
@@ -87,7 +87,7 @@ def _instructions(trace: Trace) -> Iterator[Event]:
 
 
 def _lanes(trace: Trace) -> list[tuple[str, int]]:
-    """Return for each instruction its unit, and the first lane of it that was free."""
+    """Return per instruction its unit and the first free lane of that unit."""
     free_at: dict[str, list[int]] = {}
     lanes = [("", 0)] * len(trace.instructions)
     in_time = sorted(range(len(lanes)), key=lambda i: (trace.start_ps[i], trace.end_ps[i], i))
@@ -102,7 +102,7 @@ def _lanes(trace: Trace) -> list[tuple[str, int]]:
 
 
 def _arguments(trace: Trace, position: int) -> dict[str, Any]:
-    """Return what one instruction did, what let it start and what set its pace."""
+    """Return the details of one instruction: payload, what released it, limiting resource, times."""
     released_by = trace.released_by[position]
     start = "the start" if released_by == STARTED_BY_NOBODY else trace.instructions[released_by].label
     return {
@@ -119,22 +119,22 @@ def _arguments(trace: Trace, position: int) -> dict[str, Any]:
 
 
 def _work(payload: Payload) -> dict[str, Any]:
-    """Return the sizes of what one member does once."""
+    """Return the sizes of a payload, for one member and one execution."""
     if isinstance(payload, Transfer):
         path = {"source": payload.source, "destination": payload.destination}
         return {**path, "size_bytes": payload.size_bytes, "fan_out": payload.fan_out}
     if isinstance(payload, Compute):
-        found: dict[str, Any] = {"dtype": payload.dtype, "macs": payload.macs}
-        found |= {"simple": payload.simple, "special": payload.special}
+        sizes: dict[str, Any] = {"dtype": payload.dtype, "macs": payload.macs}
+        sizes |= {"simple": payload.simple, "special": payload.special}
         if payload.shape is not None:
             shape = payload.shape
-            found["shape"] = f"{shape.count} x {shape.rows} x {shape.columns} x {shape.depth}"
-        return found | {f"{memory}_bytes": size for memory, size in payload.traffic}
+            sizes["shape"] = f"{shape.count} x {shape.rows} x {shape.columns} x {shape.depth}"
+        return sizes | {f"{memory}_bytes": size for memory, size in payload.traffic}
     return {}
 
 
 def _occupancy(trace: Trace) -> Iterator[Event]:
-    """Return a counter per memory: the bytes that one copy of it holds."""
+    """Yield counter events per memory: bytes held by one copy."""
     for memory, changes in trace.occupancy_bytes.items():
         for time_ps, used_bytes in changes.items():
             yield {
@@ -146,7 +146,7 @@ def _occupancy(trace: Trace) -> Iterator[Event]:
 def _complete(
     name: str, category: str, place: tuple[int, int], span_ps: tuple[int, int], args: dict[str, Any]
 ) -> Event:
-    """Return an event from start to end; both fall on the grid, so that neighbours still touch."""
+    """Return an event from start to end, both rounded down to nanoseconds so that adjacent events still touch."""
     start_ns, end_ns = (time_ps // 1000 for time_ps in span_ps)
     return {
         "name": name, "cat": category, "ph": "X", "ts": start_ns / 1000, "dur": (end_ns - start_ns) / 1000,

@@ -1,7 +1,7 @@
-"""Pipelined servers: start-ups pass while the payloads of earlier instructions are served.
+"""Pipelined servers: the start-up of an instruction overlaps with the payloads of earlier ones.
 
-A DMA engine with several descriptors outstanding does so: the latency of a transfer overlaps with the data of those
-before it.
+A DMA engine with several outstanding descriptors works so: the latency of a transfer is hidden behind the data of
+earlier transfers.
 """
 
 from collections import deque
@@ -13,10 +13,10 @@ from dsascape.hw_models.simulation.units import Worker
 
 
 class PipelinedServer(Worker):
-    """Serves a unit's bound work on ``servers`` channels, with ``in_flight`` instructions issued for each of them.
+    """Executes a unit's bound work on ``servers`` channels, with up to ``in_flight`` instructions issued per channel.
 
-    Instructions are issued in the order of the queue and get the channels in that order: an instruction has a channel
-    from the moment that one is free for it, even while the rest of its start-up passes, to its end.
+    Instructions are issued, and get channels, in the order of the queue. An instruction holds its channel from the
+    moment that one is free for it (even during the rest of its start-up) to its end.
     """
 
     def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
@@ -26,11 +26,11 @@ class PipelinedServer(Worker):
         self._issued = 0
         self._is_full = False
         self._backlog: deque[int] = deque()
-        """Issued instructions for which no channel has been free yet."""
+        """Issued instructions that wait for a channel."""
         self._free_since_ps = [0] * unit.servers
-        """Of every free channel: since when."""
+        """Per free channel, the time since which it has been free."""
         self._at_work: dict[int, int] = {}
-        """By instruction that has a channel: kinds of members that have not ended."""
+        """Groups of members that have not finished, by instruction that holds a channel."""
 
     def waited_ps(self) -> int:
         now_ps = self.clock.now_ps
@@ -50,18 +50,18 @@ class PipelinedServer(Worker):
         return not self._is_full
 
     def _serve(self, position: int, cause: int) -> None:
-        """Give an instruction a channel: it goes on when its start-up is over."""
+        """Give an instruction a channel; its payload runs when the start-up is over."""
         running = self.running
-        asked = running.asked[position]
-        left_ps = asked.startup_ps - running.since_issue_ps(position)
+        bound = running.asked[position]
+        left_ps = bound.startup_ps - running.since_issue_ps(position)
         left_ps = left_ps if left_ps > 0 else 0
         running.start(position, cause, left_ps)
-        self._at_work[position] = len(asked.parts)
-        for demand in asked.parts:
+        self._at_work[position] = len(bound.parts)
+        for demand in bound.parts:
             self.clock.after(left_ps, Flow(running.bandwidth, demand, self, position), 0)
 
     def moved(self, flow: Flow, limit: str) -> None:
-        """Note that alike members have done their part; with the last of them the channel is free for the next."""
+        """Note that a group of equivalent members is done; the last group frees the channel for the next one."""
         running, position = self.running, flow.position
         self.busy_ps += (self.clock.now_ps - running.start_ps[position]) * flow.demand.members
         left = self._at_work[position] = self._at_work[position] - 1

@@ -24,20 +24,20 @@ if is_built("dsascape.hw_models.in_c.handler"):
 
 @dataclass(frozen=True)
 class Program:
-    """Instructions, the buffers they use, and the part of the machine that they run on."""
+    """A program: instructions, the buffers they use, and the part of the machine that they run on."""
 
     instructions: InstructionTable
     buffers: BufferTable
     extent: Mapping[str, int]
     """Members in use per level, under one member of the level above, outermost level first: clusters, then cores."""
     units: Mapping[str, str] = field(default_factory=dict)
-    """The level of each unit."""
+    """Level of each unit, by the unit's name."""
     memories: Mapping[str, str] = field(default_factory=dict)
-    """The level of each memory."""
+    """Level of each memory, by the memory's name."""
     is_unrolled: bool = False
-    """Whether units and memories are written out by member."""
+    """Whether every member of a unit or memory has a name of its own (`hw_models.simulation.unroll`)."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """In an unrolled program: the memories behind a name that stands for several of them."""
+    """Member memories by the name that stands for all of them, in an unrolled program."""
 
     def __post_init__(self) -> None:
         if min(self.extent.values(), default=1) < 1:
@@ -77,7 +77,7 @@ class Program:
         return work.problem if work.unit in self.units else f"runs on unknown unit {work.unit!r}"
 
     def _buffer_mistake(self, takes: tuple[int, ...], frees: tuple[int, ...], allocated: set[int]) -> str:
-        """Return what is wrong with an instruction's buffers; those it takes join those ``allocated`` so far."""
+        """Return the mistake in an instruction's buffers, if any; add the buffers that it takes to ``allocated``."""
         for buffer in (*takes, *frees):
             if not 0 <= buffer < len(self.buffers):
                 return f"uses unknown buffer {buffer}"
@@ -87,7 +87,7 @@ class Program:
             allocated.add(buffer)
         for buffer in frees:
             if buffer not in allocated:
-                return f"frees buffer {buffer} ({self.buffers[buffer].label}), which nobody allocates before"
+                return f"frees buffer {buffer} ({self.buffers[buffer].label}), which no earlier instruction allocates"
         return ""
 
     @staticmethod
@@ -95,37 +95,37 @@ class Program:
         instructions: Sequence[Instruction], buffers: Sequence[Buffer], extent: Mapping[str, int],
         units: Mapping[str, str] | None = None, memories: Mapping[str, str] | None = None,
     ) -> "Program":  # fmt: skip
-        """Return the program of ``instructions``."""
+        """Return the program of ``instructions``; raise ``ProgramError`` for a mistake in it."""
         table = InstructionTable.of(instructions)
         return Program(table, BufferTable.of(buffers), extent, units or {}, memories or {})
 
     def width(self, level: str) -> int:
-        """Return the members of ``level`` under one member of the level above."""
+        """Return the number of members of ``level`` under one member of the level above."""
         return self.extent.get(level, 1)
 
     @cached_property
     def _counts(self) -> Mapping[str, int]:
-        """Members of every level in all."""
-        found, total = {}, 1
+        """Number of members in the whole machine, by level."""
+        counts, total = {}, 1
         for level, width in self.extent.items():
             total *= width
-            found[level] = total
-        return found
+            counts[level] = total
+        return counts
 
     def count(self, level: str) -> int:
-        """Return the members of ``level`` in all; one where members are written out."""
+        """Return the number of members of ``level`` in the whole machine; 1 in an unrolled program."""
         return 1 if self.is_unrolled else self._counts.get(level, 1)
 
     def multiplicity(self, unit: str) -> int:
-        """Return how many members run the queue of ``unit``."""
+        """Return the number of members that run the queue of ``unit``."""
         return self.count(self.units[unit])
 
     def parents(self, unit: str) -> int:
-        """Return how many members of the level above share out the members of ``unit``."""
+        """Return the number of parents (members of the level above) that the members of ``unit`` are spread over."""
         return 1 if self.is_unrolled else self.multiplicity(unit) // self.width(self.units[unit])
 
     def executions(self, work: Work | Instruction) -> int:
-        """Return how many times the payload of ``work`` is done in all."""
+        """Return how many times the payload of ``work`` is executed, over all members and blocks."""
         if work.blocks:
             return work.blocks * self.parents(work.unit)
         if self.is_unrolled or not work.participants:

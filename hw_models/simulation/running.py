@@ -1,4 +1,4 @@
-"""The state of one simulation: what has started and ended, who waits for what, the memories' space and bandwidth."""
+"""State of a simulation run: instructions started and ended, blocked workers, space and bandwidth of memories."""
 
 from collections import Counter
 
@@ -15,13 +15,13 @@ from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY, Trace
 from dsascape.hw_models.text.quantities import format_bytes
 
 SPACE = "space"
-"""What a unit waits for that waits for space in a memory."""
+"""Name in the figures of idle time for a wait for space in a memory."""
 _MOST_NAMED = 3
 _MOST_LINES = 6
 
 
 class Running:
-    """One simulation of one program on one machine; units note here what they do."""
+    """Simulation of one program on one machine; workers record starts and ends of instructions here."""
 
     def __init__(self, program: Program, machine: Machine, clock: Clock, demands: Demands) -> None:
         self.program = program
@@ -34,39 +34,39 @@ class Running:
         self.table = table = program.instructions
         self._work_of, self._after, self._frees = table.work_of, tuple(table.after), tuple(table.frees)
         self.allocates, self._buffers = tuple(table.allocates), tuple(program.buffers)
-        self.asked = self._all_asked()
-        """By instruction: what it asks for; nothing where its work is dispatched."""
+        self.asked = self._all_demands()
+        """Demands per instruction; empty for dispatched work."""
         self._units = [base_name(work.unit) for work in table.works]
         count = self.unfinished = len(table)
         self._blocked: dict[int, list[tuple[int, int, Actor]]] = {}
-        """By instruction: those that wait for its end, which of all that they wait for it is, and who does them."""
+        """Blocked successors by instruction: (successor, index of the dependency, worker)."""
         holders = Counter(table.frees.items)
         self._holders = [holders[buffer] for buffer in range(len(program.buffers))]
-        """By buffer: how many instructions have to end before its space returns."""
+        """Per buffer, the number of instructions that have to end before its space is freed."""
         self._allocators = [STARTED_BY_NOBODY] * len(program.buffers)
-        """By buffer: the instruction that has asked for its space."""
+        """Per buffer, the instruction that has requested its space."""
         self._issued_ps, self.start_ps, self._end_ps = [-1] * count, [-1] * count, [-1] * count
         self._released_by = [STARTED_BY_NOBODY] * count
         self._limits, self._startup_ps = [""] * count, [0] * count
         self.waited_ps: dict[str, dict[str, int]] = {}
-        """By kind of unit: how long all members together had nothing to do, by the unit waited for, or space."""
+        """Idle time per kind of unit, summed over members, by the kind of unit waited for or ``space``."""
 
-    def _all_asked(self) -> list[Bound]:
+    def _all_demands(self) -> list[Bound]:
         table, none = self.table, Bound((), 0, 0)
-        found = [none] * len(table.works)
+        demands = [none] * len(table.works)
         for number in dict.fromkeys(table.work_of):
             if table.works[number].blocks:
                 continue
             try:
-                found[number] = self.demands.of(number)
+                demands[number] = self.demands.of(number)
             except ProgramError as error:
                 raise ProgramError(f"{table.labels[table.work_of.index(number)]}: {error}") from error
-        return [found[number] for number in table.work_of]
+        return [demands[number] for number in table.work_of]
 
     def ready(self, position: int, actor: Actor, ended: int = 0) -> bool:
-        """Return whether all that an instruction waits for has ended; the first ``ended`` have.
+        """Return whether all dependencies of an instruction have ended; the first ``ended`` are known to have.
 
-        If not, ``actor`` gets a turn when it has, with the number of the instruction that ended last.
+        If not, ``actor`` is called when they have, with the position of the instruction that ended last.
         """
         after, end_ps = self._after[position], self._end_ps
         for place in range(ended, len(after)):
@@ -77,29 +77,29 @@ class Running:
         return True
 
     def unit(self, position: int) -> str:
-        """Return the kind of unit that an instruction is for."""
+        """Return the kind of unit that executes an instruction."""
         return self._units[self._work_of[position]]
 
     def handed(self, position: int, cohort: Cohort) -> Demand:
-        """Return what ``cohort`` asks for while it does its blocks of the dispatched work at ``position``."""
+        """Return the demand of ``cohort`` for its blocks of the dispatched instruction at ``position``."""
         try:
             return self.demands.of_cohort(self._work_of[position], cohort)
         except ProgramError as error:
             raise ProgramError(f"{self.table.labels[position]}: {error}") from error
 
     def ask_space(self, position: int, asker: Asker) -> None:
-        """Ask for the space of all buffers of an instruction; raise what can never be granted."""
+        """Request space for all buffers of an instruction; raise ``SimulationError`` for one that can never fit."""
         number, buffers = self._work_of[position], self._buffers
         for buffer in self.allocates[position]:
             self._allocators[buffer] = position
             self.space.ask(asker, position, buffer, self.demands.space(buffers[buffer], number))
 
     def issue(self, position: int) -> None:
-        """Note that an instruction has its inputs and its buffers now."""
+        """Record that an instruction has its inputs and its buffers now."""
         self._issued_ps[position] = self.clock.now_ps
 
     def start(self, position: int, cause: int, startup_ps: int) -> None:
-        """Note that an instruction starts now because the one at ``cause`` has ended."""
+        """Record that an instruction starts now, released by the end of the one at ``cause``."""
         now_ps = self.start_ps[position] = self.clock.now_ps
         if self._issued_ps[position] < 0:
             self._issued_ps[position] = now_ps
@@ -107,11 +107,11 @@ class Running:
         self._startup_ps[position] = startup_ps
 
     def since_issue_ps(self, position: int) -> int:
-        """Return how long an instruction has had its inputs and its buffers."""
+        """Return the time in picoseconds since an instruction was issued."""
         return self.clock.now_ps - self._issued_ps[position]
 
     def finish(self, position: int, limit: str) -> None:
-        """Note the end of an instruction, tell who waited for it, and return space that nobody needs any more."""
+        """Record the end of an instruction, wake the workers that wait for it, and free buffers that it used last."""
         self._end_ps[position] = self.clock.now_ps
         self._limits[position] = limit
         self.unfinished -= 1
@@ -129,11 +129,11 @@ class Running:
                 allocator = self._allocators[buffer]
                 if allocator < 0 or self._issued_ps[allocator] < 0:
                     label, name = self.table.labels[position], self._buffers[buffer].label
-                    raise ProgramError(f"{label} frees buffer {name!r} before it has its space; let it wait for that")
+                    raise ProgramError(f"{label} frees buffer {name!r} before it is allocated; add a dependency")
                 self.space.give_back(buffer, position)
 
     def finished(self, busy_ps: dict[str, int]) -> FinishedRun:
-        """Return what the run was like, which has come to its end; ``busy_ps`` by kind of unit."""
+        """Return the trace and counters of the finished run; ``busy_ps`` is by kind of unit."""
         program, ports = self.program, self.bandwidth.ports
         used = dict.fromkeys([work.unit for work in self.table.works])
         trace = Trace(
@@ -160,22 +160,22 @@ class Running:
         )
 
     def deadlock(self) -> str:
-        """Return who waits for what: first those that wait for space, as the others wait for them."""
+        """Return the message for a deadlock: first the waits for space, then the dependencies that follow from them."""
         table, lines = self.table, []
         for port, space in enumerate(self.space.spaces):
             holders = [self._holder(buffer) for buffer in self.space.holders(port)[:_MOST_NAMED]]
-            beside = ", ".join(holders) or "nothing"
+            holding = ", ".join(holders) or "no buffer"
             free = format_bytes(space.capacity_bytes - space.used_bytes)
             for position, _, size_bytes, _ in space.waiting:
                 who, wanted = table[position], format_bytes(size_bytes)
                 lines.append(
                     f"{who.unit} waits with {who.label!r} for {wanted} of {space.name},"
-                    f" where {free} is free beside {beside}"
+                    f" where {free} is free; held by {holding}"
                 )
         blocked = [position for those in self._blocked.values() for position, _, _ in those]
         lines += [self._blocked_line(position) for position in sorted(blocked)]
         more = [f"and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
-        return "the machine can no longer move: " + "; ".join(lines[:_MOST_LINES] + more)
+        return "deadlock: " + "; ".join(lines[:_MOST_LINES] + more)
 
     def _blocked_line(self, position: int) -> str:
         instruction = self.table[position]
@@ -183,11 +183,11 @@ class Running:
         return f"{instruction.unit} waits with {instruction.label!r} for {', '.join(missing[:_MOST_NAMED])}"
 
     def _holder(self, buffer: int) -> str:
-        """Return the label of a buffer, and what has to end before its space returns."""
+        """Return the label of a buffer, and the instructions that have to end before its space is freed."""
         users = [
             repr(self.table.labels[position])
             for position, frees in enumerate(self.table.frees)
             if buffer in frees and self._end_ps[position] < 0
         ]
-        until = f"until {', '.join(users[:_MOST_NAMED])} ended" if users else "for good"
-        return f"{self._buffers[buffer].label!r} (held {until})"
+        until = f"until {', '.join(users[:_MOST_NAMED])} ends" if users else "never freed"
+        return f"{self._buffers[buffer].label!r} ({until})"

@@ -1,12 +1,13 @@
-"""The discrete-event simulation: units take their queues' instructions, memories give space and bandwidth.
+"""Discrete-event simulation: units execute the instructions of their queues, memories give space and bandwidth.
 
 Bound work goes to servers, one per queue that a unit serves at a time, or to a pipelined server where start-ups
 overlap; dispatched work to one block scheduler per unit. Members that do the same are one actor with a multiplicity:
-their flows weigh as many on a shared memory. That is exact as long as they stay in step. Alike members that take part
-in the same bound instructions do, unless they compete for the last space of one memory; members that were handed blocks
-at the same moment do, because each holds blocks of one instruction only. Other members of a unit meet at the end of
-every bound instruction: those that differ in pace wait for the slowest, those that take no part for those that do. A
-unit that takes blocks or has members that differ is taken to have its members' own memories to itself.
+their flows count that many times on a shared memory. This is exact as long as they stay in step. Equivalent members
+that take part in the same bound instructions do, unless they compete for the last space of one memory; members that
+were handed blocks at the same moment do, because each holds blocks of one instruction only. Other members of a unit
+synchronise at the end of every bound instruction: faster members wait for the slowest, members that take no part wait
+for those that do. A unit that takes blocks or has members of several kinds is assumed to be the only user of its
+members' private memories.
 """
 
 from dsascape.hw_models.simulation.clock import Clock
@@ -27,7 +28,7 @@ __all__ = ["SimulationError", "simulate"]
 
 
 def simulate(program: Program, machine: Machine, energy: EnergyModel) -> SimulationResult:
-    """Run ``program`` on ``machine`` and return its figures.
+    """Simulate ``program`` on ``machine`` and return its figures (picoseconds, bytes, picojoules).
 
     Raises ``ProgramError`` for a program that names what the machine lacks, ``HardwareError`` for a dtype
     that its units do not compute, ``SimulationError`` for buffers that cannot fit and for deadlock.
@@ -35,13 +36,13 @@ def simulate(program: Program, machine: Machine, energy: EnergyModel) -> Simulat
     check_program(program, machine)
     with collector_paused():
         demands = Demands(program, machine)
-        found = compiled_run(program, machine, demands) or _run(program, machine, demands)
+        run = compiled_run(program, machine, demands) or _run(program, machine, demands)
     moved_bytes = [demands.moved_bytes(number) for number in range(len(program.instructions.works))]
-    return _result(machine, found, energy_pj(program, energy, found.trace.makespan_ps), moved_bytes)
+    return _result(machine, run, energy_pj(program, energy, run.trace.makespan_ps), moved_bytes)
 
 
 def _run(program: Program, machine: Machine, demands: Demands) -> FinishedRun:
-    """Return the run of ``program``, all of it in Python."""
+    """Return the run of ``program``, simulated in Python."""
     clock = Clock()
     running = Running(program, machine, clock, demands)
     workers = start_units(running)
@@ -55,34 +56,34 @@ def _run(program: Program, machine: Machine, demands: Demands) -> FinishedRun:
 
 
 def _result(
-    machine: Machine, found: FinishedRun, energy: dict[str, float], moved_bytes: list[dict[str, float]]
+    machine: Machine, run: FinishedRun, energy: dict[str, float], moved_bytes: list[dict[str, float]]
 ) -> SimulationResult:
-    """Return the figures of a finished run."""
-    trace, busy_ps = found.trace, found.busy_ps
+    """Return the result of a finished run, its counters summed by kind of unit and memory."""
+    trace, busy_ps = run.trace, run.busy_ps
     makespan = trace.makespan_ps
     traffic: dict[str, float] = dict.fromkeys(machine.memories, 0.0)
     peaks: dict[str, int] = dict.fromkeys(machine.memories, 0)
-    for port, crossed_bytes, peak_bytes in zip(found.ports, found.moved_bytes, found.peak_bytes, strict=True):
+    for port, crossed_bytes, peak_bytes in zip(run.ports, run.moved_bytes, run.peak_bytes, strict=True):
         kind = base_name(port)
         traffic[kind] += crossed_bytes
         peaks[kind] = max(peaks[kind], peak_bytes)
-    used = {}
+    utilisation = {}
     for name, unit in machine.units.items():
         members = machine.count(unit.level) * unit.servers
-        used[name] = busy_ps.get(name, 0) / (makespan * members) if makespan else 0.0
+        utilisation[name] = busy_ps.get(name, 0) / (makespan * members) if makespan else 0.0
     for name, memory in machine.memories.items():
         port_bytes = memory.bandwidth_bytes_per_s * machine.count(memory.level) * makespan / PS_PER_S
-        used[name] = min(traffic[name] / port_bytes, 1.0) if makespan else 0.0
+        utilisation[name] = min(traffic[name] / port_bytes, 1.0) if makespan else 0.0
     return SimulationResult(
         makespan_ps=makespan,
         busy_ps=busy_ps,
-        utilisation=used,
+        utilisation=utilisation,
         traffic_bytes={name: round(size) for name, size in traffic.items()},
         peak_occupancy_bytes=peaks,
-        waited_ps=found.waited_ps,
+        waited_ps=run.waited_ps,
         energy_pj=energy,
-        simulated_events=found.events,
+        simulated_events=run.events,
         trace=trace,
-        was_short_of_space=found.was_short_of_space,
+        was_short_of_space=run.was_short_of_space,
         moved_bytes=moved_bytes,
     )

@@ -1,7 +1,7 @@
-"""Space in memories, taken by the buffers of instructions and given back.
+"""Space in memories: allocation and release of instructions' buffers.
 
-Whatever ends in an instant first gives its space back; then wishes are granted in the order in which they
-came, those of the same instant in the program's order. A wish that does not fit lets nobody pass.
+All releases of a timestamp come before its allocations. Requests are granted first in, first out, those of the same
+timestamp in program order; one that does not fit blocks those behind it.
 """
 
 from abc import ABC, abstractmethod
@@ -14,38 +14,40 @@ from dsascape.hw_models.simulation.demands import PortBuffer
 
 
 class Asker(ABC):
-    """Who asks for the space of an instruction's buffers, one instruction at a time."""
+    """Requester of buffer space, for one instruction at a time."""
 
     missing: int = 0
-    """Wishes that have not been granted."""
+    """Number of allocation requests that have not been granted."""
 
     @abstractmethod
     def granted(self, freed_by: int) -> None:
-        """Go on: all is granted; if anything was short, the instruction at ``freed_by`` has given it back."""
+        """Continue: all requests are granted; if one had to wait, the instruction at ``freed_by`` freed the space."""
 
 
 Wish = tuple[int, int, int, Asker]
-"""The position of an instruction, one of its buffers, the bytes that this needs, and who asks."""
+"""Allocation request: position of the instruction, buffer, bytes, requester."""
 
 
 @dataclass(slots=True)
 class Space:
-    """The space of one memory."""
+    """Space of one memory: capacity, use, and the queue of allocation requests."""
 
     name: str
     capacity_bytes: int
     used_bytes: int = 0
     freed_by: int = -1
-    """The instruction that gave back space last."""
+    """Instruction that freed space last; -1 for none."""
     history: dict[int, int] = field(default_factory=dict)
-    """By the time at which it may have changed: ``used_bytes`` from then on."""
+    """``used_bytes`` from each time on at which it may have changed."""
     was_short: bool = False
-    """Whether any wish has not been fulfilled at once."""
+    """Whether any request has had to wait."""
     new: list[Wish] = field(default_factory=list)
+    """Requests of the current timestamp."""
     waiting: deque[Wish] = field(default_factory=deque)
+    """Requests that wait, first in, first out."""
 
     def grant(self, granted: list[tuple[Asker, int]]) -> None:
-        """Take the space of every wish whose turn it is and that fits; add who has all that it asked for now."""
+        """Grant requests in order until one does not fit; add those that now have all their space to ``granted``."""
         waiting, new = self.waiting, self.new
         if new:
             if len(new) > 1:
@@ -66,30 +68,31 @@ class Space:
         self.used_bytes = used_bytes
 
     def changes(self) -> dict[int, int]:
-        """Return the times at which ``used_bytes`` changed, and to what."""
+        """Return the new value of ``used_bytes`` by the time at which it changed."""
         history = self.history
         each = zip(history.items(), chain((0,), history.values()), strict=False)
         return {time_ps: used_bytes for (time_ps, used_bytes), before_bytes in each if used_bytes != before_bytes}
 
     @property
     def peak_bytes(self) -> int:
+        """Peak occupancy."""
         return max(self.history.values(), default=0)
 
 
 class SharedSpace(Actor):
-    """The space of all memories of a machine; ports are their positions in ``spaces``."""
+    """Space of all memories of a machine; a port is a memory's index in ``spaces``."""
 
     def __init__(self, clock: Clock, spaces: list[Space]) -> None:
         self._clock = clock
         self.spaces = spaces
         self._changed: dict[int, None] = {}
-        """Ports that are settled at the end of this instant."""
-        self._asked: dict[int, list[PortBuffer]] = {}
-        """By buffer: what has been asked for it, until it is given back."""
+        """Ports whose requests are granted at the end of this timestamp."""
+        self._requests: dict[int, list[PortBuffer]] = {}
+        """Space per port by buffer, from its request until it is freed."""
 
     def ask(self, asker: Asker, position: int, buffer: int, parts: list[PortBuffer]) -> None:
-        """Ask for the space of a buffer of the instruction at ``position``."""
-        self._asked[buffer] = parts
+        """Request space for a buffer of the instruction at ``position``; ``parts`` gives the bytes per port."""
+        self._requests[buffer] = parts
         changed = self._changed
         if not changed:
             self._clock.at_end_of_instant(self)
@@ -99,8 +102,8 @@ class SharedSpace(Actor):
             changed[port] = None
 
     def give_back(self, buffer: int, position: int) -> None:
-        """Free what ``buffer`` holds; the instruction at ``position`` ended its use."""
-        for port, size_bytes in self._asked.pop(buffer):
+        """Free the space of ``buffer``, which the instruction at ``position`` was the last to use."""
+        for port, size_bytes in self._requests.pop(buffer):
             space = self.spaces[port]
             space.used_bytes -= size_bytes
             space.freed_by = position
@@ -116,18 +119,18 @@ class SharedSpace(Actor):
         changed[port] = None
 
     def happen(self, turn: int) -> None:
-        """Grant what the changes of this instant allow."""
+        """Grant the requests that fit after all changes of this timestamp."""
         changed, self._changed = self._changed, {}
         granted: list[tuple[Asker, int]] = []
         for port in changed:
             space = self.spaces[port]
             space.grant(granted)
             space.history[self._clock.now_ps] = space.used_bytes
-        for asker, freed_by in granted:  # only now: whoever goes on may give back and ask again
+        for asker, freed_by in granted:  # only now: a requester that continues may free and request space
             asker.granted(freed_by)
 
     def holders(self, port: int) -> list[int]:
-        """Return the buffers that hold space of a memory, in their order."""
+        """Return the buffers that hold space in a memory, sorted."""
         without = {buffer for _, buffer, _, _ in self.spaces[port].waiting}
-        asked = [buffer for buffer, parts in self._asked.items() if port in dict(parts)]
-        return sorted(buffer for buffer in asked if buffer not in without)
+        requested = [buffer for buffer, parts in self._requests.items() if port in dict(parts)]
+        return sorted(buffer for buffer in requested if buffer not in without)

@@ -1,4 +1,4 @@
-"""The start of a run: every unit of the program gets the workers that take its queue."""
+"""Start of a run: creates the workers that execute each unit's queue."""
 
 from collections import deque
 
@@ -10,7 +10,10 @@ from dsascape.hw_models.simulation.units import Server, Worker
 
 
 def start_units(running: Running) -> list[Worker]:
-    """Return the workers of all units of the program; each takes the first instruction of its queue."""
+    """Return the workers of all units of the program, each started on the first instruction of its queue.
+
+    Raises ``ProgramError`` for a queue that mixes bound and dispatched work.
+    """
     queues: dict[str, deque[int]] = {}
     dispatched: dict[str, bool] = {}
     table = running.table

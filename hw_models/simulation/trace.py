@@ -1,4 +1,4 @@
-"""The trace of a run: who did what when, and the figures that follow from it."""
+"""Trace of a run: start, end and pace of every instruction, the critical path, and the figures of a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,54 +9,55 @@ from typing import NamedTuple
 from dsascape.hw_models.simulation.instructions import InstructionTable, Launch, base_name
 
 STARTED_BY_NOBODY = -1
+"""Stands for a position in `Trace.released_by`: the instruction started at time zero."""
 
 
 class Step(NamedTuple):
-    """A stretch of the critical path: one instruction's start-up, or the rest of it."""
+    """Segment of the critical path: the start-up of one instruction, or the rest of it."""
 
     position: int
     paced_by: str
-    """Unit or memory that set the pace; for a start-up the launching unit, or a unit with ``-startup`` behind it."""
+    """Limiting unit or memory; for a start-up the launching unit, or the unit's name with ``-startup`` appended."""
     start_ps: int
     end_ps: int
 
 
 @dataclass(frozen=True)
 class Trace:
-    """One entry per instruction of the program, by position."""
+    """Timeline of a run: every sequence has one entry per instruction of the program, by position."""
 
     instructions: InstructionTable
     start_ps: Sequence[int]
-    """When the instruction had its unit, its inputs and its buffers."""
+    """Start time: when the instruction had its unit, its inputs and its buffers."""
     end_ps: Sequence[int]
     released_by: Sequence[int]
-    """Whose end let the instruction start: before it on its unit, waited for, or freeing its space.
+    """Instruction whose end let this one start: the one before it on its unit, a dependency, or one that freed space.
 
-    Of dispatched work, the end of some blocks of the one before it is enough.
+    Dispatched work may start after the end of some blocks of the instruction before it.
     """
     limits: Sequence[str]
-    """What set the pace while it ran: its unit, or the memory whose bandwidth was short."""
+    """Limiting resource while it ran: its unit, or the memory whose bandwidth was short."""
     startup_ps: Sequence[int]
-    """Part of the time since the start that was start-up."""
+    """Start-up time, counted from the start."""
     issued_ps: Sequence[int]
-    """When it had its inputs and its buffers: before its start only on units where start-ups pass under the payloads of
-    earlier instructions."""
+    """Issue time: when it had its inputs and its buffers. It is earlier than the start only on units where start-ups
+    overlap with the payloads of earlier instructions."""
     levels: Mapping[str, str] = field(default_factory=dict)
-    """Per unit: the level of the machine that it belongs to, as in the program."""
+    """Level of the machine that each unit belongs to, as in the program."""
     members: Mapping[str, int] = field(default_factory=dict)
-    """Per unit: how many members do what one entry says."""
+    """Number of members of each unit that one entry stands for."""
     occupancy_bytes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Per memory: by the times at which that changes, the bytes that one copy holds from then on."""
+    """Occupancy of one copy of each memory: bytes held from each time (in picoseconds) at which it changes."""
 
     @cached_property
     def makespan_ps(self) -> int:
-        """When the last instruction ends."""
+        """Makespan: the end of the last instruction."""
         return max(self.end_ps, default=0)
 
     def critical_path(self) -> list[int]:
-        """Return instructions, first to last, each of which started the moment the one before it ended.
+        """Return the critical path as positions, first to last: each started the moment the one before it ended.
 
-        A dispatched one may have started the moment that a member finished its blocks of the one before.
+        A dispatched instruction may have started the moment that a member finished its blocks of the one before.
         """
         if not self.end_ps:
             return []
@@ -69,18 +70,18 @@ class Trace:
 
     @property
     def critical_steps(self) -> Iterator[Step]:
-        """The critical path in stretches with one pace each; together they last the makespan."""
+        """Critical path in segments with one limiting resource each; their lengths sum to the makespan."""
         return starmap(Step, self._steps())
 
     def critical_ps(self) -> dict[str, int]:
-        """Return the makespan by what set the pace on the critical path; its values sum to the makespan."""
+        """Return picoseconds of the critical path by limiting resource; the values sum to the makespan."""
         shares: dict[str, int] = {}
         for _, paced_by, start, end in self._steps():
             shares[paced_by] = shares.get(paced_by, 0) + end - start
         return shares
 
     def _steps(self) -> Iterator[tuple[int, str, int, int]]:
-        """Yield the numbers of each step."""
+        """Yield the fields of each `Step`."""
         path, table = self.critical_path(), self.instructions
         kinds = {name: base_name(name) for name in {*self.limits, *[work.unit for work in table.works]}}
         units = [(kinds[work.unit], isinstance(work.payload, Launch)) for work in table.works]
@@ -101,34 +102,34 @@ class SimulationResult:
 
     makespan_ps: int
     busy_ps: Mapping[str, int]
-    """Per unit: time under way, summed over its members."""
+    """Busy time of each unit, summed over its members."""
     utilisation: Mapping[str, float]
-    """Per unit and memory port: share of the makespan that all of them, idle ones included, were at work."""
+    """Utilisation of each unit and memory port, 0 to 1: busy share of the makespan, averaged over all copies."""
     traffic_bytes: Mapping[str, int]
-    """Per memory: bytes read and written, all copies together."""
+    """Bytes read from and written to each memory, summed over its copies."""
     peak_occupancy_bytes: Mapping[str, int]
-    """Per memory: the most that one copy held."""
+    """Peak occupancy of one copy of each memory."""
     waited_ps: Mapping[str, Mapping[str, int]]
-    """Per unit: time that its members had nothing to do, by what the next instruction waited for.
+    """Idle time of each unit, summed over its members, by what the next instruction waited for.
 
-    That is a unit, or ``space`` for buffers.
+    It waits for the result of a unit, or for ``space`` for its buffers.
     """
     energy_pj: Mapping[str, float]
     simulated_events: int
     trace: Trace
     was_short_of_space: bool = False
-    """Whether any buffer did not get its space at once: if not, the run is the same in larger memories."""
+    """Whether any allocation had to wait for space; if none did, the run is the same with larger memories."""
     moved_bytes: Sequence[Mapping[str, float]] = ()
-    """By work of the program: what all that take part in one instruction read and write of each memory."""
+    """Per work of the program: bytes by memory that one instruction moves, over all its participants or blocks."""
 
     @cached_property
     def critical_ps(self) -> Mapping[str, int]:
-        """The makespan by what set the pace on the critical path: see `Trace.critical_ps`."""
+        """Picoseconds of the critical path by limiting resource; see `Trace.critical_ps`."""
         return self.trace.critical_ps()
 
     @property
     def bottleneck(self) -> str:
-        """What the largest part of the critical path was paced by."""
+        """Limiting resource of the largest part of the critical path."""
         return max(self.critical_ps, key=lambda name: (self.critical_ps[name], name), default="nothing")
 
     @property

@@ -1,6 +1,6 @@
-"""Workers take the instructions of a unit's queue; servers do its bound work one at a time.
+"""Workers take instructions from a unit's queue; servers execute bound work, one instruction at a time.
 
-Workers are driven by callbacks: they go on until they have to wait, and are called when that has come.
+Workers are driven by callbacks: they run until they have to wait, and are called when the wait is over.
 """
 
 from abc import abstractmethod
@@ -15,7 +15,7 @@ from dsascape.hw_models.simulation.trace import STARTED_BY_NOBODY
 
 
 class Worker(Mover):
-    """What all workers share: taking instructions in order, waiting for inputs and for space."""
+    """Base of all workers: takes instructions in order, waits for their inputs and for buffer space."""
 
     def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
         self.running = running
@@ -25,11 +25,12 @@ class Worker(Mover):
         self.position = STARTED_BY_NOBODY
         self.cause = STARTED_BY_NOBODY
         self.freed_by = STARTED_BY_NOBODY
-        """The instruction whose end lets the worker take another one."""
+        """Instruction whose end lets the worker take another one."""
         self.asked_ps = 0
+        """Time since which the worker has waited for inputs or space."""
         self._asker = _ForWorker(self)
         self.busy_ps = 0
-        """How long all members together were under way."""
+        """Busy time, summed over members."""
         self._waited_ps = running.waited_ps.setdefault(self.kind, {})
 
     def take(self) -> None:
@@ -44,14 +45,14 @@ class Worker(Mover):
 
     @abstractmethod
     def waited_ps(self) -> int:
-        """Return how long members had nothing to do since the worker asked for something, all of them together."""
+        """Return the idle time since the current wait began, in picoseconds, summed over members."""
 
     @abstractmethod
     def begin(self) -> bool:
-        """Begin the instruction, which has all that it needs; return whether the next one may be taken at once."""
+        """Begin the instruction, whose inputs and buffers are there; return whether the next may be taken at once."""
 
     def happen(self, turn: int) -> None:
-        """Go on: all inputs are there, the last of them since the instruction at ``turn`` has ended."""
+        """Continue: all inputs are there; the instruction at ``turn`` was the last to end."""
         self.cause = turn
         self._note_wait(self.running.unit(turn))
         if self._with_inputs():
@@ -69,7 +70,7 @@ class Worker(Mover):
         return False
 
     def space_there(self, freed_by: int) -> None:
-        """Go on: all buffers have their space, the last of it from the instruction at ``freed_by``, if it was short."""
+        """Continue: all buffers are allocated; if they had to wait, ``freed_by`` freed the last space."""
         if self.clock.now_ps > self.asked_ps:
             self.cause = freed_by
             self._note_wait(SPACE)
@@ -78,7 +79,7 @@ class Worker(Mover):
 
 
 class _ForWorker(Asker):
-    """Asks for space in the name of a worker."""
+    """Allocation requests of a worker."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -88,7 +89,7 @@ class _ForWorker(Asker):
 
 
 class Server(Worker):
-    """Serves one instruction of a unit's queue at a time, on all members that take part."""
+    """Executes one instruction of a unit's queue at a time, on all members that take part."""
 
     def __init__(self, running: Running, name: str, queue: deque[int]) -> None:
         super().__init__(running, name, queue)
@@ -99,10 +100,10 @@ class Server(Worker):
 
     def begin(self) -> bool:
         running, position = self.running, self.position
-        asked, bandwidth = running.asked[position], running.bandwidth
-        running.start(position, self.cause, asked.startup_ps)
-        self._at_work = len(asked.parts)
-        for demand in asked.parts:
+        bound, bandwidth = running.asked[position], running.bandwidth
+        running.start(position, self.cause, bound.startup_ps)
+        self._at_work = len(bound.parts)
+        for demand in bound.parts:
             if demand.startup_ps:
                 self.clock.after(demand.startup_ps, Flow(bandwidth, demand, self, position), 0)
             elif demand.moves:
@@ -117,7 +118,7 @@ class Server(Worker):
             self.take()
 
     def _done(self, demand: Demand, limit: str) -> None:
-        """Note that alike members have done their part; the instruction ends with the last of them."""
+        """Note that a group of equivalent members is done; the instruction ends with the last group."""
         running, position = self.running, self.position
         self.busy_ps += (self.clock.now_ps - running.start_ps[position]) * demand.members
         self._at_work -= 1

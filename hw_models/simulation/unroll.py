@@ -1,8 +1,8 @@
-"""A program with every member written out: ``matrix[0.3]`` is the matrix engine of cluster 0, core 3.
+"""Unrolled programs, with instructions per member: ``matrix[0.3]`` is the matrix engine of cluster 0, core 3.
 
-It does the same work as the program written once for all members. Dispatched work stays dispatched, because which
-member takes a block is decided while the program runs: one block an instruction, or all of them in one where a member
-holds several.
+An unrolled program does the same work as the one written once for all members. Dispatched work stays dispatched,
+because which member takes a block is decided at run time: one block per instruction, or all of them in one instruction
+where a member holds several.
 """
 
 import itertools
@@ -22,22 +22,24 @@ from dsascape.hw_models.simulation.instructions import (
 from dsascape.hw_models.simulation.program import Program
 
 Place = tuple[int, ...]
-"""A member: its number at each level, outermost first; the chip itself has none."""
+"""Coordinates of a member: its number at each level, outermost first; empty for the chip."""
 
 
 def unrolled(program: Program) -> Program:
-    """Return the same work with every member of every level as a unit or memory of its own."""
+    """Return ``program`` with every member of every level as a unit or memory of its own."""
     return _Unroller(program).run()
 
 
 class _Unroller:
+    """State of one unrolling: the new instructions, buffers, units and memories."""
+
     def __init__(self, program: Program) -> None:
         self._program = program
         self._levels = list(program.extent)
         self._instructions: list[Instruction] = []
         self._buffers: list[Buffer] = []
         self._copies: dict[tuple[int, Place], list[int]] = {}
-        """By instruction and place: what it has become."""
+        """Positions of the new instructions, by original position and member."""
         self._buffer_copies: dict[int, dict[Place, int]] = {}
         self._groups: dict[str, tuple[str, ...]] = {}
         self._units: dict[str, str] = {}
@@ -66,14 +68,14 @@ class _Unroller:
         )  # fmt: skip
 
     def _depth(self, level: str) -> int:
-        """Return how many numbers name a member of ``level``."""
+        """Return the number of coordinates of a member of ``level``."""
         return 0 if level == CHIP else self._levels.index(level) + 1
 
     def _members(self, depth: int) -> Iterator[Place]:
         return itertools.product(*(range(self._program.extent[level]) for level in self._levels[:depth]))
 
     def _places(self, instruction: Instruction) -> list[Place]:
-        """Return who does an instruction: its participants; of dispatched work, the parents that share it out."""
+        """Return the members that execute an instruction: participants, or for dispatched work the parents."""
         depth = self._depth(self._program.units[instruction.unit])
         if instruction.blocks:
             return list(self._members(depth - 1 if depth else 0))
@@ -94,7 +96,7 @@ class _Unroller:
         return payload
 
     def _memory(self, memory: str, place: Place) -> str:
-        """Return the member of ``memory`` that belongs to a place, or a name for all of them below it."""
+        """Return the name of the copy of ``memory`` that a member uses, or of the group of copies below it."""
         level = self._program.memories[memory]
         depth = self._depth(level)
         name = _named(memory, place[:depth])
@@ -120,10 +122,10 @@ class _Unroller:
 
 
 def _related(place: Place, others: Sequence[Place]) -> list[Place]:
-    """Return which of ``others`` a member has to do with.
+    """Return the members among ``others`` that a member depends on.
 
-    Those are itself or what it is part of, else what is part of it, else all beside it: a core that did not take part
-    in an instruction waits for all that did.
+    They are itself and its ancestors, else its descendants, else all its siblings: a core that did not take part in an
+    instruction waits for all that did.
     """
     around = [other for other in others if other == place[: len(other)]]
     below = [other for other in others if other[: len(place)] == place]

@@ -1,1 +1,1 @@
-"""Text that people write: quantities with units, YAML, error messages."""
+"""User-facing text: quantities with units, YAML files, error messages."""

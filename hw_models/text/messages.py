@@ -1,4 +1,4 @@
-"""What users are told when a file is wrong: short values, the nearest known name, pydantic in plain words."""
+"""Error messages for files: shortened values, the nearest known name, pydantic errors in plain words."""
 
 import difflib
 import reprlib
@@ -26,11 +26,11 @@ _NEEDS = {
     "Input should be a valid string": "text",
     "Input should be a valid tuple": "a list",
 }
-"""What a message of pydantic asks for, by its beginning."""
+"""Expected value in plain words, by the beginning of pydantic's message."""
 
 
 def shown(value: object) -> str:
-    """Return ``value`` for a message, in YAML's words: one line, short, control characters escaped."""
+    """Return ``value`` for a message, written as in YAML: one short line, control characters escaped."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int) and abs(value) >= _LARGEST_SHOWN:
@@ -42,7 +42,7 @@ def shown(value: object) -> str:
 
 
 def shown_key(key: object) -> str:
-    """Return ``key`` as it stands in the file, or as ``shown`` where that is long or unreadable."""
+    """Return ``key`` as written in the file, or as ``shown`` does if it is long or unprintable."""
     text = str(key)
     return text if text.isprintable() and 0 < len(text) <= _LONGEST_SHOWN else shown(text)
 
@@ -54,21 +54,21 @@ def one_line(text: str) -> str:
 
 
 def listed(names: Sequence[object], most: int = 50) -> str:
-    """Return up to ``most`` names with commas between them."""
+    """Return up to ``most`` names separated by commas, with ``...`` for the rest."""
     return ", ".join([shown_key(name) for name in names[:most]] + ["..."] * (len(names) > most))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" with the known name most like ``word``, or nothing."""
+    """Return " (did you mean ...?)" with the name in ``known`` closest to ``word``, or an empty string."""
     matches = difflib.get_close_matches(word[:_LONGEST_SHOWN], list(known), n=1)
     return f" (did you mean {shown_key(matches[0])}?)" if matches else ""
 
 
 def explain(error: pydantic.ValidationError, where: str, root: str = "", model: Any = None) -> str:
-    """Return what is wrong, a line for each mistake: ``where: key.path: has this; needs that``.
+    """Return one line per mistake: ``where: key.path: has this; needs that``.
 
-    ``root`` is the path of the validated part within the file. With ``model``, the type that was validated,
-    unknown keys are answered with the known ones and the tags of unions stay out of the paths.
+    ``root`` is the path of the validated part within the file. If ``model``, the validated type, is given, messages for
+    unknown keys list the known ones, and paths omit the tags of unions.
     """
     mistakes = error.errors(include_url=False)
     lines = [_line(each, where, root, model) for each in mistakes[:_MOST_MISTAKES]]
@@ -78,7 +78,7 @@ def explain(error: pydantic.ValidationError, where: str, root: str = "", model: 
 
 
 def option_mistake(error: pydantic.ValidationError) -> str:
-    """Return what is wrong with the first option that is: ``order: has 'x'; needs this or that``."""
+    """Return the message for the first invalid option: ``order: has 'x'; needs this or that``."""
     mistakes = error.errors(include_url=False)
     first = mistakes[0]
     if not first["loc"]:
@@ -140,7 +140,7 @@ def _walked(loc: Sequence[str | int], model: Any) -> tuple[list[str | int], Any,
 
 
 def _members(model: Any) -> list[Any]:
-    """Return the types of a union, ``None`` left out; another type is a union of one."""
+    """Return the types of a union except ``None``; any other type counts as a union of one."""
     while get_origin(model) is Annotated:
         model = get_args(model)[0]
     if get_origin(model) in (Union, types.UnionType):
@@ -149,7 +149,7 @@ def _members(model: Any) -> list[Any]:
 
 
 def _child(owner: Any, step: str | int) -> Any:
-    """Return the type of what is at ``step`` of a mapping or list of type ``owner``, where it is known."""
+    """Return the type of the entry ``step`` of a mapping or list of type ``owner``; None if unknown."""
     if _fields(owner):
         return _fields(owner).get(str(step))
     arguments = [each for each in get_args(owner) if each is not Ellipsis]
@@ -161,11 +161,11 @@ def _child(owner: Any, step: str | int) -> Any:
 
 
 def _fields(model: Any) -> dict[str, Any]:
-    """Return the types of a record's fields by the names that YAML has for them."""
+    """Return the types of a record's fields by their names in YAML."""
     fields = getattr(model, "__pydantic_fields__", {})
     return {info.alias or name: info.annotation for name, info in fields.items()}
 
 
 def _tags(model: Any) -> list[str]:
-    """Return the values of ``kind`` that choose ``model``, or a member of it."""
+    """Return the values of ``kind`` that select ``model``, or a member of it."""
     return [tag for each in _members(model) for tag in get_args(_fields(each).get("kind"))]

@@ -1,6 +1,6 @@
-"""Physical quantities: text with a unit in YAML; inside, a plain number in the unit that its name says.
+"""Physical quantities: text with a unit in YAML, a plain number in code, in the unit that its name states.
 
-A number without its unit is refused, because "64" on a bandwidth is a bug that nobody sees.
+A number without a unit is an error, because a mistaken "64" for a bandwidth would go unnoticed.
 """
 
 import re
@@ -17,7 +17,7 @@ _NUMBER = r"[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _NUMBER_AND_UNIT = re.compile(rf"\s*({_NUMBER})\s*([A-Za-zµ%][A-Za-z0-9µ/^ ]*?)\s*", re.ASCII)
 _LONGEST_TEXT = 64
 _LARGEST = 2**53
-"""Beyond it a float no longer holds every whole number, and no machine has so much of anything."""
+"""Largest value accepted: beyond it a float no longer represents every integer."""
 
 BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 BYTES_PER_S = {
@@ -37,22 +37,22 @@ SQUARE_MM_PER_MIB = {"mm2/MiB": 1.0}
 def parse_quantity(text: object, units: dict[str, int] | dict[str, float]) -> float:
     """Return ``text`` ("1.25 MiB") as a number in the base unit of ``units``.
 
-    Raises ``ValueError`` when the unit is missing or unknown, or the number negative or absurdly large.
+    Raises ``ValueError`` if the unit is missing or unknown, or the number is negative or above 2^53.
     """
-    known = ", ".join(units)
+    accepted = ", ".join(units)
     if isinstance(text, bool) or not isinstance(text, str):
-        raise ValueError(f"has {shown(text)}, which has no unit; needs a number with one of: {known}")
+        raise ValueError(f"has {shown(text)}, which has no unit; needs a number with one of: {accepted}")
     match = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= _LONGEST_TEXT else None
     if match is None:
-        raise ValueError(f"has {shown(text)}; needs a number with one of: {known}")
+        raise ValueError(f"has {shown(text)}; needs a number with one of: {accepted}")
     number, unit = match.groups()
     if unit not in units:
         if unit.startswith("KB"):
             binary, decimal = unit.replace("KB", "KiB"), unit.replace("KB", "kB")
             raise ValueError(
-                f"has unit {unit!r}, which can mean two things; needs {binary} (1024) or {decimal} (1000)"
+                f"has unit {unit!r}, which is ambiguous; needs {binary} (1024) or {decimal} (1000)"
             )
-        raise ValueError(f"has unit {unit!r}; needs one of: {known}")
+        raise ValueError(f"has unit {unit!r}; needs one of: {accepted}")
     value = float(number.replace("_", "")) * units[unit]
     if not 0 <= value <= _LARGEST:
         base = next(name for name, factor in units.items() if factor == 1)
@@ -101,7 +101,7 @@ _EVERY_UNIT: tuple[dict[str, int] | dict[str, float], ...] = (
 )  # fmt: skip
 
 BY_SIZE = "by size"
-"""What stands for a figure that follows from a memory's size."""
+"""Value for a figure that is derived from a memory's size."""
 
 
 def _read_or_by_size(value: Any) -> float | None:
@@ -125,7 +125,7 @@ _PREFIXES_TIME = (("s", PS_PER_S), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
 
 
 def format_bytes(size_bytes: float) -> str:
-    """Return ``size_bytes`` for people: "1.25 MiB"."""
+    """Return ``size_bytes`` as text with a binary unit: "1.25 MiB"."""
     for unit, factor in _PREFIXES_BINARY:
         if size_bytes >= factor:
             return f"{size_bytes / factor:.4g} {unit}"
@@ -133,7 +133,7 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_ps(duration_ps: float) -> str:
-    """Return ``duration_ps`` for people: "3.2 ms"."""
+    """Return ``duration_ps`` as text with a unit: "3.2 ms"."""
     for unit, factor in _PREFIXES_TIME:
         if duration_ps >= factor:
             return f"{duration_ps / factor:.4g} {unit}"
@@ -141,7 +141,7 @@ def format_ps(duration_ps: float) -> str:
 
 
 def units_of(base: str) -> tuple[str, ...]:
-    """Return the units in which a quantity may be stated whose base unit is ``base``."""
+    """Return the accepted units of a quantity with the base unit ``base``."""
     return tuple(_units(base))
 
 
@@ -152,7 +152,7 @@ def _units(base: str) -> dict[str, int] | dict[str, float]:
 def readable(text: str) -> str:
     """Return a quantity in base units ("256000000000 B/s") in the unit that makes it shortest ("256 GB/s").
 
-    It reads back as the same number. Other text is returned as it is.
+    It parses to the same number. Other text is returned unchanged.
     """
     base = text.partition(" ")[2]
     units = _units(base)
@@ -162,15 +162,15 @@ def readable(text: str) -> str:
         return text
     if not value:
         return f"0 {base}"
-    found = []
+    candidates = []
     for unit, factor in sorted(units.items(), key=lambda each: -each[1]):
         written = f"{value / factor:.12f}".rstrip("0").rstrip(".")
         if parse_quantity(f"{written} {unit}", units) == value:
-            found.append((written.startswith("0"), len(written), f"{written} {unit}"))
-    return min(found, key=lambda each: each[:2])[2] if found else text
+            candidates.append((written.startswith("0"), len(written), f"{written} {unit}"))
+    return min(candidates, key=lambda each: each[:2])[2] if candidates else text
 
 
 def count(number: int, noun: str) -> str:
-    """Write a number of things: ``1 point``, ``2 points``."""
+    """Return a number with its noun in singular or plural: ``1 point``, ``2 points``."""
     plural = noun[:-1] + "ies" if noun.endswith(("cy", "ty")) else noun + "s"
     return f"{number:,} {noun if number == 1 else plural}"

@@ -1,4 +1,4 @@
-"""Text as editors save it: UTF-8, with or without a byte order mark before it."""
+"""Decoding of text files: UTF-8, with or without a byte order mark."""
 
 import codecs
 
@@ -7,12 +7,12 @@ _OTHERS = {
     "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
     "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
 }
-"""The longer marks first: those of UTF-16 are how they begin."""
+"""Byte order marks of other encodings; UTF-32 first, because its marks begin like those of UTF-16."""
 _WIDTHS = {"UTF-32": 4, "UTF-16": 2}
 
 
 class EncodingError(ValueError):
-    """Bytes that are no UTF-8 text; the message says what they are, and goes behind a file's name."""
+    """Content that is not UTF-8 text; the message continues a sentence that begins with the file's name."""
 
 
 def decoded(content: bytes) -> str:
@@ -34,7 +34,7 @@ def _but(encoding: str) -> str:
 
 
 def _other_encoding(content: bytes) -> str:
-    """Return what else the text is in: by its mark, or by the zeros that letters of the alphabet have there."""
+    """Return the encoding if it is UTF-16 or UTF-32, by its mark or its zero bytes; otherwise an empty string."""
     for encoding, marks in _OTHERS.items():
         width = _WIDTHS[encoding]
         if len(content) % width == 0 and (content.startswith(marks) or _is_padded(content, width)):
@@ -43,6 +43,6 @@ def _other_encoding(content: bytes) -> str:
 
 
 def _is_padded(content: bytes, width: int) -> bool:
-    """Whether most units of ``width`` bytes are a byte with zeros behind it, or before it."""
+    """Return whether most units of ``width`` bytes are one byte padded with zeros, before or after it."""
     zeros = [2 * content[place::width].count(0) > len(content) // width for place in range(width)]
     return (not zeros[0] and all(zeros[1:])) or (not zeros[-1] and all(zeros[:-1]))

@@ -1,7 +1,7 @@
-"""Strict reading of the YAML that users write.
+"""Strict reader of YAML files.
 
-Only mappings, lists and plain values are read: no tags, no anchors, no merge keys, no key twice. Plain values
-follow YAML 1.2: ``yes`` and ``12:30`` are text, ``1e-3`` is a number. Messages start with the file's name.
+Only mappings, lists and plain values are accepted: no tags, anchors, merge keys or duplicate keys. Plain values follow
+YAML 1.2: ``yes`` and ``12:30`` are text, ``1e-3`` is a number. Messages start with the file's name.
 """
 
 import re
@@ -23,7 +23,7 @@ _MOST_VALUES = 50_000
 _DEEPEST = 32
 _NESTED = f"is nested more than {_DEEPEST - 1} levels deep"
 _TOO_DEEP = "exceeded maximum nesting depth"
-"""What libyaml says from version 0.2.6 on: it scans ahead, and stops at a thousand levels of one line."""
+"""Message of libyaml from version 0.2.6 on, which stops at a thousand levels on one line."""
 _LONGEST_NUMBER = 40
 
 _WORDS = {
@@ -37,16 +37,16 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[
 
 
 class YamlError(ValueError):
-    """A YAML file that the user has to mend; the message starts with the file's name."""
+    """Mistake in a YAML file; the message starts with the file's name."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in the file at ``path``; raise ``YamlError`` for whatever is wrong with the file."""
+    """Return the mapping in the file at ``path``; raise ``YamlError`` for any mistake in it."""
     return parse_yaml(read_text(path), shown_path(path))
 
 
 def read_text(path: Path) -> str:
-    """Return the text of the file at ``path``; raise ``YamlError`` if it is none, or not there."""
+    """Return the text of the file at ``path``; raise ``YamlError`` if it is missing or not UTF-8 text."""
     where = shown_path(path)
     try:
         content = _content(path)
@@ -60,14 +60,14 @@ def read_text(path: Path) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """Return what messages call the file."""
+    """Return ``path`` as messages show it: escaped if it is not printable."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def _content(path: Path) -> bytes:
-    """Return the bytes of a regular file of bearable size; raise ``OSError`` for another."""
+    """Return the bytes of a regular file of at most 1 MiB; raise ``OSError`` for any other."""
     if "\0" in str(path):
-        raise OSError("no file has a name with a zero byte")
+        raise OSError("a file name cannot contain a zero byte")
     status = path.stat()
     if stat.S_ISDIR(status.st_mode):
         raise OSError("is a directory; needs a YAML file")
@@ -81,7 +81,7 @@ def _content(path: Path) -> bytes:
 
 
 def parse_yaml(text: str, where: str) -> dict[str, Any]:
-    """Return the mapping that ``text`` describes; ``where`` is what messages call the text."""
+    """Return the mapping in ``text``; raise ``YamlError``, whose message starts with ``where``, for any mistake."""
     try:
         _check_size(len(text))
         value = _built(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), where)
@@ -110,16 +110,16 @@ def _check_size(size_bytes: int) -> None:
 
 @dataclass
 class _Open:
-    """A mapping or list that has begun and not ended, while the text is being read."""
+    """Mapping or list that is open (begun and not ended) while the text is parsed."""
 
     value: dict[str, Any] | list[Any]
     key: str | None = None
     lines: dict[str, int] = field(default_factory=dict)
-    """Where each key stood first."""
+    """Line number of each key's first occurrence."""
 
 
 def _built(events: Iterator[yaml.Event], where: str) -> Any:
-    """Return the only document's value; iterative, so that depth is a message and not a crash."""
+    """Return the value of the only document; iterative, so that deep nesting gives a message, not a crash."""
     stack = [_Open([])]
     values = 0
     for event in events:
@@ -168,7 +168,7 @@ def _key(event: yaml.NodeEvent, parent: _Open, line: int, here: str) -> str:
     if key == "<<" and not event.style:
         raise YamlError(f"{here}: merge key << is not supported; write the values out")
     if key in parent.lines:
-        raise YamlError(f"{here}: key {shown_key(key)} again; it has a value in line {parent.lines[key]}")
+        raise YamlError(f"{here}: key {shown_key(key)} is duplicate; first in line {parent.lines[key]}")
     parent.lines[key] = line
     return key
 

@@ -249,7 +249,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "true as a value": (sweeping("clusters", "[true]"), "hardware.0.sweep.clusters.0: has true"),
     "a mapping as a value": (sweeping("clusters", "[{a: 1}]"), "hardware.0.sweep.clusters.0: has a mapping"),
     "no values": (sweeping("clusters", "[]"), "hardware.0.sweep.clusters: has []"),
-    "key twice": (SMALL + "policies: [graphturbo]\n", "line 4: key policies again; it has a value in line 3"),
+    "key twice": (SMALL + "policies: [graphturbo]\n", "line 4: key policies is duplicate; first in line 3"),
     "path that is not there": (sweeping("local_bufer.capacity", "[1 KiB]"), "did you mean local_buffer?"),
     "sweep over a section": (sweeping("local_buffer", "[1 KiB]"), "hardware.0.sweep.local_buffer: "),
     "sweep over the kind": (sweeping("kind", "[gpu]"), "hardware.0.sweep.kind: is no quantity"),

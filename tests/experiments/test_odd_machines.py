@@ -59,7 +59,7 @@ def test_up_to_three_odd_values_are_simulated_or_refused(name: str, data: st.Dat
         ("kirin990", "l3.capacity=3 B", "l3.capacity is 3 B; needs a line for each of the 8 cores, of 64 B, at least"),
         ("kirin990", "l3.capacity=511 B", "needs a line for each of the 8 cores"),
         ("kirin990", "cores.little.l1.capacity=64 B", "needs one set of"),
-        ("a100", "l2.capacity=31 B", "l2.capacity is 31 B; needs one sector of 32 B at least"),
+        ("a100", "l2.capacity=31 B", "l2.capacity is 31 B; needs at least one sector of 32 B"),
     ],
 )
 def test_caches_without_a_line_are_refused(terminal: Terminal, name: str, value: str, needs: str) -> None:

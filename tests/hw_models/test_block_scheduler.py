@@ -283,11 +283,11 @@ class TestRefusals:
             GPU.run(bound("first", TEN), blocks("second", 5, TEN))
 
     def test_a_member_is_not_given_more_blocks_than_it_holds(self) -> None:
-        with pytest.raises(ProgramError, match="k: a member of core holds 2 blocks at most, 3 are asked"):
+        with pytest.raises(ProgramError, match="k: a member of core holds 2 blocks at most, the program needs 3"):
             GPU.run(blocks("k", 5, TEN, at_once=3))
 
     def test_a_unit_for_bound_work_takes_no_blocks(self) -> None:
-        with pytest.raises(ProgramError, match="in: a member of dma takes bound work only, 1 are asked"):
+        with pytest.raises(ProgramError, match="in: a member of dma takes bound work only, the program needs 1"):
             GPU.run(replace(move("in", 5), blocks=3))
 
     def test_a_deadlock_names_the_blocks_that_wait(self) -> None:

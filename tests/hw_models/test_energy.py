@@ -88,5 +88,5 @@ def test_narrower_numbers_cost_less() -> None:
 def test_a_dtype_without_energy_is_refused() -> None:
     wide = Instruction(unit="matrix", payload=products(1, 1, 1, dtype="fp32"))
 
-    with pytest.raises(HardwareError, match=r"stcp920: energy\.mac has fp16, int8, needs fp32"):
+    with pytest.raises(HardwareError, match=r"stcp920: energy\.mac has fp16, int8; needs fp32 too"):
         energy_pj(program(wide), MODEL, 0)

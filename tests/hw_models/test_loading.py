@@ -281,7 +281,7 @@ HOSTILE = [
     ("capacity: 64 KiB", f"capacity: {'9' * 50} TB", "local_buffer.capacity: has unit 'TB'"),
     ("capacity: 64 KiB", "capacity: null", "local_buffer.capacity: has null, which has no unit"),
     ("capacity: 64 KiB", f'capacity: "{"x" * 900_000}"', "local_buffer.capacity: has 'xxx"),
-    ("clock: 1 GHz", "clock: 1 GHz\nclock: 2 GHz", "line 4: key clock again; it has a value in line 3"),
+    ("clock: 1 GHz", "clock: 1 GHz\nclock: 2 GHz", "line 4: key clock is duplicate; first in line 3"),
     ("clock: 1 GHz", "clock: yesterday",
      "clock: has 'yesterday'; needs a number with one of: Hz, kHz, MHz, GHz"),
     ("clock: 1 GHz", "clock: 2026-01-01", "clock: has '2026-01-01'; needs a number with one of"),

@@ -48,9 +48,9 @@ class TestMachine:
         assert made.units["engine"].width == 3
 
     def test_a_unit_or_memory_on_an_unknown_level_is_refused(self) -> None:
-        with pytest.raises(ProgramError, match="mine: engine is on level 'sm'; there is chip, cluster, core"):
+        with pytest.raises(ProgramError, match="mine: engine is on level 'sm'; known: chip, cluster, core"):
             machine(unit("sm", 1))
-        with pytest.raises(ProgramError, match="mine: l3 is on level 'socket'; there is chip, cluster, core"):
+        with pytest.raises(ProgramError, match="mine: l3 is on level 'socket'; known: chip, cluster, core"):
             machine(memories=(Memory("l3", "socket", 1, 1.0),))
 
     @pytest.mark.parametrize(
@@ -59,7 +59,8 @@ class TestMachine:
     def test_a_unit_with_more_or_fewer_members_than_its_level_has_is_refused(
         self, level: str, counts: tuple[int, ...], width: int
     ) -> None:
-        with pytest.raises(ProgramError, match=f"mine: engine has {sum(counts)} members .* where there are {width}"):
+        message = f"mine: engine has {sum(counts)} members per parent, its level {level} has {width}"
+        with pytest.raises(ProgramError, match=message):
             machine(unit(level, *counts))
 
     def test_a_program_is_for_the_whole_machine_or_for_a_part_of_it(self) -> None:

@@ -35,7 +35,7 @@ class TestChecks:
             (launch(frees=(-1,)), r"uses unknown buffer -1"),
             (launch(allocates=(0,)), r"instruction 1 \(\) allocates buffer 0 \(w\) again"),
             (launch(allocates=(1, 1)), r"allocates buffer 1 \(x\) again"),
-            (launch(frees=(1,)), r"frees buffer 1 \(x\), which nobody allocates before"),
+            (launch(frees=(1,)), r"frees buffer 1 \(x\), which no earlier instruction allocates"),
             (load("in", -1), r"instruction 1 \(in\) has a size or count below zero, or no receiver"),
         ],
     )
@@ -57,7 +57,7 @@ class TestChecks:
             (Compute(dtype="fp16", special=-1), "has a size or count below zero"),
             (Compute(dtype="fp16", traffic=(("ddr", 1), ("local_buffer", -1))), "has a size or count below zero"),
             (Compute(dtype="fp16", steps=(Compute(dtype="fp16", simple=-1),)), "has a size or count below zero"),
-            (Compute(dtype="fp16", steps=(Compute(dtype="fp16", macs=1),)), "has 0 multiply-acc.*s, its steps another"),
+            (Compute(dtype="fp16", steps=(Compute(dtype="fp16", macs=1),)), "has 0 multiply-acc.*s, which is not the"),
             (Compute(dtype="fp16", macs=29, shape=MatrixShape(2, 3, 5)), "has 29 multiply-acc.*s, its products 30"),
             (Compute(dtype="fp16", shape=MatrixShape(2, 3, 5, 7)), "has 0 multiply-accumulates, its products 210"),
         ],
@@ -75,7 +75,7 @@ class TestChecks:
         ],
     )
     def test_less_than_nobody_and_less_than_no_block_are_refused(self, mistaken: Instruction) -> None:
-        with pytest.raises(ProgramError, match="has fewer than no participants or blocks, or members that hold no"):
+        with pytest.raises(ProgramError, match="has a negative number of participants or blocks, or fewer than one"):
             program(mistaken)
 
     def test_work_is_bound_or_dispatched_but_not_both(self) -> None:

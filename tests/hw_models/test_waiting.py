@@ -140,21 +140,21 @@ class TestRefusals:
             )
 
         assert str(refused.value) == (
-            "the machine can no longer move: path_load waits with 'load b' for 60 B of local_buffer,"
-            " where 40 B is free beside 'a' (held until 'use both' ended);"
+            "deadlock: path_load waits with 'load b' for 60 B of local_buffer,"
+            " where 40 B is free; held by 'a' (until 'use both' ends);"
             " vector waits with 'use both' for 'load b'"
         )
 
     def test_a_deadlock_shows_space_that_nobody_frees(self) -> None:
         buffers = Buffer("local_buffer", 60, label="a"), Buffer("local_buffer", 60, label="b")
 
-        with pytest.raises(SimulationError, match=r"beside 'a' \(held for good\)$"):
+        with pytest.raises(SimulationError, match=r"held by 'a' \(never freed\)$"):
             run(fetch("load a", 1, allocates=(0,)), fetch("load b", 1, allocates=(1,)), buffers=buffers)
 
     def test_space_freed_before_it_is_taken_is_refused(self) -> None:
         buffers = (Buffer("local_buffer", 60, label="a"),)
 
-        with pytest.raises(ProgramError, match="early frees buffer 'a' before it has its space"):
+        with pytest.raises(ProgramError, match="early frees buffer 'a' before it is allocated"):
             run(
                 load("slow", 50),
                 fetch("load a", 60, after=(0,), allocates=(0,)),

@@ -90,7 +90,7 @@ class TestProducts:
         assert compute_ps(SPEC, "vector", SPEC.units["vector"], products(8, 8, 3)) == 3
 
     def test_multiply_accumulates_are_no_products_without_their_shape(self) -> None:
-        with pytest.raises(ProgramError, match="matrix unit 'matrix' does products only"):
+        with pytest.raises(ProgramError, match="matrix unit 'matrix' computes matrix products only"):
             compute_ps(SPEC, "matrix", SPEC.units["matrix"], Compute(dtype="fp16", macs=8))
 
 
@@ -116,7 +116,7 @@ class TestRefusals:
             (Instruction(unit="dma_load", payload=Launch(), label="go"), "go: dma_load moves data only, not Launch"),
             (Instruction(unit="vector", payload=Launch(), label="go"), "go: vector computes only, not Launch"),
             (replace(add("add", 1), unit="launch"), "add: launch starts kernels only, not Compute"),
-            (replace(add("add", 1), unit="matrix"), "add: matrix unit 'matrix' does products only"),
+            (replace(add("add", 1), unit="matrix"), "add: matrix unit 'matrix' computes matrix products only"),
         ],
     )
     def test_work_of_another_kind_of_unit_is_refused(self, instruction: Instruction, complaint: str) -> None:
@@ -130,7 +130,7 @@ class TestRefusals:
             run(wide)
 
     def test_units_take_bound_work_only(self) -> None:
-        with pytest.raises(ProgramError, match="add: a member of vector takes bound work only, 1 are asked"):
+        with pytest.raises(ProgramError, match="add: a member of vector takes bound work only, the program needs 1"):
             run(replace(add("add", 1), blocks=4))
 
 

@@ -16,7 +16,7 @@ def test_a_unit_may_not_take_the_name_of_what_every_machine_has(name: str, tmp_p
     mine = tmp_path / "mine.yaml"
     mine.write_text(PRESET.replace("\n  vector_core:", f"\n  {name}:"), encoding="utf-8")
 
-    with pytest.raises(HardwareError, match=f"units.{name}: is what every machine has; needs another"):
+    with pytest.raises(HardwareError, match=f"units.{name}: is a reserved name; needs another"):
         load_hardware(mine)
 
 

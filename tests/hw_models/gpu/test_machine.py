@@ -254,7 +254,7 @@ class TestSpec:
         [
             ("sms.count", 0, "sms.count: has 0; needs"),
             ("sms.shared.per_block", "164 KiB", "sms.shared.per_block is 167936 B, which takes 168960 B"),
-            ("sms.threads", 512, "sms.threads is 512; needs one block's at least: threads_per_block is 1024"),
+            ("sms.threads", 512, "sms.threads is 512; needs at least threads_per_block: 1024"),
             ("sms.threads_per_block", 1000, "sms.threads_per_block is 1000; needs a multiple of warp: 32"),
             ("energy.mac.bf16", None, "energy.mac has fp32, fp16, int8; needs bf16 too, which sms computes"),
             ("dram.bandwidth", 3, "dram.bandwidth: has 3, which has no unit"),
