@@ -1,6 +1,6 @@
-"""A design point on a real GPU: the schedule that is simulated, as a bundle for a device with such a GPU.
+"""Measurement of a design point on a real GPU: the simulated schedule is built into a bundle and run.
 
-A GPU of this machine, or of one behind TVM's RPC, runs the same bundle in a folder of its own.
+A GPU of this machine, or one behind TVM's RPC, runs the bundle in a temporary folder.
 """
 
 import tempfile
@@ -34,13 +34,13 @@ from dsascape.tuner.measure import (
 
 _RESULTS = "results.json"
 _MACHINES = {"sm_60": "p100", "sm_70": "v100", "sm_80": "a100", "sm_90": "h100"}
-"""Whose tiles code for an architecture has, unless a machine is given."""
+"""Default machines to tile for, by GPU architecture."""
 _OTHER_MACHINE = "a100"
 _OPENCL_MACHINE = "adreno640"
 
 
 def gpu_asked_for(hardware: str | None, target: str) -> Gpu:
-    """Return the GPU that tiles are chosen for; raise ``HardwareError`` for a machine that is none."""
+    """Return the GPU to tile for; raise ``HardwareError`` if ``hardware`` is not a GPU."""
     architecture = cuda_architecture(target)
     usual = _OPENCL_MACHINE if architecture is None else _MACHINES.get(architecture.rstrip("a"), _OTHER_MACHINE)
     spec = load_hardware(hardware or usual)
@@ -51,7 +51,7 @@ def gpu_asked_for(hardware: str | None, target: str) -> Gpu:
 
 @dataclass(frozen=True)
 class PreparedGpu:
-    """A point that is simulated as generated code runs it, and what is predicted of each kernel by itself, by name."""
+    """A point simulated as its generated code runs, with the predicted time of each kernel by itself, by name."""
 
     point: DesignPoint
     outcome: Outcome
@@ -60,14 +60,14 @@ class PreparedGpu:
 
     @property
     def device(self) -> str:
-        """Where it is measured."""
+        """Address of the device that measures it."""
         return LOCAL if self.point.measured_on is None else self.point.measured_on.device
 
 
 def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
-    """Return the simulated run of ``point`` as code runs it: on lanes, in fp32, with an L2 that the last run left warm.
+    """Simulate ``point`` as its generated code runs: on lanes, in fp32, with the L2 warm from the run before.
 
-    Raises ``MeasureError`` for another dtype, and for a policy whose schedule is no row of kernels, ``HardwareError``
+    Raises ``MeasureError`` for another dtype and for a schedule that is not a sequence of kernels, ``HardwareError``
     for a target of other machines, and what `simulated` raises.
     """
     check_installed()
@@ -82,7 +82,7 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     check_whole_batch(outcome)
     schedule = outcome.schedule
     if not isinstance(schedule, GpuSchedule):
-        raise MeasureError(f"{outcome.record.policy}: its schedule is not one of a GPU's grids")
+        raise MeasureError(f"{outcome.record.policy}: its schedule is not a sequence of GPU kernels")
     analysis, job = job_of(point.workload, point.hardware, point.tuning)
     costs = job.placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(costs, GpuCosts)
@@ -91,7 +91,7 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
 
 
 def compiled_point(point: DesignPoint, target: str, path: Path) -> Comparison:
-    """Write the code of ``point`` to files named ``path``; return what is predicted of it.
+    """Write the code of ``point`` to files named ``path``; return its prediction.
 
     Raises what `prepared_for_gpu` and `compile_for_gpu` raise.
     """
@@ -102,7 +102,7 @@ def compiled_point(point: DesignPoint, target: str, path: Path) -> Comparison:
 
 
 def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
-    """Write the bundle of a point for a GPU; ``origin`` is brought back with results.
+    """Write the bundle of a point for a GPU; ``origin`` is returned with the results.
 
     Raises what `build_gpu_bundle` raises.
     """
@@ -114,7 +114,7 @@ def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
 
 
 def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
-    """Return the simulated run of ``point`` and its measurement on a GPU beside it: this machine's, or behind RPC.
+    """Simulate ``point`` and measure it on a GPU of this machine or behind RPC; return both results.
 
     Raises what `prepared_for_gpu`, `gpu_bundle` and `bundle_run` raise.
     """
@@ -133,9 +133,9 @@ def _beside(ready: PreparedGpu, found: Measurement) -> Comparison:
 
 
 def bundle_run(bundle: Path, device: str, *options: str) -> Path:
-    """Run ``bundle`` on ``device``; return the file of results, beside the bundle.
+    """Run ``bundle`` on ``device``; return the path of the results file, beside the bundle.
 
-    Raises ``RunnerError`` with what the runner complains of where there are none, and what `run_sent` raises.
+    Raises ``RunnerError`` with the runner's message if there are no results, and what `run_sent` raises.
     """
     results = bundle.with_name(_RESULTS)
     if device == LOCAL:

@@ -1,4 +1,4 @@
-"""What is stored of one design point: its row, and the rows of its layers and measured kernels."""
+"""Figures computed for one design point: its row, and the rows of its layers and measured kernels."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -9,12 +9,12 @@ from dsascape.hw_models import HardwareError
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What is stored of a point."""
+    """Rows to store for one design point."""
 
     row: Row
     layers: tuple[Row, ...] = ()
     kernels: tuple[Row, ...] = ()
-    """That were measured."""
+    """One row per measured kernel."""
 
 
 def check_finite(row: Row) -> None:
