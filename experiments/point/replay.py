@@ -26,8 +26,8 @@ def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> Non
 def written_schedule(path: Path) -> tuple[Policy, WrittenSchedule]:
     """Return the policy named in the schedule file at ``path``, and the file as part of a design point.
 
-    A policy that is not available here, such as one from a user's file, is replaced by ``unfused``, without effect on the
-    run. Raises ``ScheduleError`` for a file that holds no JSON.
+    A policy that is not available here, such as one from a user's file, is replaced by ``unfused``, without effect on
+    the run. Raises ``ScheduleError`` for a file that holds no JSON.
     """
     label = _policy(_read(path))
     policy = labelled_policy(label) or make_policy("unfused")

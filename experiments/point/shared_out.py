@@ -1,8 +1,8 @@
 """Number of clusters that share the batch: all of them, or fewer where the simulation is faster.
 
 Clusters that share off-chip memory each load the weights from it, so with few images each they may take longer than
-half as many clusters with twice the images. All clusters are tried first; fewer only where the time saved on off-chip memory
-could pay. The record (``parts_at_work``) and the schedule state the number at work.
+half as many clusters with twice the images. All clusters are tried first; fewer only where the time saved on off-chip
+memory could pay. The record (``parts_at_work``) and the schedule state the number at work.
 """
 
 from collections.abc import Iterator

@@ -66,8 +66,8 @@ class BundledPoint:
         computed = Computed(row, tuple(map(flat, self.layers)), tuple(comparison.kernel_rows()))
         for part in (row, *computed.layers, *computed.kernels):
             if len(part) > _MOST_COLUMNS or not all(map(_COLUMN.fullmatch, part)):
-                raise BundleError("has figures of other names than a bundle's results have")
-        raise BundleError("has figures under names that a bundle's results do not have")
+                raise BundleError("has figures under names that a bundle's results do not have")
+        try:
             check_figures(self.record, self.layers)
             check_finite(row)
         except HardwareError as error:
@@ -85,8 +85,8 @@ _RANGES: Ranges = {
 def bundled(
     point: DesignPoint, outcome: Outcome, kernels: Mapping[str, RepeatedKernel], threads: int
 ) -> BundledPoint:
-    """Return what a bundle of ``point`` carries: its simulated run, and what is predicted of each kernel by name."""
-    Return the point for a bundle: the simulated run of ``point`` and the predicted time of each kernel, by name.
+    """Return the point for a bundle: the simulated run of ``point`` and the predicted time of each kernel, by name."""
+    record = replace(outcome.record, model=point.workload.label)
     return BundledPoint(
         point.simulated_key, measuring_hash(), threads, point.hardware.area_mm2, record,
         tuple(layers_of(outcome)), kernels,
@@ -94,14 +94,14 @@ def bundled(
 
 
 def point_of(found: BundleResults) -> BundledPoint:
-    """Return the point that results are of; raise ``BundleError`` where the file does not say, or not consistently."""
-    Return the point that the results belong to; raise ``BundleError`` if it is missing or inconsistent.
+    """Return the point that the results belong to; raise ``BundleError`` if it is missing or inconsistent."""
+    point = validated(BundledPoint, found.origin, "origin does not say what was measured")
     wrong = unsound(point, _RANGES)
     if wrong is not None:
-        raise BundleError(f"origin has what nobody simulates: {wrong}")
-    raise BundleError(f"origin has an impossible figure: {wrong}")
-        raise BundleError("origin has keys that are no hashes")
-    raise BundleError("origin has keys that are not hashes")
+        raise BundleError(f"origin has an impossible figure: {wrong}")
+    if not all(_KEY.fullmatch(key) for key in (point.simulated_key, point.measuring)):
+        raise BundleError("origin has keys that are not hashes")
+    measurement, record = found.measurement, point.record
     if (measurement.model, measurement.policy, found.batch) != (record.model, record.policy, record.batch):
         raise BundleError(
             f"is of {measurement.model} under {measurement.policy}, its origin of {record.model} under {record.policy}"

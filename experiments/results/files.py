@@ -21,7 +21,7 @@ def check_place(path: Path | None, flag: str) -> None:
     if path.is_dir():
         raise FileError(f"{flag} has {path}, which is a folder; needs a file's name")
     if path.exists() and not path.is_file():
-        raise FileError(f"{flag} has {path}, which is no regular file and would be replaced by one")
+        raise FileError(f"{flag} has {path}, which is not a regular file and would be replaced by one")
     if not path.parent.is_dir():
         raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):

@@ -181,7 +181,7 @@ class TestForeignArchives:
             entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
             archive.addfile(entry)
 
-        with pytest.raises(BundleError, match="which is no plain file"):
+        with pytest.raises(BundleError, match="which is not a regular file"):
             unpacked(path, tmp_path)
 
     def test_a_changed_file_is_refused(self, bundle: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def _member(block: bytes) -> Member:
     if block[_DIALECT] != _MAGIC:
         raise ArchiveError(f"has {said} with a header of another dialect of tar; a bundle has plain ustar")
     if block[_KIND] != _PLAIN or any(block[_LINK]):
-        raise ArchiveError(f"has {said}, which is no plain file; a bundle has nothing else")
+        raise ArchiveError(f"has {said}, which is not a regular file; a bundle has only these")
     if any(block[_PREFIX]) or any(rest) or not is_plain_name(name):
         raise ArchiveError(f"has {said}, no name that a bundle's files have")
     size_bytes = _number(block[_SIZE])
