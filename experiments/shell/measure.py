@@ -1,4 +1,4 @@
-"""The command that generates real code for a plan and measures it."""
+"""The command ``measure``: generates code for a plan and measures it."""
 
 import argparse
 import json
@@ -40,13 +40,13 @@ from dsascape.tuner.measure import (
 )
 
 _MOST_KERNELS = 20
-"""That a person is shown."""
+"""Largest number of kernels shown without ``--json``."""
 _OTHER_MACHINE = "kirin990"
-"""Whose tiles code for another architecture has, unless a machine is given."""
+"""Machine to tile for when code is for another architecture and no machine is given."""
 
 
 def measure(arguments: argparse.Namespace) -> Answer:
-    """Measure one network under one policy on this machine, or all points of an experiment file."""
+    """Measure one network under one policy on a device, or all points of an experiment file."""
     is_local = remote_address(arguments.device) is None
     check_installed()
     if arguments.model.endswith((".yaml", ".yml")):
@@ -87,15 +87,15 @@ def measure(arguments: argparse.Namespace) -> Answer:
 
 
 def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
-    """Return the network, policy and threads that a command names, on the machine that tiles are chosen for.
+    """Return the design point of the arguments, on the machine that tiles are chosen for.
 
-    It is to be measured on ``device``; where that is this machine and has no such GPU, it is not measured.
+    It is measured on ``device``; if that is this machine and it has no such GPU, the code is only compiled.
     """
     if is_gpu_target(arguments.target):
         if arguments.threads:
-            raise MeasureError(f"threads has {arguments.threads}; a schedule says how many a GPU runs")
+            raise MeasureError(f"threads has {arguments.threads}; on a GPU the schedule sets their number")
         if arguments.flush_caches:
-            raise MeasureError("--flush-caches is about processors; a GPU's L2 is as the run before leaves it")
+            raise MeasureError("--flush-caches is for processors; a GPU's L2 stays as the run before leaves it")
         gpu, name = gpu_asked_for(arguments.hardware, arguments.target), processor_of(arguments.target, device)
         on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
         policy, schedule = _decided_by(arguments)
@@ -117,7 +117,7 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
 
 
 def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule | None]:
-    """Return the policy of ``--policy``, or that of the schedule of ``--schedule``, and this schedule."""
+    """Return the policy of ``--policy``, or the policy and schedule of ``--schedule``."""
     if arguments.policy is None and arguments.schedule is None:
         raise MeasureError("--policy is missing: code is generated for what a policy decides, or a --schedule")
     if arguments.schedule is None:
@@ -135,19 +135,19 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     given += ["--batch-dim"] if arguments.batch_dim else []
     if given:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
-    asked = argparse.Namespace(
+    options = argparse.Namespace(
         experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
         point_timeout=None, point_memory=None, retry_failed=False,
     )  # fmt: skip
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
-    return run(asked, way)
+    return run(options, way)
 
 
 def machine_asked_for(hardware: str | None, target: str, threads: int = 0) -> Cpu:
-    """Return the machine that tiles are chosen for: the one asked for, or one that the target describes.
+    """Return the CPU to tile for: ``hardware``, or the machine that the target describes.
 
-    A device that is not this machine, but runs its code, is taken for one like it, with a core for each of the
-    ``threads``, if these are given.
+    A remote device that runs this machine's code is assumed to be like this machine, with one core per thread if
+    ``threads`` is not 0.
     """
     if hardware is None and runs_here(target):
         facts = local_facts()
@@ -159,12 +159,12 @@ def machine_asked_for(hardware: str | None, target: str, threads: int = 0) -> Cp
 
 
 def file_name(*parts: str) -> str:
-    """Return a file's name that says all of ``parts``."""
+    """Return a file name made of ``parts``, with other characters replaced by underscores."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in "-".join(parts))
 
 
 def check_folder(folder: Path | None) -> None:
-    """Make the folder of ``--out``, if there is to be one; raise ``FileError`` where none can be made."""
+    """Create the folder of ``--out``, if given; raise ``FileError`` if that fails."""
     if folder is None:
         return
     try:
@@ -174,7 +174,7 @@ def check_folder(folder: Path | None) -> None:
 
 
 def show_measurement(found: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:
-    """Print a measurement for people, the prediction beside it; ``data`` names the network as the user did."""
+    """Print a measurement with its prediction, if any; ``data`` has the network's label."""
     console = Console()
     device = found.device
     caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
@@ -219,7 +219,7 @@ def show_measurement(found: Measurement, data: dict[str, Any], comparison: Compa
 
 
 def _show_prediction(comparison: Comparison, data: dict[str, Any]) -> None:
-    """Say what was predicted of the network, and how good predictions of kernels are."""
+    """Print the network's prediction and the accuracy of the kernels' predictions."""
     if comparison.network_s is None:
         return
     console = Console()
