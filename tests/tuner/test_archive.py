@@ -216,7 +216,7 @@ class TestSizes:
 
     @pytest.mark.parametrize("open_bracket", [b"[", b'{"a":'])
     def test_of_a_deep_manifest_are_refused(self, tmp_path: Path, open_bracket: bytes) -> None:
-        assert "bundle.json is not as a bundle has it" in refused(
+        assert "bundle.json is not a valid manifest" in refused(
             bundle_of(tmp_path, member(MANIFEST, open_bracket * 10**6)), tmp_path
         )
 

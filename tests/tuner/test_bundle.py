@@ -212,7 +212,7 @@ class TestForeignArchives:
         with lzma.open(path, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
             archive.addfile(entry, io.BytesIO(text))
 
-        with pytest.raises(BundleError, match=r"bundle\.json is not as a bundle has it"):
+        with pytest.raises(BundleError, match=r"bundle\.json is not a valid manifest"):
             unpacked(path, tmp_path)
 
 

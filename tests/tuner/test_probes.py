@@ -129,7 +129,7 @@ def test_a_bundle_of_probes_describes_the_machine_that_it_runs_on(
         (lambda found: found["figures"]["far"][0].update(name="x"), "figures of other memories"),
         (lambda found: found["facts"]["caches"][0].update(source="told me"), "caches that no system tells of"),
         (lambda found: found["facts"].update(cores=0), "cores is 0; needs a number"),
-        (lambda found: found.pop("facts"), "not as a bundle has it: facts"),
+        (lambda found: found.pop("facts"), "not a results file of a bundle: facts"),
     ],
 )
 def test_other_files_describe_no_machine(

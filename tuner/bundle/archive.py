@@ -111,7 +111,7 @@ def _manifest(archive: PlainTar) -> Manifest:
         raise ArchiveError(f"{begins}; a bundle begins with {MANIFEST}, at most {_MOST_MANIFEST_BYTES} bytes")
     pieces: list[bytes] = []
     archive.content(first, pieces.append)
-    found = validated(Manifest, b"".join(pieces), f"{MANIFEST} is not as a bundle has it")
+    found = validated(Manifest, b"".join(pieces), f"{MANIFEST} is not a valid manifest")
     if found.format != BUNDLE:
         raise ArchiveError(f"has a {MANIFEST} of the format {found.format[:40]!r}; needs {BUNDLE!r}")
     wrong = unsound(found, _RANGES, opaque="origin")
