@@ -130,7 +130,7 @@ class TestOnTheDevice:
         done = run_alone(bundle, tmp_path, "--out", str(tmp_path / "no-folder" / "results.json"))
 
         assert done.returncode == 1
-        assert "cannot be written, what may be there is older: No such file" in done.stderr
+        assert "cannot be written; a file there is from an earlier run: No such file" in done.stderr
         assert done.stderr.count("\n") == 1
 
 
@@ -169,7 +169,7 @@ class TestForeignArchives:
         inside = tmp_path / "a" / "b"
         inside.mkdir(parents=True)
 
-        with pytest.raises(BundleError, match="no name that a bundle's files have"):
+        with pytest.raises(BundleError, match="not a valid name of a bundle's file"):
             unpacked(tmp_path / "climbing.tar.xz", inside)
 
         assert not list(tmp_path.rglob("out.txt"))

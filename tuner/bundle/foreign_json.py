@@ -19,7 +19,7 @@ _MANY = [name for name, made in _MAKERS.items() if "fail_fast" in signature(made
 
 
 def validated(kind: type[_Record], content: bytes | str, wrong: str) -> _Record:
-    """Parse untrusted JSON as the record ``kind``; raise ``BundleError`` beginning with ``wrong`` if it does not fit."""
+    """Parse untrusted JSON as the record ``kind``; raise ``BundleError`` with ``wrong`` in front otherwise."""
     try:
         return cast(_Record, _validator(kind).validate_json(content))
     except pydantic.ValidationError as error:

@@ -118,7 +118,7 @@ class _Probing:
         self._summed = summed_vectors(plan.shape.registers) * self._lanes
 
     def pace(self) -> tuple[float, float, float, float]:
-        """Return the current pace of arithmetic, as the seconds of a chain, of many chains, a panel and a short loop."""
+        """Return the current pace of arithmetic, in seconds of a chain, of many chains, a panel and a short loop."""
         chain_s, chains_s = self.multiplied_s("chain", 1), self.multiplied_s("chains", ACCUMULATORS)
         return chain_s, chains_s, self.panel_s(1, self._panel_depth(1)), self.tile_s()
 
