@@ -122,7 +122,7 @@ class TestOtherMembers:
             ({"at_157": b"/etc/passwd"}, "not a regular file"),
             ({"at_257": b"ustar  \0"}, "another dialect"),
             ({"at_257": bytes(8)}, "another dialect"),
-            ({"at_345": b"/etc"}, "no name"),
+            ({"at_345": b"/etc"}, "not a valid name"),
             ({"at_110": b"1"}, None),  # what it says of the owner is not read
         ],
     )

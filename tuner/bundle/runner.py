@@ -105,8 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=0, help="threads that run a kernel (default: as built for)")
     parser.add_argument("--kernel-seconds", type=float, default=Budget().kernel_s, help="time to repeat one kernel")
     parser.add_argument("--network-seconds", type=float, default=Budget().network_s, help="time to repeat the network")
-    parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="time limit of a kernel,
-    seconds")
+    parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="time limit of a kernel")
     parser.add_argument("--probe-seconds", type=float, default=PROBE_S, help="time to repeat one probe")
     parser.add_argument("--most-bytes", type=int, default=0, help="largest array of probes (default: as needed)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help=argparse.SUPPRESS)
