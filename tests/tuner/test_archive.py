@@ -231,7 +231,7 @@ class TestSizes:
     [
         ({"batch": 0}, "batch is 0"), ({"threads": -1}, "threads is -1"),
         ({"tolerance": float("nan")}, "tolerance is nan"),
-        ({"buffers": (-1,)}, "buffers.0 is -1"), ({"model": "\x1b[2J"}, "model has characters"),
+        ({"buffers": (-1,)}, "buffers.0 is -1"), ({"model": "\x1b[2J"}, "model has unprintable characters"),
         ({"threads": 10**400}, "threads is 1000"), ({"format": "dsascape bundle 1"}, "needs 'dsascape bundle 2'"),
     ],
 )  # fmt: skip
