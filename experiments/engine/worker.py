@@ -165,9 +165,9 @@ def computed_in_turn(
     return outcomes, taken_s
 
 
-def needs_another_try(worker: Worker[T], found: T | Failure) -> bool:
+def needs_another_try(worker: Worker[T], outcome: T | Failure) -> bool:
     """Return whether memory ran out in a process that had computed other points before."""
-    return isinstance(found, Failure) and found.is_exhausted and worker.begun > 1
+    return isinstance(outcome, Failure) and outcome.is_exhausted and worker.begun > 1
 
 
 class _Guard:

@@ -27,7 +27,7 @@ def check_figures(record: RunRecord, layers: Sequence[LayerFigures]) -> None:
     for layer in layers:
         wrong = wrong or unsound(layer, OF_FIGURES, texts=False)
     if wrong:
-        raise HardwareError(f"{record.hardware}: {wrong}; one of its values is absurd")
+        raise HardwareError(f"{record.hardware}: {wrong}; one of its values is implausible")
 
 
 def _contradiction(record: RunRecord) -> str | None:

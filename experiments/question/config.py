@@ -187,15 +187,15 @@ class Experiment(BaseModel):
 
     def swept(self) -> dict[str, tuple[str, ...]]:
         """Return the values of every swept path as text, in the order of the file."""
-        found: dict[str, dict[str, None]] = {}
+        values_of: dict[str, dict[str, None]] = {}
         for entry in self.hardware:
             for path, values in entry.sweep.items():
-                found.setdefault(path, {}).update(dict.fromkeys(map(str, values)))
+                values_of.setdefault(path, {}).update(dict.fromkeys(map(str, values)))
         for option in ("batch", "sequence", "image"):
             several = [getattr(w, option) for w in self.workloads if isinstance(getattr(w, option), list)]
             if several:
-                found[option] = dict.fromkeys(str(value) for values in several for value in values)
-        return {path: tuple(values) for path, values in found.items()}
+                values_of[option] = dict.fromkeys(str(value) for values in several for value in values)
+        return {path: tuple(values) for path, values in values_of.items()}
 
 
 def read_schema(path: Path) -> Experiment:

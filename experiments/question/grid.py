@@ -224,11 +224,11 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
     return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path))
 
 
-def _both(own: Measuring | None, asked: Measuring) -> Measuring:
+def _both(own: Measuring | None, requested: Measuring) -> Measuring:
     """Return the file's measurement options, with caches flushed if either the file or the command says so."""
     if own is None:
-        return asked
-    return own.model_copy(update={"flush_caches": own.flush_caches or asked.flush_caches})
+        return requested
+    return own.model_copy(update={"flush_caches": own.flush_caches or requested.flush_caches})
 
 
 def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
@@ -298,7 +298,7 @@ def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
     for swept, values in entry.sweep.items():
         with _at(path, f"{where}.sweep.{swept}"):
             if swept in ("name", "kind"):
-                raise HardwareError("is no quantity; machines of other names and kinds are entries of their own")
+                raise HardwareError("cannot be swept; needs a separate entry for each machine")
             for value in values:
                 of_machine, of_scheduler = split_tuning({swept: value})
                 with_values(base, of_machine)

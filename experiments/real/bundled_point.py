@@ -47,18 +47,18 @@ class BundledPoint:
         """Return the point as JSON, as the bundle carries it."""
         return _POINT.dump_json(self).decode()
 
-    def compared(self, found: BundleResults) -> Comparison:
+    def compared(self, results: BundleResults) -> Comparison:
         """Return the bundle's results with predictions; with another number of threads there are none."""
-        if found.measurement.threads != self.threads:
-            return Comparison(found.measurement, self.record.hardware, None, {})
-        return Comparison(found.measurement, self.record.hardware, self.record.latency_s, self.kernels)
+        if results.measurement.threads != self.threads:
+            return Comparison(results.measurement, self.record.hardware, None, {})
+        return Comparison(results.measurement, self.record.hardware, self.record.latency_s, self.kernels)
 
-    def stored(self, found: BundleResults) -> tuple[str, Computed]:
+    def stored(self, results: BundleResults) -> tuple[str, Computed]:
         """Return (key, rows) under which results are stored; raise ``BundleError`` for impossible figures."""
-        measurement = found.measurement
+        measurement = results.measurement
         others = None if measurement.threads == self.threads else measurement.threads
         on = MeasuredOn(measurement.target, BUNDLE, measurement.device.processor, measurement.flushed, others)
-        comparison = self.compared(found)
+        comparison = self.compared(results)
         row = {"area_mm2": self.area_mm2, "tuning.threads": str(self.threads), **flat(self.record), **comparison.row()}
         row |= {"code": self.measuring[:CODE_DIGITS]}
         if others is not None and row["error"] is None:
@@ -93,16 +93,16 @@ def bundled(
     )  # fmt: skip
 
 
-def point_of(found: BundleResults) -> BundledPoint:
+def point_of(results: BundleResults) -> BundledPoint:
     """Return the point that the results belong to; raise ``BundleError`` if it is missing or inconsistent."""
-    point = validated(BundledPoint, found.origin, "origin does not say what was measured")
+    point = validated(BundledPoint, results.origin, "origin does not say what was measured")
     wrong = unsound(point, _RANGES)
     if wrong is not None:
         raise BundleError(f"origin has an impossible figure: {wrong}")
     if not all(_KEY.fullmatch(key) for key in (point.simulated_key, point.measuring)):
         raise BundleError("origin has keys that are not hashes")
-    measurement, record = found.measurement, point.record
-    if (measurement.model, measurement.policy, found.batch) != (record.model, record.policy, record.batch):
+    measurement, record = results.measurement, point.record
+    if (measurement.model, measurement.policy, results.batch) != (record.model, record.policy, record.batch):
         raise BundleError(
             f"is of {measurement.model} under {measurement.policy}, its origin of {record.model} under {record.policy}"
         )

@@ -43,17 +43,17 @@ class Comparison:
 
     def row(self) -> dict[str, Figure]:
         """Return the columns of a measured point beyond those of a simulated one."""
-        found = self.measurement
-        timing = found.network.timing
+        measurement = self.measurement
+        timing = measurement.network.timing
         return {
             "measured_s": None if timing is None else timing.seconds,
             "measured_spread": None if timing is None else timing.spread,
-            "measured_threads": found.threads, "is_correct": int(bool(found.correct)), **self.figures(),
-            "target": found.target, "device": found.device.processor,
-            "device_facts": json.dumps(asdict(found.device), sort_keys=True),
-            "measured_at": found.measured_at, "warnings": "; ".join(found.warnings),
-            "flushed_caches": int(found.flushed),
-            "error": found.network.error,
+            "measured_threads": measurement.threads, "is_correct": int(bool(measurement.correct)), **self.figures(),
+            "target": measurement.target, "device": measurement.device.processor,
+            "device_facts": json.dumps(asdict(measurement.device), sort_keys=True),
+            "measured_at": measurement.measured_at, "warnings": "; ".join(measurement.warnings),
+            "flushed_caches": int(measurement.flushed),
+            "error": measurement.network.error,
         }  # fmt: skip
 
     def kernel_rows(self) -> Iterator[dict[str, Figure]]:

@@ -45,7 +45,7 @@ def gpu_asked_for(hardware: str | None, target: str) -> Gpu:
     usual = _OPENCL_MACHINE if architecture is None else _MACHINES.get(architecture.rstrip("a"), _OTHER_MACHINE)
     spec = load_hardware(hardware or usual)
     if not isinstance(spec, Gpu):
-        raise HardwareError(f"{spec.name}: is no GPU; target has {target!r}, whose tiles are chosen for one")
+        raise HardwareError(f"{spec.name}: is not a GPU; target {target!r} needs one")
     return spec
 
 
@@ -73,7 +73,7 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     check_installed()
     workload, on = point.workload, point.measured_on
     if on is not None and not is_gpu_target(on.target):
-        raise HardwareError(f"{point.hardware.name}: is a GPU; target has {on.target!r}, whose code processors run")
+        raise HardwareError(f"{point.hardware.name}: is a GPU; target {on.target!r} is for processors")
     if workload.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in {MEASURED_DTYPE}")
     tuning = {**point.tuning, "tensor_units": False, "shared_reductions": False, "warm_l2": True}
@@ -97,8 +97,8 @@ def compiled_point(point: DesignPoint, target: str, path: Path) -> Comparison:
     """
     ready = prepared_for_gpu(point)
     assert isinstance(point.hardware, Gpu)
-    found = compile_for_gpu(ready.schedule, point.hardware.sms.warp, target, path)
-    return _beside(ready, found)
+    measurement = compile_for_gpu(ready.schedule, point.hardware.sms.warp, target, path)
+    return _beside(ready, measurement)
 
 
 def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
@@ -124,12 +124,12 @@ def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Compar
         gpu_bundle(ready, folder / "bundle.tar.xz")
         limits = "--kernel-seconds", budget.kernel_s, "--network-seconds", budget.network_s
         options = [*map(str, limits), "--kernel-timeout", str(budget.limit_s)]
-        found = read_results(bundle_run(folder / "bundle.tar.xz", ready.device, *options)).measurement
-    return ready.outcome, _beside(ready, replace(found, device=replace(found.device, name=ready.device)))
+        measurement = read_results(bundle_run(folder / "bundle.tar.xz", ready.device, *options)).measurement
+    return ready.outcome, _beside(ready, replace(measurement, device=replace(measurement.device, name=ready.device)))
 
 
-def _beside(ready: PreparedGpu, found: Measurement) -> Comparison:
-    return Comparison(found, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
+def _beside(ready: PreparedGpu, measurement: Measurement) -> Comparison:
+    return Comparison(measurement, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
 
 
 def bundle_run(bundle: Path, device: str, *options: str) -> Path:

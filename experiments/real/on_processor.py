@@ -38,9 +38,9 @@ def as_measured(point: DesignPoint) -> DesignPoint:
     if workload.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
     if not isinstance(point.hardware, Cpu):
-        raise HardwareError(f"{point.hardware.name}: is no CPU; code is generated and measured for CPUs and GPUs")
+        raise HardwareError(f"{point.hardware.name}: is not a CPU; code is generated and measured for CPUs and GPUs")
     if is_gpu_target(_measured_on(point).target):
-        raise HardwareError(f"{point.hardware.name}: is no GPU; target has {_measured_on(point).target!r}")
+        raise HardwareError(f"{point.hardware.name}: is not a GPU; target {_measured_on(point).target!r} needs one")
     tuning = {**point.tuning, "warm_caches": not _measured_on(point).flush_caches}
     return replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
 

@@ -21,4 +21,4 @@ def check_finite(row: Row) -> None:
     """Raise ``HardwareError`` if a figure is infinite or not a number."""
     for name, value in row.items():
         if isinstance(value, float) and not isfinite(value):
-            raise HardwareError(f"{row['hardware']}: {name} comes out as {value}; one of its values is absurd")
+            raise HardwareError(f"{row['hardware']}: {name} comes out as {value}; one of its values is implausible")

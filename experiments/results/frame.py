@@ -61,7 +61,7 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None, *, current: bool
     wrong = [remark for row in by_key.values() for remark in mended(row, types)]
     if wrong:
         remarks.append(
-            f"{path}: {len(wrong)} values are no figures and are left out, such as {wrong[0]};"
+            f"{path}: {len(wrong)} values are invalid and are left out, such as {wrong[0]};"
             " run the experiment again with --retry-failed"
         )
     chosen = by_key.keys() if keys is not None and not current else _current(by_key)
@@ -90,7 +90,7 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
         if "key" not in names:
             raise StoreError(f"{path}: table {TABLE} has no column key; {remedy(path.parent)}")
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: is no results file, or is damaged ({error}); {remedy(path.parent)}") from error
+        raise StoreError(f"{path}: is not a results file, or damaged ({error}); {remedy(path.parent)}") from error
     try:
         rows.extend(dict(zip(names, values, strict=True)) for values in cursor)
     except sqlite3.Error as error:

@@ -76,7 +76,7 @@ class ResultStore:
             self._columns = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
         except sqlite3.Error as error:
             os.close(self._lock)
-            raise StoreError(f"{self.path}: is no results file, or is damaged ({error}); {remedy(folder)}") from error
+            raise StoreError(f"{self.path}: is not a results file, or damaged ({error}); {remedy(folder)}") from error
 
     def __enter__(self) -> "ResultStore":
         return self

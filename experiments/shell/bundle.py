@@ -70,7 +70,7 @@ def _of_network(point: DesignPoint, out: Path, runtime: Path | None) -> Manifest
     """Write the bundle of a network and return its manifest."""
     if isinstance(point.hardware, Gpu):
         if runtime is not None:
-            raise BundleError("--runtime is TVM's, for processors; code for a GPU is launched by its driver")
+            raise BundleError("--runtime is for processors; code for a GPU needs only its driver")
         on_gpu = prepared_for_gpu(point)
         return gpu_bundle(on_gpu, out, bundled(point, on_gpu.outcome, on_gpu.kernels, threads=1).to_text())
     ready = prepared(point, Budget())

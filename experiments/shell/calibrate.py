@@ -32,7 +32,7 @@ def calibrate(arguments: argparse.Namespace) -> Answer:
     begin = time.monotonic()
     if arguments.results is not None:
         if arguments.device != LOCAL:
-            raise MeasureError(f"--device has {arguments.device!r}; --from takes what was measured before")
+            raise MeasureError(f"--device has {arguments.device!r}; --from uses earlier results, without a device")
         results = read_calibration(arguments.results)
         return _of(results, arguments.out, arguments.results)
     if is_gpu_target(arguments.target):
@@ -76,7 +76,7 @@ def _gpu_answer(
         spec = hardware_of_text(text, f"{name}.yaml")
     except (HardwareError, ArithmeticError, ValueError) as error:
         wrong = "; ".join(str(error).splitlines())
-        raise BundleError(f"{source or 'what was measured'}: describes no machine: {wrong}") from error
+        raise BundleError(f"{source or 'the measurement'}: does not describe a machine: {wrong}") from error
     assert isinstance(spec, Gpu)
     data = {
         "processor": results.facts.name, "sms": results.facts.sms,
@@ -103,9 +103,9 @@ def _answer(
         spec = host_spec(facts, figures)
     except pydantic.ValidationError as error:
         wrong = "; ".join(explain(error, "its file", model=Cpu).splitlines())
-        raise BundleError(f"{source or 'what was measured'}: describes no machine: {wrong}") from error
+        raise BundleError(f"{source or 'the measurement'}: does not describe a machine: {wrong}") from error
     except (HardwareError, ArithmeticError, ValueError) as error:
-        raise BundleError(f"{source or 'what was measured'}: describes no machine: {error}") from error
+        raise BundleError(f"{source or 'the measurement'}: does not describe a machine: {error}") from error
     data = {
         "processor": facts.processor, "cores": facts.cores, "assumed": list(facts.assumed),
         "hardware": spec.model_dump(by_alias=True, mode="json"),

@@ -17,7 +17,6 @@ def keep(folder: Path, key: str, computed: Computed) -> tuple[Change, Written]:
 
     Replaces a stored measurement of the point with other figures or from other code. Raises ``StoreError`` where
     nothing can be stored.
-    ``StoreError`` where nothing can be stored.
     """
     with ResultStore(folder) as store:
         stored = store.keys()

@@ -83,7 +83,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.schedule is None:
         outcome = evaluate(DesignPoint(workload, spec, policy_asked_for(arguments), tuning=tuning))
     elif arguments.option:
-        raise ScheduleError("--option is about a policy; --schedule takes the place of one")
+        raise ScheduleError("--option does not go with --schedule, which replaces the policy")
     else:
         outcome = run_schedule_file(arguments.schedule, workload, spec, tuning)
     if arguments.schedule_out is not None:

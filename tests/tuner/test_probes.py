@@ -159,7 +159,7 @@ def test_other_files_describe_no_machine(
         (["bundle", "build", "--policy", "unfused"], "MODEL is missing"),
         (["calibrate", "--device", "there"], "device has 'there'"),
         (["calibrate", "--target", "cuda"], "target has 'cuda'"),
-        (["calibrate", "--device", "rpc://127.0.0.1:1", "--from", "results.json"], "--from takes what was measured"),
+        (["calibrate", "--device", "rpc://127.0.0.1:1", "--from", "results.json"], "--from uses earlier results"),
     ],
 )
 def test_mistakes_end_with_code_2(

@@ -14,7 +14,7 @@ _MOST_CHARACTERS = 200
 _MAKERS: dict[str, Callable[..., Any]] = {
     "tuple": core_schema.tuple_schema, "list": core_schema.list_schema, "dict": core_schema.dict_schema,
 }  # fmt: skip
-_MANY = [name for name, made in _MAKERS.items() if "fail_fast" in signature(made).parameters]
+_MANY = [name for name, maker in _MAKERS.items() if "fail_fast" in signature(maker).parameters]
 """Kinds of containers that pydantic can validate up to the first error."""
 
 

@@ -88,9 +88,9 @@ def measure_plan(
     waiting = _Waiting(job, on_kernel or (lambda _: None))
     while waiting.open:
         waiting.run(work)
-    found = waiting.found
-    network = found.pop(NETWORK)
-    kernels = tuple(found.values())
+    measurements = waiting.measured
+    network = measurements.pop(NETWORK)
+    kernels = tuple(measurements.values())
     device = waiting.told or device
     timings = [kernel.timing for kernel in (*kernels, network) if kernel.timing is not None]
     return Measurement(
@@ -117,7 +117,7 @@ class _Waiting:
 
     job: Job
     on_kernel: Callable[[KernelMeasurement], None]
-    found: dict[str, KernelMeasurement] = field(default_factory=dict)
+    measured: dict[str, KernelMeasurement] = field(default_factory=dict)
     open: bool = True
     told: Device | None = None
     """Description of a remote device, from its system."""
@@ -147,7 +147,7 @@ class _Waiting:
                 elif isinstance(message, KernelMeasurement) and message.name == PREPARATION:
                     self._note(PREPARATION, message.error or "")
                 elif isinstance(message, KernelMeasurement):
-                    self.found[message.name] = message
+                    self.measured[message.name] = message
                     self.on_kernel(message)
                     self.open = message.name != NETWORK
                 elif isinstance(message, str):
@@ -159,8 +159,8 @@ class _Waiting:
             ours.close()
 
     def _rest(self) -> Job:
-        failed = tuple(name for name, kernel in self.found.items() if not kernel.correct)
-        return replace(self.job, done=frozenset(self.found), failed=failed)
+        failed = tuple(name for name, kernel in self.measured.items() if not kernel.correct)
+        return replace(self.job, done=frozenset(self.measured), failed=failed)
 
     def _ended(self, name: str, reason: str) -> None:
         """Record that the process ended, or was killed, while it worked on ``name``."""
@@ -168,16 +168,16 @@ class _Waiting:
 
     def _note(self, name: str, reason: str) -> None:
         """Record a failure; raise ``MeasureError`` if preparation failed before any kernel was measured."""
-        if name == PREPARATION and not self.found:
+        if name == PREPARATION and not self.measured:
             raise MeasureError(f"{self.job.plan.graph.name}: {reason}")
         if name == PREPARATION:  # it worked before: a device that can no longer be reached
             for position in range(len(self.job.plan.groups)):
                 left = kernel_name(self.job.plan, position)
-                if self.job.plan.is_kernel(position) and left not in self.found:
+                if self.job.plan.is_kernel(position) and left not in self.measured:
                     self._note(left, reason)
             name = NETWORK
         failed = KernelMeasurement(name, self._operators(name), error=reason)
-        self.found[name] = failed
+        self.measured[name] = failed
         self.on_kernel(failed)
         self.open = name != NETWORK
 
