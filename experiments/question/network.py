@@ -13,7 +13,7 @@ from dsascape.workloads.graph import Batch
 
 
 def default_dtype(hardware: AnyHardware) -> str:
-    """Return the default dtype on this machine: fp16 where it is supported and preferred, fp32 on CPUs."""
+    """Return the default dtype on this machine: fp16, on CPUs fp32, or the next that it supports."""
     kind = kind_of(hardware)
     return next((dtype for dtype in kind.preferred_dtypes if dtype in kind.dtypes(hardware)), "fp32")
 

@@ -117,9 +117,9 @@ def parameters_page() -> str:
     page = [
         "# Parameters",
         "",
-        "What a machine file states, and what `--set` and `sweep` change, by path. `NAME` is that of a compute unit",
-        "or of a kind of core, chosen in the file. `dsascape hardware --reference` prints this page, made of the specs",
-        "that check the files.",
+        "Values of a machine file, by the path that `--set` and `sweep` take. `NAME` is the name of a compute unit",
+        "or core kind in the file. `dsascape hardware --reference` prints this page from the specs that validate the",
+        "files.",
     ]
     for kind, spec in hardware_kinds().items():
         tables = [*sections(spec), *sections(kind_named(kind).tuning, TUNING.removesuffix("."))]

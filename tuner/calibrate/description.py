@@ -312,5 +312,5 @@ def _seconds(value: float | None, usual: float) -> _Value:
 
 
 def one_line(text: str) -> str:
-    """Return what stands behind a # and says nothing else to whoever reads the file."""
+    """Return ``text`` fit for a comment of the file: printable, on one line, at most 100 characters."""
     return "".join(each for each in text if each.isprintable())[:100]

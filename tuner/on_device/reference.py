@@ -97,8 +97,8 @@ def largest(values: Iterable[Array]) -> float:
 def deviation(got: Array, wanted: Array, made_of: float = 0.0) -> float:
     """Return the largest difference, relative to the largest value wanted; infinite where they cannot be compared.
 
-    Integers must be equal: any difference is infinite. ``made_of`` is the largest magnitude that the result is computed
-    from; differences are relative to at least ``CANCELLED`` times that.
+    Values that are not floating point must be equal: any difference is infinite. ``made_of`` is the largest magnitude
+    that the result is computed from; differences are relative to at least ``CANCELLED`` times that.
     """
     if got.shape != wanted.shape:
         return float("inf")
