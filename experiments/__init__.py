@@ -1,1 +1,1 @@
-"""Asking questions at scale: experiment files, sweeps, reports, the command line; `dsascape` is the Python side."""
+"""Experiments: experiment files, sweeps, measurements, reports and the command line."""

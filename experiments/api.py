@@ -1,4 +1,4 @@
-"""The same from Python: simulate one point, sweep many, get a pandas DataFrame."""
+"""The Python interface: simulate one design point, or sweep many into a pandas DataFrame."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,12 @@ def simulate(
     dtype: str | None = None,
     batch_dims: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """Return the outcome of one network on one machine: ``record``, ``schedule``, ``program``, ``result``.
+    """Simulate one network on one machine; return its ``record``, ``schedule``, ``program`` and ``result``.
 
-    ``batch`` is that of the whole machine and defaults to the network's own; ``batch_dims`` the dimension of each input
-    of a network given by name that is the batch (empty: it has none), found from how it flows if not given. Raises
-    ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` with what to change.
+    ``batch`` is the batch of the whole machine, by default the network's own. ``batch_dims`` names the batch dimension
+    of each input of a network given by name (empty: the network has no batch); by default it is inferred from the
+    data flow. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError``, each with what
+    to change.
     """
     graph = load_network(network, batch_dims=batch_dims) if isinstance(network, str) else network
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
@@ -60,8 +61,8 @@ def sweep(
 ) -> pd.DataFrame:
     """Return one row per network, policy and combination of ``values`` (dotted path to the values to try).
 
-    ``workers`` processes, one per core by default. With a ``folder`` results are kept there and not computed
-    again. A point that cannot be run has its message in the column ``error`` and no figures.
+    ``workers`` is the number of processes, by default one per core. With a ``folder``, results are stored there and
+    not computed again. A point that cannot run has its message in the column ``error`` and no figures.
     """
     machine = load_hardware(hardware) if isinstance(hardware, str) else hardware
     axes = {path: _several(tried) for path, tried in (values or {}).items()}
@@ -82,10 +83,10 @@ def sweep(
 
 
 def policy_names() -> tuple[str, ...]:
-    """Return the names of the policies that come along or are installed, sorted."""
+    """Return the names of the built-in and installed policies, sorted."""
     return tuple(sorted(policy_types()))
 
 
 def _several(value: Any) -> list[Any]:
-    """Return the values of a list or tuple; one value is a list of one."""
+    """Return ``value`` as a list; a single value becomes a list of one."""
     return [value] if isinstance(value, str | int | float) else list(value)

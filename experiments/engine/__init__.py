@@ -1,1 +1,1 @@
-"""How points are computed: in worker processes, resumable, within limits; and the searches over a grid."""
+"""Engines that compute design points: worker processes or a dask cluster, with limits, resumption and searches."""

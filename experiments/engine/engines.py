@@ -1,7 +1,7 @@
-"""Where design points are computed: in processes of this machine, or on a dask cluster.
+"""Engines: worker processes of this machine, or a dask cluster.
 
-Either way a point has a worker process of its own while it runs, so that one that fails, crashes, takes too long or
-too much memory is a `Failure` and the others go on.
+Either way each point runs in a worker process, so one that fails, crashes, or takes too much time or memory is a
+`Failure` and the others continue.
 """
 
 import importlib
@@ -21,32 +21,32 @@ from dsascape.tuner.measure import usable_cores
 
 T = TypeVar("T")
 _TASK_S = 0.5
-"""A task of a dask cluster begins no further point after so long."""
+"""Time in seconds after which a dask task starts no further point."""
 _MOST_POINTS_OF_TASK = 64
 _TASKS_OF_THREAD = 3
-"""Of a dask worker that are under way: it need not wait for the next one."""
+"""Number of dask tasks queued per thread, so that a worker does not wait for the next one."""
 _CONNECT_S = 10
 
 
 class EngineError(RuntimeError):
-    """The machinery that computes points is not there, or broke."""
+    """An engine that cannot be started, or that failed during a run."""
 
 
 class Engine(Protocol):
-    """Computes design points, in whatever order they get done."""
+    """Computes design points, in any order."""
 
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
-        """Yield every point with what was computed for it, as soon as that is known."""
+        """Yield (point, its result or failure) as soon as each is computed."""
 
 
 class Processes:
-    """Worker processes that end with this one, however it ends; one that a point takes with it is replaced."""
+    """Worker processes, ended with this process; one that a point kills is replaced."""
 
     def __init__(self, workers: int, limits: Limits) -> None:
         self._limits = limits
         self._workers = [forked() for _ in range(workers)]
         self._at_hand: dict[int, Workload] = {}
-        """By worker: the workload of its last point."""
+        """Workload of the last point of each worker."""
 
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
         waiting = WaitingPoints(points)
@@ -64,12 +64,12 @@ class Processes:
                     return
                 idle = [place for place in range(len(self._workers)) if place not in running]
                 for place in self._done(running):
-                    found: T | Failure = self._workers[place].result()
-                    if needs_another_try(self._workers[place], found):
+                    outcome: T | Failure = self._workers[place].result()
+                    if needs_another_try(self._workers[place], outcome):
                         self._begin(place, compute, running[place])
                     else:
                         idle.append(place)
-                        yield running.pop(place), found
+                        yield running.pop(place), outcome
         finally:
             for place in running:
                 self._workers[place].stop()
@@ -80,7 +80,7 @@ class Processes:
         self._workers[place].begin(compute, point, self._limits)
 
     def _done(self, running: Iterable[int]) -> list[int]:
-        """Return whose point has ended or is past its time; wait until there is one."""
+        """Wait until a point has ended or is past its deadline; return the numbers of those workers."""
         workers: dict[int, Worker[Any]] = {place: self._workers[place] for place in running}
         left = [worker.seconds_left for worker in workers.values()]
         ready = wait(
@@ -90,16 +90,16 @@ class Processes:
         return [place for place, one in workers.items() if one.connection in ready or one.seconds_left == 0.0]
 
     def stop(self) -> None:
-        """End all worker processes."""
+        """Stop all worker processes."""
         for worker in self._workers:
             worker.stop()
 
 
 class DaskCluster:
-    """The workers of a dask cluster; each has dsascape installed, and policy files at the same paths.
+    """A dask cluster; its workers need dsascape installed, and policy files at the same paths.
 
-    A task is as many points that follow each other as take about half a second, because handing one out takes
-    milliseconds. What it has not begun by then is handed out again; a run that is stopped loses the tasks under way.
+    A task is a sequence of points that takes about half a second, because scheduling one takes milliseconds. Points
+    that a task has not started by then are scheduled again; stopping a run loses the tasks in progress.
     """
 
     def __init__(self, distributed: ModuleType, client: Any, limits: Limits) -> None:
@@ -107,7 +107,7 @@ class DaskCluster:
         self._client = client
         self._limits = limits
         self._point_s = _TASK_S
-        """How long a point of the last task took."""
+        """Duration of a point in the last task, in seconds."""
 
     def results(self, compute: Compute[T], points: Iterable[DesignPoint]) -> Iterator[tuple[DesignPoint, T | Failure]]:
         waiting, handed_back = iter(points), list[DesignPoint]()
@@ -134,32 +134,32 @@ class DaskCluster:
         submit_further()
         for future in done:
             task = running.pop(future)
-            found = self._found(future, task)
-            if found is None:
+            outcomes = self._outcomes(future, task)
+            if outcomes is None:
                 for point in task:
                     submit([point])
             else:
-                handed_back += task[len(found) :]
-                yield from zip(task, found, strict=False)
+                handed_back += task[len(outcomes) :]
+                yield from zip(task, outcomes, strict=False)
             submit_further()
 
     def _points_of_task(self) -> int:
         return min(max(round(_TASK_S / self._point_s), 1), _MOST_POINTS_OF_TASK)
 
-    def _found(self, future: Any, task: list[DesignPoint]) -> list[Any] | None:
-        """Return what the first points of a task came to, all that were begun.
+    def _outcomes(self, future: Any, task: list[DesignPoint]) -> list[Any] | None:
+        """Return the outcomes of the points that a task started, in their order.
 
-        None if one of them ended its workers, and it is not known which. Raise ``EngineError`` if the cluster is at
-        fault.
+        None if one of several points killed its workers, which leaves open which one. Raises ``EngineError`` if the
+        cluster failed.
         """
         try:
             error = future.exception()
         except (OSError, self._distributed.CancelledError) as lost:
             error = lost
         if error is None:
-            found, taken_s = future.result()
-            self._point_s = max(taken_s / len(found), _TASK_S / _MOST_POINTS_OF_TASK)
-            return list(found)
+            outcomes, taken_s = future.result()
+            self._point_s = max(taken_s / len(outcomes), _TASK_S / _MOST_POINTS_OF_TASK)
+            return list(outcomes)
         if isinstance(error, self._distributed.KilledWorker):
             died = Failure(f"the workers of the dask cluster that tried it died ({error})")
             return [died] if len(task) == 1 else None
@@ -171,7 +171,7 @@ class DaskCluster:
 def open_engine(
     workers: int = 0, scheduler: str | None = None, limits: Limits | None = None
 ) -> AbstractContextManager[Engine]:
-    """Return ``workers`` processes (0: one a core that may be used), or the dask cluster at ``scheduler``."""
+    """Open an engine of ``workers`` processes (0: one per usable core), or the dask cluster at ``scheduler``."""
     limits = Limits() if limits is None else limits
     if scheduler is not None:
         return _dask_cluster(scheduler, limits)

@@ -1,4 +1,4 @@
-"""Why a design point has no figures: an exception, or the end of the process that computed it."""
+"""Failures of design points: an exception, or the end of the process that computed the point."""
 
 import signal
 import traceback
@@ -11,23 +11,23 @@ from dsascape.scheduler.errors import where_raised
 from dsascape.workloads import WorkloadError
 
 EXPECTED = (WorkloadError, HardwareError, ScheduleError, SimulationError, FusionError)
-"""Their messages say what the user has to mend."""
+"""Exceptions whose messages tell the user what to change."""
 _LONGEST_REASON = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What stood in the way of a point's figures."""
+    """Reason why a point has no figures."""
 
     reason: str
     traceback: str = ""
-    """Of an exception that nobody expects; empty where the reason says it all."""
+    """Traceback of an unexpected exception; empty where the reason is enough."""
     is_exhausted: bool = False
-    """Memory ran out, perhaps because of what the process had computed before."""
+    """Whether memory ran out, perhaps because of earlier points of the same process."""
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return the reason that an exception is: its message if it is expected, else its type and place too."""
+    """Return an exception as a failure: its message if it is expected, otherwise with its type and location."""
     if isinstance(error, EXPECTED):
         foreign = error.__cause__ is not None and not isinstance(error.__cause__, EXPECTED)
         return Failure(_clipped(str(error)), _text(error) if foreign else "")
@@ -38,7 +38,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def end_of_process(exit_code: int | None) -> str:
-    """Return why a point is without figures whose process ended with ``exit_code``; minus a signal's number."""
+    """Return why a process ended, from its exit code: negative for a signal, None if it does not answer."""
     if exit_code is None:
         return "its process no longer answered"
     if exit_code < 0:

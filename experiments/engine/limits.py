@@ -1,4 +1,4 @@
-"""What one design point may take of time and memory in a run."""
+"""Limits of one design point: time and memory."""
 
 from dataclasses import dataclass
 
@@ -9,25 +9,25 @@ NO_LIMIT = "none"
 
 
 class LimitError(ValueError):
-    """A limit that is no quantity."""
+    """A limit that cannot be parsed, or is not positive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one design point; None is no limit."""
+    """Time and memory of one design point; None is unlimited."""
 
     timeout_s: float | None = 3600.0
     memory_bytes: int | None = 8 * 2**30
-    """On top of what an idle worker process takes."""
+    """Bytes beyond those of an idle worker process."""
 
     @property
     def too_slow(self) -> str:
-        """Why a point that was stopped has no figures."""
+        """Failure message of a point stopped for its time."""
         return f"took longer than {self.timeout_s:g} s; allow more with --point-timeout, and --retry-failed"
 
     @property
     def too_large(self) -> str:
-        """Why a point that ran out of memory has no figures."""
+        """Failure message of a point that ran out of memory."""
         if self.memory_bytes is None:
             return "needs more memory than this machine has"
         text = format_bytes(self.memory_bytes)
@@ -35,9 +35,9 @@ class Limits:
 
 
 def read_limits(timeout: str | None, memory: str | None) -> Limits:
-    """Return the limits that texts such as ``10 min`` and ``4 GiB`` state; raise ``LimitError``.
+    """Parse limits such as ``10 min`` and ``4 GiB``; raise ``LimitError``.
 
-    None leaves the default, ``none`` is no limit.
+    None gives the default, ``none`` no limit.
     """
     default = Limits()
     return Limits(

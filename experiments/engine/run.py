@@ -1,4 +1,4 @@
-"""Running many design points: resumable, figures on disk as soon as they are known, none twice."""
+"""Runs of many design points: resumable, stored as they are computed, none computed twice."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,16 +26,16 @@ from dsascape.workloads.analysis import Table
 OnPoint = Callable[[DesignPoint, Row], None]
 _log = logging.getLogger(__name__)
 _MOST_MACHINES = 64
-_known: Table[object] = Table(_MOST_MACHINES)
-"""Of this worker process, by machine and tuning: what was found for one policy or network serves the next."""
+_caches: Table[object] = Table(_MOST_MACHINES)
+"""Caches of this worker process by machine and tuning, shared by the policies and networks that it computes."""
 
 
 def computed(point: DesignPoint) -> Computed:
-    """Return the figures of a point; raise what `evaluate` raises, and ``HardwareError`` for figures without end."""
+    """Evaluate a point; raise what `evaluate` raises, and ``HardwareError`` for figures that are not finite."""
     if point.measured_on is not None:
         return computed_of(point, *measured(point, Budget()))
     machine = point.hardware.model_dump_json(), tuple(sorted(map(str, point.tuning.items())))
-    outcome = evaluate(point, _known.get(machine, kind_of(point.hardware).known))
+    outcome = evaluate(point, _caches.get(machine, kind_of(point.hardware).known))
     row = described(point)
     layers = layers_of(outcome)
     check_figures(outcome.record, layers)
@@ -45,7 +45,7 @@ def computed(point: DesignPoint) -> Computed:
 
 
 def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
-    """Return the simulated run of ``point`` and its measurement on a real device beside it.
+    """Simulate ``point`` and measure it on a real device; return both results.
 
     Raises what `measured_on_processor` and `measured_on_gpu` raise.
     """
@@ -54,7 +54,7 @@ def measured(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
 
 
 def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) -> Computed:
-    """Return the figures of a point that is measured too, and its kernels, predicted beside measured."""
+    """Return the rows of a measured point, with its kernels predicted and measured."""
     row = described(point)
     row |= outcome.record.flat() | {"model": row["model"]} | comparison.row()
     layers = layers_of(outcome)
@@ -64,7 +64,7 @@ def computed_of(point: DesignPoint, outcome: Outcome, comparison: Comparison) ->
 
 
 def described(point: DesignPoint) -> Row:
-    """Return the row of a point without its figures."""
+    """Return a point's row without its figures."""
     workload = point.workload
     return {
         "model": workload.family if {"sequence", "image"} & set(point.swept) else workload.label,
@@ -75,20 +75,20 @@ def described(point: DesignPoint) -> Row:
 
 
 def _measured_on(point: DesignPoint) -> Row:
-    """Return what a row says of a measured point also where there is no measurement."""
+    """Return the columns of a measured point that do not depend on the measurement."""
     on = point.measured_on
     return {} if on is None else {"target": on.target, "device": on.processor, "flushed_caches": int(on.flush_caches)}
 
 
 def _origin(point: DesignPoint) -> Row:
-    """Return what a row says of a point that comes from an experiment file: how to run it by itself."""
+    """Return the columns of a point from an experiment file: the command that runs it, and whether it is the base."""
     if point.origin is None:
         return {}
     return {"is_base": int(point.origin.is_base), "command": simulate_command(point, point.origin)}
 
 
 class Runner:
-    """Computes points, except those that its store has."""
+    """Computes the points that its store does not have."""
 
     def __init__(
         self, store: ResultStore, engine: Engine, on_point: OnPoint | None = None, *, retry_failed: bool = False
@@ -96,39 +96,39 @@ class Runner:
         self._store = store
         self._engine = engine
         self._on_point = on_point
-        self._known = store.keys(failed=not retry_failed)
-        self._before = frozenset(self._known)
-        self._found: set[str] = set()
-        """Points asked for that were in the store before."""
+        self._stored = store.keys(failed=not retry_failed)
+        self._before = frozenset(self._stored)
+        self._reused: set[str] = set()
+        """Keys of requested points that the store had before."""
         self.computed = 0
-        """Points that were not in the store."""
+        """Number of points computed by this runner."""
 
     def rows(self, points: Sequence[DesignPoint]) -> list[Row]:
-        """Return the points' rows; each is on disk before the next one is waited for."""
+        """Compute the points that are not stored; return the rows of all of them in order."""
         self.run(points)
         return self._store.rows([point.key for point in points])
 
     def run(self, points: Iterable[DesignPoint]) -> None:
-        """Compute the points that the store does not have, taking one after the other as workers are free."""
-        for point, found in self._engine.results(computed, self._missing(points)):
-            result = found if isinstance(found, Computed) else Computed(_failed(point, found))
+        """Compute the points that are not stored, drawn one by one as workers become free."""
+        for point, outcome in self._engine.results(computed, self._missing(points)):
+            result = outcome if isinstance(outcome, Computed) else Computed(_failed(point, outcome))
             row = result.row | {"code": point.code}
             self._store.add(point.key, row, result.layers, result.kernels)
-            self._known.add(point.key)
+            self._stored.add(point.key)
             self.computed += 1
             if self._on_point is not None:
                 self._on_point(point, row)
-        if self._found:
-            self._store.make_current(self._found)
-            self._found.clear()
+        if self._reused:
+            self._store.make_current(self._reused)
+            self._reused.clear()
 
     def _missing(self, points: Iterable[DesignPoint]) -> Iterator[DesignPoint]:
-        """Yield what the store does not have, nothing twice."""
+        """Yield the points that are not stored, each once."""
         begun: set[str] = set()
         for point in points:
             if point.key in self._before:
-                self._found.add(point.key)
-            if point.key not in self._known and point.key not in begun:
+                self._reused.add(point.key)
+            if point.key not in self._stored and point.key not in begun:
                 begun.add(point.key)
                 yield point
 
@@ -141,10 +141,10 @@ def _failed(point: DesignPoint, failure: Failure) -> Row:
 
 
 def run_points(points: Sequence[DesignPoint], folder: Path, workers: int = 0, on_point: OnPoint | None = None) -> int:
-    """Compute the points that ``folder`` does not have yet; return how many those were.
+    """Compute the points that ``folder`` does not have; return the number of them.
 
-    In ``workers`` processes (one per core by default). Rows are stored as they come, so that a run that is killed
-    goes on where it was.
+    Uses ``workers`` processes, by default one per core. Rows are stored as they are computed, so a killed run can be
+    resumed.
     """
     with open_engine(min(workers, len(points)) if workers else 0) as engine, ResultStore(folder) as store:
         runner = Runner(store, engine, on_point)

@@ -1,12 +1,11 @@
-"""NSGA-II over an experiment's grid: which machine and policy suit a network best, without trying them all.
+"""NSGA-II search over an experiment's grid for good machines and policies, without evaluating every point.
 
-For every workload a population of designs (machine, swept values, policy) evolves by itself: networks are
-questions, not choices. The objectives of the experiment are improved together; where they disagree, a front
-remains. A budget is shared evenly between the workloads and counts distinct points, failed ones included.
+For every workload a population of designs (machine, swept values, policy) evolves separately. The experiment's
+objectives are optimised together; where they conflict, a Pareto front remains. The budget is split evenly between the
+workloads and counts distinct points, failed ones included.
 
-Deb, Pratap, Agarwal, Meyarivan: "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE
-Transactions on Evolutionary Computation 6(2), 2002, as Optuna has it. All genes are categorical: no point off the
-grid is ever tried.
+Deb, Pratap, Agarwal, Meyarivan: "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE Transactions on
+Evolutionary Computation 6(2), 2002, as implemented by Optuna. All genes are categorical, so only grid points are tried.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,9 @@ MAXIMISED = frozenset({"throughput_per_s"})
 _LARGEST_POPULATION = 40
 _SMALLEST_POPULATION = 4
 _GENERATIONS = 8
-"""That a budget lasts for at least, if it can; a small budget has a small population."""
+"""Fewest generations per budget, where it allows; a small budget has a small population."""
 _PATIENCE = 25
-"""Generations without a new point after which a search ends; its budget is then not used up."""
+"""Generations without a new point after which a search ends with its budget unused."""
 
 Rows = Callable[[Sequence[DesignPoint]], Sequence[Row]]
 
@@ -31,7 +30,7 @@ Rows = Callable[[Sequence[DesignPoint]], Sequence[Row]]
 def nsga2(grid: Grid, objectives: Sequence[str], budget: int, seed: int, rows: Rows) -> list[DesignPoint]:
     """Return the distinct points that the search evaluated, in order; at most ``budget``.
 
-    ``rows`` gives the table rows of points; the same rows make the same search. A grid within the budget is
+    ``rows`` evaluates points and returns their rows; equal rows give an equal search. A grid within the budget is
     evaluated whole.
     """
     budgets = [budget // len(grid.workloads)] * len(grid.workloads)
@@ -40,9 +39,9 @@ def nsga2(grid: Grid, objectives: Sequence[str], budget: int, seed: int, rows: R
     points = []
     for workload, share in enumerate(budgets):
         if share >= grid.designs:
-            found = [grid.point(workload * grid.designs + number) for number in range(grid.designs)]
-            rows(found)
-            points += found
+            every = [grid.point(workload * grid.designs + number) for number in range(grid.designs)]
+            rows(every)
+            points += every
         elif share:
             points += _evolved(grid, workload, objectives, share, seed + workload, rows)
     return points
@@ -55,26 +54,26 @@ def _evolved(
     population = max(_SMALLEST_POPULATION, min(_LARGEST_POPULATION, budget // _GENERATIONS))
     sampler = optuna.samplers.NSGAIISampler(population_size=population, seed=seed % 2**32)
     study = optuna.create_study(directions=["minimize"] * len(objectives), sampler=sampler)
-    known: dict[int, list[float]] = {}
+    evaluated: dict[int, list[float]] = {}
     idle = 0
-    while len(known) < budget and idle < _PATIENCE:
+    while len(evaluated) < budget and idle < _PATIENCE:
         # A whole generation is asked for before anything is told: its order of arrival does not matter.
         trials = [study.ask() for _ in range(population)]
         numbers = [_number(grid, workload, trial) for trial in trials]
-        fresh = list(dict.fromkeys(number for number in numbers if number not in known))[: budget - len(known)]
+        fresh = list(dict.fromkeys(n for n in numbers if n not in evaluated))[: budget - len(evaluated)]
         for number, row in zip(fresh, rows([grid.point(number) for number in fresh]), strict=True):
-            known[number] = costs(row, objectives)
+            evaluated[number] = costs(row, objectives)
         idle = 0 if fresh else idle + 1
         for trial, number in zip(trials, numbers, strict=True):
-            if number in known:
-                study.tell(trial, known[number])
+            if number in evaluated:
+                study.tell(trial, evaluated[number])
             else:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
-    return [grid.point(number) for number in known]
+    return [grid.point(number) for number in evaluated]
 
 
 def _number(grid: Grid, workload: int, trial: optuna.Trial) -> int:
-    """Return the number of the point that the trial's genes spell; the genes of other machines are silent."""
+    """Return the grid number encoded by the trial's genes; genes of other machines are ignored."""
     family = _gene(trial, "machine", len(grid.machines))
     genes = [
         [_gene(trial, f"{position}.{path}", len(values)) for path, values in machines.sweep.items()]
@@ -88,9 +87,9 @@ def _gene(trial: optuna.Trial, name: str, choices: int) -> int:
 
 
 def costs(row: Mapping[str, object], objectives: Sequence[str]) -> list[float]:
-    """Return what is to be made small: the objectives, negative if more is better, infinite for a failure.
+    """Return the objectives to minimise: negated where more is better, infinite for a failed point.
 
-    A measured point is judged by its measured latency and throughput, as reports compare it.
+    A measured point uses its measured latency and throughput, as reports do.
     """
     if row.get("error") is not None:
         return [inf] * len(objectives)

@@ -1,7 +1,7 @@
-"""A process that computes one point after another for a process that outlives whatever a point does to it.
+"""Worker processes that compute one point after another, isolated from the process that keeps the results.
 
-It is forked from an engine of this machine, or started anew under a worker of a cluster, which may have neither threads
-to spare nor children of its own. Both ends are ours: what passes between them is pickled.
+A worker is forked by an engine of this machine, or started anew under a dask worker, which may not fork or use threads
+freely. Messages between both ends are pickled.
 """
 
 import gc
@@ -30,32 +30,32 @@ from dsascape.hw_models.simulation.pause import collect_seldom
 T = TypeVar("T")
 Compute = Callable[[DesignPoint], T]
 _WORST_OOM_SCORE = "1000"
-"""If memory runs out, the system ends a worker rather than the process that has the results."""
+"""OOM score of a worker: when memory runs out, the system kills it rather than the process with the results."""
 _GROWN_BYTES = 128 * 2**20
-"""After a process has grown by so much, garbage is looked for that hangs together in circles, as runs in Python do."""
+"""Growth of a process, in bytes, after which cyclic garbage, as left by runs in Python, is collected."""
 _END_S = 5.0
-"""How long a process that no longer answers may take to end."""
+"""Time in seconds that a process may take to end."""
 
 
 class Worker(Generic[T]):
-    """The other end of a worker process: `begin` a point, wait for ``connection``, take the `result`."""
+    """Parent's end of a worker process: `begin` a point, wait for ``connection``, then take the `result`."""
 
     def __init__(
         self, connection: Connection, kill: Callable[[], None], exit_code: Callable[[], int | None]
     ) -> None:
-        """Take the ends of a started process: how it is killed, and what returns its exit code once it has ended."""
+        """Wrap a started process: ``kill`` ends it, ``exit_code`` returns its code once it has ended."""
         self.connection = connection
         self._kill = kill
         self._exit_code = exit_code
         self._limits = Limits()
         self.deadline_s: float | None = None
-        """When the point under way has taken too long, by the monotonic clock."""
+        """Deadline of the current point on the monotonic clock, in seconds; None is no limit."""
         self.begun = 0
-        """How many points it was given."""
+        """Number of points started."""
         self.is_usable = True
 
     def begin(self, compute: Compute[T], point: DesignPoint, limits: Limits) -> None:
-        """Give the process its next point."""
+        """Send the process its next point."""
         self._limits = limits
         self.deadline_s = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
         self.begun += 1
@@ -64,30 +64,30 @@ class Worker(Generic[T]):
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the deadline; None if there is none."""
+        """Seconds until the deadline, at least 0; None if there is none."""
         return None if self.deadline_s is None else max(0.0, self.deadline_s - time.monotonic())
 
     def result(self) -> T | Failure:
-        """Return what came of the point: what was computed, an exception, or how the process ended.
+        """Return the point's result, or its failure: an exception or the end of the process.
 
-        Nothing to be read by now is a point that took too long.
+        If nothing has arrived, the point took too long and the process is stopped.
         """
         try:
             if not self.connection.poll(0):
                 self.stop()
                 return Failure(self._limits.too_slow)
-            found: T | Failure = self.connection.recv()
+            outcome: T | Failure = self.connection.recv()
         except (EOFError, OSError):
             code = self._exit_code()
             self.stop()
             return Failure(end_of_process(code))
-        if isinstance(found, Failure) and found.is_exhausted:
+        if isinstance(outcome, Failure) and outcome.is_exhausted:
             self.stop()
             return Failure(self._limits.too_large, is_exhausted=True)
-        return found
+        return outcome
 
     def stop(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         if self.is_usable:
             self.is_usable = False
             self._kill()
@@ -96,7 +96,7 @@ class Worker(Generic[T]):
 
 
 def forked() -> Worker[Any]:
-    """Return a worker process that begins as a copy of this one (where there is no fork: as an import of it)."""
+    """Start a worker process as a fork of this one (on systems without fork: spawned)."""
     # Linux forks, so that a script without a guard for its main part can sweep, and workers start at once.
     here, there = multiprocessing.Pipe()
     if sys.platform == "linux":
@@ -115,7 +115,7 @@ def forked() -> Worker[Any]:
 
 
 def started() -> Worker[Any]:
-    """Return a worker process of its own, under a process that forks badly."""
+    """Start a worker process as a new interpreter, for parents that cannot fork safely."""
     here, there = multiprocessing.Pipe()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-P", "-m", "dsascape.experiments.engine.worker", str(there.fileno())]
@@ -135,43 +135,43 @@ _of_thread = threading.local()
 
 
 def computed_apart(compute: Compute[T], point: DesignPoint, limits: Limits) -> T | Failure:
-    """Return what comes of a point in a worker process that this thread keeps."""
+    """Compute a point in this thread's worker process; return its result or failure."""
     while True:
         worker: Worker[T] | None = getattr(_of_thread, "worker", None)
         if worker is None or not worker.is_usable:
             worker = _of_thread.worker = started()
         worker.begin(compute, point, limits)
         worker.connection.poll(worker.seconds_left)
-        found = worker.result()
-        if not needs_another_try(worker, found):
-            return found
+        outcome = worker.result()
+        if not needs_another_try(worker, outcome):
+            return outcome
 
 
 def computed_in_turn(
     compute: Compute[T], points: Sequence[DesignPoint], limits: Limits, seconds: float
 ) -> tuple[list[T | Failure], float]:
-    """Return what comes of the points, in a worker process that this thread keeps, and the seconds that these took.
+    """Compute points in this thread's worker process; return (results or failures, seconds taken).
 
-    Of the first ones only, one at least, where more than ``seconds`` have passed before all are begun.
+    No further point is started after ``seconds``, so only the first ones, at least one, may have results.
     """
     started_s = time.monotonic()
-    found: list[T | Failure] = []
+    outcomes: list[T | Failure] = []
     taken_s = 0.0
     for point in points:
-        found.append(computed_apart(compute, point, limits))
+        outcomes.append(computed_apart(compute, point, limits))
         taken_s = time.monotonic() - started_s
         if taken_s > seconds:
             break
-    return found, taken_s
+    return outcomes, taken_s
 
 
-def needs_another_try(worker: Worker[T], found: T | Failure) -> bool:
-    """Whether memory ran out in a process that had computed other points before."""
-    return isinstance(found, Failure) and found.is_exhausted and worker.begun > 1
+def needs_another_try(worker: Worker[T], outcome: T | Failure) -> bool:
+    """Return whether memory ran out in a process that had computed other points before."""
+    return isinstance(outcome, Failure) and outcome.is_exhausted and worker.begun > 1
 
 
 class _Guard:
-    """Turns whatever ends a block early into the ``failure`` that it is."""
+    """Catches any exception of its block and keeps it as ``failure``."""
 
     failure: Failure | None = None
 
@@ -188,7 +188,7 @@ class _Guard:
 
 
 def serve(connection: Connection) -> None:
-    """Compute what comes through ``connection`` until its other end is closed."""
+    """Compute the points received through ``connection`` until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)  # what a policy prints is no result
     with suppress(OSError):
@@ -215,7 +215,7 @@ def serve(connection: Connection) -> None:
 
 
 def _data_bytes() -> int:
-    """Return the memory that this process takes and that a limit counts; 0 where the system does not say."""
+    """Return the memory of this process that the limit counts, in bytes; 0 where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
     except (OSError, ValueError, IndexError):
@@ -224,7 +224,7 @@ def _data_bytes() -> int:
 
 
 def _limit_memory(idle_bytes: int, memory_bytes: int | None) -> None:
-    """Let this process take ``memory_bytes`` more than when it was idle; asking for more raises ``MemoryError``."""
+    """Limit this process to ``memory_bytes`` more than when idle; larger allocations raise ``MemoryError``."""
     _, most = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = resource.RLIM_INFINITY if memory_bytes is None else idle_bytes + memory_bytes
     if most != resource.RLIM_INFINITY and (wanted == resource.RLIM_INFINITY or wanted > most):
@@ -241,7 +241,7 @@ def _serve_as_child(connection: Connection) -> None:
 
 
 def _end_after(wait: Callable[[], object]) -> None:
-    """End this process when ``wait`` returns: nobody wants its results any more."""
+    """End this process when ``wait`` returns, as its results are no longer needed."""
 
     def watch() -> None:
         wait()

@@ -1,1 +1,1 @@
-"""One design point, from its workload and machine to its figures."""
+"""One design point: from its workload and machine to its simulated figures."""

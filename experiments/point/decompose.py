@@ -1,7 +1,7 @@
-"""Batches per cluster (GraphTurbo, section 5.1): how much of its share a cluster takes at once, by trying it out.
+"""Batches per cluster (GraphTurbo, section 5.1): the part of its share that a cluster processes per iteration.
 
-A cluster that takes n of its share runs the kernels of batch n several times over. The iterations follow each other
-like kernels do, so that times, bytes and energy of one iteration count as often as it runs.
+A cluster that takes n images at once runs the kernels of batch n several times in sequence, so times, bytes and energy
+of one iteration are multiplied by the number of iterations.
 """
 
 from dataclasses import replace
@@ -15,20 +15,20 @@ _OPTION = "batches_per_cluster"
 
 
 def leaves_batches_open(policy: Policy) -> bool:
-    """Return whether a policy has the option and does not say how much of its share a cluster takes at once."""
+    """Return whether the policy has the option ``batches_per_cluster`` and leaves it unset."""
     return getattr(policy, _OPTION, _OPTION) is None
 
 
 def prescribes_batches(policy: Policy) -> bool:
-    """Return whether a policy's option says a number of images that a cluster takes at once."""
+    """Return whether the policy sets ``batches_per_cluster`` to a number of images."""
     return getattr(policy, _OPTION, None) not in (None, "best")
 
 
 def run_decomposed(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
-    """Return the outcome of a cluster's graph with the policy's option ``batches_per_cluster``.
+    """Simulate one cluster's graph with the policy's option ``batches_per_cluster``; return the outcome.
 
-    A number is taken at once (at most the share); ``best`` tries the powers of two and the whole share, and takes what
-    is fastest. Policies without the option, and those that leave it open, take the share at once.
+    A number is the batch per iteration, at most the share; ``best`` tries the powers of two and the whole share and
+    keeps the fastest. Without the option, or where it is unset, the whole share runs at once.
     """
     wanted = getattr(policy, _OPTION, None)
     share = analysis.graph.batch

@@ -1,4 +1,4 @@
-"""From a design point to its figures: the one flow, graph to plan to schedule to program to trace."""
+"""Evaluation of a design point: graph, plan, schedule, program, trace, figures."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,13 +19,12 @@ def job_of(
     known: object = None,
     at_work: int | None = None,
 ) -> tuple[Analysis, Job]:
-    """Return the network of one cluster and the job that it is; ``known`` is kept between points of one machine.
+    """Return the network of one cluster and its job; ``known`` is a cache shared by the points of one machine.
 
-    ``at_work``: how many parts share out the batch, if that is a number that is tried on this machine; else all do.
+    ``at_work`` is the number of parts that share the batch, where the machine supports it; by default all do.
 
-    The batch is split over the clusters, which then do the same; where it does not divide, the last share is
-    padded. Raises ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for what the
-    user has to mend.
+    The batch is split evenly over the clusters; where it does not divide, the last share is padded. Raises
+    ``WorkloadError``, ``HardwareError``, ``ScheduleError`` or ``SimulationError`` for mistakes of the user.
     """
     dtype = check_dtype(workload.dtype or default_dtype(hardware), hardware)
     own = own_batch(replace(workload, batch=None, dtype=None))
@@ -41,6 +40,6 @@ def job_of(
 
 
 def evaluate(point: DesignPoint, known: object = None) -> Outcome:
-    """Return the outcome of ``point``; raise what `job_of` raises."""
+    """Simulate ``point`` and return the outcome; raises what `job_of` raises."""
     analysis, job = job_of(point.workload, point.hardware, point.tuning, known)
     return run_shared_out(analysis, point.policy, job)

@@ -1,4 +1,4 @@
-"""One network on one machine under one policy, at one batch per cluster: all stages, and the record of them."""
+"""One network on one machine under one policy at one batch per cluster: all stages, and the record of the run."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,33 +15,33 @@ from dsascape.workloads.analysis import Analysis
 
 @dataclass(frozen=True)
 class Outcome:
-    """A design point with everything that was made on the way."""
+    """Result of simulating a design point: the record, the schedule, the program and the simulation."""
 
     record: RunRecord
     schedule: Schedule
     program: Program
     result: SimulationResult
-    """Of one iteration."""
+    """Simulation of one iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is run where: the machine and its parts in use, and what the record states."""
+    """A network's label and batch, and where it runs: the machine, its parts in use, and the iterations."""
 
     label: str
     batch: int
     placing: Placing
     iterations: int = 1
-    """How often each cluster runs its graph, one after the other."""
+    """Number of sequential runs of each cluster's graph."""
 
 
 def run_graph(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
-    """Return the outcome of one cluster's graph on all clusters in use."""
+    """Schedule and simulate one cluster's graph on all clusters in use."""
     return _outcome(lambda: run_stages(analysis, policy, job.placing), policy_label(policy), job)
 
 
 def replay(schedule: Schedule, analysis: Analysis, job: Job) -> Outcome:
-    """Return the outcome of a schedule that was written down."""
+    """Simulate a given schedule."""
     return _outcome(lambda: run_schedule(schedule, analysis, job.placing), schedule.policy, job)
 
 

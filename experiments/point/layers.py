@@ -1,4 +1,4 @@
-"""A run layer by layer: what each took of the critical path, what it moved, what it was limited by."""
+"""Figures per layer of a run: critical time, bytes moved, limiting resource."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,22 +14,22 @@ from dsascape.hw_models.simulation.instructions import Compute, InstructionTable
 from dsascape.hw_models.text.quantities import PS_PER_S
 
 BETWEEN_LAYERS = "(kernel launches)"
-"""What belongs to no layer."""
+"""Label of instructions that belong to no layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerFigures:
-    """What a layer came to in all its runs: those of its instances, in every iteration."""
+    """Figures of one layer, summed over its instances and iterations."""
 
     layer: str
-    """As the program labels what it computes: by the tensor that it writes."""
+    """Label in the program: the name of the tensor that the layer writes."""
     runs: int
     critical_s: float
-    """While something of it was on the critical path; over all layers that is the latency."""
+    """Time in which an instruction of the layer was on the critical path, in seconds; all layers sum to the latency."""
     limited_by: str
-    """What set the pace most of that time; of a layer that is never on the critical path, most of its own time."""
+    """Limiting resource of most of that time; for a layer never on the critical path, of most of its own time."""
     traffic_bytes: Mapping[str, int]
-    """Per memory: bytes read and written, all copies together."""
+    """Bytes read and written per memory, summed over its copies."""
 
 
 @dataclass(slots=True)
@@ -37,13 +37,13 @@ class _Sums:
     runs: int = 0
     critical_ps: dict[str, int] = field(default_factory=partial(defaultdict, int))
     under_way_ps: dict[str, int] = field(default_factory=partial(defaultdict, int))
-    """Filled only where nothing is critical."""
+    """Time per limiting resource, filled only for layers that are never critical."""
     works: dict[int, int] = field(default_factory=partial(defaultdict, int))
-    """How many instructions do each work of the program."""
+    """Number of instructions per operation of the program."""
 
 
 def layers_of(outcome: Outcome) -> list[LayerFigures]:
-    """Return the figures of the layers of a run, in the order in which they first begin."""
+    """Return the figures of each layer, in the order in which layers first start."""
     trace, table = outcome.result.trace, outcome.program.instructions
     layer_runs = np.asarray(table.layer_runs)
     names = _names(table, layer_runs)
@@ -62,19 +62,19 @@ def layers_of(outcome: Outcome) -> list[LayerFigures]:
         under_way_ps = trace.end_ps[position] - trace.start_ps[position]
         sums[names[table.layer_runs[position]]].under_way_ps[base_name(trace.limits[position])] += under_way_ps
     moved_bytes = outcome.result.moved_bytes
-    return [_figures(name, found, moved_bytes, outcome.record.iterations) for name, found in sums.items()]
+    return [_figures(name, total, moved_bytes, outcome.record.iterations) for name, total in sums.items()]
 
 
 _Numbers = npt.NDArray[np.integer[Any]]
 
 
 def _first(numbers: _Numbers) -> _Numbers:
-    """Return where each number of ``numbers`` comes first, the smallest number first."""
+    """Return the first position of each distinct number, in order of the numbers."""
     return np.unique(numbers, return_index=True)[1]
 
 
 def _counts(layer_runs: _Numbers, work_of: _Numbers, works: int) -> Iterator[tuple[int, int, int]]:
-    """Yield layer run, work and how many instructions of that run do it, as they come first in the program."""
+    """Yield (layer run, operation, number of its instructions in that run), in program order."""
     both = (layer_runs.astype(np.int64) + 1) * works + work_of
     _, first, counts = np.unique(both, return_index=True, return_counts=True)
     order = np.argsort(first)
@@ -83,7 +83,7 @@ def _counts(layer_runs: _Numbers, work_of: _Numbers, works: int) -> Iterator[tup
 
 
 def _names(table: InstructionTable, layer_runs: _Numbers) -> dict[int, str]:
-    """Return the layer of every run, by the label of the first thing that it computes."""
+    """Return the layer name of each run: the label of its first computation."""
     computes = np.array([isinstance(work.payload, Compute) for work in table.works], dtype=bool)
     computing = np.flatnonzero(computes[np.asarray(table.work_of)])
     places = [*_first(layer_runs).tolist(), *computing[_first(layer_runs[computing])].tolist()]  # these replace those

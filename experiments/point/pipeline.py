@@ -1,4 +1,4 @@
-"""The stages from a network to a simulated run, in order: rewrite, plan, schedule, lower, simulate."""
+"""The stages of a simulated run, in order: rewrite, plan, schedule, lower, simulate."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from dsascape.workloads.analysis import Analysis
 
 @dataclass(frozen=True)
 class Stages:
-    """What every stage made."""
+    """Results of the stages: plan, schedule, program and simulation."""
 
     plan: FusionPlan
     schedule: Schedule
@@ -20,7 +20,7 @@ class Stages:
 
 
 def plan_of(analysis: Analysis, policy: Policy, placing: Placing) -> FusionPlan:
-    """Return the policy's plan of a network on a machine."""
+    """Return the policy's fusion plan of a network on a machine."""
     return make_plan(policy, placing, placing.costs(make_network(policy, analysis)))
 
 
@@ -30,13 +30,13 @@ def schedule_of(analysis: Analysis, policy: Policy, placing: Placing) -> Schedul
 
 
 def run_stages(analysis: Analysis, policy: Policy, placing: Placing) -> Stages:
-    """Return the run of a network under a policy, simulated."""
+    """Schedule a network under a policy and simulate it."""
     schedule, costs = _scheduled(analysis, policy, placing)
     return _run(schedule, costs, placing)
 
 
 def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Schedule, KernelCosts]:
-    """Return the policy's schedule, and the costs of the network that is scheduled."""
+    """Return the policy's schedule and the cost model of the scheduled network."""
     costs = placing.costs(make_network(policy, analysis))
     plan = make_plan(policy, placing, costs)
     network = network_of(plan, costs.analysis)
@@ -45,7 +45,7 @@ def _scheduled(analysis: Analysis, policy: Policy, placing: Placing) -> tuple[Sc
 
 
 def run_schedule(schedule: Schedule, analysis: Analysis, placing: Placing) -> Stages:
-    """Return the run of a schedule: lowered and simulated."""
+    """Lower a schedule and simulate it."""
     return _run(schedule, placing.costs(analysis), placing)
 
 

@@ -1,4 +1,4 @@
-"""Schedules written to files, and run from files that were perhaps edited by hand."""
+"""Schedules written to JSON files, and runs of schedules read from files, perhaps edited by hand."""
 
 import hashlib
 import json
@@ -24,10 +24,10 @@ def write_schedule(schedule: Schedule, hardware: AnyHardware, path: Path) -> Non
 
 
 def written_schedule(path: Path) -> tuple[Policy, WrittenSchedule]:
-    """Return what a design point holds of the schedule in the file at ``path``, and the policy that made it.
+    """Return the policy named in the schedule file at ``path``, and the file as part of a design point.
 
-    A policy that is not known here, such as somebody's own, changes nothing: it is given as ``unfused``. Raises
-    ``ScheduleError`` for a file that holds no JSON.
+    A policy that is not available here, such as one from a user's file, is replaced by ``unfused``, without effect on
+    the run. Raises ``ScheduleError`` for a file that holds no JSON.
     """
     label = _policy(_read(path))
     policy = labelled_policy(label) or make_policy("unfused")
@@ -35,7 +35,7 @@ def written_schedule(path: Path) -> tuple[Policy, WrittenSchedule]:
 
 
 def simulated(point: DesignPoint) -> Outcome:
-    """Return the outcome of ``point`` under its policy, or of its schedule from a file.
+    """Simulate ``point`` under its policy, or with its schedule from a file.
 
     Raises what `evaluate` and `run_schedule_file` raise.
     """
@@ -47,10 +47,10 @@ def simulated(point: DesignPoint) -> Outcome:
 def run_schedule_file(
     path: Path, workload: Workload, hardware: AnyHardware, tuning: Mapping[str, object]
 ) -> Outcome:
-    """Return the outcome of the schedule in the file at ``path``.
+    """Simulate the schedule in the file at ``path``.
 
-    A cluster takes as many images at once as the schedule is for, as often as its share of the batch needs. Raises
-    ``ScheduleError`` for a file that holds no schedule of this network and machine, or one that cannot run.
+    A cluster runs the schedule's batch as often as its share needs. Raises ``ScheduleError`` for a file that holds no
+    schedule of this network and machine, or one that cannot run.
     """
     data = _read(path)
     analysis, job = job_of(workload, hardware, tuning, at_work=_clusters(data))
@@ -86,19 +86,19 @@ def _read(path: Path) -> object:
 
 
 def _policy(data: object) -> str:
-    """Return what a file calls the policy that it was made by."""
+    """Return the label in the file of the policy that made the schedule."""
     return str(data.get("policy", "")) if isinstance(data, dict) else ""
 
 
 def _clusters(data: object) -> int | None:
-    """Return how many clusters a schedule is for, if it says a number."""
+    """Return the number of clusters that the schedule is for; None if the file has none."""
     machine = data.get("machine") if isinstance(data, dict) else None
     clusters = machine.get("clusters") if isinstance(machine, dict) else None
     return clusters if isinstance(clusters, int) else None
 
 
 def _batch(data: object, share: int) -> int:
-    """Return the images that a schedule is for, as far as the file says a number from 1 to the cluster's share."""
+    """Return the schedule's batch if the file has one from 1 to the cluster's share, otherwise the share."""
     network = data.get("network") if isinstance(data, dict) else None
     batch = network.get("batch") if isinstance(network, dict) else None
     return batch if isinstance(batch, int) and 1 <= batch <= share else share

@@ -1,9 +1,8 @@
-"""How many parts of a machine share out the batch: all of them, or fewer where the simulation finds that faster.
+"""Number of clusters that share the batch: all of them, or fewer where the simulation is faster.
 
-Clusters that share one memory outside the chip each load the weights from it, so that at a few images each they may
-take longer than half as many clusters do with twice the images. All are tried first; fewer are where the time that
-they can save, what the memory outside sets the pace of, leaves them a chance. How many are at work is in the record
-(``parts_at_work``) and in the schedule.
+Clusters that share off-chip memory each load the weights from it, so with few images each they may take longer than
+half as many clusters with twice the images. All clusters are tried first; fewer only where the time saved on off-chip
+memory could pay. The record (``parts_at_work``) and the schedule state the number at work.
 """
 
 from collections.abc import Iterator
@@ -18,17 +17,18 @@ from dsascape.workloads import WorkloadError
 from dsascape.workloads.analysis import Analysis
 
 _WORTHWHILE = 0.99
-"""Fewer parts are tried where they may take less than this share of the time."""
+"""Fewer parts are tried only where their lower bound is below this fraction of the best latency."""
 _SHARED = "ddr"
-"""The memory that clusters share."""
+"""Name of the memory that clusters share."""
 _WEIGHTS_READ = 2
-"""Weights are taken to be loaded so many times: instances of a sub-graph load them anew."""
+"""Assumed number of times that weights are loaded: instances of a sub-graph load them anew."""
 
 
 def share_of_cluster(batch: int, clusters: int, missing: str = "") -> tuple[int, int]:
-    """Return (clusters in use, batch of each): as even as can be; a share that is not full is padded.
+    """Return (clusters in use, batch of each), as even as possible; a share that is not full is padded.
 
-    ``missing``: why the network has no batch, if it has none. Raises ``WorkloadError`` for a batch that it cannot have.
+    ``missing`` says why the network has no batch, or is empty. Raises ``WorkloadError`` for a batch that the
+    network cannot have.
     """
     if batch < 1:
         raise WorkloadError(f"batch has {batch}; needs at least 1")
@@ -39,10 +39,10 @@ def share_of_cluster(batch: int, clusters: int, missing: str = "") -> tuple[int,
 
 
 def run_shared_out(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
-    """Return the fastest outcome of the batch of ``job`` on all parts of the machine, and on fewer where that may pay.
+    """Simulate the batch of ``job`` on all parts of the machine, and on fewer where that may pay; return the fastest.
 
-    ``analysis``: the network at the batch of one of all parts. Where the policy's ``batches_per_cluster`` is a number,
-    all parts are at work. Raises what `run_decomposed` raises.
+    ``analysis`` is the network at one part's batch with all parts at work. Fewer parts are not tried where the policy
+    sets ``batches_per_cluster`` to a number. Raises what `run_decomposed` raises.
     """
     best = run_decomposed(analysis, policy, job)
     if prescribes_batches(policy):
@@ -53,16 +53,16 @@ def run_shared_out(analysis: Analysis, policy: Policy, job: Job) -> Outcome:
             continue
         fewer = replace(job, placing=replace(job.placing, parts=parts))
         try:
-            found = run_decomposed(analysis.of(_with_batch, share), policy, fewer)
+            outcome = run_decomposed(analysis.of(_with_batch, share), policy, fewer)
         except (ScheduleError, SimulationError, WorkloadError):
             continue
-        tried.append(found)
-        best = min(best, found, key=lambda outcome: outcome.record.latency_s)
+        tried.append(outcome)
+        best = min(best, outcome, key=lambda outcome: outcome.record.latency_s)
     return best
 
 
 def _fewer(job: Job) -> Iterator[tuple[int, int]]:
-    """Yield the smaller numbers of parts that may share out the batch, the largest first, and the share of each."""
+    """Yield (parts, share of each) for the smaller numbers of parts that the machine supports, largest first."""
     before, kind = job.placing.parts, job.placing.kind
     for parts in kind.fewer_parts(job.placing.hardware):
         used, share = share_of_cluster(job.batch, parts)
@@ -72,10 +72,10 @@ def _fewer(job: Job) -> Iterator[tuple[int, int]]:
 
 
 def _least_s(outcome: Outcome, parts: int) -> float:
-    """Return about what fewer ``parts`` take at least, from a run on more of them.
+    """Return an estimated lower bound in seconds for fewer ``parts``, from a run on more of them.
 
-    Each has more images, so no time is saved but that of weights for parts which are no longer there, as far as the
-    memory outside the chip set the pace.
+    Each part has more images, so the only time saved is that of loading weights for the parts no longer used, as far as
+    shared memory was critical.
     """
     record, result, graph = outcome.record, outcome.result, outcome.schedule.graph
     computing_s = record.macs / record.peak_macs_per_s * record.parts / parts if record.peak_macs_per_s else 0.0

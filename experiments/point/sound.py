@@ -1,4 +1,4 @@
-"""Figures of a run before they are stored: what a machine can do, whoever has computed them."""
+"""Plausibility checks of a run's figures before they are stored."""
 
 import math
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ OF_FIGURES: Ranges = {
     (RunRecord, "parts_at_work"): COUNT, (RunRecord, "batch_at_once"): COUNT, (RunRecord, "iterations"): COUNT,
     (RunRecord, "utilisation"): SHARE, (RunRecord, "critical"): SHARE, (LayerFigures, "critical_s"): (0, LONGEST_S),
 }  # fmt: skip
-"""Beyond what `unsound` asks of every number."""
+"""Valid ranges of figures, beyond the general rules of `unsound`."""
 
 
 def check_figures(record: RunRecord, layers: Sequence[LayerFigures]) -> None:
-    """Raise ``HardwareError`` for figures of a simulated run that no machine comes to.
+    """Raise ``HardwareError`` for figures of a simulated run that are impossible.
 
-    Infinite or negative ones, shares above one, and those that contradict each other. Names are the user's own.
+    Such as infinite or negative ones, fractions above one, and contradictions. Names are not checked.
     """
     wrong = unsound(record, OF_FIGURES, texts=False) or _contradiction(record)
     for layer in layers:
         wrong = wrong or unsound(layer, OF_FIGURES, texts=False)
     if wrong:
-        raise HardwareError(f"{record.hardware}: {wrong}; one of its values is absurd")
+        raise HardwareError(f"{record.hardware}: {wrong}; one of its values is implausible")
 
 
 def _contradiction(record: RunRecord) -> str | None:

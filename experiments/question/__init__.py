@@ -1,1 +1,1 @@
-"""What is asked: experiment files, grids, design points, networks and their sizes."""
+"""Questions: experiment files, grids, design points, and networks at their sizes."""

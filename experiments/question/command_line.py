@@ -1,4 +1,4 @@
-"""A design point as the command line that runs it by itself."""
+"""The command line that runs one design point by itself."""
 
 import shlex
 
@@ -8,9 +8,9 @@ from dsascape.scheduler import changed_options
 
 
 def simulate_command(point: DesignPoint, origin: Origin) -> str:
-    """Return the ``dsascape simulate`` that gives the point's figures, quoted for a POSIX shell.
+    """Return the ``dsascape simulate`` command that reproduces the point's figures, quoted for a POSIX shell.
 
-    Paths are as the run saw them: relative ones hold in the folder in which it was started.
+    Relative paths hold in the folder in which the run was started.
     """
     workload = point.workload
     words = ["dsascape", "simulate", _place(workload.model)]
@@ -33,12 +33,12 @@ def simulate_command(point: DesignPoint, origin: Origin) -> str:
 
 
 def _option(flag: str, value: str) -> list[str]:
-    """Return flag and value; as one word where the value could be taken for a flag itself."""
+    """Return flag and value, joined by ``=`` where the value could be read as a flag."""
     return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
 
 
 def _written(value: object) -> str:
-    """Return a value as YAML writes it, which ``--set`` reads back."""
+    """Return a value in YAML, as ``--set`` parses it."""
     return shown(value) if value is None or isinstance(value, bool) else str(value)
 
 

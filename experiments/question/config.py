@@ -13,12 +13,12 @@ from dsascape.hw_models.text.yaml_file import YamlError, explain, parse_yaml, re
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 MOST_POINTS = 1_000_000
-"""That one run computes."""
+"""Largest number of design points that one run computes."""
 LARGEST_COUNT = 2**20
 
 
 class ExperimentError(ValueError):
-    """An experiment file that the user has to mend."""
+    """An experiment file that is wrong; the message says what to change."""
 
 
 def _scalar(value: Any) -> Any:
@@ -32,7 +32,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _counts(value: Any) -> Any:
-    """Refuse what is neither a count nor a list of counts, in one message for both."""
+    """Validate a count or a list of counts, with one message for both."""
     wrong = [each for each in (value if isinstance(value, list) else [value]) if not _is_count(each)]
     if value is not None and (wrong or value == []):
         raise ValueError(f"has {shown(wrong[0] if wrong else value)}; needs whole numbers from 1 to {LARGEST_COUNT}")
@@ -40,12 +40,12 @@ def _counts(value: Any) -> Any:
 
 
 def _one_or_several(value: Any) -> Any:
-    """Return a list; one text is a list of one, and nothing an empty one."""
+    """Return a list: a single text becomes a list of one, None an empty list."""
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
 def _once(values: list[Any]) -> list[Any]:
-    """Refuse a list that says something twice."""
+    """Refuse a list with repeated values."""
     for position, value in enumerate(values):
         if value in values[:position]:
             raise ValueError(f"has {shown(value)} twice; needs it once")
@@ -64,7 +64,7 @@ Objective = Literal["latency_s", "energy_j", "area_mm2", "throughput_per_s"]
 
 
 class WorkloadEntry(BaseModel):
-    """A network with the sizes to run it at; a list of batches, sequences or sizes of images is a sweep over them."""
+    """A network and the sizes to run it at; a list of batches, sequence lengths or image sizes is swept."""
 
     model_config = STRICT
 
@@ -72,17 +72,17 @@ class WorkloadEntry(BaseModel):
     batch: Counts = None
     sequence: Counts = None
     image: Counts = None
-    """Pixels along each side of the images that it reads."""
+    """Side of the input images, in pixels."""
     dtype: DType | None = None
     simplify: bool = False
     dims: dict[Name, Annotated[int, Field(ge=0, le=LARGEST_COUNT)]] = Field(default_factory=dict)
-    """Sizes of dimensions that a file leaves open, by name."""
+    """Sizes of the dynamic dimensions of an ONNX file, by name."""
     batch_dim: Annotated[list[Name], BeforeValidator(_one_or_several)] = Field(default_factory=list)
-    """INPUT:DIM, the dimension of an input that is the batch, or several, or none; by default it is found."""
+    """Batch dimension of each input as INPUT:DIM, or ``none``; by default it is inferred from the data flow."""
 
 
 class HardwareEntry(BaseModel):
-    """A machine, some of its values set, and the values to sweep over."""
+    """A base machine, the values set on it, and the values to sweep over."""
 
     model_config = STRICT
 
@@ -99,14 +99,14 @@ class HardwareEntry(BaseModel):
 
 
 class Search(BaseModel):
-    """Which of the possible points to run."""
+    """Search method: which of the possible design points to run."""
 
     model_config = STRICT
 
     method: Literal["grid", "random", "nsga2"] = "grid"
-    """``grid``: all of them. ``random``: a sample. ``nsga2``: an evolution (`experiments.engine.search`)."""
+    """``grid``: all points. ``random``: a sample. ``nsga2``: an evolutionary search (`experiments.engine.search`)."""
     budget: Annotated[int, Field(ge=1, le=MOST_POINTS)] | None = None
-    """How many distinct points are run, at most."""
+    """Largest number of distinct points to run."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
     @pydantic.model_validator(mode="after")
@@ -117,16 +117,16 @@ class Search(BaseModel):
 
 
 class Measuring(BaseModel):
-    """Where points are measured besides being simulated: the same schedules as code, on a real machine."""
+    """Measurement options: the simulated schedules also run as generated code on a real machine."""
 
     model_config = STRICT
 
     target: Name = "llvm"
-    """What code is generated for."""
+    """TVM target that code is generated for."""
     device: Name = "local"
-    """What runs it: ``local``, ``rpc://HOST:PORT`` or ``rpc://HOST:PORT/KEY``."""
+    """Device that runs the code: ``local``, ``rpc://HOST:PORT`` or ``rpc://HOST:PORT/KEY``."""
     flush_caches: bool = False
-    """Whether kernels are timed with nothing in the caches; else with what the run before has left there."""
+    """Whether caches are flushed before each timing; otherwise they hold what the run before left."""
 
 
 def _as_list(value: Any) -> Any:
@@ -142,20 +142,20 @@ def _with_base(value: Any) -> Any:
 
 
 class Experiment(BaseModel):
-    """One experiment file. ``points`` are what it asks for."""
+    """One experiment file; `Grid` has the design points that it describes."""
 
     model_config = STRICT
 
     name: Annotated[str, Field(pattern=r"^\w[\w .()+-]{0,79}$")]
-    """Of the study, and of its folder unless the command line gives another."""
+    """Name of the study, and of its results folder unless the command line gives another."""
     workloads: Annotated[list[WorkloadEntry], Field(min_length=1, max_length=1000)]
     hardware: Annotated[list[HardwareEntry], Field(min_length=1, max_length=1000)]
     policies: Annotated[list[dict[Name, dict[Name, Any]]], Field(min_length=1, max_length=1000)]
     objectives: Annotated[list[Objective], Field(min_length=1), pydantic.AfterValidator(_once)] = ["latency_s"]
-    """What is shown against each other, and what ``nsga2`` improves."""
+    """Figures that the report compares, and that ``nsga2`` optimises."""
     search: Search = Search()
     measure: Measuring | None = None
-    """None: points are simulated only."""
+    """Measurement options; None: points are simulated only."""
     question: str = ""
 
     @field_validator("workloads", mode="before")
@@ -186,20 +186,20 @@ class Experiment(BaseModel):
         return value
 
     def swept(self) -> dict[str, tuple[str, ...]]:
-        """Return every swept path with the texts of its values, in the order of the file."""
-        found: dict[str, dict[str, None]] = {}
+        """Return the values of every swept path as text, in the order of the file."""
+        values_of: dict[str, dict[str, None]] = {}
         for entry in self.hardware:
             for path, values in entry.sweep.items():
-                found.setdefault(path, {}).update(dict.fromkeys(map(str, values)))
+                values_of.setdefault(path, {}).update(dict.fromkeys(map(str, values)))
         for option in ("batch", "sequence", "image"):
             several = [getattr(w, option) for w in self.workloads if isinstance(getattr(w, option), list)]
             if several:
-                found[option] = dict.fromkeys(str(value) for values in several for value in values)
-        return {path: tuple(values) for path, values in found.items()}
+                values_of[option] = dict.fromkeys(str(value) for values in several for value in values)
+        return {path: tuple(values) for path, values in values_of.items()}
 
 
 def read_schema(path: Path) -> Experiment:
-    """Return the experiment in ``path``; raise ``ExperimentError`` with all that does not fit the schema."""
+    """Read the experiment file at ``path``; raise ``ExperimentError`` with everything that does not fit the schema."""
     try:
         text = read_text(path)
         data = parse_yaml(text, shown_path(path))
@@ -214,6 +214,6 @@ def read_schema(path: Path) -> Experiment:
 
 
 def _first_comment(text: str) -> str:
-    """Return the text of the first line if it is a comment: the question that the experiment asks."""
+    """Return the first line if it is a comment, without its marker: the question of the experiment."""
     line = text.partition("\n")[0].strip()
     return line.lstrip("# ").strip()[:300] if line.startswith("#") else ""

@@ -1,4 +1,4 @@
-"""All that an experiment could ask for: its design points by number, and which of them it asks for."""
+"""The grid of an experiment: its possible design points by number, and the selection of those to run."""
 
 import itertools
 import logging
@@ -55,25 +55,25 @@ _LONGEST_MACHINE_NAME = 80
 
 @dataclass(frozen=True)
 class Machines:
-    """One machine and the values to try on it."""
+    """A base machine and the values to sweep on it."""
 
     base: AnyHardware
     sweep: Mapping[str, tuple[Any, ...]]
     tuning: Mapping[str, Any] = field(default_factory=dict)
-    """Tuned numbers of the scheduler that are set for all of them, by path."""
+    """Scheduler tuning set on all of these machines, by path."""
     source: str = ""
-    """Preset or file of the machine, as a command line names it."""
+    """Preset or file of the machine, as given on a command line."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What is set on all of them, by path."""
+    """Machine values and tuning set on all of these machines, by path."""
 
     @property
     def count(self) -> int:
-        """How many machines these are."""
+        """Number of machines."""
         return prod(map(len, self.sweep.values()))
 
     @cached_property
     def unchanged(self) -> tuple[frozenset[int], ...]:
-        """For every swept path the positions of the values that leave the machine, or its tuning, as it is."""
+        """Per swept path, the positions of the values that leave machine and tuning unchanged."""
         own = make_tuning(self.base, split_tuning(self.tuning)[1])
 
         def leaves(path: str, value: Any) -> bool:
@@ -86,7 +86,7 @@ class Machines:
         )
 
     def origin(self, digits: Sequence[int]) -> Origin:
-        """Return how to say on a command line what the machine at these positions of the swept values is."""
+        """Return the base machine and settings of the machine at these positions of the swept values."""
         swept = {path: tried[i] for (path, tried), i in zip(self.sweep.items(), digits, strict=True)}
         is_base = all(digit in same for digit, same in zip(digits, self.unchanged, strict=True))
         return Origin(self.source, {**self.values, **swept}, is_base)
@@ -94,29 +94,29 @@ class Machines:
 
 @dataclass(frozen=True)
 class Grid:
-    """Workloads x machines x policies. The policy changes fastest in their numbers, the network slowest."""
+    """Workloads x machines x policies; in a point's number the policy changes fastest, the workload slowest."""
 
     workloads: tuple[tuple[Workload, Mapping[str, str]], ...]
-    """Each with what is swept to get it (batch, sequence, image)."""
+    """Each workload with the sizes swept to get it (batch, sequence, image)."""
     machines: tuple[Machines, ...]
     policies: tuple[tuple[Policy, str], ...]
-    """Each with the file that defines it, if a file does."""
+    """Each policy with the file that defines it; empty for built-in and installed policies."""
     measured_on: MeasuredOn | None = None
-    """What all points are measured with; None: they are simulated only."""
+    """Measurement conditions of all points; None: they are simulated only."""
     _built: dict[tuple[int, ...], AnyHardware] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def designs(self) -> int:
-        """How many pairs of a machine and a policy there are for each workload."""
+        """Number of (machine, policy) pairs per workload."""
         return sum(machines.count for machines in self.machines) * len(self.policies)
 
     @cached_property
     def size(self) -> int:
-        """How many points there are."""
+        """Number of design points."""
         return self.designs * len(self.workloads)
 
     def point(self, number: int) -> DesignPoint:
-        """Return the design point ``number``, counted from 0."""
+        """Return the design point with this number, counted from 0."""
         position, number = divmod(number, self.designs)
         place, which = divmod(number, len(self.policies))
         family = 0
@@ -130,7 +130,7 @@ class Grid:
         return self._point(position, which, family, tuple(reversed(digits)))
 
     def number(self, workload: int, policy: int, machines: int, values: Sequence[int]) -> int:
-        """Return the number of the point at these positions; ``values`` has one for every swept path."""
+        """Return the number of the point at these positions; ``values`` has one position per swept path."""
         place = 0
         for digit, tried in zip(values, self.machines[machines].sweep.values(), strict=True):
             place = place * len(tried) + digit
@@ -168,7 +168,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Points(Sequence[DesignPoint]):
-    """Points of a grid, each made when it is asked for: a hundred thousand take no more room than their numbers."""
+    """A sequence of grid points, each built on access: memory is needed for their numbers only."""
 
     grid: Grid
     numbers: Sequence[int]
@@ -187,19 +187,19 @@ class Points(Sequence[DesignPoint]):
 
 
 def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Experiment, Grid]:
-    """Return the experiment in ``path`` and its grid; raise ``ExperimentError`` with what is wrong.
+    """Read the experiment at ``path``; return it and its grid. Raises ``ExperimentError`` with what is wrong.
 
-    With ``measure``, points are measured even if the file does not say so. Networks, machines, policies and every swept
-    value are checked before anything runs. Relative paths of networks, machines and policies are relative to the file.
+    With ``measure``, points are measured even if the file does not say so. Networks, machines, policies and swept
+    values are checked before anything runs. Relative paths in the file are relative to its folder.
     """
     experiment = read_schema(path)
     if measure is not None:
         experiment = experiment.model_copy(update={"measure": _both(experiment.measure, measure)})
-    asked = _size(experiment)
-    if asked > MOST_POINTS and experiment.search.method == "grid":
+    points = _size(experiment)
+    if points > MOST_POINTS and experiment.search.method == "grid":
         sweeps = [f"hardware.{i}.sweep" for i, entry in enumerate(experiment.hardware) if entry.sweep]
         where = sweeps[0] if sweeps else "workloads"
-        raise ExperimentError(f"{path}: {where}: asks for {asked} design points in all; at most {MOST_POINTS} are run")
+        raise ExperimentError(f"{path}: {where}: asks for {points} design points in all; at most {MOST_POINTS} are run")
     policies = []
     for position, entry in enumerate(experiment.policies):
         ((name, options),) = entry.items()
@@ -224,15 +224,15 @@ def read_experiment(path: Path, measure: Measuring | None = None) -> tuple[Exper
     return experiment, Grid(tuple(workloads), named, tuple(policies), _measured_on(experiment, path))
 
 
-def _both(own: Measuring | None, asked: Measuring) -> Measuring:
-    """Return how points are measured: as the file says, with caches flushed also where only the command asks for it."""
+def _both(own: Measuring | None, requested: Measuring) -> Measuring:
+    """Return the file's measurement options, with caches flushed if either the file or the command says so."""
     if own is None:
-        return asked
-    return own.model_copy(update={"flush_caches": own.flush_caches or asked.flush_caches})
+        return requested
+    return own.model_copy(update={"flush_caches": own.flush_caches or requested.flush_caches})
 
 
 def _measured_on(experiment: Experiment, path: Path) -> MeasuredOn | None:
-    """Return what the points are measured with, if they are; raise ``ExperimentError`` if that cannot be here."""
+    """Return the measurement conditions, if any; raise ``ExperimentError`` if measuring is impossible here."""
     if experiment.measure is None:
         return None
     target, device = experiment.measure.target, experiment.measure.device
@@ -253,7 +253,7 @@ def _size(experiment: Experiment) -> int:
 
 @contextmanager
 def _at(path: Path, where: str) -> Iterator[None]:
-    """Say in which file and under which key something is wrong."""
+    """Re-raise errors as ``ExperimentError`` with the file and the key they belong to."""
     try:
         yield
     except (HardwareError, ScheduleError, WorkloadError) as error:
@@ -265,7 +265,7 @@ def _listed(value: int | list[int] | None) -> Sequence[int | None]:
 
 
 def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dict[str, str]]]:
-    """Return the entry at every size it asks for; one from a file or at another length is tried first."""
+    """Yield the entry at each of its sizes; networks from files or at changed sizes are loaded once to check them."""
     model = entry.model
     if model.endswith(".onnx"):
         model = str(_beside(model, path))
@@ -286,7 +286,7 @@ def _workloads(entry: WorkloadEntry, path: Path) -> Iterator[tuple[Workload, dic
 
 
 def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
-    """Return the base machine with its values set; every swept value is tried on it, to show mistakes."""
+    """Return the base machine with its values set; each swept value is applied once to report mistakes."""
     with _at(path, f"{where}.base"):
         source = str(_beside(entry.base, path)) if entry.base.endswith((".yaml", ".yml")) else entry.base
         base = load_hardware(source)
@@ -298,7 +298,7 @@ def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
     for swept, values in entry.sweep.items():
         with _at(path, f"{where}.sweep.{swept}"):
             if swept in ("name", "kind"):
-                raise HardwareError("is no quantity; machines of other names and kinds are entries of their own")
+                raise HardwareError("cannot be swept; needs a separate entry for each machine")
             for value in values:
                 of_machine, of_scheduler = split_tuning({swept: value})
                 with_values(base, of_machine)
@@ -309,7 +309,7 @@ def _machines(entry: HardwareEntry, path: Path, where: str) -> Machines:
 
 
 def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: Path) -> None:
-    """Refuse two different networks that tables and reports would call the same."""
+    """Raise ``ExperimentError`` if two different networks have the same label in tables and reports."""
     models: dict[str, str] = {}
     for workload, _ in workloads:
         first = models.setdefault(workload.label, workload.model)
@@ -320,7 +320,7 @@ def _tell_apart(workloads: Sequence[tuple[Workload, Mapping[str, str]]], path: P
 
 
 def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry]) -> tuple[Machines, ...]:
-    """Return the machines, with the values that were set in the names of those that differ but in name."""
+    """Return the machines; those that share a name but differ get the values set on them added to it."""
     bases = [each.base for each in machines]
     names = []
     for position, (base, entry) in enumerate(zip(bases, entries, strict=True)):
@@ -336,5 +336,5 @@ def _named_apart(machines: Sequence[Machines], entries: Sequence[HardwareEntry])
 
 
 def _beside(name: str, path: Path) -> Path:
-    """Return ``name`` as seen from the folder of the experiment file."""
+    """Resolve ``name`` relative to the folder of the experiment file."""
     return Path(name) if Path(name).is_absolute() else path.parent / name

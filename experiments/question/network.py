@@ -1,4 +1,4 @@
-"""The network that a workload names, at its sizes and in its dtype, kept for the next point that asks for it."""
+"""Networks of workloads, loaded at their sizes and dtype and cached."""
 
 from functools import lru_cache
 from typing import get_args
@@ -13,36 +13,36 @@ from dsascape.workloads.graph import Batch
 
 
 def default_dtype(hardware: AnyHardware) -> str:
-    """Return what networks are computed in on this machine unless told otherwise: fp16, on CPUs fp32."""
+    """Return the default dtype on this machine: fp16, on CPUs fp32, or the next that it supports."""
     kind = kind_of(hardware)
     return next((dtype for dtype in kind.preferred_dtypes if dtype in kind.dtypes(hardware)), "fp32")
 
 
 def check_dtype(dtype: str, hardware: AnyHardware) -> str:
-    """Return ``dtype`` if the machine computes it, else raise ``HardwareError``."""
+    """Return ``dtype`` if the machine supports it; raise ``HardwareError`` otherwise."""
     if dtype not in get_args(DType):
         raise HardwareError(f"dtype has {dtype!r}; needs one of: {', '.join(get_args(DType))}")
     if dtype not in kind_of(hardware).dtypes(hardware):
-        known = ", ".join(sorted(kind_of(hardware).dtypes(hardware)))
-        raise HardwareError(f"{hardware.name} does not compute {dtype}; it computes: {known}")
+        supported = ", ".join(sorted(kind_of(hardware).dtypes(hardware)))
+        raise HardwareError(f"{hardware.name} does not compute {dtype}; it computes: {supported}")
     return dtype
 
 
 @lru_cache(maxsize=32)
 def network(workload: Workload, batch: int, dtype: str) -> Analysis:
-    """Return the network at the batch of one cluster, cast, with what has been derived from it."""
+    """Return the analysis of the network at one cluster's batch, in ``dtype``; cached."""
     return Analysis(load(workload, batch).with_dtype(dtype))
 
 
 @lru_cache(maxsize=256)
 def own_batch(workload: Workload) -> Batch:
-    """Return the batch that a network has unless told otherwise."""
+    """Return the network's own batch, with its dimensions; cached."""
     graph = load(workload, None)
     return Batch(graph.batch, graph.batch_dims, graph.no_batch)
 
 
 def load(workload: Workload, batch: int | None) -> Graph:
-    """Return the network at the sizes that the workload asks for, the batch aside."""
+    """Load the workload's network at its sizes and at ``batch`` (None: the network's own)."""
     return load_network(
         workload.model,
         batch=batch,

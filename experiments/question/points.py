@@ -1,4 +1,4 @@
-"""A design point: one network on one machine under one policy; and the figures that come of it."""
+"""Design points (network, machine, policy), their keys, and the record of their simulated figures."""
 
 import hashlib
 import json
@@ -15,42 +15,42 @@ from dsascape.scheduler import Policy, ScheduleError, make_policy, policy_label
 from dsascape.workloads import WorkloadError, zoo_entry
 
 TUNING = "tuning."
-"""What the paths of tuned numbers of the scheduler begin with, beside those of the machine."""
+"""Prefix of paths that set scheduler tuning rather than machine values."""
 
 CODE_DIGITS = 12
 
 Figure = float | int | str | None
 Row = dict[str, Figure]
 _LONGEST_DIMENSION = 3
-"""Digits of a dimension's position."""
+"""Most digits of a dimension's index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A network and the sizes to run it at; None leaves the network's own."""
+    """A network and the sizes to run it at; None keeps the network's own."""
 
     model: str
     """Name in the zoo, or path of an ONNX file."""
     batch: int | None = None
-    """Of the whole machine."""
+    """Batch of the whole machine."""
     sequence: int | None = None
     dtype: str | None = None
     simplify: bool = False
     dims: tuple[tuple[str, int], ...] = ()
-    """Sizes of dimensions that the file leaves open, by name."""
+    """Sizes of the file's dynamic dimensions, by name."""
     image: int | None = None
-    """Pixels along each side of the images that it reads."""
+    """Side of the input images, in pixels."""
     batch_dims: tuple[tuple[str, int], ...] | None = None
-    """The inputs that have the batch, each with its dimension; empty: it has none; None: found from how it flows."""
+    """Batch dimension of each input that has one; empty: there is no batch; None: inferred from the data flow."""
 
     @property
     def label(self) -> str:
-        """What reports call it."""
+        """Name of the workload in reports."""
         return "-".join([self.family, *(str(size) for size in (self.sequence, self.image) if size is not None)])
 
     @property
     def family(self) -> str:
-        """The label without the sequence and the size of images, for sweeps over them."""
+        """Label without sequence length and image size, shared by a sweep over them."""
         name = Path(self.model).stem if self.model.endswith(".onnx") else self.model
         said = [*(["simplified"] if self.simplify else []), *(f"{dim}={size}" for dim, size in self.dims)]
         if self.batch_dims is not None:
@@ -59,7 +59,7 @@ class Workload:
 
 
 def named_dims(given: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Return sizes by name, in the order of the names; raise ``WorkloadError`` for a name given twice."""
+    """Return sizes by name, sorted by name; raise ``WorkloadError`` for a repeated name."""
     pairs = sorted(given)
     names = [name for name, _ in pairs]
     for name in names:
@@ -69,9 +69,9 @@ def named_dims(given: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def stated_batch(given: Sequence[str]) -> tuple[tuple[str, int], ...] | None:
-    """Return what ``--batch-dim`` or ``batch_dim`` says: INPUT:DIM for each input, or none; None if nothing is said.
+    """Parse ``--batch-dim`` or ``batch_dim``: INPUT:DIM pairs, empty for ``none``, None if nothing is given.
 
-    Raises ``WorkloadError`` for anything else, and for an input that is named twice.
+    Raises ``WorkloadError`` for anything else, and for an input named twice.
     """
     if not given:
         return None
@@ -90,64 +90,64 @@ def stated_batch(given: Sequence[str]) -> tuple[tuple[str, int], ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How a point's machine came about, as far as that can be said on a command line."""
+    """Base machine and settings of a point, as a command line can state them."""
 
     hardware: str
     """Preset or file of the base machine."""
     settings: Mapping[str, object]
-    """Values of the machine and of its scheduler's tuning that are set on it, by path."""
+    """Values set on the machine and on its scheduler's tuning, by path."""
     is_base: bool
-    """Whether nothing that is swept differs from the base machine of the experiment file."""
+    """Whether the point's machine equals the base machine of the experiment file."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOn:
-    """What a point is measured with, besides being simulated."""
+    """Target, device and conditions of a measurement."""
 
     target: str
     device: str
     processor: str = ""
-    """Of the device: figures of another one are other figures. Empty until a bundle's results tell."""
+    """Name of the device's processor, part of the point's key. Empty until a bundle's results are imported."""
     flush_caches: bool = False
-    """Whether kernels are timed with nothing in the caches."""
+    """Whether caches are flushed before each timing."""
     threads: int | None = None
-    """Where they are not those that the schedule is for."""
+    """Number of threads where it differs from the schedule's; None: as scheduled."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenSchedule:
-    """A file with a schedule, which takes the place of what a policy decides."""
+    """A schedule read from a file, used in place of a policy's decisions."""
 
     path: str
     digest: str
-    """SHA-256 of the file: figures depend on what it says, not on where it lies."""
+    """SHA-256 of the file; the key depends on its content, not its path."""
     policy: str
-    """What it calls the policy that it was made by."""
+    """Label in the file of the policy that made the schedule."""
 
 
 @dataclass(frozen=True)
 class DesignPoint:
-    """One question to the simulator, and to a real machine if it is to be measured."""
+    """One network on one machine under one policy, to simulate and perhaps to measure."""
 
     workload: Workload
     hardware: AnyHardware
     policy: Policy
-    """Of a schedule from a file it is only the one that made it, as far as that is known here."""
+    """With a schedule from a file: the policy that made it, or ``unfused`` if that one is not available here."""
     swept: Mapping[str, str] = field(default_factory=dict)
-    """The swept values that led here, as they stand in the experiment file."""
+    """Swept values of this point, as written in the experiment file."""
     policy_file: str = ""
-    """The user's file that defines the policy, if one does."""
+    """Path of the user's file that defines the policy; empty for other policies."""
     tuning: Mapping[str, object] = field(default_factory=dict)
-    """Tuned numbers of the machine's scheduler that differ from their defaults."""
+    """Scheduler tuning that differs from the defaults, by name."""
     origin: Origin | None = None
-    """None for a machine that was made in Python. Figures do not depend on it, nor does the key."""
+    """None for a machine built in Python. Neither figures nor the key depend on it."""
     measured_on: MeasuredOn | None = None
-    """None: it is simulated only."""
+    """None: simulated only."""
     schedule: WrittenSchedule | None = None
     """None: the policy decides."""
 
     def __reduce__(self) -> tuple[Callable[..., "DesignPoint"], tuple[object, ...]]:
-        """Send a policy from a file as file and options: other processes do not have its class."""
+        """Pickle a policy from a file as file and options: other processes do not have its class."""
         rest = dict(self.swept), self.policy_file, dict(self.tuning), self.origin, self.measured_on, self.schedule
         if not self.policy_file:
             return DesignPoint, (self.workload, self.hardware, self.policy, *rest)
@@ -158,28 +158,28 @@ class DesignPoint:
 
     @property
     def decided_by(self) -> str:
-        """The policy with its options that differ from their defaults, as a schedule from a file states them."""
+        """Label of the deciding policy with its non-default options, or the label in the schedule file."""
         return policy_label(self.policy) if self.schedule is None else self.schedule.policy
 
     @cached_property
     def key(self) -> str:
-        """Hash of all that the figures depend on: network, machine, policy, and the code that makes them."""
+        """Hash of everything the figures depend on: network, machine, policy, code, and measurement if any."""
         if self.measured_on is None:
             return self.simulated_key
         return measured_key(self.simulated_key, self.measured_on, measuring_hash())
 
     def _policy_code(self) -> str:
-        """Hash of what defines the policy, where that is not here: the user's file, or an installed package."""
+        """Hash of the policy's own code: the user's file or an installed package; empty for built-in policies."""
         return _file_hash(self.policy_file) if self.policy_file else policy_hash(type(self.policy).__module__)
 
     @property
     def code(self) -> str:
-        """Twelve digits that stand for the code that makes the figures, the policy's own aside."""
+        """Hash of twelve digits of the code that computes the figures, without the policy's own."""
         return code_of([] if self.measured_on is None else [measuring_hash()])
 
     @cached_property
     def simulated_key(self) -> str:
-        """Hash of all that the simulated figures depend on."""
+        """Hash of everything the simulated figures depend on."""
         policy = type(self.policy)
         content: dict[str, object] = {
             "version": [__version__, code_hash(), self._policy_code()],
@@ -196,12 +196,12 @@ class DesignPoint:
 
 
 def measured_key(simulated_key: str, measured_on: MeasuredOn, code: str) -> str:
-    """Return the key of a measured point from that of the same point simulated; ``code`` is what measured it."""
+    """Return a measured point's key from its simulated key; ``code`` is the hash of the measuring code."""
     return _key_of([simulated_key, asdict(measured_on), code])
 
 
 def code_of(measuring: list[str]) -> str:
-    """Return what stands for the code that makes figures here, and for that which ``measuring`` stands for."""
+    """Return a hash of twelve digits of the simulator's code and the given hashes of measuring code."""
     return _key_of([__version__, code_hash(), *measuring])[:CODE_DIGITS]
 
 
@@ -210,7 +210,7 @@ def _key_of(content: object) -> str:
 
 
 def split_tuning(settings: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Return the values of the machine and those of its scheduler's tuning, whose paths begin with ``tuning.``."""
+    """Split settings into machine values and scheduler tuning (paths that begin with ``tuning.``, prefix removed)."""
     machine = {path: value for path, value in settings.items() if not path.startswith(TUNING)}
     tuning = {path.removeprefix(TUNING): value for path, value in settings.items() if path.startswith(TUNING)}
     return machine, tuning
@@ -227,7 +227,7 @@ def _rebuilt(workload: Workload, hardware: AnyHardware, options: dict[str, objec
 
 
 def policy_of(name: str, options: Mapping[str, object] | None = None) -> Policy:
-    """Return the policy ``name``, or that in the file ``name``, with ``options``; raise ``ScheduleError``."""
+    """Return the policy called ``name``, or defined in the file ``name``, with ``options``; raise ``ScheduleError``."""
     try:
         return make_policy(name, options)
     except SystemExit as stop:
@@ -240,14 +240,14 @@ def _file_hash(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def content_hash(model: str) -> str:
-    """Return a hash of the network's file, so that a changed file is a new network."""
+    """Return the SHA-256 of the network's file, so that a changed file has a new key."""
     data = Path(model).read_bytes() if model.endswith(".onnx") else zoo_entry(model).read_bytes()
     return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a design point came to. Times in seconds, energies in joules."""
+    """Simulated figures of a design point. Times in seconds, energies in joules."""
 
     model: str
     hardware: str
@@ -264,36 +264,36 @@ class RunRecord:
     tensor_scopes: Mapping[str, int]
     bottleneck: str
     critical: Mapping[str, float]
-    """Shares of the latency by what set the pace on the critical path; they sum to one."""
+    """Fraction of the latency per limiting resource on the critical path; the fractions sum to one."""
     parts: int
-    """That the machine has to share out the batch: clusters."""
+    """Number of clusters of the machine, over which the batch is split."""
     parts_at_work: int
     padded: int
-    """How much more of the batch is computed than was asked for, because shares are as large as each other."""
+    """Padding in images: how far equal shares exceed the requested batch."""
     batch_at_once: int
-    """What a part at work takes at once of its share of the batch: the policy's option ``batches_per_cluster``."""
+    """Images that one cluster processes per iteration; the policy's option ``batches_per_cluster``."""
     iterations: int
-    """How often it does, one after the other."""
+    """Number of sequential iterations per cluster."""
     macs: int
-    """Multiply-accumulates of the network at this batch, without padding and without what a policy computes twice."""
+    """Multiply-accumulates of the network at this batch, without padding and recomputation."""
     peak_macs_per_s: float
-    """Of the whole machine, at this dtype."""
+    """Peak multiply-accumulates per second of the whole machine in this dtype."""
     off_chip_bytes_per_s: float
-    """Peak of the whole machine's off-chip memory; with it, with ``macs`` and the traffic, goes the roofline."""
+    """Peak off-chip bandwidth of the whole machine; with ``macs`` and the traffic it gives the roofline."""
     simulated_events: int
     wall_s: float
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record as ``simulate --json`` prints it."""
+        """Return the record as the dictionary that ``simulate --json`` prints."""
         return asdict(self)
 
     def flat(self) -> dict[str, Figure]:
-        """Return the record as a table's row: dictionaries become columns like ``traffic_bytes.ddr``."""
+        """Return the record as a table row; mappings become columns like ``traffic_bytes.ddr``."""
         return flat(self)
 
 
 def flat(record: Any) -> dict[str, Figure]:
-    """Return a record (a dataclass) as a table's row: dictionaries become columns like ``traffic_bytes.ddr``."""
+    """Return a dataclass as a table row; mappings become columns like ``traffic_bytes.ddr``."""
     row: dict[str, Figure] = {}
     for each in fields(record):
         name, value = each.name, getattr(record, each.name)

@@ -1,4 +1,4 @@
-"""What an experiment asks for twice: values, sizes, policies, machines that are the same however they are spelled."""
+"""Checks for repetitions in an experiment: equal values, sizes, policies or machines, however they are spelled."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 def check_values(base: AnyHardware, tuning: Mapping[str, Any], path: str, values: Sequence[Any]) -> None:
-    """Raise ``HardwareError`` if two values of a swept path make one machine and one tuning: 1 MiB and 1024 KiB.
+    """Raise ``HardwareError`` if two values of a path give the same machine and tuning: 1 MiB and 1024 KiB.
 
-    ``tuning`` is what is set besides, by path.
+    ``tuning`` holds the other settings of the scheduler, by path.
     """
-    twice = _first_pair(values, lambda value: _made(base, {**tuning, path: value}))
+    twice = _first_pair(values, lambda value: _as_text(base, {**tuning, path: value}))
     if twice is not None:
         first, again = twice
         same = "" if first == again and type(first) is type(again) else f", which is {shown(first)} again"
@@ -27,7 +27,7 @@ def check_values(base: AnyHardware, tuning: Mapping[str, Any], path: str, values
 
 
 def check_policies(policies: Iterable[tuple[Policy, str]]) -> None:
-    """Raise ``ScheduleError`` if one policy is there twice with equal options; each comes with its file, if it has."""
+    """Raise ``ScheduleError`` if a policy occurs twice with equal options; each comes with its file, or ""."""
 
     def what(entry: tuple[Policy, str]) -> Hashable:
         policy, file = entry
@@ -40,28 +40,28 @@ def check_policies(policies: Iterable[tuple[Policy, str]]) -> None:
 
 
 def check_workloads(workloads: Iterable[Workload], machines: Iterable[AnyHardware]) -> None:
-    """Raise ``WorkloadError`` if two workloads are one network at the same sizes, on one of the machines at least.
+    """Raise ``WorkloadError`` if two workloads are one network at the same sizes, on at least one of the machines.
 
-    What is left open has the network's own size, or the machine's dtype.
+    Sizes left open are the network's own; a dtype left open is the machine's default.
     """
     defaults = sorted({default_dtype(machine) for machine in machines})
-    alike: dict[Hashable, list[Workload]] = {}
+    same_model: dict[Hashable, list[Workload]] = {}
     for workload in workloads:
-        alike.setdefault((_model(workload), workload.simplify, workload.dims), []).append(workload)
-    for several in alike.values():
-        known: dict[Hashable, Workload] = {}
+        same_model.setdefault((_model(workload), workload.simplify, workload.dims), []).append(workload)
+    for several in same_model.values():
+        first_at: dict[Hashable, Workload] = {}
         for workload, sizes in zip(several, _sizes(several), strict=True):
             for dtype in [workload.dtype] if workload.dtype else defaults:
-                if (dtype, sizes) in known:
-                    first = _told(known[dtype, sizes])
+                if (dtype, sizes) in first_at:
+                    first = _told(first_at[dtype, sizes])
                     raise WorkloadError(f"has {first} and {_told(workload)}, which are the same; needs it once")
-                known[dtype, sizes] = workload
+                first_at[dtype, sizes] = workload
 
 
 def check_machines(machines: Sequence[tuple[AnyHardware, Mapping[str, Sequence[Any]], Mapping[str, Any]]]) -> None:
-    """Raise ``HardwareError`` if two entries that sweep the same quantities have a machine in common.
+    """Raise ``HardwareError`` if two entries that sweep the same paths share a machine.
 
-    Each is the base machine, the swept values and the tuning, by path.
+    Each entry is (base machine, swept values by path, tuning by path).
     """
     for place, (base, sweep, tuning) in enumerate(machines):
         for earlier, (other, swept, tuned) in enumerate(machines[:place]):
@@ -69,7 +69,7 @@ def check_machines(machines: Sequence[tuple[AnyHardware, Mapping[str, Sequence[A
                 continue
             start = {path: values[0] for path, values in sweep.items()}
             try:
-                same = _made(base, {**tuning, **start}) == _made(other, {**tuned, **start})
+                same = _as_text(base, {**tuning, **start}) == _as_text(other, {**tuned, **start})
                 shared = {path: _shared(base, tuning, path, (swept[path], sweep[path])) for path in sweep}
             except (HardwareError, ScheduleError):
                 continue
@@ -82,26 +82,26 @@ def check_machines(machines: Sequence[tuple[AnyHardware, Mapping[str, Sequence[A
 def _shared(
     base: AnyHardware, tuning: Mapping[str, Any], path: str, values: tuple[Sequence[Any], Sequence[Any]]
 ) -> list[Any]:
-    """Return those of the second values that are among the first ones, however they are spelled."""
-    known = {_made(base, {**tuning, path: value}) for value in values[0]}
-    return [value for value in values[1] if _made(base, {**tuning, path: value}) in known]
+    """Return the second values that also occur, however spelled, among the first ones."""
+    first = {_as_text(base, {**tuning, path: value}) for value in values[0]}
+    return [value for value in values[1] if _as_text(base, {**tuning, path: value}) in first]
 
 
-def _made(base: AnyHardware, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the machine and the tuning that come of settings, as text that differs where they do."""
+def _as_text(base: AnyHardware, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the machine and the tuning with ``settings`` applied, as text for comparison."""
     of_machine, of_scheduler = split_tuning(settings)
     machine = with_values(base, of_machine) if of_machine else base
     return machine.model_dump_json(by_alias=True), repr(make_tuning(base, of_scheduler))
 
 
 def _first_pair(values: Iterable[T], what: Callable[[T], Hashable]) -> tuple[T, T] | None:
-    """Return the first value that is the same as one before it, behind that one."""
-    known: dict[Hashable, T] = {}
+    """Return the first pair (earlier value, later value) for which ``what`` is equal; None if there is none."""
+    earlier: dict[Hashable, T] = {}
     for value in values:
-        made = what(value)
-        if made in known:
-            return known[made], value
-        known[made] = value
+        identity = what(value)
+        if identity in earlier:
+            return earlier[identity], value
+        earlier[identity] = value
     return None
 
 
@@ -110,7 +110,7 @@ def _model(workload: Workload) -> str:
 
 
 def _sizes(several: Sequence[Workload]) -> list[Hashable]:
-    """Return what tells the sizes of one network apart; the network is asked for those that only some leave to it."""
+    """Return comparable (batch, sizes) of one network's workloads; sizes that only some leave open are resolved."""
     batches = {each.batch for each in several}
     lengths = {(each.sequence, each.image) for each in several}
     is_open = len(lengths) > 1 and any(None in sizes for sizes in zip(*lengths, strict=True))

@@ -1,7 +1,7 @@
-"""Which files make figures: hashes of them are part of a design point's key, so that changed code makes new figures.
+"""Hashes of the source files that figures depend on; they are part of a design point's key.
 
-All files of the packages count except those known to say nothing to a run, so that a new kind of source file counts
-from its first day. A file that a point's key has already (its network, the machine's values) is not counted twice.
+All files of the packages count except kinds that cannot affect a run, so that a new kind of source file counts from
+the start. Files whose content is in a point's key anyway (its network, the machine's values) are not counted twice.
 """
 
 import hashlib
@@ -17,33 +17,33 @@ MEASUREMENTS = ("tuner",)
 FIGURES_HERE = (
     "point", "question/network.py", "question/points.py", "results/computed.py", "engine/run.py",
 )  # fmt: skip
-"""Files and folders of `experiments` that figures pass through between a point and its row."""
+"""Files and folders of `experiments` that affect simulated figures."""
 MEASUREMENTS_HERE = ("real",)
 IN_KEYS = ("workloads/zoo", "hw_models/presets")
-"""Folders of data that a key has by content: the network's file, the machine's values."""
+"""Data folders whose content is in the key anyway: the network's file and the machine's values."""
 SAYS_NOTHING = (".md", ".o", ".pyc", ".pyd", ".pyi", ".so", ".typed", "~")
-"""How files end that no run reads, and compiled modules, whose sources are counted in their place."""
+"""Suffixes of files that no run reads, and of compiled modules, whose sources count instead."""
 _COMPILED = (".pyd", ".so")
 _OURS = __name__.partition(".")[0]
 _MOST_READ = 2**20
-"""Of a file of somebody's package; a larger one counts by its size."""
+"""Largest file of a policy's package that is hashed by content, in bytes; a larger one counts by its size."""
 
 
 @cache
 def code_hash() -> str:
-    """Return a hash of the code between a network and its simulated figures."""
+    """Return a hash of the code that computes simulated figures."""
     return _hash_of(FIGURES, FIGURES_HERE)
 
 
 @cache
 def measuring_hash() -> str:
-    """Return a hash of the code that generates, runs and times kernels, and compares them with what is simulated."""
+    """Return a hash of the code that generates, runs and times kernels and compares them with simulated times."""
     return _hash_of(MEASUREMENTS, MEASUREMENTS_HERE)
 
 
 @cache
 def policy_hash(module: str) -> str:
-    """Return a hash of the package or file that a policy's ``module`` is in; empty for ours, or where there is none."""
+    """Return a hash of the package or file that defines the policy ``module``; empty for built-in policies."""
     package = module.partition(".")[0]
     if package == _OURS:
         return ""
@@ -81,7 +81,7 @@ def _folder_of(package: str) -> Path:
 
 
 def folder_contents(folder: Path, name: str = "") -> Iterator[tuple[str, Path]]:
-    """Yield the files of a folder that count, in the order of their names: each by its name, from ``name`` on."""
+    """Yield (name, path) of a folder's files that count, recursively and sorted; names begin with ``name``."""
     for path in sorted(folder.iterdir()):
         own = f"{name}/{path.name}" if name else path.name
         if path.name.startswith(".") or path.name == "__pycache__" or own in IN_KEYS:
@@ -93,7 +93,7 @@ def folder_contents(folder: Path, name: str = "") -> Iterator[tuple[str, Path]]:
 
 
 def _compiled_elsewhere(folder: Path, package: str) -> Iterator[tuple[str, str]]:
-    """Yield the compiled modules that have come without their sources, each with what it says of these."""
+    """Yield (name, hash of its sources) of each compiled module that was installed without its sources."""
     for path in sorted(folder.rglob("*")):
         if path.suffix not in _COMPILED or any(path.parent.glob("*.c")):
             continue

@@ -1,3 +1,3 @@
-"""The version that results are stored under: another one computes its points again."""
+"""Version under which results are stored; points are computed again when it changes."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""Design points on real devices, predicted times beside measured ones."""
+"""Design points on real devices: predicted times compared with measured ones."""

@@ -1,4 +1,4 @@
-"""How far predictions are from measurements."""
+"""Accuracy of predictions: errors, rank correlations and regret."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,27 +9,27 @@ from numpy.typing import NDArray
 _Numbers = NDArray[np.float64]
 _Whole = NDArray[np.intp]
 _FEW = 64
-"""Numbers of which all pairs are compared."""
+"""Largest number of values whose pairs are compared directly."""
 
 
 def mape(predicted: Sequence[float], measured: Sequence[float]) -> float | None:
-    """Return the mean of the differences, each by its measurement; None of nothing."""
+    """Return the mean absolute relative error, a fraction; None for empty sequences."""
     if not measured:
         return None
     return float(np.mean([abs(p - m) / m for p, m in zip(predicted, measured, strict=True)]))
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation, equal values sharing their ranks; None where one side is all the same."""
+    """Return Spearman's rank correlation, with mean ranks for ties; None where one side is constant."""
     a, b = _ranks(first), _ranks(second)
     spread = float(a.std() * b.std()) if len(a) else 0.0
     return float(((a - a.mean()) * (b - b.mean())).mean()) / spread if spread else None
 
 
 def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Kendall's tau-b: pairs in the same order less those in the other, by pairs that are not equal.
+    """Return Kendall's tau-b: (concordant - discordant pairs) / untied pairs; None where one side is constant.
 
-    By sorting (Knight, 1966): in n log² n steps, where comparing all pairs takes n².
+    Computed by sorting (Knight, 1966) in O(n log² n) steps rather than O(n²) comparisons.
     """
     a, b = (np.unique(np.asarray(x, np.float64), return_inverse=True)[1] for x in (first, second))
     order = np.lexsort((b, a))
@@ -42,13 +42,13 @@ def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def _equal_pairs(numbers: _Whole) -> int:
-    """Return how many pairs of ``numbers`` are equal."""
+    """Return the number of equal pairs."""
     counts = np.unique(numbers, return_counts=True)[1]
     return int((counts * (counts - 1) // 2).sum())
 
 
 def _inversions(numbers: _Whole) -> int:
-    """Return how many pairs of ``numbers`` have the larger one first."""
+    """Return the number of inversions: pairs with the larger number first."""
     if len(numbers) <= _FEW:
         return int((np.triu(numbers[:, None] > numbers[None, :], 1)).sum())
     half = len(numbers) // 2
@@ -58,7 +58,7 @@ def _inversions(numbers: _Whole) -> int:
 
 
 def regret(predicted_s: Mapping[str, float], measured_s: Mapping[str, float]) -> float | None:
-    """Return the time of the plan that predictions choose by that of the really fastest, less one."""
+    """Return (measured time of the plan with the best prediction) / (best measured time) - 1; None without plans."""
     both = sorted(predicted_s.keys() & measured_s.keys())
     if not both:
         return None
@@ -67,8 +67,8 @@ def regret(predicted_s: Mapping[str, float], measured_s: Mapping[str, float]) ->
 
 
 def _ranks(values: Sequence[float]) -> _Numbers:
-    """Return the places of ``values`` in their order, the mean place of equal ones."""
+    """Return the ranks of ``values``, from 1 with mean ranks for ties."""
     _, inverse, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    found: _Numbers = (last - (counts - 1) / 2)[inverse]
-    return found
+    ranks: _Numbers = (last - (counts - 1) / 2)[inverse]
+    return ranks

@@ -1,7 +1,6 @@
-"""What a bundle carries of the design point that it was built for, so that its results are stored like any other's.
+"""The design point that a bundle carries, so that its results can be stored like those of any other point.
 
-The runner hands it back as it is; whoever imports the results has only the file to go by, and takes nothing in it for
-granted.
+The bundle's runner returns it unchanged; on import the file is the only source, so all its contents are checked.
 """
 
 import re
@@ -24,42 +23,42 @@ from dsascape.tuner.measure import BUNDLE
 from dsascape.tuner.measure.soundness import COUNT, SECONDS, Ranges, unsound
 
 _COLUMN = re.compile(r"[a-z0-9_.() -]{1,80}")
-"""Lower case only: a database takes upper and lower case for the same column."""
+"""Lower case only: SQLite treats upper and lower case as the same column."""
 _MOST_COLUMNS = 200
 _KEY = re.compile(r"[0-9a-f]{32,64}")
 
 
 @dataclass(frozen=True)
 class BundledPoint:
-    """A simulated point, and what else its key as a measured one is made of."""
+    """A simulated point with the parts of its key as a measured point."""
 
     simulated_key: str
     measuring: str
-    """Hash of the code that has generated the kernels."""
+    """Hash of the code that generated the kernels."""
     threads: int
-    """That the schedule is for."""
+    """Number of threads of the schedule."""
     area_mm2: float | None
     record: RunRecord
     layers: tuple[LayerFigures, ...]
     kernels: Mapping[str, RepeatedKernel]
-    """What is predicted of each by itself, by name."""
+    """Predicted time of each kernel run repeatedly by itself, by kernel name."""
 
     def to_text(self) -> str:
-        """Return the point as a bundle carries it."""
+        """Return the point as JSON, as the bundle carries it."""
         return _POINT.dump_json(self).decode()
 
-    def compared(self, found: BundleResults) -> Comparison:
-        """Return results of the bundle beside what is predicted of them: nothing on other threads."""
-        if found.measurement.threads != self.threads:
-            return Comparison(found.measurement, self.record.hardware, None, {})
-        return Comparison(found.measurement, self.record.hardware, self.record.latency_s, self.kernels)
+    def compared(self, results: BundleResults) -> Comparison:
+        """Return the bundle's results with predictions; with another number of threads there are none."""
+        if results.measurement.threads != self.threads:
+            return Comparison(results.measurement, self.record.hardware, None, {})
+        return Comparison(results.measurement, self.record.hardware, self.record.latency_s, self.kernels)
 
-    def stored(self, found: BundleResults) -> tuple[str, Computed]:
-        """Return the key of results of the bundle, and what is stored; raise ``BundleError`` for absurd ones."""
-        measurement = found.measurement
+    def stored(self, results: BundleResults) -> tuple[str, Computed]:
+        """Return (key, rows) under which results are stored; raise ``BundleError`` for impossible figures."""
+        measurement = results.measurement
         others = None if measurement.threads == self.threads else measurement.threads
         on = MeasuredOn(measurement.target, BUNDLE, measurement.device.processor, measurement.flushed, others)
-        comparison = self.compared(found)
+        comparison = self.compared(results)
         row = {"area_mm2": self.area_mm2, "tuning.threads": str(self.threads), **flat(self.record), **comparison.row()}
         row |= {"code": self.measuring[:CODE_DIGITS]}
         if others is not None and row["error"] is None:
@@ -67,7 +66,7 @@ class BundledPoint:
         computed = Computed(row, tuple(map(flat, self.layers)), tuple(comparison.kernel_rows()))
         for part in (row, *computed.layers, *computed.kernels):
             if len(part) > _MOST_COLUMNS or not all(map(_COLUMN.fullmatch, part)):
-                raise BundleError("has figures of other names than a bundle's results have")
+                raise BundleError("has figures under names that a bundle's results do not have")
         try:
             check_figures(self.record, self.layers)
             check_finite(row)
@@ -86,7 +85,7 @@ _RANGES: Ranges = {
 def bundled(
     point: DesignPoint, outcome: Outcome, kernels: Mapping[str, RepeatedKernel], threads: int
 ) -> BundledPoint:
-    """Return what a bundle of ``point`` carries: its simulated run, and what is predicted of each kernel by name."""
+    """Return the point for a bundle: the simulated run of ``point`` and the predicted time of each kernel, by name."""
     record = replace(outcome.record, model=point.workload.label)
     return BundledPoint(
         point.simulated_key, measuring_hash(), threads, point.hardware.area_mm2, record,
@@ -94,16 +93,16 @@ def bundled(
     )  # fmt: skip
 
 
-def point_of(found: BundleResults) -> BundledPoint:
-    """Return the point that results are of; raise ``BundleError`` where the file does not say, or not consistently."""
-    point = validated(BundledPoint, found.origin, "origin does not say what was measured")
+def point_of(results: BundleResults) -> BundledPoint:
+    """Return the point that the results belong to; raise ``BundleError`` if it is missing or inconsistent."""
+    point = validated(BundledPoint, results.origin, "origin does not say what was measured")
     wrong = unsound(point, _RANGES)
     if wrong is not None:
-        raise BundleError(f"origin has what nobody simulates: {wrong}")
+        raise BundleError(f"origin has an impossible figure: {wrong}")
     if not all(_KEY.fullmatch(key) for key in (point.simulated_key, point.measuring)):
-        raise BundleError("origin has keys that are no hashes")
-    measurement, record = found.measurement, point.record
-    if (measurement.model, measurement.policy, found.batch) != (record.model, record.policy, record.batch):
+        raise BundleError("origin has keys that are not hashes")
+    measurement, record = results.measurement, point.record
+    if (measurement.model, measurement.policy, results.batch) != (record.model, record.policy, record.batch):
         raise BundleError(
             f"is of {measurement.model} under {measurement.policy}, its origin of {record.model} under {record.policy}"
         )

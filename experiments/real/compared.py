@@ -1,4 +1,4 @@
-"""Predicted beside measured: one network under one policy on one machine, kernel by kernel."""
+"""Predictions compared with measurements: one network under one policy on one machine, kernel by kernel."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,19 +13,19 @@ from dsascape.tuner.measure import KernelMeasurement, Measurement
 
 @dataclass(frozen=True)
 class Comparison:
-    """A measurement with what was predicted of it."""
+    """A measurement with its predictions."""
 
     measurement: Measurement
     hardware: str
-    """The machine that predicts."""
+    """Name of the machine that was simulated."""
     network_s: float | None
-    """None where nothing was predicted of the run as it was measured."""
+    """Predicted time of the network; None where the run was not simulated as measured, such as on other threads."""
     kernels: Mapping[str, RepeatedKernel]
-    """By name."""
+    """Predictions by kernel name."""
 
     @property
     def pairs(self) -> list[tuple[KernelMeasurement, RepeatedKernel]]:
-        """Kernels that have a time and a prediction."""
+        """Kernels that have both a time and a prediction."""
         return [
             (kernel, self.kernels[kernel.name])
             for kernel in self.measurement.kernels
@@ -33,7 +33,7 @@ class Comparison:
         ]
 
     def figures(self) -> dict[str, float | None]:
-        """Return how good the predictions of the kernels are."""
+        """Return the accuracy of the kernels' predictions: mean error and rank correlations."""
         measured = [kernel.timing.seconds for kernel, _ in self.pairs if kernel.timing is not None]
         predicted = [simulated.seconds for _, simulated in self.pairs]
         return {
@@ -42,22 +42,22 @@ class Comparison:
         }  # fmt: skip
 
     def row(self) -> dict[str, Figure]:
-        """Return the columns that a measured point has besides those of a simulated one."""
-        found = self.measurement
-        timing = found.network.timing
+        """Return the columns of a measured point beyond those of a simulated one."""
+        measurement = self.measurement
+        timing = measurement.network.timing
         return {
             "measured_s": None if timing is None else timing.seconds,
             "measured_spread": None if timing is None else timing.spread,
-            "measured_threads": found.threads, "is_correct": int(bool(found.correct)), **self.figures(),
-            "target": found.target, "device": found.device.processor,
-            "device_facts": json.dumps(asdict(found.device), sort_keys=True),
-            "measured_at": found.measured_at, "warnings": "; ".join(found.warnings),
-            "flushed_caches": int(found.flushed),
-            "error": found.network.error,
+            "measured_threads": measurement.threads, "is_correct": int(bool(measurement.correct)), **self.figures(),
+            "target": measurement.target, "device": measurement.device.processor,
+            "device_facts": json.dumps(asdict(measurement.device), sort_keys=True),
+            "measured_at": measurement.measured_at, "warnings": "; ".join(measurement.warnings),
+            "flushed_caches": int(measurement.flushed),
+            "error": measurement.network.error,
         }  # fmt: skip
 
     def kernel_rows(self) -> Iterator[dict[str, Figure]]:
-        """Yield the row of every kernel."""
+        """Yield one row per kernel."""
         for kernel in self.measurement.kernels:
             simulated = self.kernels.get(kernel.name)
             parts = {} if simulated is None else simulated.parts_s
@@ -72,7 +72,7 @@ class Comparison:
             }  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``measure --json`` prints."""
+        """Return the dictionary that ``measure --json`` prints."""
         data = self.measurement.as_json()
         for entry in data["kernels"]:
             simulated = self.kernels.get(entry["name"])
@@ -82,7 +82,7 @@ class Comparison:
 
 
 def worst(pairs: Sequence[tuple[KernelMeasurement, RepeatedKernel]]) -> list[tuple[KernelMeasurement, RepeatedKernel]]:
-    """Return kernels in order of how much time was predicted wrongly, the most first."""
+    """Return the kernels by absolute prediction error in seconds, largest first."""
 
     def missed_s(pair: tuple[KernelMeasurement, RepeatedKernel]) -> float:
         kernel, simulated = pair

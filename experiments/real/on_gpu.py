@@ -1,6 +1,6 @@
-"""A design point on a real GPU: the schedule that is simulated, as a bundle for a device with such a GPU.
+"""Measurement of a design point on a real GPU: the simulated schedule is built into a bundle and run.
 
-A GPU of this machine, or of one behind TVM's RPC, runs the same bundle in a folder of its own.
+A GPU of this machine, or one behind TVM's RPC, runs the bundle in a temporary folder.
 """
 
 import tempfile
@@ -34,24 +34,24 @@ from dsascape.tuner.measure import (
 
 _RESULTS = "results.json"
 _MACHINES = {"sm_60": "p100", "sm_70": "v100", "sm_80": "a100", "sm_90": "h100"}
-"""Whose tiles code for an architecture has, unless a machine is given."""
+"""Default machines to tile for, by GPU architecture."""
 _OTHER_MACHINE = "a100"
 _OPENCL_MACHINE = "adreno640"
 
 
 def gpu_asked_for(hardware: str | None, target: str) -> Gpu:
-    """Return the GPU that tiles are chosen for; raise ``HardwareError`` for a machine that is none."""
+    """Return the GPU to tile for; raise ``HardwareError`` if ``hardware`` is not a GPU."""
     architecture = cuda_architecture(target)
     usual = _OPENCL_MACHINE if architecture is None else _MACHINES.get(architecture.rstrip("a"), _OTHER_MACHINE)
     spec = load_hardware(hardware or usual)
     if not isinstance(spec, Gpu):
-        raise HardwareError(f"{spec.name}: is no GPU; target has {target!r}, whose tiles are chosen for one")
+        raise HardwareError(f"{spec.name}: is not a GPU; target {target!r} needs one")
     return spec
 
 
 @dataclass(frozen=True)
 class PreparedGpu:
-    """A point that is simulated as generated code runs it, and what is predicted of each kernel by itself, by name."""
+    """A point simulated as its generated code runs, with the predicted time of each kernel by itself, by name."""
 
     point: DesignPoint
     outcome: Outcome
@@ -60,20 +60,20 @@ class PreparedGpu:
 
     @property
     def device(self) -> str:
-        """Where it is measured."""
+        """Address of the device that measures it."""
         return LOCAL if self.point.measured_on is None else self.point.measured_on.device
 
 
 def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
-    """Return the simulated run of ``point`` as code runs it: on lanes, in fp32, with an L2 that the last run left warm.
+    """Simulate ``point`` as its generated code runs: on lanes, in fp32, with the L2 warm from the run before.
 
-    Raises ``MeasureError`` for another dtype, and for a policy whose schedule is no row of kernels, ``HardwareError``
+    Raises ``MeasureError`` for another dtype and for a schedule that is not a sequence of kernels, ``HardwareError``
     for a target of other machines, and what `simulated` raises.
     """
     check_installed()
     workload, on = point.workload, point.measured_on
     if on is not None and not is_gpu_target(on.target):
-        raise HardwareError(f"{point.hardware.name}: is a GPU; target has {on.target!r}, whose code processors run")
+        raise HardwareError(f"{point.hardware.name}: is a GPU; target {on.target!r} is for processors")
     if workload.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in {MEASURED_DTYPE}")
     tuning = {**point.tuning, "tensor_units": False, "shared_reductions": False, "warm_l2": True}
@@ -82,7 +82,7 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
     check_whole_batch(outcome)
     schedule = outcome.schedule
     if not isinstance(schedule, GpuSchedule):
-        raise MeasureError(f"{outcome.record.policy}: its schedule is not one of a GPU's grids")
+        raise MeasureError(f"{outcome.record.policy}: its schedule is not a sequence of GPU kernels")
     analysis, job = job_of(point.workload, point.hardware, point.tuning)
     costs = job.placing.costs(network_of(schedule.plan, analysis))
     assert isinstance(costs, GpuCosts)
@@ -91,18 +91,18 @@ def prepared_for_gpu(point: DesignPoint) -> PreparedGpu:
 
 
 def compiled_point(point: DesignPoint, target: str, path: Path) -> Comparison:
-    """Write the code of ``point`` to files named ``path``; return what is predicted of it.
+    """Write the code of ``point`` to files named ``path``; return its prediction.
 
     Raises what `prepared_for_gpu` and `compile_for_gpu` raise.
     """
     ready = prepared_for_gpu(point)
     assert isinstance(point.hardware, Gpu)
-    found = compile_for_gpu(ready.schedule, point.hardware.sms.warp, target, path)
-    return _beside(ready, found)
+    measurement = compile_for_gpu(ready.schedule, point.hardware.sms.warp, target, path)
+    return _beside(ready, measurement)
 
 
 def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
-    """Write the bundle of a point for a GPU; ``origin`` is brought back with results.
+    """Write the bundle of a point for a GPU; ``origin`` is returned with the results.
 
     Raises what `build_gpu_bundle` raises.
     """
@@ -114,7 +114,7 @@ def gpu_bundle(ready: PreparedGpu, path: Path, origin: str = "") -> Manifest:
 
 
 def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
-    """Return the simulated run of ``point`` and its measurement on a GPU beside it: this machine's, or behind RPC.
+    """Simulate ``point`` and measure it on a GPU of this machine or behind RPC; return both results.
 
     Raises what `prepared_for_gpu`, `gpu_bundle` and `bundle_run` raise.
     """
@@ -124,18 +124,18 @@ def measured_on_gpu(point: DesignPoint, budget: Budget) -> tuple[Outcome, Compar
         gpu_bundle(ready, folder / "bundle.tar.xz")
         limits = "--kernel-seconds", budget.kernel_s, "--network-seconds", budget.network_s
         options = [*map(str, limits), "--kernel-timeout", str(budget.limit_s)]
-        found = read_results(bundle_run(folder / "bundle.tar.xz", ready.device, *options)).measurement
-    return ready.outcome, _beside(ready, replace(found, device=replace(found.device, name=ready.device)))
+        measurement = read_results(bundle_run(folder / "bundle.tar.xz", ready.device, *options)).measurement
+    return ready.outcome, _beside(ready, replace(measurement, device=replace(measurement.device, name=ready.device)))
 
 
-def _beside(ready: PreparedGpu, found: Measurement) -> Comparison:
-    return Comparison(found, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
+def _beside(ready: PreparedGpu, measurement: Measurement) -> Comparison:
+    return Comparison(measurement, ready.point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
 
 
 def bundle_run(bundle: Path, device: str, *options: str) -> Path:
-    """Run ``bundle`` on ``device``; return the file of results, beside the bundle.
+    """Run ``bundle`` on ``device``; return the path of the results file, beside the bundle.
 
-    Raises ``RunnerError`` with what the runner complains of where there are none, and what `run_sent` raises.
+    Raises ``RunnerError`` with the runner's message if there are no results, and what `run_sent` raises.
     """
     results = bundle.with_name(_RESULTS)
     if device == LOCAL:

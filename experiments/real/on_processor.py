@@ -1,4 +1,4 @@
-"""A design point on a real device: the schedule that is simulated is also generated as code, run, and timed."""
+"""Measurement of a design point on a real processor: the simulated schedule as code, run and timed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,17 +30,17 @@ MEASURED_DTYPE = "fp32"
 
 
 def as_measured(point: DesignPoint) -> DesignPoint:
-    """Return ``point`` as it is measured: in single precision, with caches as the run before has left them, or empty.
+    """Return ``point`` as it is measured: in fp32, with caches left warm by the run before, or flushed.
 
-    Raises ``MeasureError`` for another dtype, and ``HardwareError`` for a machine that no code is generated for.
+    Raises ``MeasureError`` for another dtype, and ``HardwareError`` for a machine that code is not generated for.
     """
     workload = point.workload
     if workload.dtype not in (None, MEASURED_DTYPE):
         raise MeasureError(f"dtype has {workload.dtype!r}; code is measured in fp32")
     if not isinstance(point.hardware, Cpu):
-        raise HardwareError(f"{point.hardware.name}: is no CPU; code is generated and measured for CPUs and GPUs")
+        raise HardwareError(f"{point.hardware.name}: is not a CPU; code is generated and measured for CPUs and GPUs")
     if is_gpu_target(_measured_on(point).target):
-        raise HardwareError(f"{point.hardware.name}: is no GPU; target has {_measured_on(point).target!r}")
+        raise HardwareError(f"{point.hardware.name}: is not a GPU; target {_measured_on(point).target!r} needs one")
     tuning = {**point.tuning, "warm_caches": not _measured_on(point).flush_caches}
     return replace(point, workload=replace(workload, dtype=MEASURED_DTYPE), tuning=tuning)
 
@@ -52,19 +52,19 @@ def _measured_on(point: DesignPoint) -> MeasuredOn:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A point that is simulated and ready to be measured."""
+    """A simulated point with the job that measures it."""
 
     outcome: Outcome
     job: Job
     kernels: Mapping[str, RepeatedKernel]
-    """What is predicted of each by itself, by name."""
+    """Predicted time of each kernel run repeatedly by itself, by kernel name."""
 
 
 def prepared(point: DesignPoint, budget: Budget) -> Prepared:
-    """Return the simulated run of ``point`` as it is measured, and the job of measuring its schedule.
+    """Simulate ``point`` as it is measured; return the outcome and the job that measures its schedule.
 
-    Raises what `simulated` raises, and ``MeasureError`` where TVM is not installed, or not the whole batch is computed
-    at once.
+    Raises what `simulated` raises, and ``MeasureError`` where TVM is not installed or the batch is computed in several
+    iterations.
     """
     check_installed()
     point, on = as_measured(point), _measured_on(point)
@@ -84,7 +84,7 @@ def prepared(point: DesignPoint, budget: Budget) -> Prepared:
 
 
 def check_whole_batch(outcome: Outcome) -> None:
-    """Raise ``MeasureError`` for a schedule that takes the batch in several iterations: code is measured for all."""
+    """Raise ``MeasureError`` for a schedule that takes several iterations: code is measured for the whole batch."""
     record = outcome.record
     if record.iterations > 1:
         raise MeasureError(
@@ -94,10 +94,10 @@ def check_whole_batch(outcome: Outcome) -> None:
 
 
 def measured_on_processor(point: DesignPoint, budget: Budget) -> tuple[Outcome, Comparison]:
-    """Return the simulated run of ``point`` and its measurement on a device beside it.
+    """Simulate ``point`` and measure it on its device; return both results.
 
     Raises what `prepared` and `measure_plan` raise.
     """
     ready = prepared(point, budget)
-    found = measure_plan(ready.job, point.decided_by)
-    return ready.outcome, Comparison(found, point.hardware.name, ready.outcome.record.latency_s, ready.kernels)
+    measurement = measure_plan(ready.job, point.decided_by)
+    return ready.outcome, Comparison(measurement, point.hardware.name, ready.outcome.record.latency_s, ready.kernels)

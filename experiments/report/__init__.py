@@ -1,1 +1,1 @@
-"""The self-contained HTML report of an experiment; nothing is imported here, as words are wanted without pictures."""
+"""The self-contained HTML report of an experiment; imports nothing here, so that its words load without matplotlib."""

@@ -1,4 +1,4 @@
-"""From stored results to a report: the study, its most telling point, the files in the folder."""
+"""Writing a report from stored results: the study, timelines of its most telling point, and the files."""
 
 import datetime
 import json
@@ -45,7 +45,7 @@ from dsascape.scheduler import policy_label
 REPORT = "report.html"
 BASELINE = "fixed-pattern"
 _MOST_KEYS_AT_START = 10_000
-"""Points that are all made before a run begins: that takes two seconds."""
+"""Largest number of points whose keys are computed before a run begins, which takes about two seconds."""
 _CATEGORIES = {
     "dma_load": "load", "path_load": "load", "broadcast": "load", "dma_store": "store", "path_store": "store",
     "launch": "launch",
@@ -55,23 +55,23 @@ _LANE_ORDER = ("launch", "dma_load", "broadcast", "path_load")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A report on disk."""
+    """A written report, with the number of its points."""
 
     path: Path
     points: int
-    """That it is about."""
+    """Number of points in the report."""
     planned: int
-    """That the run was to compute; more than ``points`` if it has not ended."""
+    """Number of points of the run; more than ``points`` if it has not ended."""
     remarks: tuple[str, ...]
-    """What is damaged in the folder, with the remedy."""
+    """Damage found in the folder, with what to do about it."""
 
 
 def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultStore) -> None:
-    """Note in ``folder`` what the run that begins is about, so that a report can be written before its end.
+    """Note in ``folder`` which points a new run will compute, so that a report can be written before its end.
 
-    Rows that it does not ask for, or while that is not known those that other code has made, are no longer current.
+    Rows outside the run, or rows of other code while its points are not known, are no longer current.
 
-    For a large run its points are noted at the end only, as making them all takes a while: until then the report has
+    A large run notes its points only at the end, because computing their keys takes time; until then the report has
     every point of the folder.
     """
     planned = grid.size if experiment.search.budget is None else min(experiment.search.budget, grid.size)
@@ -89,16 +89,16 @@ def begin_study(experiment: Experiment, grid: Grid, folder: Path, store: ResultS
 def end_study(
     experiment: Experiment, grid: Grid, points: Sequence[DesignPoint], store: ResultStore, engine: Engine
 ) -> None:
-    """Note beside ``store`` that all ``points`` of the grid's are there, and the timelines of the most telling one.
+    """Note that all ``points`` of a run are stored, and write the timelines of the most telling one.
 
-    No other rows are current then, but for those of points that were measured one by one.
+    Other rows are no longer current, except points that were measured one by one.
     """
     folder = store.path.parent
     frame = read_results(folder, (point.key for point in points))
     telling = _telling_points(frame, points)
-    found = {point.key: traced for point, traced in engine.results(traced_at, telling)}
+    traces = {point.key: traced for point, traced in engine.results(traced_at, telling)}
     timelines = []
-    for name, traced in zip(TRACES, (found[point.key] for point in telling), strict=False):
+    for name, traced in zip(TRACES, (traces[point.key] for point in telling), strict=False):
         if isinstance(traced, Traced):
             write_whole(folder / name, traced.perfetto)
             timelines.append(replace(traced.timeline, trace=name))
@@ -115,9 +115,9 @@ def _asked_by(experiment: Experiment) -> str:
 
 
 def write_report(folder: Path) -> Written:
-    """Write CSV and report from what ``folder`` has, finished or not; raise ``StoreError`` without results.
+    """Write CSV files and the report from the contents of ``folder``; raise ``StoreError`` without results.
 
-    What is damaged there is left out and remarked on.
+    The run may be unfinished. Damaged contents are left out and mentioned in the remarks.
     """
     remarks: list[str] = []
     note: Note | None = None
@@ -151,7 +151,7 @@ def write_report(folder: Path) -> Written:
 def _study(
     folder: Path, note: Note | None, frame: pd.DataFrame, timelines: tuple[Timeline, ...], remarks: tuple[str, ...]
 ) -> Study:
-    """Return what the report shows; without a note, as much as the rows say by themselves."""
+    """Return the study that the report shows; without a note it has only what the rows tell."""
     if note is None or note.experiment is None:
         swept = {name: tuple(dict.fromkeys(map(str, frame[name].dropna()))) for name in swept_columns(frame)}
         return Study(
@@ -186,32 +186,33 @@ def _study(
 def _layers_of_fastest(
     frame: pd.DataFrame, swept: Mapping[str, tuple[str, ...]], folder: Path
 ) -> tuple[tuple[str, pd.DataFrame], ...]:
-    """Return the layers of the fastest point of each network, where they are stored."""
+    """Return (title, layers) of the fastest point of each network, where layers are stored."""
     points = prepared(frame, swept)
     axes = axes_of(points, swept)
-    found = []
+    titled = []
     for _, row in best_points(points).iterrows():
         layers = read_parts(folder, str(row["key"]))
         where = setting(row, axes)
         title = f"{row['network']} under {row['policy']}" + (f" at {where}" if where else "")
-        found += [(title, layers)] if len(layers) else []
-    return tuple(found)
+        titled += [(title, layers)] if len(layers) else []
+    return tuple(titled)
 
 
 def _measured_kernels(frame: pd.DataFrame, folder: Path) -> pd.DataFrame | None:
-    """Return the kernels of measured points that have a time and a prediction; None where nothing was measured."""
+    """Return the measured kernels with a time and a prediction; None where nothing was measured."""
     if "measured_s" not in frame:
         return None
-    found = []
+    kernels_of_points = []
     for _, row in prepared(frame, ()).iterrows():
         kernels = read_parts(folder, str(row["key"]), KERNELS)
-        found.append(kernels.assign(network=row["network"], policy=row["policy"]))
-    both = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["measured_s", "predicted_s"])
-    return both.dropna(subset=["measured_s", "predicted_s"]).reset_index(drop=True)
+        kernels_of_points.append(kernels.assign(network=row["network"], policy=row["policy"]))
+    columns = ["measured_s", "predicted_s"]
+    both = pd.concat(kernels_of_points, ignore_index=True) if kernels_of_points else pd.DataFrame(columns=columns)
+    return both.dropna(subset=columns).reset_index(drop=True)
 
 
 def provenance() -> dict[str, str]:
-    """Return what made the figures, for whoever wants to make them again."""
+    """Return the versions and machine that the figures were computed with, by label."""
     return {
         "dsascape": __version__,
         "Python": platform.python_version(),
@@ -221,7 +222,7 @@ def provenance() -> dict[str, str]:
 
 
 def _hardware_rows(machine: AnyHardware) -> list[tuple[str, str]]:
-    """Return the machine's values by dotted path."""
+    """Return the machine's values as (dotted path, text)."""
     data = machine.model_dump(by_alias=True)
     return [(path, readable(str(_at(data, path)))) for path in known_paths(machine)]
 
@@ -233,7 +234,7 @@ def _at(data: Any, path: str) -> Any:
 
 
 def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
-    """Return the frame with every column that the report expects, also where all points failed."""
+    """Return the frame with every column that the report expects, even if all points failed."""
     expected = (
         "model", "hardware", "policy", "batch", "dtype", "latency_s", "throughput_per_s", "energy_j",
         "area_mm2", "kernels", "bottleneck", "simulated_events", "wall_s", "error", *swept,
@@ -243,9 +244,9 @@ def _presented(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
 
 
 def _telling_points(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[DesignPoint]:
-    """Return the point where the best policy gains most, under the baseline and under that policy.
+    """Return the baseline and the best policy at the point where the latter gains most.
 
-    Gains are those of measured latencies where there are any, and of simulated ones elsewhere.
+    Gains are ratios of measured latencies if there are any, otherwise of simulated ones.
     """
     compared = leading(frame) if "latency_s" in frame else frame
     latency = dict(zip(compared["key"], compared["latency_s"], strict=True)) if "latency_s" in compared else {}
@@ -267,21 +268,21 @@ def _telling_points(frame: pd.DataFrame, points: Sequence[DesignPoint]) -> list[
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """One run as the report draws it, and as text for the Perfetto UI."""
+    """One run as a timeline of the report, and as JSON text for the Perfetto UI."""
 
     timeline: Timeline
     perfetto: str
 
 
 def traced_at(point: DesignPoint) -> Traced:
-    """Return who did what when at a design point."""
+    """Simulate a design point and return its timeline and trace."""
     outcome = evaluate(point)
     trace = perfetto_json(outcome.result, point.hardware.name)
     return Traced(timeline_of(outcome, point), json.dumps(trace, separators=(",", ":")))
 
 
 def timeline_of(outcome: Outcome, point: DesignPoint) -> Timeline:
-    """Return who did what when in one run: a lane a unit, and the critical path."""
+    """Return a run's timeline: one lane per unit, and the critical path."""
     trace = outcome.result.trace
     lanes: dict[str, list[Span]] = {}
     units = point.hardware.units if isinstance(point.hardware, ClusteredDsa) else {}

@@ -1,7 +1,7 @@
-"""The drawing surface of the report: the house style, and SVG that takes its colours from the page.
+"""Drawing surface of the report: the house style, and SVG coloured by the page.
 
-Figures are drawn in sentinel colours. On the way out each becomes a CSS variable, so one drawing is right on
-light and on dark paper. One unit of length is one CSS pixel. Text is never read as mathematics.
+Figures are drawn in placeholder colours, each of which becomes a CSS variable in the output, so one drawing suits light
+and dark pages. One unit of length is one CSS pixel. Text is never parsed as mathematics.
 """
 
 import re
@@ -24,12 +24,12 @@ from matplotlib.patches import Patch
 INK, MUTED, GRID, PAPER, HATCH = "#fe0001", "#fe0002", "#fe0003", "#fe0004", "#fe0005"
 SERIES = tuple(f"#fe01{number:02x}" for number in range(8))
 ON_SERIES = tuple(f"#fe02{number:02x}" for number in range(8))
-"""Text that is written on top of each series colour."""
+"""Colours of text on top of each series colour."""
 
 WIDTH = 1060
-"""Pixels across a full figure."""
+"""Width of a full figure, in pixels."""
 BAR_PX = 16
-"""Pixels across a bar that stands for one design point."""
+"""Width of a bar that stands for one design point, in pixels."""
 
 _VARIABLES = {
     INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)", PAPER: "var(--paper)",
@@ -39,7 +39,7 @@ _VARIABLES = {
 }  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MARKS = len(_MARKERS)
-"""How many markers there are; hatches and dashes are no more."""
+"""Number of markers; there are no more hatches and dashes."""
 _GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖")
 _HATCHES = ("", "///", "\\\\\\", "|||", "xxx", "---", "+++")
 _DASHES: tuple[tuple[float, tuple[float, ...]] | Literal["-"], ...] = (
@@ -65,17 +65,17 @@ house_style = style.context([
         "hatch.linewidth": 1.1, "legend.fontsize": 12, "legend.labelcolor": INK, "figure.facecolor": "none",
     },
 ])  # fmt: skip
-"""Decorates every function that draws; a user's matplotlibrc has no part in it."""
+"""Decorator of drawing functions that sets the style; a user's matplotlibrc has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How one policy or one category is told apart, by more than its colour."""
+    """Appearance of one policy or category: a colour, and a marker, hatch and dash."""
 
     hue: int
-    """Which of the series colours."""
+    """Index of the series colour."""
     number: int
-    """Which marker, hatch and dash."""
+    """Index of marker, hatch and dash."""
 
     @property
     def colour(self) -> str:
@@ -83,12 +83,12 @@ class Look:
 
     @property
     def css(self) -> str:
-        """The colour as the page names it."""
+        """CSS name of the colour."""
         return _VARIABLES[self.colour]
 
     @property
     def css_on(self) -> str:
-        """The colour of text upon it, as the page names it."""
+        """CSS name of the colour of text on top."""
         return _VARIABLES[self.on_colour]
 
     @property
@@ -101,7 +101,7 @@ class Look:
 
     @property
     def glyph(self) -> str:
-        """The marker as a character, for tables."""
+        """Marker as a character, for tables."""
         return _GLYPHS[self.number % len(_GLYPHS)]
 
     @property
@@ -117,13 +117,13 @@ Looks = Mapping[str, Look]
 
 
 def looks_for(names: Iterable[str]) -> dict[str, Look]:
-    """Give each name a look, in order."""
+    """Return a look for each name, in order."""
     return {name: Look(number, number) for number, name in enumerate(names)}
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """Pixels around a panel for its title, tick labels and axis labels."""
+    """Pixels around a panel for title, tick labels and axis labels."""
 
     left: float = 62
     right: float = 14
@@ -138,7 +138,7 @@ def panels(
     margins: Margins,
     legend: Sequence[tuple[Artist, str]] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels, each ``size`` pixels with its margins, below a legend."""
+    """Return a figure of ``count`` panels below a legend; ``size`` is that of a panel with its margins, in pixels."""
     columns = max(1, min(columns, count))
     rows = -(-count // columns)
     width = columns * size[0]
@@ -169,26 +169,26 @@ def panels(
 
 
 def patch_entry(look: Look, label: str) -> tuple[Artist, str]:
-    """Return a legend entry for bars."""
+    """Return a legend entry (artist, label) for bars."""
     return Patch(facecolor=look.colour, edgecolor=HATCH, hatch=look.hatch, linewidth=0), label
 
 
 def line_entry(look: Look, label: str) -> tuple[Artist, str]:
-    """Return a legend entry for lines with markers."""
+    """Return a legend entry (artist, label) for lines with markers."""
     line = Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.dash, linewidth=2)
     line.set(markersize=9, markeredgecolor=PAPER)
     return line, label
 
 
 def marker_entry(look: Look, label: str) -> tuple[Artist, str]:
-    """Return a legend entry for points."""
+    """Return a legend entry (artist, label) for points."""
     line = Line2D([], [], color=look.colour, marker=look.marker, linestyle="none")
     line.set(markersize=9, markeredgecolor=PAPER)
     return line, label
 
 
 def clipped(text: str, length: int) -> str:
-    """Return the text on one line, its middle left out where it is longer than ``length``."""
+    """Return the text on one line, with its middle left out where it is longer than ``length``."""
     line = " ".join(text.split())
     if len(line) <= length:
         return line
@@ -197,12 +197,12 @@ def clipped(text: str, length: int) -> str:
 
 
 def text_width(text: str) -> float:
-    """About how many pixels a tick label takes; a little more than most fonts need."""
+    """Return the estimated width of a tick label in pixels, a little more than most fonts need."""
     return 7.2 * len(text)
 
 
 def name_ticks(axes: Axes, names: Sequence[str], room: float) -> None:
-    """Label positions 0, 1, 2 ... of the x axis, slanted where names are wider than ``room`` pixels each."""
+    """Label positions 0, 1, 2 ... of the x axis, slanted where names are wider than ``room`` pixels."""
     labels = [clipped(name, 26) for name in names]
     axes.set_xticks(range(len(labels)), labels)
     axes.grid(visible=False, axis="x")
@@ -212,38 +212,38 @@ def name_ticks(axes: Axes, names: Sequence[str], room: float) -> None:
 
 
 def slanted(names: Sequence[str], room: float) -> bool:
-    """Whether ``name_ticks`` has to slant these names."""
+    """Return whether ``name_ticks`` slants these names."""
     return any(text_width(clipped(name, 26)) > room for name in names)
 
 
 def slant_room(names: Sequence[str]) -> float:
-    """Pixels below the axis that slanted names take more than level ones."""
+    """Return the pixels that slanted names take below the axis beyond level ones."""
     return 0.5 * max((text_width(clipped(name, 26)) for name in names), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a design point is drawn: at a place, or from there to another one across."""
+    """Position of a design point in a drawing: a place, or a bar from there to ``x_end``."""
 
     axes: Axes
     x: float
     y: float
     point: int
-    """Its number among all points of the study."""
+    """Number of the point among all points of the study."""
     x_end: float | None = None
-    """Of a bar that begins at ``x``."""
+    """End of a bar that begins at ``x``; None for a point."""
 
 
 def spots_along(axes: Axes, x: pd.Series, y: pd.Series) -> list[Spot]:
-    """Return the spots of points drawn at ``x`` and ``y``, whose index has the points' numbers."""
+    """Return spots at ``x`` and ``y``; their index has the points' numbers."""
     places = zip(x.astype(float), y.astype(float), x.index, strict=True)
     return [Spot(axes, across, up, int(number)) for across, up, number in places if isfinite(across + up)]
 
 
 def to_svg(figure: Figure, figure_id: str, alternative: str, spots: Sequence[Spot] = ()) -> Markup:
-    """Return the figure as an SVG element, coloured by the page, with ids that begin with ``figure_id``.
+    """Return the figure as an SVG element coloured by the page, with ids that begin with ``figure_id``.
 
-    Over each of the ``spots`` lies an invisible mark, by which the page's script finds the point.
+    Each of the ``spots`` gets an invisible mark by which the page's script finds the point.
     """
     buffer = StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -277,18 +277,18 @@ def _spot_mark(spot: Spot, height: float) -> Markup:
 
 
 def _page_tag(tag: str, referred: set[str], figure_id: str) -> str:
-    """Give one tag CSS variables for sentinels, the page's font, short numbers, and no idle ids."""
+    """Return a tag with CSS variables for colours, the page's font, short numbers, and no unused ids."""
     tag = re.sub(r"#fe0[0-9a-f]{3}", lambda colour: _VARIABLES.get(colour[0], colour[0]), tag)
     tag = re.sub(r"'DejaVu Sans'[^;\"]*", "var(--sans)", tag)
     tag = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), tag)
     tag = re.sub(
-        r' id="([^"]*)"', lambda found: f' id="{figure_id}-{found[1]}"' if found[1] in referred else "", tag
+        r' id="([^"]*)"', lambda name: f' id="{figure_id}-{name[1]}"' if name[1] in referred else "", tag
     )
     return re.sub(r'(?:xlink:)?(href="#|url\(#)', rf"\g<1>{figure_id}-", tag)
 
 
 def _legend_layout(labels: Sequence[str], width: float) -> tuple[int, float]:
-    """Entries per row, and pixels of height, of a legend across ``width`` pixels."""
+    """Return (entries per row, height in pixels) of a legend across ``width`` pixels."""
     if not labels:
         return 1, 0
     widest = max(text_width(clipped(label, 60)) for label in labels) + 64

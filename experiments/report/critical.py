@@ -1,4 +1,4 @@
-"""Where the latency of points goes: a bar for each, its length the latency, its parts what set the pace."""
+"""Bar chart of where latency goes: one bar per point, divided by limiting resource."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ PREFIX = "critical."
 
 
 def pace_shares(points: pd.DataFrame) -> pd.DataFrame:
-    """Return for each point the shares of its latency by what set the pace, a column for each kind of resource."""
+    """Return the fraction of each point's latency per kind of limiting resource, one column per kind."""
     columns = [str(name) for name in points if str(name).startswith(PREFIX)]
     shares = points[columns].fillna(0.0).T.groupby(lambda name: kind_of_pace(str(name).removeprefix(PREFIX))).sum().T
     return shares.loc[:, (shares > 0).any()]
@@ -42,7 +42,7 @@ def critical_bars(
 ) -> Markup:
     """Draw the simulated latency of each point as a stacked bar, the shortest first.
 
-    ``shares`` (fractions of the latency, a column per resource) and ``labels`` have the index of ``points``.
+    ``shares`` (fractions of the latency, one column per resource) and ``labels`` have the index of ``points``.
     """
     by_latency = points.sort_values("latency_s", kind="stable")
     divisor, unit = scale_of(by_latency["latency_s"], "s")
@@ -75,7 +75,7 @@ def critical_bars(
 
 
 def telling(points: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return at most so many points: the fastest of each policy, the rest evenly from the fastest to the slowest."""
+    """Return at most ``most`` points: the fastest of each policy, the rest evenly spread by latency."""
     by_latency = points.sort_values("latency_s", kind="stable")
     first = by_latency.drop_duplicates("policy").head(most)
     rest = by_latency.drop(first.index)

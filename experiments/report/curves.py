@@ -1,4 +1,4 @@
-"""Curves over swept quantities and trade-offs between objectives, network by network. From frames to SVG."""
+"""Curves over swept quantities and trade-offs between objectives, per network, from frames to SVG."""
 
 from collections.abc import Sequence
 
@@ -39,8 +39,8 @@ def latency_curves(
 ) -> Markup:  # fmt: skip
     """Draw latency over the values of one axis: a panel per network, a line per policy.
 
-    ``source``: whether latencies are simulated or measured. ``points`` has at most one row for each network, policy and
-    value. Points that differ in more than that value are not to be ``joined``: what lies between is not on any line.
+    ``source`` is "simulated" or "measured". ``points`` has at most one row per network, policy and value. Points that
+    differ in more than that value should not be ``joined`` by lines.
     """
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
@@ -90,7 +90,7 @@ def latency_curves(
 def trade_offs(
     points: pd.DataFrame, objectives: tuple[str, str], looks: Looks, figure_id: str, names: Sequence[str]
 ) -> Markup:
-    """Draw all points over two objectives, called ``names``, a panel per network; fronts are ringed and joined."""
+    """Draw the points over two objectives called ``names``, a panel per network; Pareto fronts are joined."""
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
     size, columns = _panel_size(len(networks))
@@ -142,23 +142,23 @@ def trade_offs(
 
 
 def _panel_size(networks: int) -> tuple[float, int]:
-    """Width of a panel, and how many of them stand side by side."""
+    """Return (width of a panel, number of panels in a row)."""
     columns = min(_COLUMNS, networks)
     return (WIDTH / columns if columns > 1 else WIDTH * 0.6), columns
 
 
 def spread(values: pd.Series) -> float:
-    """Return the largest of the values by the smallest, as far as they can be on a logarithmic axis."""
-    known = _positive(values)
-    return 1.0 if known.empty else float(known.max() / known.min())
+    """Return the ratio of the largest to the smallest positive finite value; 1 without any."""
+    positive = _positive(values)
+    return 1.0 if positive.empty else float(positive.max() / positive.min())
 
 
 def value_scale(axes: Axes, direction: str, values: pd.Series, *, logarithmic: bool, from_zero: bool = False) -> None:
-    """Give an axis plain labels: logarithmic, else from zero or around the values."""
-    known = _positive(values)
-    if known.empty:
+    """Set an axis' scale, limits and plain labels: logarithmic, or linear from zero or around the values."""
+    positive = _positive(values)
+    if positive.empty:
         return
-    low, high = float(known.min()), float(known.max())
+    low, high = float(positive.min()), float(positive.max())
     axis = axes.xaxis if direction == "x" else axes.yaxis
     if logarithmic:
         axes.set(**{f"{direction}scale": "log", f"{direction}lim": (low / 1.5, high * 1.5)})

@@ -1,4 +1,4 @@
-"""What the page's script knows: the points with their figures and commands, and the timelines, as plain data."""
+"""Data for the page's script: the points with their figures and commands, and the timelines."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -21,7 +21,7 @@ Column = dict[str, Any]
 
 
 def explorer_data(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the embedded points, column by column; numbers in the unit that the column's label states."""
+    """Return the embedded points column by column; numbers are in the unit of the column's label."""
     points = evaluation.embedded
     shares = pace_shares(points)
     looks = kind_looks(map(str, shares))
@@ -37,7 +37,7 @@ def explorer_data(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def timeline_data(drawn: Sequence[Drawn], looks: Looks) -> list[dict[str, Any]]:
-    """Return the timelines: each lane's spans as start, length, kind and label, the last two as positions in lists."""
+    """Return the timelines; each span is (start, length, kind, label), the last two as positions in lists."""
     kinds = list(looks)
     return [
         {
@@ -70,8 +70,8 @@ def _columns(evaluation: Evaluation, points: pd.DataFrame) -> list[Column]:
     names = [_text("network", points["network"]), _text("policy", points["policy"])]
     names += [_text(axis, points[axis]) for axis in evaluation.axes]
     wanted = [*_FIGURES, *(name for name in evaluation.study.objectives if name not in _FIGURES)]
-    known = [name for name in wanted if name in points and pd.api.types.is_numeric_dtype(points[name])]
-    measured = [_number(*meaning(name, SIMULATED), points[name]) for name in known if points[name].notna().any()]
+    numeric = [name for name in wanted if name in points and pd.api.types.is_numeric_dtype(points[name])]
+    measured = [_number(*meaning(name, SIMULATED), points[name]) for name in numeric if points[name].notna().any()]
     ratio = evaluation.against_base.reindex(points.index)
     if ratio.notna().any():
         measured.insert(1, _number("speed-up over base", TIMES, ratio))

@@ -1,7 +1,7 @@
-"""From design points to comparisons: pure functions from frames to frames.
+"""Comparisons of design points: pure functions from frames to frames.
 
-A *case* is everything that describes a design point except its policy; policies are compared case by case. An
-*axis* is a swept quantity of which at least two values were tried.
+A *case* is everything that describes a design point except its policy; policies are compared case by case. An *axis* is
+a swept quantity with at least two values among the points.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,16 +23,16 @@ MAXIMISED = frozenset({"throughput_per_s"})
 USUAL_BASELINE = "fixed-pattern"
 
 _LARGEST = 1e60
-"""Whatever is larger, and smaller than one by it, is no figure of a machine, and breaks the scales of drawings."""
+"""Largest magnitude of a plausible figure, and the inverse of the smallest; others would break the scales of charts."""
 
 Axes = Mapping[str, tuple[str, ...]]
 
 
 def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
-    """Points with every expected column, names as text, figures as floats, and the label ``network``.
+    """Return the points with every expected column, names as text, figures as floats, and the label ``network``.
 
-    The label is the model, with its batch and dtype behind it where the model occurs with several of them. What is
-    no number, or so large or small that nothing can be drawn of it, is missing.
+    The label is the model, followed by batch and dtype where the model occurs with several of them. Figures that are
+    not numbers, or too large or small to draw, become missing.
     """
     points = frame.reset_index(drop=True)
     named = [*NAMES, "batch", *(path for path in swept if path in points)]
@@ -51,9 +51,9 @@ def prepared(frame: pd.DataFrame, swept: Iterable[str]) -> pd.DataFrame:
 
 
 def axes_of(points: pd.DataFrame, swept: Axes) -> dict[str, tuple[str, ...]]:
-    """Swept quantities with at least two values among the points, each with its values in the stated order.
+    """Return the axes: swept quantities with at least two values among the points, values in the stated order.
 
-    The hardware itself is an axis where it differs between points that agree in everything swept.
+    The hardware is an axis where it differs between points with equal swept values.
     """
     present = {path: _in_order(points[path], stated) for path, stated in swept.items() if path in points}
     axes = {path: values for path, values in present.items() if len(values) > 1}
@@ -65,48 +65,48 @@ def axes_of(points: pd.DataFrame, swept: Axes) -> dict[str, tuple[str, ...]]:
 
 
 def usable(points: pd.DataFrame) -> pd.DataFrame:
-    """Points that ran and have a latency to compare."""
+    """Return the points that ran and have a latency."""
     return points.loc[(points["error"] == "") & (points["latency_s"] > 0)]
 
 
 def failed(points: pd.DataFrame) -> pd.DataFrame:
-    """Points with an error message, or without a latency."""
+    """Return the points with an error message or without a latency."""
     return points.loc[~points.index.isin(usable(points).index)]
 
 
 def names_in(points: pd.DataFrame, column: str) -> tuple[str, ...]:
-    """Distinct texts of a column, in order of appearance."""
+    """Return the distinct texts of a column, in order of appearance."""
     return tuple(str(name) for name in points[column].unique())
 
 
 def ranked(table: pd.DataFrame, column: str, figure: str) -> list[str]:
-    """Return the distinct texts of a column, that with the largest figure first."""
+    """Return the distinct texts of a column, ordered by their largest figure, descending."""
     largest = table.groupby(column, sort=False)[figure].max().sort_values(ascending=False, kind="stable")
     return [str(name) for name in largest.index]
 
 
 def texts(frame: pd.DataFrame, column: str) -> list[str]:
-    """Texts of a column, row by row."""
+    """Return a column as a list of texts."""
     return [str(value) for value in frame[column]]
 
 
 def numbers(frame: pd.DataFrame, column: str) -> list[float]:
-    """Numbers of a column, row by row."""
+    """Return a column as a list of floats."""
     return [float(value) for value in frame[column].to_numpy(dtype=float)]
 
 
 def policies_in(points: pd.DataFrame) -> tuple[str, ...]:
-    """Policies in order of appearance, the baseline first."""
-    found = names_in(points, "policy")
-    ran = names_in(usable(points), "policy") or found
+    """Return the policies in order of appearance, the baseline first."""
+    names = names_in(points, "policy")
+    ran = names_in(usable(points), "policy") or names
     first = USUAL_BASELINE if USUAL_BASELINE in ran else next(iter(ran), "")
-    return tuple(sorted(found, key=lambda policy: policy != first))
+    return tuple(sorted(names, key=lambda policy: policy != first))
 
 
 def speedups(points: pd.DataFrame, baseline: str, axes: Iterable[str]) -> pd.DataFrame:
-    """Usable points with ``speedup``: the latency of the baseline in the same case over their own.
+    """Return the usable points with ``speedup``: latency of the baseline in the same case over their own.
 
-    Cases in which the baseline did not run are left out.
+    Cases without a run of the baseline are left out.
     """
     case = list(dict.fromkeys(["network", "hardware", "batch", "dtype", *axes]))
     ran = usable(points).drop_duplicates([*case, "policy"], keep="last")
@@ -116,7 +116,7 @@ def speedups(points: pd.DataFrame, baseline: str, axes: Iterable[str]) -> pd.Dat
 
 
 def ratio_summary(ratios: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Geometric mean, least and greatest of ``speedup`` in each group, and how many points it has."""
+    """Return geometric mean, least and greatest ``speedup`` of each group, and its number of points."""
     grouped = ratios.assign(log=np.log(ratios["speedup"])).groupby(list(by), sort=False)
     summary = grouped.agg(
         log=("log", "mean"), least=("speedup", "min"), greatest=("speedup", "max"), points=("speedup", "size")
@@ -127,15 +127,15 @@ def ratio_summary(ratios: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def best_points(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the point of least latency of each network."""
+    """Return the point with the lowest latency of each network."""
     ran = usable(points)
     return ran.loc[ran.groupby("network", sort=False)["latency_s"].idxmin()] if len(ran) else ran
 
 
 def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:
-    """Mark the points that no other one equals or beats in all objectives while beating it in one.
+    """Return a mask of the Pareto-optimal points: no other point is as good in all objectives and better in one.
 
-    Points that lack an objective are never in front, and beat nobody.
+    Points that lack an objective are never on the front and beat no other point.
     """
     signs = [-1.0 if name in MAXIMISED else 1.0 for name in objectives]
     costs: npt.NDArray[np.float64] = points[list(objectives)].to_numpy(dtype=float) * np.array(signs)
@@ -154,9 +154,9 @@ def pareto_front(points: pd.DataFrame, objectives: Sequence[str]) -> pd.Series:
 
 
 def against_base(points: pd.DataFrame) -> pd.Series:
-    """Return for each usable point the latency of the same network and policy on the base machine, over its own.
+    """Return, per usable point, the latency of its network and policy on the base machine over its own.
 
-    Missing where the base machine was not tried with them. A network is the same at the same sizes.
+    Missing where the base machine was not tried with the same network, sizes and policy.
     """
     same = [name for name in ("network", "batch", "sequence", "image", "dtype", "hardware", "policy") if name in points]
     ran = usable(points)
@@ -166,14 +166,14 @@ def against_base(points: pd.DataFrame) -> pd.Series:
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """Return at most so many positions of ``count``, evenly spread, the first and the last among them."""
+    """Return at most ``most`` positions of ``count``, evenly spread from the first to the last."""
     if count <= most or most <= 1:
         return list(range(min(count, most)))
     return sorted({round(step * (count - 1) / (most - 1)) for step in range(most)})
 
 
 def bound_by(points: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Count usable points by group (in order of appearance) and bottleneck (the commonest first)."""
+    """Return the numbers of usable points by group (in order of appearance) and bottleneck (most frequent first)."""
     ran = usable(points)
     named = ran.loc[ran["bottleneck"] != ""]
     totals = named["bottleneck"].value_counts()
@@ -183,35 +183,35 @@ def bound_by(points: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def means(points: pd.DataFrame, prefix: str) -> pd.DataFrame:
-    """Mean of each entry of a flattened dictionary per network and policy, without those nobody has."""
+    """Return the mean of each entry of a flattened mapping per network and policy, without always missing ones."""
     columns = {str(name): str(name).removeprefix(prefix) for name in points if str(name).startswith(prefix)}
     grouped = usable(points).groupby(["network", "policy"], sort=False)[list(columns)].mean()
     return grouped.rename(columns=columns).dropna(axis="columns", how="all").reset_index()
 
 
 def is_grid(points: pd.DataFrame, axes: Axes) -> bool:
-    """Whether every combination of the axes' values was tried."""
+    """Return whether every combination of the axes' values was tried."""
     stated = points.loc[(points[list(axes)] != "").all(axis="columns")]
     return len(stated.drop_duplicates(list(axes))) == prod(len(values) for values in axes.values())
 
 
 def held_values(axes: Axes, shown: Iterable[str]) -> dict[str, str]:
-    """Return the middle value (the lower of two) of each axis that is not shown."""
+    """Return the middle value (the lower of two) of each axis not shown."""
     free = set(shown)
     return {axis: values[(len(values) - 1) // 2] for axis, values in axes.items() if axis not in free}
 
 
 def shared_values(rows: pd.DataFrame, axes: Axes, shown: Iterable[str]) -> dict[str, str] | None:
-    """Return the value that all rows have of each axis that is not shown; None if they differ in one."""
+    """Return the common value of each axis not shown; None if the rows differ in one."""
     free = set(shown)
-    found = {axis: names_in(rows, axis) for axis in axes if axis not in free}
-    return {axis: values[0] for axis, values in found.items()} if all(len(v) == 1 for v in found.values()) else None
+    hidden = {axis: names_in(rows, axis) for axis in axes if axis not in free}
+    return {axis: values[0] for axis, values in hidden.items()} if all(len(v) == 1 for v in hidden.values()) else None
 
 
 def cut(points: pd.DataFrame, axes: Axes, shown: Sequence[str]) -> pd.DataFrame:
-    """One usable point per network, policy and value of the shown axes.
+    """Return one usable point per network, policy and value of the shown axes.
 
-    On a full grid the other axes are held at their middle values; otherwise the fastest point tried is taken.
+    On a full grid the other axes are held at their middle values; otherwise the fastest point is taken.
     """
     ran = usable(points)
     ran = ran.loc[(ran[list(shown)] != "").all(axis="columns")]
@@ -223,25 +223,25 @@ def cut(points: pd.DataFrame, axes: Axes, shown: Sequence[str]) -> pd.DataFrame:
 
 
 def influence(points: pd.DataFrame, axes: Axes) -> dict[str, float]:
-    """Return by what factor mean latency differs between the worst and the best value of each axis.
+    """Return, per axis, the factor between the worst and the best value's mean latency.
 
-    Compared are points that differ in nothing but that axis; an axis along which there are none is left out.
+    Compares points that differ only in that axis; axes without such points are left out.
     """
     ran = usable(points)
     logs = np.log(ran["latency_s"])
     factors = {}
     for axis in axes:
         case = ["network", "policy", *(other for other in axes if other != axis)]
-        alike = logs.groupby([ran[name] for name in case])
+        others_equal = logs.groupby([ran[name] for name in case])
         compared = ran.groupby(case)[axis].transform("nunique") > 1
-        relative = (logs - alike.transform("mean")).loc[compared].groupby(ran.loc[compared, axis]).mean()
+        relative = (logs - others_equal.transform("mean")).loc[compared].groupby(ran.loc[compared, axis]).mean()
         if len(relative):
             factors[axis] = float(np.exp(relative.max() - relative.min()))
     return factors
 
 
 def trend(ratios: pd.DataFrame, axis: str, axes: Axes) -> tuple[float, float] | None:
-    """Return the geometric mean of ``speedup`` at both ends of an axis, over the cases that have both."""
+    """Return the geometric mean of ``speedup`` at the first and last value of an axis, over cases with both."""
     first, last = axes[axis][0], axes[axis][-1]
     others = ["network", *(other for other in axes if other != axis)]
     ends = ratios.assign(log=np.log(ratios["speedup"])).pivot_table(index=others, columns=axis, values="log")
@@ -250,13 +250,13 @@ def trend(ratios: pd.DataFrame, axis: str, axes: Axes) -> tuple[float, float] | 
 
 
 def figures(column: pd.Series) -> pd.Series:
-    """Return a column as floats; what is no number that can be drawn is missing."""
+    """Return a column as floats; values that are not plausible numbers become missing."""
     values = pd.to_numeric(column, errors="coerce").astype(float)
     return values.where((values == 0) | values.abs().between(1 / _LARGEST, _LARGEST))
 
 
 def _text(value: object) -> str:
-    """One line of text that can be seen; nothing for what is missing, and 8.0 as 8."""
+    """Return a value as one printable line; empty for a missing value, and 8 for 8.0."""
     if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -265,6 +265,6 @@ def _text(value: object) -> str:
 
 
 def _in_order(column: pd.Series, stated: Sequence[str]) -> tuple[str, ...]:
-    found = [str(value) for value in column.unique() if value != ""]
+    present = [str(value) for value in column.unique() if value != ""]
     one_line = [_text(value) for value in stated]
-    return tuple(dict.fromkeys([*(value for value in one_line if value in found), *found]))
+    return tuple(dict.fromkeys([*(value for value in one_line if value in present), *present]))

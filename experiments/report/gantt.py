@@ -1,4 +1,4 @@
-"""Timelines: which unit did what when, and what set the pace. From spans to SVG, and to lanes that can be zoomed."""
+"""Timelines of units and of the critical path: from spans to SVG, and to lanes for zooming."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,45 +29,45 @@ from dsascape.experiments.results.timeline import Span, Timeline
 
 Lanes = tuple[tuple[str, tuple[Span, ...]], ...]
 CRITICAL = "critical path"
-"""The lane of what set the pace."""
+"""Name of the lane with the limiting resources."""
 
 RECTANGLES = 2000
-"""At most so many are drawn for one timeline."""
+"""Largest number of spans drawn for one timeline."""
 DETAILS = 6000
-"""At most so many are there for whoever zooms into one timeline."""
+"""Largest number of spans available for zooming into one timeline."""
 READABLE = 500
-"""As many are drawn of a timeline that has to be cut off."""
+"""Number of spans drawn of a timeline that has to be cut off."""
 
 _MOST_IDLE_HIDDEN = 0.1
-"""Merging may make units look busier by this share of their busy time."""
+"""Largest relative increase in busy time that merging may cause."""
 _FINEST = 100_000
-"""Spans that lie nearer than this part of the makespan are the first to be joined for whoever zooms."""
+"""Gaps below this fraction of the makespan are the first to be merged for zooming."""
 _LANE_PX = 30
 _PS_PER_UNIT = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A timeline as it is shown: thinned out to what can be seen of it at once, and with more for whoever zooms."""
+    """A timeline thinned out to what can be seen at once, with more spans for zooming."""
 
     timeline: Timeline
     lanes: Lanes
-    """Thinned out to what can be seen, up to a time."""
+    """Lanes thinned out to what can be seen, up to ``until_ps``."""
     until_ps: int
     detailed: Lanes
     merged: bool
-    """Neighbours of one category were drawn as one rectangle."""
+    """Whether neighbours of one category were drawn as one rectangle."""
     zoomed: bool
-    """Only the first part is drawn."""
+    """Whether only the first part is drawn."""
     detail_until_ps: int
-    """Where the detailed lanes end; the makespan unless there are too many spans."""
+    """End of the detailed lanes; the makespan unless there are too many spans."""
 
 
 def drawn(timeline: Timeline) -> Drawn:
-    """Return the timeline with at most ``RECTANGLES`` spans, and with at most ``DETAILS`` for whoever zooms.
+    """Return the timeline with at most ``RECTANGLES`` spans to draw, and at most ``DETAILS`` for zooming.
 
-    Beyond that, neighbours of one category that lie less than a pixel apart become one, unless that would
-    hide much idle time. Where this does not do, only the time until ``READABLE`` spans have begun is drawn.
+    Above that, neighbours of one category less than a pixel apart are merged, unless that would hide much idle time.
+    Where this is not enough, only the time until ``READABLE`` spans have begun is drawn.
     """
     lanes = timeline.lanes
     if timeline.critical:
@@ -88,23 +88,23 @@ def drawn(timeline: Timeline) -> Drawn:
 
 
 def _detailed(lanes: Lanes, makespan_ps: int) -> tuple[Lanes, int]:
-    """Return at most ``DETAILS`` spans, joined as finely as that allows, and the time that they reach to."""
-    found, gap_ps = lanes, makespan_ps / _FINEST
-    while _span_count(found) > DETAILS and gap_ps < makespan_ps / WIDTH:
-        found, gap_ps = _merged(lanes, gap_ps), gap_ps * 2
-    if _span_count(found) <= DETAILS:
-        return found, makespan_ps
+    """Return (at most ``DETAILS`` spans, merged as little as that allows, the time up to which they reach)."""
+    merged, gap_ps = lanes, makespan_ps / _FINEST
+    while _span_count(merged) > DETAILS and gap_ps < makespan_ps / WIDTH:
+        merged, gap_ps = _merged(lanes, gap_ps), gap_ps * 2
+    if _span_count(merged) <= DETAILS:
+        return merged, makespan_ps
     end_ps = max(1, _start_of_span(lanes, DETAILS))
     return _before(end_ps, lanes), end_ps
 
 
 def categories_in(lanes: Iterable[Lanes]) -> dict[str, Look]:
-    """Give each category its look: the same in every report."""
+    """Return the look of each category, the same in every report."""
     return kind_looks({span.category for each in lanes for _, spans in each for span in spans})
 
 
 def busy_shares(timelines: Iterable[Timeline]) -> pd.DataFrame:
-    """Return for each timeline and unit the share of the makespan it spent on each category."""
+    """Return, per timeline and unit, the fraction of the makespan spent on each category."""
     kept = list(timelines)
     categories = categories_in(timeline.lanes for timeline in kept)
     rows = []
@@ -120,7 +120,7 @@ def busy_shares(timelines: Iterable[Timeline]) -> pd.DataFrame:
 
 @house_style
 def gantt_chart(shown: Drawn, looks: Looks, figure_id: str) -> Markup:
-    """Draw one timeline on its own scale of time; lanes are units, the critical path above them."""
+    """Draw one timeline on its own time scale: one lane per unit, the critical path on top."""
     timeline = shown.timeline
     names = [lane for lane, _ in shown.lanes]
     margins = Margins(left=min(200, 24 + max(map(text_width, names), default=0)), right=92, top=34, bottom=44)
@@ -151,7 +151,7 @@ def gantt_chart(shown: Drawn, looks: Looks, figure_id: str) -> Markup:
 def _draw_lane(
     axes: Axes, row: int, spans: Sequence[Span], divisor: float, px_per_unit: float, looks: Looks
 ) -> None:
-    """Draw the spans of a lane, one path for each category."""
+    """Draw the spans of a lane, one path per category."""
     for category, look in looks.items():
         own = [
             (span.start_ps / divisor, span.end_ps / divisor, span.label)
@@ -199,8 +199,8 @@ def _draw_lane(
 
 
 def _merged(lanes: Lanes, gap_ps: float) -> Lanes:
-    """Join neighbours of one category where less than ``gap_ps`` lies between them."""
-    found = []
+    """Return lanes with neighbours of one category merged where the gap is below ``gap_ps``."""
+    merged = []
     for lane, spans in lanes:
         joined: list[Span] = []
         for span in spans:
@@ -210,8 +210,8 @@ def _merged(lanes: Lanes, gap_ps: float) -> Lanes:
                 joined[-1] = Span(last.start_ps, max(last.end_ps, span.end_ps), label, span.category)
             else:
                 joined.append(span)
-        found.append((lane, tuple(joined)))
-    return tuple(found)
+        merged.append((lane, tuple(joined)))
+    return tuple(merged)
 
 
 def _before(end_ps: int, lanes: Lanes) -> Lanes:

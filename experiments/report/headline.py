@@ -1,8 +1,7 @@
-"""What a study's question is answered with: yes or no where the points decide it, the front of a search, else figures.
+"""Headline that answers a study's question: yes or no where the points decide it, else the search's front or figures.
 
-A question is understood where it says what is asked about (a policy by its name, fusion, keeping tensors on chip, more
-or less of a swept quantity) and asks whether that is faster. All else is left to the reader: then the headline states
-what was measured and says neither yes nor no.
+A question is understood where it names its subject (a policy, fusion, keeping tensors on chip, more or less of a swept
+quantity) and asks whether that is faster. Otherwise the headline states figures without a yes or no.
 """
 
 import re
@@ -32,7 +31,7 @@ _UNDECIDED = re.compile(
     r"\b(not|\w+n't|no|never|nothing|hardly|stops?|ceases?|without|less|worse|slower|longer|most|best|only|always|enough"
     r"|how|which|what|why|energy|power|area|traffic|memory|cost|costs|accuracy|throughput)\b"
 )
-"""Words that turn a question round, or ask for what latencies do not say."""
+"""Words that negate a question, or ask for something latencies do not tell."""
 _CONDITION = re.compile(r"\b(when|if|where|while|once|even|on|for|with|at|under|in|as)\b")
 _BOUND = re.compile(r"\b(bottleneck|bound|limited?|limits)\b")
 _MORE = re.compile(r"\b(larger|bigger|more|higher|wider|greater|additional|increasing|doubling|twice)\b")
@@ -43,7 +42,7 @@ _UNFUSED = "unfused"
 _OFF_CHIP = ("ddr", "dram")
 _MOSTLY = 0.5
 _SAME_UNIT = 1000
-"""Figures further apart than this each have a unit of their own."""
+"""Ratio of figures above which each has a unit of its own."""
 _MOST_NAMED = 3
 _MOST_FRONTS = 2
 _UNITS: dict[str, float] = {**BYTES, **BYTES_PER_S, **HERTZ, **PICOSECONDS}
@@ -51,18 +50,18 @@ _UNITS: dict[str, float] = {**BYTES, **BYTES_PER_S, **HERTZ, **PICOSECONDS}
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Two sets of points, compared case by case; the first is what the question is about."""
+    """Two sets of points to compare case by case; the question is about the first."""
 
     asked: str
     against: str
     ratios: pd.DataFrame
-    """A row a case: its latency against over its latency asked for, as ``ratio``."""
+    """One row per case, with ``ratio``: latency of the second set over that of the first."""
     cases: int
-    """That the study has, compared or not."""
+    """Number of cases in the study, compared or not."""
 
 
 def verdict(question: str, points: pd.DataFrame, axes: Axes) -> str:
-    """Return the answer to a question that latencies decide, or nothing."""
+    """Return the answer to a question that latencies decide; empty for other questions."""
     asked = _ON_CHIP.sub("onchip", " ".join(question.lower().split()))
     asked = asked[: asked.find("?")] if "?" in asked else asked
     ran = usable(points)
@@ -79,17 +78,17 @@ def verdict(question: str, points: pd.DataFrame, axes: Axes) -> str:
 
 
 def front_found(points: pd.DataFrame, objectives: Sequence[str], axes: Axes) -> str:
-    """Return what a search found: of each network the points that none beats in all objectives."""
-    known = [name for name in objectives if name in points]
-    ran = usable(points).dropna(subset=known)
-    if ran.empty or not known:
+    """Return a sentence on a search's result: the Pareto front of each network."""
+    compared = [name for name in objectives if name in points]
+    ran = usable(points).dropna(subset=compared)
+    if ran.empty or not compared:
         return ""
     networks = names_in(ran, "network")
-    told = [_front_of(ran.loc[ran["network"] == name], name, known, axes) for name in networks[:_MOST_FRONTS]]
+    told = [_front_of(ran.loc[ran["network"] == name], name, compared, axes) for name in networks[:_MOST_FRONTS]]
     rest = len(networks) - _MOST_FRONTS
     more = f"; and those of {count(rest, 'further network')}" if rest > 0 else ""
-    found = "The best found" if len(known) == 1 else "The front found"
-    return f"{found}, by {enumeration([meaning(name)[0] for name in known])}: {'; '.join(told)}{more}."
+    opening = "The best found" if len(compared) == 1 else "The front found"
+    return f"{opening}, by {enumeration([meaning(name)[0] for name in compared])}: {'; '.join(told)}{more}."
 
 
 def _front_of(own: pd.DataFrame, network: str, objectives: Sequence[str], axes: Axes) -> str:
@@ -114,7 +113,7 @@ def _range(values: pd.Series, name: str) -> str:
 
 
 def _bound_by(asked: str, ran: pd.DataFrame) -> str:
-    """Answer whether a resource is what the points are bound by."""
+    """Answer whether the named resource is the points' bottleneck; empty if the question is not that simple."""
     resources = {name for name in names_in(ran, "bottleneck") if name} | {"ddr", "matrix", "vector", "launch"}
     named = [name for name in sorted(resources) if re.search(rf"\b{re.escape(name).replace('_', '[_ ]')}\b", asked)]
     if len(named) != 1 or re.search(r"\b(not|no|never|\w+n't|longer)\b", asked):
@@ -125,7 +124,7 @@ def _bound_by(asked: str, ran: pd.DataFrame) -> str:
 
 
 def _policies(asked: str, subject: str, points: pd.DataFrame, axes: Axes) -> _Sides | None:
-    """Return the policies that the question is about against those that it leaves or names to compare with."""
+    """Return the policies that the question is about, and those it names or leaves to compare with."""
     policies = names_in(points, "policy")
     first, rest = _named(subject, policies), _named(asked, policies)
     evidence = ""
@@ -158,19 +157,19 @@ def _policies(asked: str, subject: str, points: pd.DataFrame, axes: Axes) -> _Si
 
 
 def _named(text: str, policies: Sequence[str]) -> dict[str, int]:
-    """Return where policies are named, options aside; of overlapping names the longest."""
-    found: dict[str, int] = {}
+    """Return the position at which each policy is named, options ignored; of overlapping names the longest."""
+    positions: dict[str, int] = {}
     for base in sorted({name.partition("(")[0] for name in policies}, key=len, reverse=True):
         pattern = re.escape(base.lower()).replace(r"\-", "[- ]")
         place = re.search(rf"(?<![\w-]){pattern}(?![\w-])", text)
         if place:
-            found |= {name: place.start() for name in policies if name.partition("(")[0] == base}
+            positions |= {name: place.start() for name in policies if name.partition("(")[0] == base}
             text = text[: place.start()] + " " * len(place[0]) + text[place.end() :]
-    return found
+    return positions
 
 
 def _kept_on_chip(points: pd.DataFrame) -> Mapping[str, float]:
-    """Return for each policy the share of kernels' outputs that it keeps on chip."""
+    """Return the fraction of kernel outputs that each policy keeps on chip."""
     columns = [str(name) for name in points if str(name).startswith("tensor_scopes.")]
     inside = [name for name in columns if name.partition(".")[2] not in _OFF_CHIP]
     if not inside or len(inside) == len(columns):
@@ -181,7 +180,7 @@ def _kept_on_chip(points: pd.DataFrame) -> Mapping[str, float]:
 
 
 def _more_or_less(subject: str, points: pd.DataFrame, axes: Axes) -> _Sides | None:
-    """Return the two ends of the one swept quantity that the question names, the end that it asks about first."""
+    """Return the two ends of the one swept quantity that the question names, the one it asks about first."""
     words = set(re.findall(r"[a-z0-9]+", subject))
     words |= {f"{word}s" for word in words}
     named = [axis for axis in axes if words & set(re.findall(r"[a-z0-9]+", axis.lower()))]
@@ -212,7 +211,7 @@ def _magnitude(text: str) -> float:
 
 
 def _judged(sides: _Sides) -> str:
-    """Say yes where all cases agree that it is faster, no where none is, else in how many."""
+    """Answer yes if all cases are faster, no if none is, otherwise with the number of faster ones."""
     ratios = numbers(sides.ratios, "ratio")
     faster = sum(ratio > NOTEWORTHY for ratio in ratios)
     least, most = significant(min(ratios)), significant(max(ratios))

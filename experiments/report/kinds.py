@@ -1,4 +1,4 @@
-"""What a network is made of, as a picture: each kind of operator with its share of arithmetic and of bytes."""
+"""Picture of a network's composition: each operator kind's share of arithmetic and bytes."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ _PERCENT = 100
 def kinds_picture(title: str, kinds: Sequence[KindSummary]) -> str:
     """Return a standalone SVG: two bars per kind, shares of FLOPs and of bytes touched, in per cent.
 
-    Kinds behind the sixteenth are one bar, "others". Colours follow the reader's light or dark setting.
+    Kinds after the sixteenth are summed as "others". Colours follow the reader's light or dark setting.
     """
     rows = [(k.kind, k.operators, k.flops_share, k.bytes_share) for k in kinds[:_MOST_KINDS]]
     rest = kinds[_MOST_KINDS:]
@@ -56,7 +56,7 @@ def kinds_picture(title: str, kinds: Sequence[KindSummary]) -> str:
 
 
 def standalone(svg: str) -> str:
-    """Return the drawing with the report's colours in it, so that it opens by itself."""
+    """Return the drawing with the report's colours embedded, so that it can be opened by itself."""
     rules = (TEMPLATES / "report.css").read_text(encoding="utf-8").split("*{", 1)[0]
     opening, _, body = svg.partition(">")
     named = opening.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"')

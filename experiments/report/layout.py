@@ -1,4 +1,4 @@
-"""How a report is built up: sections of figures, each with its caption and its numbers."""
+"""Structure of a report: sections of figures, each with a caption and numbers."""
 
 from dataclasses import dataclass
 
@@ -13,20 +13,20 @@ from dsascape.experiments.report.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A study with what its sections have in common."""
+    """A study with the data that its sections share."""
 
     study: Study
     points: pd.DataFrame
-    """Prepared, failed ones included; of so many networks, policies and swept values as can be told apart."""
+    """Prepared points, failed ones included, reduced to the networks, policies and values that charts can show."""
     axes: Axes
     looks: Looks
-    """Of the policies, the baseline first."""
+    """Looks of the policies, the baseline first."""
     every: pd.DataFrame
     """All points, prepared, by their numbers."""
     embedded: pd.DataFrame
-    """The points that the page has one by one: all of them, or a sample."""
+    """Points listed one by one on the page: all of them, or a sample."""
     against_base: pd.Series
-    """Of each usable point: latency on the base machine over its own."""
+    """Per usable point, latency on the base machine over its own."""
 
     @property
     def baseline(self) -> str:
@@ -35,7 +35,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing or tables to look at, with a caption and the numbers behind a drawing."""
+    """A drawing or tables, with a caption and the numbers behind the drawing."""
 
     caption: str
     svg: Markup | None = None
@@ -43,11 +43,11 @@ class Figure:
     numbers: Table | None = None
     legend: Looks | None = None
     links: tuple[tuple[str, str], ...] = ()
-    """Files beside the report, each with what it is."""
+    """(file beside the report, description)."""
     timeline: int | None = None
-    """Which timeline the page's script draws in place of the drawing."""
+    """Index of the timeline that the page's script draws in place of the drawing; None for other figures."""
     still: str = ""
-    """What is to be said of the drawing only."""
+    """Remark that applies to the drawing only, not to the script's timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +58,4 @@ class Section:
     title: str
     figures: tuple[Figure, ...]
     source: str = "simulated"
-    """Whether its figures are simulated or measured; empty where they are both."""
+    """"simulated", "measured", or empty for a section with both kinds of figures."""

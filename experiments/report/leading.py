@@ -1,4 +1,4 @@
-"""Measured figures lead where there are any: the latencies that points are compared by, and what they are called."""
+"""Choice of the latencies that points are compared by: measured ones if there are any, otherwise simulated ones."""
 
 from dataclasses import replace
 
@@ -10,12 +10,12 @@ from dsascape.experiments.report.words import MEASURED, SIMULATED
 
 
 def source_of(points: pd.DataFrame) -> str:
-    """Return whether points are compared by measured or by simulated latencies."""
+    """Return "measured" if any point was measured, otherwise "simulated"."""
     return MEASURED if "measured_s" in points and points["measured_s"].notna().any() else SIMULATED
 
 
 def leading(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the points by the latencies that lead: those that were measured, if any was, by what was measured."""
+    """Return the points with latencies to compare; if any was measured, only measured ones, with measured figures."""
     if source_of(points) == SIMULATED:
         return points
     measured = points.loc[points["measured_s"].notna() | (points["error"] != "")]
@@ -24,7 +24,7 @@ def leading(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_leading(evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation whose points are compared by the latencies that lead."""
+    """Return the evaluation with the latencies that points are compared by."""
     points, every = leading(evaluation.points), leading(evaluation.every)
     embedded = evaluation.embedded.loc[evaluation.embedded.index.isin(points.index)]
     embedded = embedded.assign(latency_s=points["latency_s"], throughput_per_s=points["throughput_per_s"])

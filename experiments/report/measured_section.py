@@ -1,4 +1,4 @@
-"""What was measured beside what was predicted: kernel by kernel, network by network, and which plan would be chosen."""
+"""Report section that compares predictions with measurements: kernels, networks, and the plan that would be chosen."""
 
 from collections.abc import Iterator, Sequence
 
@@ -35,7 +35,7 @@ _PARTS = "predicted_parts_s."
 
 
 def measured_sections(evaluation: Evaluation) -> Iterator[Figure]:
-    """Show kernels and networks predicted and measured, where there are any."""
+    """Yield predicted and measured times of kernels and networks, where there are any."""
     kernels = evaluation.study.kernels
     points = _measured_points(evaluation)
     if kernels is None or kernels.empty or points.empty:
@@ -68,35 +68,35 @@ def _measured_points(evaluation: Evaluation) -> pd.DataFrame:
 
 
 def _said(kernels: pd.DataFrame) -> str:
-    """Say how good the predictions of all kernels are together."""
-    predicted, found = list(kernels["predicted_s"]), list(kernels["measured_s"])
-    ranks = [spearman(predicted, found), kendall(predicted, found)]
+    """Return a sentence on the accuracy of all kernels' predictions."""
+    predicted, measured = list(kernels["predicted_s"]), list(kernels["measured_s"])
+    ranks = [spearman(predicted, measured), kendall(predicted, measured)]
     words = [f"{name} {significant(rank)}" for name, rank in zip(("Spearman", "Kendall"), ranks, strict=True) if rank]
-    return f"Mean error {percent(mape(predicted, found) or 0.0)}; rank correlation {', '.join(words) or 'unknown'}."
+    return f"Mean error {percent(mape(predicted, measured) or 0.0)}; rank correlation {', '.join(words) or 'unknown'}."
 
 
 def _quality(points: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
-    """Return a row for each measured point: the network, and how good its kernels' predictions are."""
+    """Return a row per measured point: times, error, and the accuracy of its kernels' predictions."""
     shown = [*_NAMES, *evaluation.axes]
-    found = points[shown].copy()
-    found["measured"], found["predicted"] = points["measured_s"] * 1e3, points["latency_s"] * 1e3
-    found["error"] = points["latency_s"] / points["measured_s"] - 1
+    table = points[shown].copy()
+    table["measured"], table["predicted"] = points["measured_s"] * 1e3, points["latency_s"] * 1e3
+    table["error"] = points["latency_s"] / points["measured_s"] - 1
     for name in ("mape", "spearman", "kendall"):
-        found[name] = points[name].astype(float) if name in points else np.nan
-    return found
+        table[name] = points[name].astype(float) if name in points else np.nan
+    return table
 
 
 def _choices(points: pd.DataFrame, evaluation: Evaluation) -> Iterator[dict[str, object]]:
-    """Yield for each network and setting with several plans which would be chosen, and which is the fastest."""
+    """Yield, per network and setting with several plans, the predicted best, the measured best, and the regret."""
     by = ["network", *evaluation.axes]
     for place, own in points.groupby(by, sort=False):
         if own["policy"].nunique() == 1:
             continue
         predicted = dict(zip(own["policy"], own["latency_s"], strict=True))
-        found = dict(zip(own["policy"], own["measured_s"], strict=True))
+        measured = dict(zip(own["policy"], own["measured_s"], strict=True))
         yield {
             **dict(zip(by, place, strict=True)), "chosen": min(predicted, key=lambda name: predicted[name]),
-            "fastest": min(found, key=lambda name: found[name]), "regret": regret(predicted, found),
+            "fastest": min(measured, key=lambda name: measured[name]), "regret": regret(predicted, measured),
         }  # fmt: skip
 
 
@@ -131,7 +131,7 @@ _WORST: dict[str, tuple[str, Format]] = {
 
 @house_style
 def measured_scatter(kernels: pd.DataFrame, looks: Looks, figure_id: str) -> Markup:
-    """Draw predicted over measured times of kernels, a panel per network, all on the same axes."""
+    """Draw predicted over measured times of kernels, a panel per network, on common axes."""
     networks = names_in(kernels, "network")
     columns = min(_COLUMNS, len(networks))
     legend = [marker_entry(look, name) for name, look in looks.items()]

@@ -1,4 +1,4 @@
-"""The page: a study's figures, tables and sentences put into the HTML template."""
+"""The report page: figures, tables and sentences of a study rendered into the HTML template."""
 
 import re
 from base64 import b64encode
@@ -31,9 +31,9 @@ _MOST_FAILURES = 200
 
 
 def render_report(study: Study) -> str:
-    """Return the report as one HTML page that needs nothing beside it; the same study gives the same text.
+    """Return the report as one self-contained HTML page; equal studies give equal text.
 
-    Of more than ``MOST_POINTS`` points it has a sample, and refers to the CSV file beside it for the rest.
+    With more than ``MOST_POINTS`` points the page has a sample, and refers to the CSV file for the rest.
     """
     points = prepared(study.frame, study.swept)
     axes = axes_of(points, study.swept)
@@ -66,21 +66,21 @@ def render_report(study: Study) -> str:
 
 
 def _headline(study: Study, points: pd.DataFrame, axes: Axes) -> tuple[str, list[str]]:
-    """Return the answer to the question in one sentence, and the sentences that follow."""
+    """Return the headline that answers the question, and the sentences that follow."""
     source, tried = source_of(points), len(points)
     points = leading(points)
     told = answer(points, axes)
-    found = "" if study.search == GRID else front_found(points, study.objectives, axes)
-    found = found or verdict(study.question, points, axes)
-    if found and study.planned > tried:
-        found = f"So far: {found}"
-    headline, *rest = [found, *told] if found else told
+    headline = "" if study.search == GRID else front_found(points, study.objectives, axes)
+    headline = headline or verdict(study.question, points, axes)
+    if headline and study.planned > tried:
+        headline = f"So far: {headline}"
+    headline, *rest = [headline, *told] if headline else told
     return (headline if usable(points).empty else f"{source.capitalize()}: {headline}"), rest
 
 
 @cache
 def _script(name: str) -> Markup:
-    """Return one of the page's own scripts, which no element may end early."""
+    """Return one of the page's scripts, checked not to end its element early."""
     text = (TEMPLATES / name).read_text(encoding="utf-8")
     assert "</script" not in text
     return Markup(text)
@@ -101,13 +101,13 @@ def _template() -> Template:
 
 
 def _breakable(text: str, longest: int = 22) -> Markup:
-    """Return text that may be broken behind the dots and underscores of words beyond a length."""
+    """Return text with break opportunities after dots and underscores of words longer than ``longest``."""
     parts = [re.split(r"(?<=[._])(?=\w)", word) if len(word) > longest else [word] for word in re.split(r"(\s)", text)]
     return Markup("").join(Markup("<wbr>").join(map(escape, word)) for word in parts)
 
 
 def _facts(points: pd.DataFrame, axes: Axes, planned: int) -> list[str]:
-    """Return the size of the study, for the line under the headline."""
+    """Return the size of the study as phrases for the line below the headline."""
     return [
         _tried(len(points), planned),
         count(points["model"].nunique(), "network"),
@@ -122,7 +122,7 @@ def _tried(number: int, planned: int) -> str:
 
 
 def _machine(study: Study) -> list[tuple[str, list[tuple[str, str, tuple[str, ...]]]]]:
-    """Rows of the machine's table (key, value, values tried) by the first part of their key."""
+    """Return the rows of the machine's table (key, value, values tried), grouped by the first part of the key."""
     listed = dict(study.hardware_rows)
     rows = {**{path: "" for path in study.swept if path not in listed}, **listed}
     groups: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {}
@@ -133,6 +133,6 @@ def _machine(study: Study) -> list[tuple[str, list[tuple[str, str, tuple[str, ..
 
 
 def _csv_link(study: Study) -> Markup:
-    """All points as they came, as a link that carries its own data."""
+    """Return all points as CSV, in a data link."""
     encoded = b64encode(csv_text(study.frame).encode()).decode("ascii")
     return Markup(f"data:text/csv;charset=utf-8;base64,{encoded}")

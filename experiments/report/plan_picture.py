@@ -1,7 +1,7 @@
-"""A plan as a picture: the network's operators in the order in which kernels run, each kernel a coloured box.
+"""Picture of a plan: the network's operators in the order of kernels, each kernel a coloured box.
 
-Boxes flow down columns, left to right. Lines lead from a kernel to those that read its results, but for the one right
-below it, which an arrow stands for. Colours only tell neighbours apart, in tones that the colour-blind can.
+Boxes flow down columns, left to right. Lines lead from a kernel to the readers of its results, an arrow to the one
+directly below. Colours only tell neighbours apart, in tones that the colour-blind can distinguish.
 """
 
 import math
@@ -18,14 +18,14 @@ from dsascape.hw_models.text.quantities import format_bytes
 
 _ROW, _PAD, _GAP, _WIDTH, _GUTTER, _TOP = 17, 6, 14, 250, 70, 60
 _ASPECT = 1.5
-"""Width by height that the number of columns aims at."""
+"""Aspect ratio (width by height) that the number of columns aims at."""
 _LANES = 5
 _LONGEST_ROW, _LONGEST_TITLE = 38, 120
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Where a kernel is drawn, in pixels."""
+    """Position of a kernel's box, in pixels."""
 
     group: int
     column: int
@@ -39,7 +39,7 @@ class _Box:
 
 
 def plan_picture(title: str, plan: FusionPlan) -> str:
-    """Return a standalone SVG of ``plan``; boxes and lines say by themselves what they are (hover)."""
+    """Return a standalone SVG of ``plan``; boxes and lines have descriptions to hover over."""
     boxes = _placed(plan)
     width = max(box.left for box in boxes) + _WIDTH + _GUTTER // 2
     height = max(box.bottom for box in boxes) + _GAP
@@ -61,18 +61,18 @@ def _placed(plan: FusionPlan) -> list[_Box]:
     total = sum(heights) + _GAP * len(heights)
     columns = max(round(math.sqrt(_ASPECT * total / (_WIDTH + _GUTTER))), 1)
     most = max(total / columns, *heights)
-    found = []
+    boxes = []
     column, top = 0, _TOP
     for number, height in enumerate(heights):
         if top > _TOP and top + height - _TOP > most:
             column, top = column + 1, _TOP
-        found.append(_Box(number, column, _GUTTER + column * (_WIDTH + _GUTTER), top, height))
+        boxes.append(_Box(number, column, _GUTTER + column * (_WIDTH + _GUTTER), top, height))
         top += height + _GAP
-    return found
+    return boxes
 
 
 def _drawn(plan: FusionPlan, box: _Box) -> list[str]:
-    """Return one kernel: its box, and a line of text for each operator; views are slanted."""
+    """Return the SVG of one kernel: its box, and a line of text per operator; views are slanted."""
     graph, group = plan.graph, plan.groups[box.group]
     look = Look(box.group % len(SERIES), 0)
     about = f"kernel {box.group}: {group.boundary_reason}" if plan.is_kernel(box.group) else "renames elements only"
@@ -92,17 +92,17 @@ def _drawn(plan: FusionPlan, box: _Box) -> list[str]:
 
 
 def _edges(plan: FusionPlan, boxes: Sequence[_Box]) -> list[str]:
-    """Return the lines from each kernel to its readers."""
+    """Return the SVG of the lines from each kernel to its readers."""
     graph = plan.graph
-    found: dict[tuple[int, int], list[str]] = {}
+    tensors_between: dict[tuple[int, int], list[str]] = {}
     for position, op in enumerate(graph.ops):
         for name in op.inputs:
             producer = graph.producer.get(name)
             ends = (plan.group_of[producer], plan.group_of[position]) if producer is not None else (0, 0)
             if ends[0] != ends[1]:
-                found.setdefault(ends, []).append(name)
+                tensors_between.setdefault(ends, []).append(name)
     lines = []
-    for number, ((source, reader), names) in enumerate(sorted(found.items())):
+    for number, ((source, reader), names) in enumerate(sorted(tensors_between.items())):
         tensors = [graph.tensors[name] for name in dict.fromkeys(names)]
         about = "; ".join(f"{tensor.name}, {format_bytes(tensor.size_bytes)}" for tensor in tensors)
         path = _path(boxes[source], boxes[reader], number % _LANES)
@@ -114,7 +114,7 @@ def _edges(plan: FusionPlan, boxes: Sequence[_Box]) -> list[str]:
 
 
 def _path(source: _Box, reader: _Box, lane: int) -> str:
-    """Return the way of a line: straight down, round the left of a column, or over to another one."""
+    """Return the SVG path of a line: straight down, round the left of a column, or over to another column."""
     middle = source.left + _WIDTH // 2
     if source.column == reader.column and reader.top - source.bottom == _GAP:
         return f"M{middle} {source.bottom}V{reader.top}"

@@ -1,4 +1,4 @@
-"""Bars: speed-up and traffic of each policy, and what bound the points. From frames to SVG."""
+"""Bar charts of speed-ups, traffic and bottlenecks, from frames to SVG."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -29,7 +29,7 @@ from dsascape.experiments.report.frames import numbers, texts
 from dsascape.experiments.report.words import TIMES, scale_of, significant
 
 Heights = Mapping[tuple[str, str], tuple[float, float, float]]
-"""Height, lower and upper end of the whisker, for group and policy."""
+"""(height, lower and upper end of the whisker) by (group, policy)."""
 
 _LEVEL_LABEL_PX = 36
 _UPRIGHT_LABEL_PX = 13
@@ -48,10 +48,9 @@ def speedup_bars(
     figure_id: str,
     source: str,
 ) -> Markup:
-    """Geometric mean speed-up of each policy on each network, with whiskers from the least to the greatest.
+    """Draw the geometric mean speed-up of each policy on each network, with whiskers from least to greatest.
 
-    ``summary`` has the columns network, policy, geomean, least and greatest; ``source`` says whether latencies were
-    measured or simulated.
+    ``summary`` has the columns network, policy, geomean, least and greatest; ``source`` is "measured" or "simulated".
     """
     heights = _heights(summary, ("geomean", "least", "greatest"))
     width = max(WIDTH, 90 + len(networks) * (18 * len(policies) + 22))
@@ -80,9 +79,9 @@ def speedup_bars(
 def traffic_bars(
     traffic: pd.DataFrame, networks: Sequence[str], policies: Sequence[str], looks: Looks, figure_id: str
 ) -> Markup:
-    """Bytes moved at each memory: a panel per memory, groups of bars per network.
+    """Draw the bytes moved at each memory: a panel per memory, groups of bars per network.
 
-    ``traffic`` has the columns network and policy, and one of mean bytes for each memory.
+    ``traffic`` has the columns network and policy, and one of mean bytes per memory.
     """
     memories = [str(name) for name in traffic if name not in ("network", "policy")]
     columns = len(memories) if len(networks) * len(policies) <= _MOST_ON_ONE_ROW else 1
@@ -111,7 +110,7 @@ def traffic_bars(
 
 @house_style
 def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_id: str) -> Markup:
-    """Shares of points bound by each resource, a bar for each member of each titled group of counts."""
+    """Draw the shares of points per bottleneck: titled groups of counts, a bar for each of their rows."""
     names = [str(name) for _, counts in groups for name in counts.index]
     margins = Margins(left=min(270, 24 + max(map(text_width, names))), right=16, top=6, bottom=40)
     rows = sum(len(counts) for _, counts in groups)
@@ -159,14 +158,14 @@ def bound_bars(groups: Sequence[tuple[str, pd.DataFrame]], looks: Looks, figure_
 
 
 def _heights(frame: pd.DataFrame, columns: tuple[str, str, str]) -> Heights:
-    """Read height, lower and upper end of each bar from three columns; there is no bar without them."""
+    """Return (height, lower, upper) of each bar from three columns; rows without a height have no bar."""
     keys = zip(texts(frame, "network"), texts(frame, "policy"), strict=True)
     ends = zip(*(numbers(frame, name) for name in columns), strict=True)
     return {key: (height, low, high) for key, (height, low, high) in zip(keys, ends, strict=True) if isfinite(height)}
 
 
 def _is_wide(heights: Heights) -> bool:
-    """Whether bars differ so much that only a logarithmic axis shows the small ones."""
+    """Return whether only a logarithmic axis would show the smallest bars."""
     shown = [end for _, *ends in heights.values() for end in ends if end > 0]
     return bool(shown) and max(shown) / min(shown) > _LOG_FROM_RATIO
 
@@ -180,7 +179,7 @@ def _grouped_bars(
     *,
     logarithmic: bool,
 ) -> None:
-    """Draw bars of policies side by side for each network, whiskers where they have a length, values where they fit."""
+    """Draw bars of policies side by side per network, with whiskers, and values where they fit."""
     networks, policies = groups
     thick = 0.82 / len(policies)
     thick = min(thick, 70 * len(networks) / width)
@@ -226,7 +225,7 @@ def _grouped_bars(
 
 
 def _value_label(axes: Axes, x: float, top: float, text: str, room: float, *, beside: bool) -> None:
-    """Write a bar's value above it, or beside its whisker, on paper where a line passes."""
+    """Write a bar's value above it or beside its whisker, on a background."""
     if room >= _UPRIGHT_LABEL_PX:
         axes.annotate(
             text,

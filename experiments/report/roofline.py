@@ -1,4 +1,4 @@
-"""The roofline: operations per second over operations per byte of off-chip traffic, below what the machine can do."""
+"""Roofline chart: operations per second over operations per byte of off-chip traffic, below the machine's bounds."""
 
 from collections.abc import Sequence
 
@@ -28,19 +28,20 @@ OPERATIONS_PER_MAC = 2
 _OFF_CHIP = ("traffic_bytes.ddr", "traffic_bytes.dram")
 _COLUMNS = 3
 MOST_ROOFS = 6
-"""That are drawn for one network."""
+"""Largest number of rooflines drawn for one network."""
 
 
 def rooflines(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the points that have one, with ``intensity`` (operations a byte), ``operations_per_s`` and their bound.
+    """Return the points with a roofline: ``intensity`` (operations per byte), ``operations_per_s`` and their bound.
 
     ``bound_per_s`` is the lesser of the machine's peak and what its off-chip bandwidth allows at this intensity;
-    ``share`` is how much of it is reached, ``limit`` which of the two it is. A multiply-accumulate is two operations.
+    ``share`` is the fraction of it that is reached, ``limit`` the name of the lesser. A multiply-accumulate is two
+    operations.
     """
     ran = usable(points)
     traffic = next((ran[name] for name in _OFF_CHIP if name in ran), pd.Series(np.nan, index=ran.index))
-    known = (ran["macs"] > 0) & (traffic > 0) & (ran["peak_macs_per_s"] > 0) & (ran["off_chip_bytes_per_s"] > 0)
-    own, moved = ran.loc[known], traffic.loc[known]
+    complete = (ran["macs"] > 0) & (traffic > 0) & (ran["peak_macs_per_s"] > 0) & (ran["off_chip_bytes_per_s"] > 0)
+    own, moved = ran.loc[complete], traffic.loc[complete]
     operations = own["macs"] * OPERATIONS_PER_MAC
     intensity = operations / moved
     by_memory = intensity * own["off_chip_bytes_per_s"]
@@ -58,7 +59,7 @@ def rooflines(points: pd.DataFrame) -> pd.DataFrame:
 
 @house_style
 def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup:
-    """Draw the points of `rooflines`, a panel per network, all on the same axes, under the roofs of their machines."""
+    """Draw the points of `rooflines` under their machines' roofs, a panel per network, on common axes."""
     networks = [str(name) for name in points["network"].unique()]
     policies = [policy for policy in looks if (points["policy"] == policy).any()]
     columns = min(_COLUMNS, len(networks))
@@ -98,8 +99,8 @@ def roofline_chart(points: pd.DataFrame, looks: Looks, figure_id: str) -> Markup
 
 
 def roofs_of(points: pd.DataFrame) -> Sequence[tuple[float, float]]:
-    """Return the pairs of peak and bandwidth that machines have; of many the least and the greatest."""
+    """Return the distinct (peak, bandwidth) of the machines; of many only the least and the greatest."""
     roofs = ["peak_per_s", "off_chip_bytes_per_s"]
     pairs = points[roofs].drop_duplicates().sort_values(roofs).itertuples(index=False, name=None)
-    found = [(float(peak), float(bandwidth)) for peak, bandwidth in pairs]
-    return found if len(found) <= MOST_ROOFS else [found[0], found[-1]]
+    distinct = [(float(peak), float(bandwidth)) for peak, bandwidth in pairs]
+    return distinct if len(distinct) <= MOST_ROOFS else [distinct[0], distinct[-1]]

@@ -1,4 +1,4 @@
-"""The sections of a report that say what the machine did: where time and bytes went, and what was in the way."""
+"""Report sections on the machine's behaviour: critical path, roofline, bottlenecks, traffic, layers, timelines."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,11 +27,11 @@ _ROOF_WORDS = {"operations_per_s": "reached", "bound_per_s": "bound"}
 _PERFETTO = "The whole run, to open in the Perfetto UI (ui.perfetto.dev)"
 _MOST_BARS, _FEWEST_BARS = 60, 8
 _LONGEST_LAYERS = 12
-"""That are shown at once."""
+"""Largest number of layers shown without unfolding."""
 
 
 def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
-    """Show for telling points of each network how long each resource set the pace."""
+    """Yield, per network, how long each resource was critical at its telling points."""
     ran = usable(evaluation.embedded)
     ran = ran.loc[ran["network"].isin(evaluation.points["network"])]
     shares = pace_shares(ran)
@@ -59,7 +59,7 @@ def critical_sections(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def roofline_section(evaluation: Evaluation) -> Iterator[Figure]:
-    """Show how much of what the machine could do at most is reached."""
+    """Yield the roofline: how much of the machine's peak is reached."""
     points = rooflines(evaluation.embedded)
     points = points.loc[points["network"].isin(evaluation.points["network"])]
     if points.empty:
@@ -86,14 +86,14 @@ def roofline_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _renamed(formats: dict[str, tuple[str, Format]], words: dict[str, str]) -> dict[str, tuple[str, Format]]:
-    """Return formats under headings in words; the unit stays."""
+    """Return formats with headings replaced by words; units stay."""
     return {
         name: (f"{words[name]} {heading.removeprefix(name).strip()}", form) for name, (heading, form) in formats.items()
     }
 
 
 def bounds_section(evaluation: Evaluation) -> Iterator[Figure]:
-    """Show what the critical path waited for, and the bottleneck of points by what they have in common."""
+    """Yield the shares of resources on the critical path, and the bottlenecks of points by common properties."""
     waits = means(evaluation.points, "critical.")
     if waits.shape[1] > len(("network", "policy")):
         caption = f"What the critical path waited for: share of the simulated latency{_mean(evaluation)}."
@@ -121,7 +121,7 @@ def bounds_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _sorted(counts: pd.DataFrame, name: str, evaluation: Evaluation) -> pd.DataFrame:
-    """Return counts with the largest share of the commonest bottleneck first; what is swept keeps its order."""
+    """Return counts ordered by the share of the most frequent bottleneck; swept values keep their order."""
     if name in evaluation.axes or counts.empty:
         return counts
     shares = counts.iloc[:, 0] / counts.sum(axis="columns")
@@ -129,7 +129,7 @@ def _sorted(counts: pd.DataFrame, name: str, evaluation: Evaluation) -> pd.DataF
 
 
 def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
-    """Bytes moved, and where tensors were kept."""
+    """Yield bytes moved per memory, where tensors were kept, and peak occupancy."""
     traffic = means(evaluation.points, "traffic_bytes.")
     memories = [name for name in map(str, traffic) if name not in ("network", "policy")]
     if memories:
@@ -156,7 +156,7 @@ def traffic_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def utilisation_section(evaluation: Evaluation) -> Iterator[Figure]:
-    """Show how busy units and memories are."""
+    """Yield how busy units and memories were."""
     shares = means(evaluation.points, "utilisation.")
     if shares.shape[1] > len(("network", "policy")):
         caption = f"Share of the time that each unit is busy{_mean(evaluation)}."
@@ -164,7 +164,7 @@ def utilisation_section(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figure]:
-    """Show where the time of a point goes: its longest layers, and all of them in order."""
+    """Yield, per point, its longest layers and a table of all layers."""
     for title, layers in points:
         memories = [str(name) for name in layers if str(name).startswith("traffic_bytes.")]
         table = layers.assign(**{name: figures(layers[name]) for name in ("runs", "critical_s", *memories)})
@@ -189,7 +189,7 @@ def layers_section(points: Sequence[tuple[str, pd.DataFrame]]) -> Iterator[Figur
 
 
 def timelines_section(timelines: Sequence[Timeline]) -> Iterator[Figure]:
-    """Show each timeline on its own scale."""
+    """Yield each timeline on its own time scale."""
     shown = timelines_drawn(timelines)
     looks = categories_in([each.detailed for each in shown])
     for number, each in enumerate(shown):
@@ -214,12 +214,12 @@ def timelines_section(timelines: Sequence[Timeline]) -> Iterator[Figure]:
 
 
 def timelines_drawn(timelines: Sequence[Timeline]) -> list[Drawn]:
-    """Return those that have something to draw."""
+    """Return the timelines with something to draw."""
     return [drawn(timeline) for timeline in timelines if timeline.lanes]
 
 
 def _mean(evaluation: Evaluation) -> str:
-    """Say in a caption how points became one figure for each network and policy."""
+    """Return the part of a caption that says how points were averaged per network and policy."""
     ran = usable(evaluation.points)
     if not ran.duplicated(["network", "policy"]).any():
         return ""

@@ -1,4 +1,4 @@
-"""How much of a large study is drawn and listed point by point, so that its page stays one that a browser opens."""
+"""Sampling of large studies: what is drawn and listed point by point, to keep the page small enough for a browser."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,16 +19,16 @@ from dsascape.experiments.report.words import enumeration
 from dsascape.hw_models.text.quantities import count
 
 MOST_POINTS = 2000
-"""That a page has one by one."""
+"""Largest number of points listed one by one on a page."""
 MOST_NETWORKS = 12
 MOST_POLICIES = 20
 MOST_VALUES = 24
-"""Of one swept quantity."""
+"""Largest number of values of one swept quantity in charts."""
 _SHARE_OF_FRONT = 0.25
 
 
 def told_apart(points: pd.DataFrame, axes: Axes) -> tuple[pd.DataFrame, Axes, str]:
-    """Return the points of as many networks, policies and swept values as charts can show, and what is left out."""
+    """Return (points, axes, sentence on what is left out) reduced to what charts can show."""
     networks, policies = names_in(points, "network"), policies_in(points)
     left_out = []
     if len(networks) > MOST_NETWORKS:
@@ -50,8 +50,8 @@ def told_apart(points: pd.DataFrame, axes: Axes) -> tuple[pd.DataFrame, Axes, st
 def listed(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Sequence[str]) -> pd.DataFrame:
     """Return at most ``MOST_POINTS`` of the points, by their numbers.
 
-    Beyond that: first what the page speaks of, the fastest of each network and policy, fronts, points of the base
-    machine, what curves are drawn through; then evenly spread ones.
+    Beyond that it prefers what the page mentions: the fastest of each network and policy, fronts, points of the base
+    machine, points on curves; the rest is evenly spread.
     """
     if len(points) <= MOST_POINTS:
         return points
@@ -67,8 +67,8 @@ def listed(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Se
 def _spoken_of(points: pd.DataFrame, drawn: pd.DataFrame, axes: Axes, objectives: Sequence[str]) -> Iterator[pd.Index]:
     ran = usable(points)
     yield best_points(points).index
-    known = [name for name in objectives if name in ran]
-    for together in dict.fromkeys([tuple(known), *((known[0], other) for other in known[1:])] if known else []):
+    compared = [name for name in objectives if name in ran]
+    for together in dict.fromkeys([tuple(compared), *((compared[0], b) for b in compared[1:])] if compared else []):
         for _, own in ran.groupby("network", sort=False):
             yield own.index[pareto_front(own, together)]
     yield ran.sort_values("latency_s", kind="stable").drop_duplicates(["network", "policy"]).index

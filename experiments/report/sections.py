@@ -1,4 +1,4 @@
-"""The sections of a report: which figures and tables a study calls for, and what their captions say."""
+"""The sections of a report: figures and tables by kind of study, with their captions."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -45,7 +45,7 @@ from dsascape.hw_models.text.quantities import count
 
 EVERYWHERE = "all networks"
 GRID = "grid"
-"""The search that chooses everything."""
+"""The search method that runs all points."""
 _OF_WORKLOADS = ("batch", "sequence", "image")
 """Axes that do not change the machine."""
 _MOST_OF_FRONT = 200
@@ -60,12 +60,12 @@ _BASE_UNKNOWN = (
 
 
 def sections_of(evaluation: Evaluation) -> list[Section]:
-    """Return the sections that the study has something to say in."""
+    """Return the non-empty sections of the study's report."""
     ran = not usable(evaluation.points).empty
     search = evaluation.study.search != GRID
     lead = by_leading(evaluation)
     front = tuple(_front(lead)) if ran else ()
-    made = [
+    sections = [
         Section("front", "The front", front if search else (), source_of(lead.every)),
         Section("fastest", "Fastest points", _fastest(lead) if ran else (), source_of(lead.every)),
         Section("speedup", "Policies compared", _speedups(lead) if ran else (), source_of(lead.every)),
@@ -84,11 +84,11 @@ def sections_of(evaluation: Evaluation) -> list[Section]:
         ),
         Section("timelines", "Timelines", tuple(timelines_section(evaluation.study.timelines))),
     ]
-    return [section for section in made if section.figures]
+    return [section for section in sections if section.figures]
 
 
 def _front(evaluation: Evaluation) -> Iterator[Figure]:
-    """Show the points that none beats in all objectives together."""
+    """Yield the Pareto front of the objectives."""
     every = usable(evaluation.points)
     objectives = [name for name in evaluation.study.objectives if name in every]
     numeric = [name for name in objectives if pd.api.types.is_numeric_dtype(every[name])]
@@ -147,7 +147,7 @@ def _speedups(evaluation: Evaluation) -> tuple[Figure, ...]:
 
 
 def _against_base(evaluation: Evaluation) -> Iterator[Figure]:
-    """Compare points with the same network and policy on the machine that the sweep starts from."""
+    """Yield the comparison with the same network and policy on the base machine."""
     swept = [axis for axis in evaluation.axes if axis not in (*_OF_WORKLOADS, "hardware")]
     if not swept:
         return
@@ -200,7 +200,7 @@ def _curves(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _winners(evaluation: Evaluation) -> Iterator[Figure]:
-    """Show the fastest policy over the two axes that move latency most."""
+    """Yield the fastest policy over the two most influential axes."""
     axes = evaluation.axes
     factors = influence(evaluation.points, axes)
     chosen = sorted(axes, key=lambda axis: -factors.get(axis, 0))[:2]
@@ -227,8 +227,8 @@ def _winners(evaluation: Evaluation) -> Iterator[Figure]:
 
 def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
     ran = usable(evaluation.points)
-    known = [name for name in evaluation.study.objectives if name in ran and ran[name].nunique() > 1]
-    numeric = [name for name in known if pd.api.types.is_numeric_dtype(ran[name])]
+    objectives = [name for name in evaluation.study.objectives if name in ran and ran[name].nunique() > 1]
+    numeric = [name for name in objectives if pd.api.types.is_numeric_dtype(ran[name])]
     for number, other in enumerate(numeric[1:]):
         pair = (numeric[0], other)
         complete = ran.dropna(subset=list(pair))
@@ -248,7 +248,7 @@ def _trade_offs(evaluation: Evaluation) -> Iterator[Figure]:
 
 
 def _held(rows: pd.DataFrame, evaluation: Evaluation, shown: Sequence[str]) -> str:
-    """Say in a caption what the axes that are not shown are in these rows."""
+    """Return the part of a caption that says where the hidden axes are held in these rows."""
     held = shared_values(rows, evaluation.axes, shown)
     if held is None:
         return "The rest is not held: shown is the fastest point tried with each value, whatever else it has."

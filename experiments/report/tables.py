@@ -1,4 +1,4 @@
-"""Tables of the report: frames as cells of text, and heat tables, whose cells are tinted by value."""
+"""Tables of the report: frames as cells of text, and heat tables with tinted cells."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dsascape.experiments.report.frames import Axes, names_in, numbers, texts
 from dsascape.experiments.report.words import MISSING, meaning, percent, quantity, scale_of, significant, times
 
 _LEAST_FULL_GAIN = 1.1
-"""Smaller gains never get the full tint."""
+"""Gain of the full tint, at least, so that small gains stay light."""
 
 Format = Callable[[float], str]
 
@@ -22,15 +22,15 @@ class Cell:
 
     text: str
     tint: int = 0
-    """Per cent of colour in the background."""
+    """Percentage of colour in the background."""
     look: Look | None = None
-    """Whose colour; the neutral heat colour where nobody's."""
+    """Look whose colour tints the cell; None: the neutral heat colour."""
     numeric: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Headings and rows; every row has as many cells as there are headings."""
+    """Headings and rows of equal length."""
 
     headings: tuple[Cell, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -38,7 +38,7 @@ class Table:
 
 
 def table_of(frame: pd.DataFrame, formats: Mapping[str, tuple[str, Format]]) -> Table:
-    """Write the named columns as formatted numbers under new headings, and all others as text."""
+    """Return a frame as a table: columns with a format as numbers under a new heading, all others as text."""
     headings = tuple(
         Cell(formats[name][0] if name in formats else name, numeric=name in formats)
         for name in map(str, frame)
@@ -53,9 +53,9 @@ def table_of(frame: pd.DataFrame, formats: Mapping[str, tuple[str, Format]]) -> 
 
 
 def figure_formats(frame: pd.DataFrame, names: Iterable[str], source: str) -> dict[str, tuple[str, Format]]:
-    """Return formats of figures such as ``latency_s``: one unit a column, chosen by its values.
+    """Return (heading, format) of figures such as ``latency_s``, with one unit per column.
 
-    ``source`` says whether latencies and throughputs were measured or simulated.
+    ``source`` says whether latencies and throughputs are "measured" or "simulated".
     """
     formats: dict[str, tuple[str, Format]] = {}
     for name in names:
@@ -66,7 +66,7 @@ def figure_formats(frame: pd.DataFrame, names: Iterable[str], source: str) -> di
 
 
 def quantity_formats(frame: pd.DataFrame, names: Iterable[str], unit: str) -> dict[str, tuple[str, Format]]:
-    """Return formats of columns that share a unit, each with the prefix that suits its values."""
+    """Return (heading, format) of columns that share a unit, each with a prefix for its values."""
     formats: dict[str, tuple[str, Format]] = {}
     for name in names:
         divisor, prefixed = scale_of(frame[name], unit)
@@ -84,12 +84,12 @@ RATIO_FORMATS: Mapping[str, tuple[str, Format]] = {
 
 
 def count_formats(names: Iterable[str]) -> dict[str, tuple[str, Format]]:
-    """Return formats of columns of counts."""
+    """Return (heading, format) of columns of counts."""
     return {name: (name, lambda value: f"{value:,.0f}") for name in names}
 
 
 def share_heat(frame: pd.DataFrame, labels: Sequence[str]) -> Table:
-    """Write label columns first, then each other column, a share of one, as a tinted percentage; the largest first."""
+    """Return a table of the label columns, then the others as tinted percentages, largest column first."""
     shares = [str(name) for name in frame if name not in labels]
     shares.sort(key=lambda name: -sum(share for share in numbers(frame, name) if isfinite(share)))
     columns = [[Cell(text) for text in texts(frame, name)] for name in labels] + [
@@ -103,10 +103,10 @@ def share_heat(frame: pd.DataFrame, labels: Sequence[str]) -> Table:
 def winner_heats(
     points: pd.DataFrame, pair: tuple[str, str], baseline: str, axes: Axes, looks: Looks, source: str
 ) -> list[Table]:
-    """Write the fastest policy over two axes with its speed-up, a table per network; a lone one's latency.
+    """Return a table per network: the fastest policy over two axes with its speed-up, or a lone policy's latency.
 
-    ``points`` has at most one row for each network, policy and pair of values; ``source`` says whether latencies were
-    measured or simulated.
+    ``points`` has at most one row per network, policy and pair of values; ``source`` says whether latencies are
+    "measured" or "simulated".
     """
     best = points.sort_values("latency_s", kind="stable").drop_duplicates(["network", *pair])
     usual = points.loc[points["policy"] == baseline, ["network", *pair, "latency_s"]]
@@ -136,7 +136,7 @@ def winner_heats(
 
 
 def _plane(title: str, pair: tuple[str, str], cells: Mapping[tuple[str, str], Cell], axes: Axes) -> Table:
-    """Lay cells out over two axes; a dash stands where nothing was tried."""
+    """Return cells as a table over two axes, with dashes for missing ones."""
     down, across = pair
     gap = Cell(MISSING, numeric=True)
     corner = Cell(f"{down} ↓\n{across} →")
@@ -153,5 +153,5 @@ def _number_cell(value: float, form: Format) -> Cell:
 
 
 def _tint(share: float) -> int:
-    """Per cent of colour for a share of one; never so much that ink cannot be read on it."""
+    """Return the percentage of colour for a fraction, capped so that text stays readable."""
     return round(50 * min(1.0, max(0.0, share))) if isfinite(share) else 0

@@ -1,4 +1,4 @@
-"""Numbers as a reader writes them, and the answer of a study in words."""
+"""Number formatting, and the answer of a study in sentences."""
 
 from collections.abc import Iterable, Sequence
 from math import floor, isfinite, log10
@@ -40,22 +40,22 @@ _MEANINGS = {
     "throughput_per_s": ("throughput", "1/s"),
 }
 MEASURED, SIMULATED = "measured", "simulated"
-"""Where figures come from: real devices, or the simulator."""
+"""Sources of figures: real devices, or the simulator."""
 _MEASURABLE = frozenset({"latency_s", "throughput_per_s"})
 _NEITHER = frozenset({"area_mm2"})
 _LONGEST_REASON = 300
 _MOST_NAMED = 3
-"""As many swept quantities are named in a sentence."""
+"""Largest number of swept quantities or policies named in a sentence."""
 _PLAIN_MAGNITUDES = range(-6, 10)
 NOTEWORTHY = 1.05
-"""Ratios nearer to one than this are called equal."""
+"""Smallest ratio that is called a difference."""
 
 
 def meaning(figure: str, source: str = "") -> tuple[str, str]:
-    """Return what a column of figures means, in words, and its unit.
+    """Return (words, unit) of a column of figures.
 
-    With the ``source`` of latencies, ``MEASURED`` or ``SIMULATED``, the words begin with where the figure is from: only
-    latency and throughput are ever measured, and an area is neither.
+    With the ``source`` of latencies, ``MEASURED`` or ``SIMULATED``, the words begin with it: only latency and
+    throughput are ever measured, and area has no source.
     """
     words, unit = _MEANINGS.get(figure, (figure, ""))
     if not source or figure not in _MEANINGS or figure in _NEITHER:
@@ -64,7 +64,7 @@ def meaning(figure: str, source: str = "") -> tuple[str, str]:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Write a value to so many significant digits, without an exponent from a millionth to a billion."""
+    """Format a value to ``digits`` significant digits, without an exponent from a millionth to a billion."""
     if not isfinite(value):
         return MISSING
     if value == 0:
@@ -76,7 +76,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def scale_of(values: Iterable[float], unit: str) -> tuple[float, str]:
-    """Return what to divide values by, and the prefixed unit, so that the middle one takes few digits."""
+    """Return (divisor, prefixed unit) that suit the middle one of the values."""
     positive = sorted(abs(value) for value in values if isfinite(value) and value != 0)
     if not positive or unit in _NO_PREFIX or not unit:
         return 1.0, unit
@@ -86,33 +86,33 @@ def scale_of(values: Iterable[float], unit: str) -> tuple[float, str]:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Write a value with its unit: ``1.24 ms``."""
+    """Format a value with its prefixed unit, such as ``1.24 ms``."""
     divisor, prefixed = scale_of([value], unit)
     return f"{significant(value / divisor)} {prefixed}".strip() if isfinite(value) else MISSING
 
 
 def times(ratio: float) -> str:
-    """Write a ratio as a factor, with a multiplication sign behind it."""
+    """Format a ratio as a factor, followed by a multiplication sign."""
     return f"{significant(ratio)}{TIMES}" if isfinite(ratio) else MISSING
 
 
 def percent(share: float) -> str:
-    """Write a share of one as whole per cent."""
+    """Format a fraction as a whole percentage."""
     return f"{share:.0%}" if isfinite(share) else MISSING
 
 
 def setting(row: pd.Series, axes: Iterable[str]) -> str:
-    """Say where in the sweep a point lies: ``ddr.bandwidth = 68 GB/s``."""
+    """Return a point's position in the sweep, such as ``ddr.bandwidth = 68 GB/s``."""
     return ", ".join(f"{axis} = {row[axis]}" for axis in axes)
 
 
 def enumeration(parts: Sequence[str]) -> str:
-    """Join parts as in a sentence."""
+    """Join parts into an enumeration with commas and "and"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def answer(points: pd.DataFrame, axes: Axes) -> list[str]:
-    """Return the sentences that open a report, computed from its points."""
+    """Return the opening sentences of a report, computed from its points."""
     ran = usable(points)
     if ran.empty:
         if points.empty:
@@ -128,7 +128,7 @@ def answer(points: pd.DataFrame, axes: Axes) -> list[str]:
 
 
 def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes: Axes) -> list[str]:
-    """Say how much faster each policy is, and where the best one gains most and least."""
+    """Return sentences on each policy's speed-up, and where the best one gains most and least."""
     rivals = ratios.loc[ratios["policy"].isin(others)]
     if rivals.empty:
         return []
@@ -154,13 +154,13 @@ def _comparison(ratios: pd.DataFrame, baseline: str, others: Sequence[str], axes
             f"The gain of {best} is largest for {_place(highest, axes)} ({times(highest['speedup'])})"
             f" and smallest for {_place(lowest, axes)} ({times(lowest['speedup'])})."
         )
-    ends = {axis: found for axis in axes if (found := trend(of_best, axis, axes))}
+    ends = {axis: both for axis in axes if (both := trend(of_best, axis, axes))}
     telling = sorted(ends, key=lambda axis: -abs(log10(ends[axis][1] / ends[axis][0])))[:_MOST_NAMED]
     return sentences + [_trend_text(axis, axes[axis], ends[axis]) for axis in axes if axis in telling]
 
 
 def _trend_text(axis: str, values: Sequence[str], ends: tuple[float, float]) -> str:
-    """Say how the lead of the best policy changes along an axis."""
+    """Return a sentence on how the best policy's speed-up changes along an axis."""
     change = ends[1] / ends[0]
     verb = "grows" if change > NOTEWORTHY else "shrinks" if change < 1 / NOTEWORTHY else "hardly moves"
     return (
@@ -170,7 +170,7 @@ def _trend_text(axis: str, values: Sequence[str], ends: tuple[float, float]) -> 
 
 
 def _latencies(ran: pd.DataFrame, axes: Axes) -> list[str]:
-    """Say what can be said where policies cannot be compared."""
+    """Return sentences on latency for points without policies to compare."""
     ranked = ran.sort_values("latency_s", kind="stable")
     fast, slow = ranked.iloc[0], ranked.iloc[-1]
     if len(ran) == 1:

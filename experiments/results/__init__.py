@@ -1,1 +1,1 @@
-"""What a run stores: rows, layers, timelines, and the files of a results folder."""
+"""Results of a run: stored rows, layers and timelines, and the files of a results folder."""

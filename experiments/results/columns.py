@@ -1,4 +1,4 @@
-"""What columns the tables of results have, with their types, and which of them tell one point from another."""
+"""Columns of the result tables, their SQL types, and the columns that identify a design point."""
 
 import hashlib
 import json
@@ -13,11 +13,11 @@ OF_LAYERS = {"key": "TEXT", "place": "INTEGER", "layer": "TEXT", "runs": "INTEGE
 TYPES: dict[object, str] = {int: "INTEGER", float: "REAL", str: "TEXT", bool: "INTEGER"}
 _SCALARS = {field.name: TYPES[field.type] for field in fields(RunRecord) if field.type in TYPES}
 BOOK_KEEPING = {"key": "TEXT PRIMARY KEY", "point": "TEXT", "code": "TEXT", "state": "TEXT DEFAULT 'current'"}
-"""Columns about the row, not the point: its key, what stands for what it is of, the code that made it, its state."""
+"""Columns about the row itself: key, identity of the point, hash of the code that computed it, state."""
 ALWAYS = {**BOOK_KEEPING, **_SCALARS, "area_mm2": "REAL", "error": "TEXT"}
-"""Columns that every table has, with their types."""
+"""Columns that the table of runs always has, with their types."""
 OF_ORIGIN = {"is_base": "INTEGER", "command": "TEXT"}
-"""Columns of points from an experiment file: whether nothing swept differs from its base machine, and what runs it."""
+"""Columns of points from an experiment file: whether the machine is the unchanged base, and its command."""
 OF_KERNELS = {
     "key": "TEXT", "place": "INTEGER", "kernel": "TEXT", "operators": "TEXT", "measured_s": "REAL", "spread": "REAL",
     "predicted_s": "REAL", "threads": "INTEGER", "flushed_caches": "INTEGER", "kernel_error": "TEXT",
@@ -28,32 +28,32 @@ OF_MEASUREMENT = {
     "mape": "REAL", "spearman": "REAL", "kendall": "REAL", "target": "TEXT", "device": "TEXT", "device_facts": "TEXT",
     "measured_at": "TEXT", "warnings": "TEXT", "flushed_caches": "INTEGER",
 }  # fmt: skip
-"""Columns of points that were measured."""
+"""Columns of measured points."""
 NUMERIC = ("INTEGER", "REAL")
 _OF_FIGURES = {
     f"{field.name}.": TYPES[values[1]]
     for field in fields(RunRecord)
     if (values := get_args(field.type)) and values[1] in TYPES
 }
-"""Of the columns that a dictionary of the record becomes, by their beginning."""
+"""Types of columns made from the record's mappings, by prefix such as ``traffic_bytes.``."""
 _TELL_APART = (
     "model", "hardware", "policy", "batch", "dtype", "target", "device", "measured_threads", "flushed_caches",
 )  # fmt: skip
-"""What tells rows apart besides what was swept."""
+"""Columns that identify a point, besides the swept ones."""
 _POINT_DIGITS = 16
 
 
 def type_of(column: str, declared_type: str = "TEXT") -> str:
-    """Return the type of a column: that of the figure that has this name, or else as it is declared."""
-    known = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
+    """Return a column's SQL type: by its name where that is listed, otherwise as declared."""
+    listed = {**OF_LAYERS, **OF_KERNELS, **OF_ORIGIN, **OF_MEASUREMENT, **ALWAYS}.get(column, "").partition(" ")[0]
     prefixed = next((kind for beginning, kind in _OF_FIGURES.items() if column.startswith(beginning)), "")
-    return known or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
+    return listed or prefixed or (declared_type if declared_type in NUMERIC else "TEXT")
 
 
 def in_order(columns: Iterable[str]) -> list[str]:
-    """Return columns in an order that does not depend on which point came first.
+    """Return the columns in an order independent of the order of points.
 
-    Scalars, what was swept, figures, and last how the point came about.
+    Scalars come first, then swept values, mappings by prefix, measurements, and the point's origin.
     """
     beginnings = list(_OF_FIGURES)
 
@@ -70,12 +70,12 @@ def in_order(columns: Iterable[str]) -> list[str]:
 
 
 def point_of_row(row: Mapping[str, object]) -> str:
-    """Return what stands for the point that a row is of: the same for two rows that only their figures tell apart."""
-    known = {*OF_ORIGIN, *OF_MEASUREMENT, *ALWAYS}
+    """Return the identity of a row's point: a hash of its names and swept values, without figures."""
+    figures = {*OF_ORIGIN, *OF_MEASUREMENT, *ALWAYS}
     told = {
         name: str(value)
         for name, value in row.items()
         if value is not None
-        and (name in _TELL_APART or not (name in known or name.startswith(tuple(_OF_FIGURES))))
+        and (name in _TELL_APART or not (name in figures or name.startswith(tuple(_OF_FIGURES))))
     }
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_POINT_DIGITS]

@@ -1,4 +1,4 @@
-"""What is stored of one design point: its row, and the rows of its layers and measured kernels."""
+"""Figures computed for one design point: its row, and the rows of its layers and measured kernels."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -9,16 +9,16 @@ from dsascape.hw_models import HardwareError
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What is stored of a point."""
+    """Rows to store for one design point."""
 
     row: Row
     layers: tuple[Row, ...] = ()
     kernels: tuple[Row, ...] = ()
-    """That were measured."""
+    """One row per measured kernel."""
 
 
 def check_finite(row: Row) -> None:
     """Raise ``HardwareError`` if a figure is infinite or not a number."""
     for name, value in row.items():
         if isinstance(value, float) and not isfinite(value):
-            raise HardwareError(f"{row['hardware']}: {name} comes out as {value}; one of its values is absurd")
+            raise HardwareError(f"{row['hardware']}: {name} comes out as {value}; one of its values is implausible")

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and text that no terminal or spreadsheet takes for a command."""
+"""Atomic file writing, and text made safe for terminals and spreadsheets."""
 
 import contextlib
 import os
@@ -11,17 +11,17 @@ _NEW_FILE_MODE = 0o666
 
 
 class FileError(ValueError):
-    """A file that cannot be written where the user wants it."""
+    """A path that cannot be written; the message says why."""
 
 
 def check_place(path: Path | None, flag: str) -> None:
-    """Raise ``FileError`` if the option ``flag`` asks for a file where none can be made."""
+    """Raise ``FileError`` if no file can be written at the path given to the option ``flag``."""
     if path is None:
         return
     if path.is_dir():
         raise FileError(f"{flag} has {path}, which is a folder; needs a file's name")
     if path.exists() and not path.is_file():
-        raise FileError(f"{flag} has {path}, which is no plain file, and a plain file would take its place")
+        raise FileError(f"{flag} has {path}, which is not a regular file and would be replaced by one")
     if not path.parent.is_dir():
         raise FileError(f"{flag} has {path}, but there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):
@@ -30,7 +30,7 @@ def check_place(path: Path | None, flag: str) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield an empty file beside ``path`` to write to; it becomes ``path`` at the end, and is removed on failure."""
+    """Yield an empty temporary file beside ``path``; it replaces ``path`` on success and is removed on failure."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
     os.close(handle)
     beside = Path(name)
@@ -44,13 +44,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, all or nothing; whoever reads meanwhile reads what was there before."""
+    """Write ``text`` to ``path`` atomically; concurrent readers see the old file or the new one."""
     with replacing(path) as beside:
         beside.write_text(text, encoding="utf-8", newline="")
 
 
 def _mode(path: Path) -> int:
-    """Return the permissions that ``path`` has, or would have had if it had just been made."""
+    """Return the permissions of ``path``, or those of a new file."""
     with contextlib.suppress(OSError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -59,7 +59,7 @@ def _mode(path: Path) -> int:
 
 
 def for_terminal(text: str) -> str:
-    """Return ``text`` with whatever a terminal would act on, or would not show, written out in hexadecimal."""
+    """Return ``text`` with unprintable characters, line breaks aside, as escape sequences."""
     if text.isprintable():
         return text
     return "".join(
@@ -68,7 +68,7 @@ def for_terminal(text: str) -> str:
 
 
 def for_spreadsheet(text: str) -> str:
-    """Return ``text`` so that no spreadsheet takes it for a formula: with an apostrophe before it if need be."""
+    """Return ``text`` with an apostrophe in front where a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
 

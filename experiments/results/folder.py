@@ -1,4 +1,4 @@
-"""What a run leaves beside its results, so that its report can be written again: the experiment, the timelines."""
+"""Files beside the results from which a report can be written again: the experiment and the timelines."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -16,44 +16,44 @@ T = TypeVar("T")
 EXPERIMENT_COPY = "experiment.json"
 TIMELINES = "timelines.json"
 TRACES = ("perfetto-1.json", "perfetto-2.json")
-"""What the timelines' runs are called as files for the Perfetto UI."""
+"""File names of the timelines' runs in Perfetto's format."""
 
 
 class Note(BaseModel):
-    """An experiment under way or done."""
+    """State of a results folder: its experiment, planned and stored points."""
 
     model_config = STRICT
 
     experiment: Experiment | None
-    """None in a folder of points that were measured one by one."""
+    """None in a folder that has only individually measured points."""
     hardware: list[tuple[str, str]]
-    """Dotted path and value of the first machine that sweeps start from."""
+    """(dotted path, value) of the first base machine."""
     planned: Annotated[int, Field(ge=0)]
-    """How many points the run computes, or computed."""
+    """Number of points of the run."""
     keys: list[str] | None
-    """Of those points, in order; None while a search goes on that has yet to choose them."""
+    """Keys of the run's points, in order; None while a search has not chosen them."""
     is_finished: bool
     added: list[str] = Field(default_factory=list)
-    """Keys of further points, which were measured one by one."""
+    """Keys of points that were measured one by one."""
 
 
 class DamagedError(ExperimentError):
-    """A file of a run's folder that is not what a run leaves there."""
+    """A file of the results folder that is damaged or missing."""
 
 
 def write_note(note: Note, folder: Path) -> None:
-    """Write the copy of the experiment."""
+    """Write ``experiment.json`` to the folder."""
     text = note.model_dump_json(indent=1, by_alias=True)
     write_whole(folder / EXPERIMENT_COPY, f"{text}\n")
 
 
 def read_note(folder: Path) -> Note:
-    """Return the copy of the experiment; raise ``DamagedError`` if there is none that can be read."""
+    """Read ``experiment.json``; raise ``DamagedError`` if it cannot be read."""
     return _read(folder / EXPERIMENT_COPY, pydantic.TypeAdapter(Note), "run the experiment again")
 
 
 def added_keys(folder: Path) -> list[str]:
-    """Return the keys of points that were measured one by one, as far as the copy of the experiment tells."""
+    """Return the keys of individually measured points; empty if the folder has no readable ``experiment.json``."""
     try:
         return read_note(folder).added
     except DamagedError:
@@ -61,9 +61,9 @@ def added_keys(folder: Path) -> list[str]:
 
 
 def note_added(folder: Path, key: str, superseded: Collection[str] = ()) -> None:
-    """Note that the point ``key`` was measured by itself, in the place of those ``superseded``.
+    """Add the individually measured point ``key`` to ``experiment.json``, replacing the ``superseded`` keys.
 
-    What is damaged stays as it is, for the report to say so.
+    A damaged file is left unchanged, so that the report mentions it.
     """
     if (folder / EXPERIMENT_COPY).exists():
         try:
@@ -81,17 +81,17 @@ def note_added(folder: Path, key: str, superseded: Collection[str] = ()) -> None
 
 
 def write_timelines(timelines: list[Timeline], folder: Path) -> None:
-    """Write the timelines of the report."""
+    """Write the report's timelines to the folder."""
     write_whole(folder / TIMELINES, f"{_TIMELINES.dump_json(timelines).decode()}\n")
 
 
 def read_timelines(folder: Path) -> list[Timeline]:
-    """Return the timelines of the report; raise ``DamagedError`` if there are none that can be read."""
+    """Read the report's timelines; raise ``DamagedError`` if they cannot be read."""
     timelines = _read(folder / TIMELINES, _TIMELINES, "run the experiment again for its timelines")
     for timeline in timelines:
         if timeline.trace not in ("", *TRACES):
             raise DamagedError(
-                f"{folder / TIMELINES}: is damaged (a trace has another name than {' or '.join(TRACES)});"
+                f"{folder / TIMELINES}: is damaged (a trace is not called {' or '.join(TRACES)});"
                 " run the experiment again for its timelines"
             )
         for _, spans in (*timeline.lanes, ("", timeline.critical)):
@@ -104,7 +104,7 @@ def read_timelines(folder: Path) -> list[Timeline]:
 
 
 def forget_timelines(folder: Path) -> None:
-    """Remove the timelines of an earlier run, and their traces."""
+    """Remove the timelines and traces of an earlier run."""
     for name in (TIMELINES, *TRACES):
         (folder / name).unlink(missing_ok=True)
 

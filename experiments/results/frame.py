@@ -1,4 +1,4 @@
-"""Stored results as a table: a pandas DataFrame, and a CSV of the same."""
+"""Stored results as a pandas DataFrame, and as CSV."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -34,21 +34,21 @@ _SIGNED = ("spearman", "kendall")
 
 @dataclass(frozen=True)
 class Results:
-    """What a folder has: the rows, and what about the file has to be said to whoever reads them."""
+    """Rows of a results folder, and remarks about what is damaged in its file."""
 
     frame: pd.DataFrame
     remarks: tuple[str, ...] = ()
 
 
 def read_results(folder: Path, keys: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return the current rows, or those of ``keys``, in their order; raise ``StoreError`` without a store."""
+    """Return the current rows, or those of ``keys`` in their order; raise ``StoreError`` where nothing can be read."""
     return read_sound(folder, keys).frame
 
 
 def read_sound(folder: Path, keys: Iterable[str] | None = None, *, current: bool = False) -> Results:
-    """Return what is sound of the stored rows, as `read_results` does, and remarks about the rest.
+    """Return the readable rows, as `read_results` does, and remarks about damaged ones.
 
-    Of ``keys`` only the current ones if ``current``, as of all. Raises ``StoreError`` where nothing can be read.
+    With ``current``, only the current rows among ``keys``. Raises ``StoreError`` where nothing can be read.
     """
     path = folder / DATABASE
     with closing(open_to_read(folder)) as connection:
@@ -58,10 +58,10 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None, *, current: bool
     if len(by_key) < len(rows):
         lost = len(rows) - len(by_key)
         remarks.append(f"{path}: {lost} of {len(rows)} rows have no key, or that of another row, and are left out")
-    wrong = [found for row in by_key.values() for found in mended(row, types)]
+    wrong = [remark for row in by_key.values() for remark in mended(row, types)]
     if wrong:
         remarks.append(
-            f"{path}: {len(wrong)} values are no figures and are left out, such as {wrong[0]};"
+            f"{path}: {len(wrong)} values are invalid and are left out, such as {wrong[0]};"
             " run the experiment again with --retry-failed"
         )
     chosen = by_key.keys() if keys is not None and not current else _current(by_key)
@@ -73,14 +73,14 @@ def read_sound(folder: Path, keys: Iterable[str] | None = None, *, current: bool
 
 
 def _current(rows: Mapping[str, Mapping[str, object]]) -> dict[str, None]:
-    """Return the keys of the rows whose place no other has taken; older tables do not say so, but their order does."""
+    """Return the keys of current rows; in tables without the column ``state``, of the last row of each point."""
     older = superseded_in([row for row in rows.values() if "state" not in row])
     states = {key: row.get("state") or CURRENT for key, row in rows.items()}
     return {key: None for key, state in states.items() if key not in older and state == CURRENT}
 
 
 def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str], list[dict[str, object]], str]:
-    """Return the columns with their types, the rows that can be read, and what stopped the reading."""
+    """Return (column types, readable rows, the error that ended reading or an empty text)."""
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     rows: list[dict[str, object]] = []
     try:
@@ -90,7 +90,7 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
         if "key" not in names:
             raise StoreError(f"{path}: table {TABLE} has no column key; {remedy(path.parent)}")
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: is no results file, or is damaged ({error}); {remedy(path.parent)}") from error
+        raise StoreError(f"{path}: is not a results file, or damaged ({error}); {remedy(path.parent)}") from error
     try:
         rows.extend(dict(zip(names, values, strict=True)) for values in cursor)
     except sqlite3.Error as error:
@@ -101,9 +101,9 @@ def rows_of(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, str],
 
 
 def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
-    """Leave out figures that are none and make names text; return what was left out.
+    """Clear invalid figures of a row and make its names text, in place; return a description of each invalid figure.
 
-    A row without its time has failed, and says so.
+    A row without a valid time gets an error.
     """
     wrong = []
     error = "kernel_error" if "kernel_error" in row else "error"
@@ -121,7 +121,7 @@ def mended(row: dict[str, object], types: Mapping[str, str]) -> list[str]:
 
 
 def _is_figure(name: str, value: object) -> bool:
-    """Whether a stored value can be what its column holds: finite, not negative, and a run takes some time."""
+    """Return whether a stored value is possible in its column: finite, not negative, and not zero for times."""
     if not isinstance(value, int | float) or not isfinite(value):
         return False
     if name in _TIMES:
@@ -134,7 +134,7 @@ def _text(value: object) -> str:
 
 
 def write_csv(frame: pd.DataFrame, folder: Path, name: str = CSV) -> Path:
-    """Write ``results.csv`` and return its path; counts stay whole numbers where some are missing."""
+    """Write ``results.csv`` and return its path; counts stay integers where some are missing."""
     path = folder / name
     with replacing(path) as beside:
         beside.write_text(csv_text(frame.drop(columns=["key"], errors="ignore")), encoding="utf-8", newline="")
@@ -142,7 +142,7 @@ def write_csv(frame: pd.DataFrame, folder: Path, name: str = CSV) -> Path:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """Return a table as CSV in which no text is a formula; numbers are numbers."""
+    """Return the table as CSV; texts that a spreadsheet would take for formulas are quoted."""
     columns: dict[str, list[Figure]] = {}
     for name in map(str, frame):
         values = list(frame[name].astype(object).where(frame[name].notna(), None))

@@ -1,4 +1,4 @@
-"""The parts of stored points, layers or measured kernels, and a CSV of all of them beside the results."""
+"""Reading and CSV export of the parts of stored points: layers and measured kernels."""
 
 import csv
 import sqlite3
@@ -19,16 +19,16 @@ _KEYS = ("key", "place")
 
 
 def read_parts(folder: Path, key: str, table: str = LAYERS) -> pd.DataFrame:
-    """Return the layers of a point in order, or its kernels, as far as the results have them."""
+    """Return a point's layers (or kernels, by ``table``) in order; empty where none are stored."""
     with closing(open_to_read(folder)) as connection:
         types = _types(connection, table)
         return pd.DataFrame(list(_rows(connection, types, key, table)), columns=_columns(types))
 
 
 def write_parts_csv(frame: pd.DataFrame, folder: Path, table: str = LAYERS) -> Path:
-    """Write ``layers.csv``: a row for each layer of each point of ``frame``, after what tells the point apart.
+    """Write ``layers.csv`` (or ``kernels.csv``) beside the results and return its path.
 
-    Or ``kernels.csv``, the same of measured kernels.
+    Each row is a layer of a point of ``frame``, preceded by the columns that identify the point.
     """
     path = folder / f"{table}.csv"
     told = [name for name in (*_NAMES, *swept_columns(frame)) if name in frame]
@@ -50,7 +50,7 @@ def write_parts_csv(frame: pd.DataFrame, folder: Path, table: str = LAYERS) -> P
 
 
 def swept_columns(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that are neither figures nor names: what was swept."""
+    """Return the columns that are neither figures nor names: the swept values."""
     usual = {*ALWAYS, *OF_ORIGIN, *OF_MEASUREMENT, *RunRecord.__dataclass_fields__}
     return [str(name) for name in frame if name not in usual and type_of(str(name)) == "TEXT"]
 
@@ -64,7 +64,7 @@ def _types(connection: sqlite3.Connection, table: str) -> dict[str, str]:
 
 
 def _columns(types: Iterable[str]) -> list[str]:
-    """Return the columns of a part: what every one has, then what it has for each memory."""
+    """Return the columns of a layer or kernel: common ones first, then those per memory."""
     shown = [name for name in types if name not in _KEYS]
     return sorted(shown, key=lambda name: name if "." in name else "")
 
@@ -72,7 +72,7 @@ def _columns(types: Iterable[str]) -> list[str]:
 def _rows(
     connection: sqlite3.Connection, types: dict[str, str], key: str, table: str
 ) -> Iterator[dict[str, object]]:
-    """Return the rows of a point that can be read."""
+    """Yield the readable rows of a point."""
     try:
         cursor = connection.execute(f"SELECT * FROM {table} WHERE key = ? ORDER BY place", (key,))
         for values in cursor:

@@ -1,4 +1,4 @@
-"""Results on disk: one SQLite row a design point, written as it comes."""
+"""Results on disk: an SQLite table with one row per design point, written as each is computed."""
 
 import contextlib
 import fcntl
@@ -28,12 +28,12 @@ TABLE = "runs"
 LAYERS = "layers"
 KERNELS = "kernels"
 SHORTEST_S, LONGEST_S = 1e-12, 1e15
-"""Of a run: simulated time counts picoseconds, and nothing much longer could be drawn."""
+"""Shortest and longest latency of a sound row: simulated time counts picoseconds, and drawings end at the longest."""
 CURRENT = "current"
 SUPERSEDED = "superseded by"
-"""How the state of a row begins that is not current; behind it stands what took its place."""
+"""Prefix of the state of a row that is not current; the superseding key, code or experiment follows."""
 _MOST_INSERTIONS = 256
-"""Statements, one for each set of columns."""
+"""Cached INSERT statements, one per set of columns."""
 
 
 class StoreError(ValueError):
@@ -41,24 +41,24 @@ class StoreError(ValueError):
 
 
 def remedy(folder: Path) -> str:
-    """Return what to do about a results file that is damaged."""
+    """Return advice for a damaged results file."""
     return f"rename {folder / DATABASE} and run the experiment again, or bring back a copy of the file"
 
 
 class ResultStore:
-    """The tables ``runs``, ``layers`` and ``kernels`` in a folder.
+    """The tables ``runs``, ``layers`` and ``kernels`` of a results folder, open for writing by one process.
 
-    Rows stay when others take their place, and say so in the column ``state``: ``current``, or ``superseded by`` a
-    newer row's key, other code, or an experiment that no longer asks for them. What is shown are current rows.
+    Superseded rows stay, and their column ``state`` says what replaced them: ``current``, or ``superseded by`` a newer
+    row's key, other code, or an experiment that no longer includes them. Reports show current rows.
 
-    One process writes; a row survives it once ``add`` has returned.
+    A row is durable against the end of the process once ``add`` has returned.
 
-    The journal is written ahead of the table, without waiting for the disk at each row: what a power cut may take is
-    the last rows, and those are computed again.
+    The table uses a write-ahead log that is not flushed at each row: a power cut may lose the last rows, which are then
+    computed again.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open or make ``results.sqlite`` in ``folder``; raise ``StoreError`` if that cannot be."""
+        """Open or create ``results.sqlite`` in ``folder``; raise ``StoreError`` if that fails."""
         self.path = folder / DATABASE
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -73,10 +73,10 @@ class ResultStore:
             self._migrate()
             self._make_table(LAYERS, OF_LAYERS, ", PRIMARY KEY (key, place)")
             self._make_table(KERNELS, OF_KERNELS, ", PRIMARY KEY (key, place)")
-            self._known = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
+            self._columns = {table: declared(self._connection, table) for table in (TABLE, LAYERS, KERNELS)}
         except sqlite3.Error as error:
             os.close(self._lock)
-            raise StoreError(f"{self.path}: is no results file, or is damaged ({error}); {remedy(folder)}") from error
+            raise StoreError(f"{self.path}: is not a results file, or damaged ({error}); {remedy(folder)}") from error
 
     def __enter__(self) -> "ResultStore":
         return self
@@ -86,8 +86,8 @@ class ResultStore:
         os.close(self._lock)
 
     def keys(self, *, failed: bool = True) -> set[str]:
-        """Return the keys of the points that are there, with or without those that lack sound figures."""
-        columns = self._known[TABLE]
+        """Return the keys of stored points, with or without those that lack sound figures."""
+        columns = self._columns[TABLE]
         figures = [_quoted(name) for name, kind in columns.items() if type_of(name, kind) in NUMERIC]
         sound = [text for name, text in _HAS_FIGURES.items() if name in columns]
         sound += [f"typeof({name}) IN ('integer', 'real', 'null') AND {name} IS NOT 9e999" for name in figures]
@@ -102,9 +102,9 @@ class ResultStore:
         layers: Sequence[Mapping[str, Figure]] = (),
         kernels: Sequence[Mapping[str, Figure]] = (),
     ) -> None:
-        """Store one point's figures, those of its layers and of measured kernels; new figures become new columns.
+        """Store one point's row, its layers and measured kernels; new figures become new columns.
 
-        Other rows of the same point (`point_of_row`) are superseded by this one.
+        Supersedes other rows of the same point (`point_of_row`).
         """
         point = point_of_row(row)
         with self._trouble_named(), self._connection:
@@ -118,10 +118,10 @@ class ResultStore:
                     self._insert(table, {"key": key, "place": place, **part})
 
     def make_current(self, keys: Collection[str], instead_of_all: str = "") -> None:
-        """Make the rows of these points the current ones.
+        """Mark the rows of these points as current.
 
-        Where ``instead_of_all`` says what asks for them, every other row is superseded by that, unless it is already
-        by something else.
+        With ``instead_of_all``, all other current rows become superseded by that experiment; rows already superseded
+        keep their state.
         """
         wanted = set(keys)
         with self._trouble_named(), self._connection:
@@ -132,29 +132,29 @@ class ResultStore:
             self._set_state(f"{SUPERSEDED} {instead_of_all}", others)
 
     def supersede_other_code(self, code: str, kept: Collection[str]) -> None:
-        """Make rows that other code has made superseded by it, but for those ``kept``."""
+        """Mark current rows computed by code other than ``code`` as superseded by it, except those in ``kept``."""
         with self._trouble_named(), self._connection:
             which = f"SELECT key FROM {TABLE} WHERE state = ? AND code IS NOT ?"
             keys = [key for (key,) in self._connection.execute(which, (CURRENT, code)).fetchall()]
             self._set_state(f"{SUPERSEDED} code {code}", [key for key in keys if key not in kept])
 
     def superseded(self, by: str) -> list[str]:
-        """Return the keys of the rows whose place the row of the key ``by`` has taken."""
+        """Return the keys of the rows superseded by the row with key ``by``."""
         with self._trouble_named():
-            found = self._connection.execute(f"SELECT key FROM {TABLE} WHERE state = ?", (f"{SUPERSEDED} {by}",))
-            return [key for (key,) in found]
+            rows = self._connection.execute(f"SELECT key FROM {TABLE} WHERE state = ?", (f"{SUPERSEDED} {by}",))
+            return [key for (key,) in rows]
 
     def _set_state(self, state: str, keys: Iterable[str]) -> None:
         self._connection.executemany(f"UPDATE {TABLE} SET state = ? WHERE key = ?", [(state, key) for key in keys])
 
     def _migrate(self) -> None:
-        """Give a table of an earlier version the columns about its rows; of those of one point the last is current."""
-        known = declared(self._connection)
+        """Add the book-keeping columns to a table of an earlier version; the last row of each point becomes current."""
+        columns = declared(self._connection)
         with self._connection:
             for name, kind in BOOK_KEEPING.items():
-                if name not in known:
+                if name not in columns:
                     self._connection.execute(f"ALTER TABLE {TABLE} ADD COLUMN {name} {kind}")
-            if "point" not in known:
+            if "point" not in columns:
                 rows = rows_in_order(self._connection)
                 for key, later in superseded_in(rows).items():
                     self._set_state(f"{SUPERSEDED} {later}", [key])
@@ -168,7 +168,7 @@ class ResultStore:
         self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({listed}{constraint})")
 
     def _insert(self, table: str, row: Mapping[str, Figure]) -> None:
-        columns = self._known[table]
+        columns = self._columns[table]
         for name, value in row.items():
             if name not in columns:
                 columns[name] = type_of(name, TYPES.get(type(value), "TEXT"))
@@ -176,13 +176,13 @@ class ResultStore:
         self._connection.execute(_insertion(table, tuple(row)), tuple(row.values()))
 
     def rows(self, keys: Sequence[str]) -> list[dict[str, Figure]]:
-        """Return the rows of these points, which are there."""
-        found = []
+        """Return the rows of these points, in order; all of them must be stored."""
+        rows = []
         with self._trouble_named(), closing(self._connection.cursor()) as cursor:
             for key in keys:
                 values = cursor.execute(f"SELECT * FROM {TABLE} WHERE key = ?", (key,)).fetchone()
-                found.append(dict(zip((column[0] for column in cursor.description), values, strict=True)))
-        return found
+                rows.append(dict(zip((column[0] for column in cursor.description), values, strict=True)))
+        return rows
 
     @contextmanager
     def _trouble_named(self) -> Iterator[None]:
@@ -193,7 +193,7 @@ class ResultStore:
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """Return a connection that only reads the results of ``folder``; raise ``StoreError`` without a store."""
+    """Open the results of ``folder`` read-only; raise ``StoreError`` if there are none."""
     path = folder / DATABASE
     if not path.is_file():
         raise StoreError(f"{folder}: has no {DATABASE}; run an experiment with --out {folder} first")
@@ -204,19 +204,19 @@ def open_to_read(folder: Path) -> sqlite3.Connection:
 
 
 def declared(connection: sqlite3.Connection, table: str = TABLE) -> dict[str, str]:
-    """Return the type of every column."""
+    """Return the declared SQL type of each column of a table."""
     return {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
 def rows_in_order(connection: sqlite3.Connection) -> list[dict[str, object]]:
-    """Return all rows, the one stored last at the end."""
+    """Return all rows of the table of runs, in the order in which they were stored."""
     cursor = connection.execute(f"SELECT * FROM {TABLE} ORDER BY rowid")
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, values, strict=True)) for values in cursor]
 
 
 def superseded_in(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """Return for the key of each row, in order, that has a later one of the same point the key of the last of these."""
+    """Return (superseded key: key of the last row of the same point) for rows given in the order of storage."""
     last: dict[str, list[str]] = {}
     for row in rows:
         last.setdefault(point_of_row(row), []).append(str(row["key"]))
@@ -224,7 +224,7 @@ def superseded_in(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
 
 
 def _locked(folder: Path) -> int:
-    """Return an open lock on ``folder``, which ends with this process; raise ``StoreError`` if another has it."""
+    """Lock ``folder`` for this process; return the lock's descriptor, or raise ``StoreError`` if it is taken."""
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,28 +1,28 @@
-"""Who did what when in a simulated run, as it is stored and drawn."""
+"""Timelines of simulated runs, as they are stored and drawn: spans of activity per unit."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One thing that one unit did."""
+    """One activity of one unit."""
 
     start_ps: int
     end_ps: int
     label: str
     category: str
-    """What kind of work it was: "matrix", "vector", "load", "store", "launch", "wait", or another word."""
+    """Kind of activity: "matrix", "vector", "load", "store", "launch", "wait", or another word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Who did what when, in one simulated run."""
+    """Activities of all units in one simulated run."""
 
     title: str
     lanes: tuple[tuple[str, tuple[Span, ...]], ...]
-    """Each unit with its spans in order of time."""
+    """(unit, its spans in order of time)."""
     makespan_ps: int
     critical: tuple[Span, ...] = ()
-    """What set the pace when, from zero to the makespan; the categories are the resources that did."""
+    """Critical path from zero to the makespan; each span's category is the limiting resource."""
     trace: str = ""
-    """File beside the report that has the same run as Perfetto takes it; none if empty."""
+    """Name of the same run's Perfetto file, beside the report; empty if there is none."""

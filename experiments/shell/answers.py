@@ -1,4 +1,4 @@
-"""What a command answers: data for ``--json``, and how a person sees it."""
+"""Answers of commands: data for ``--json``, and text for a terminal."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _WIDE = 100_000
 
 
 class Console(rich.console.Console):
-    """A terminal, or a pipe whose reader may go, and gets lines as long as they are."""
+    """A terminal, or a pipe with lines of unlimited width."""
 
     def __init__(self, *, soft_wrap: bool = False, highlight: bool = True) -> None:
         super().__init__(soft_wrap=soft_wrap, highlight=highlight, emoji=False)
@@ -22,26 +22,26 @@ class Console(rich.console.Console):
             self.width = _WIDE
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command line, like any other command's."""
+        """Raise ``BrokenPipeError``, which the command line handles for all commands."""
         raise BrokenPipeError
 
 
 POINTS_FAILED = 1
-"""Exit code of a command that did its work, but not every point has figures, or not every file could be read."""
+"""Exit code of a command that finished without figures for every point, or without reading every file."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: ``data`` is printed with ``--json``, ``show`` prints it for people."""
+    """Result of a command: ``data`` is printed with ``--json``, ``show`` prints it for people."""
 
     data: Mapping[str, Any]
     show: Callable[[], None]
     code: int = 0
-    """The exit code."""
+    """Exit code of the command."""
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Callable[[], None]:
-    """Return what prints a table; columns of numbers are aligned to the right."""
+    """Return a function that prints a table with numeric columns aligned to the right."""
 
     def show() -> None:
         grid = Table()
@@ -58,12 +58,12 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
 
 
 def say(*lines: str) -> None:
-    """Print lines as they are, however long: paths stay whole, and what looks like markup stays text."""
+    """Print lines without wrapping or markup."""
     console = Console(soft_wrap=True, highlight=False)
     for line in lines:
         console.print(for_terminal(line), markup=False)
 
 
 def shown_text(text: str) -> str:
-    """Return ``text`` for a console that reads markup: nothing in it is markup, or acts on the terminal."""
+    """Return ``text`` escaped for a console that reads markup, without terminal control characters."""
     return escape(for_terminal(text))

@@ -1,4 +1,4 @@
-"""The commands about bundles: build one here, run it on a machine that no network reaches, take its results in."""
+"""The commands ``bundle build``, ``bundle run`` and ``bundle import``, for devices without a network."""
 
 import argparse
 import tempfile
@@ -35,13 +35,13 @@ from dsascape.tuner.measure import BUNDLE, Budget, check_installed, is_gpu_targe
 
 
 def build(arguments: argparse.Namespace) -> Answer:
-    """Write a bundle: compiled kernels, what they are given and should compute, and a runner."""
+    """Write a bundle: compiled kernels, their inputs and expected results, and a runner."""
     check_installed()
     check_place(arguments.out, "--out")
     if arguments.calibrate:
         return _build_probes(arguments)
     if arguments.model is None:
-        raise BundleError("MODEL is missing: a bundle is of a network under a policy, or --calibrate")
+        raise BundleError("MODEL is missing: needs a network with a policy, or --calibrate")
     point = point_asked_for(arguments, BUNDLE)
     manifest = _of_network(point, arguments.out, arguments.runtime)
     missing = [
@@ -67,10 +67,10 @@ def build(arguments: argparse.Namespace) -> Answer:
 
 
 def _of_network(point: DesignPoint, out: Path, runtime: Path | None) -> Manifest:
-    """Write the bundle of a network; return what it says about itself."""
+    """Write the bundle of a network and return its manifest."""
     if isinstance(point.hardware, Gpu):
         if runtime is not None:
-            raise BundleError("--runtime is TVM's, for processors; code for a GPU is launched by its driver")
+            raise BundleError("--runtime is for processors; code for a GPU needs only its driver")
         on_gpu = prepared_for_gpu(point)
         return gpu_bundle(on_gpu, out, bundled(point, on_gpu.outcome, on_gpu.kernels, threads=1).to_text())
     ready = prepared(point, Budget())
@@ -79,7 +79,7 @@ def _of_network(point: DesignPoint, out: Path, runtime: Path | None) -> Manifest
 
 
 def _build_probes(arguments: argparse.Namespace) -> Answer:
-    """Write a bundle that describes the machine it is run on."""
+    """Write a bundle of probes that calibrate the machine they run on."""
     given = [
         f"--{name.replace('_', '-')}"
         for name in (
@@ -108,7 +108,7 @@ def _build_probes(arguments: argparse.Namespace) -> Answer:
 
 
 def _build_gpu_probes(arguments: argparse.Namespace) -> Answer:
-    """Write a bundle that describes the GPU of the machine it is run on."""
+    """Write a bundle of probes that calibrate the GPU of the machine they run on."""
     given = [f"--{name}" for name in ("hardware", "runtime") if getattr(arguments, name)]
     if given:
         raise BundleError(f"{given[0]} does not go with --calibrate for a GPU")
@@ -129,7 +129,7 @@ def _what_next(bundle: Path) -> tuple[str, str]:
 
 
 def run(arguments: argparse.Namespace) -> Answer:
-    """Run a bundle on this machine; the code in it runs with the rights of whoever calls this."""
+    """Run a bundle on this machine; its code runs with the caller's rights."""
     out = arguments.out or Path("results.json")
     check_place(out, "--out")
     with tempfile.TemporaryDirectory() as folder:
@@ -143,27 +143,27 @@ def run(arguments: argparse.Namespace) -> Answer:
             raise type(error)(f"{arguments.bundle}: {error}") from error
     if is_calibration(out):
         return calibration(out)
-    found = read_results(out)
-    return _answer(found, point_of(found).compared(found), {"file": str(out)})
+    results = read_results(out)
+    return _answer(results, point_of(results).compared(results), {"file": str(out)})
 
 
 def import_results(arguments: argparse.Namespace) -> Answer:
-    """Bring the results of a bundle into a folder, where they are stored as those of `measure` are."""
-    found = read_results(arguments.results)
+    """Store the results of a bundle in a folder, as `measure` stores its own."""
+    results = read_results(arguments.results)
     try:
-        point = point_of(found)
-        key, computed = point.stored(found)
+        point = point_of(results)
+        key, computed = point.stored(results)
     except BundleError as error:
         raise BundleError(f"{arguments.results}: {error}") from error
     check_folder(arguments.out)
     change, written = keep(arguments.out, key, computed)
     stored = {"file": str(arguments.results), "key": key, "stored": change, "report": str(written.path)}
-    return _answer(found, point.compared(found), stored)
+    return _answer(results, point.compared(results), stored)
 
 
-def _answer(found: BundleResults, comparison: Comparison, more: dict[str, Any]) -> Answer:
-    measurement = found.measurement
-    data: dict[str, Any] = comparison.as_json() | {"batch": found.batch} | more
+def _answer(results: BundleResults, comparison: Comparison, more: dict[str, Any]) -> Answer:
+    measurement = results.measurement
+    data: dict[str, Any] = comparison.as_json() | {"batch": results.batch} | more
 
     def show() -> None:
         show_measurement(measurement, data, comparison)

@@ -1,4 +1,4 @@
-"""The commands that list what there is: networks, machines, policies."""
+"""The commands ``models``, ``hardware`` and ``policies``, which list what is available."""
 
 import argparse
 import sys
@@ -24,16 +24,16 @@ from dsascape.workloads.zoo import zoo_entry
 
 
 def models(arguments: argparse.Namespace) -> Answer:
-    """List the zoo, or one network's operators by kind."""
+    """List the networks of the zoo, or one network's operators by kind."""
     if arguments.name is not None:
         return _one_model(arguments)
     if arguments.picture is not None:
         raise WorkloadError("models: --picture draws one network; name it")
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for name in zoo_names():
         entry = zoo_entry(name)
         graph = load_network(name)
-        found.append(
+        entries.append(
             {
                 "name": name, "task": entry.task, "batch": graph.batch, "operators": len(graph.ops),
                 "parameters": graph.parameters, "gflop": graph.operations.flops / 1e9,
@@ -43,14 +43,14 @@ def models(arguments: argparse.Namespace) -> Answer:
         )  # fmt: skip
     rows = [
         (m["name"], m["task"], m["operators"], m["parameters"] / 1e6, m["gflop"], m["activation_bytes"] / 1e6)
-        for m in found
+        for m in entries
     ]
     columns = ("name", "task", "operators", "parameters (M)", "GFLOP", "activations (MB)")
-    return Answer({"models": found}, table("Networks", columns, rows))
+    return Answer({"models": entries}, table("Networks", columns, rows))
 
 
 def _one_model(arguments: argparse.Namespace) -> Answer:
-    """Return one network's operators by kind; draw them into a picture if one is asked for."""
+    """List one network's operators by kind, and draw them if a picture is requested."""
     picture: Path | None = arguments.picture
     check_place(picture, "--picture")
     stated = stated_batch(arguments.batch_dim)
@@ -70,7 +70,7 @@ def _one_model(arguments: argparse.Namespace) -> Answer:
 
 
 def hardware(arguments: argparse.Namespace) -> Answer:
-    """List the presets, or one machine's values; or print a machine's file, or what every parameter means."""
+    """List the presets or one machine's values, or print a machine's file or the parameter reference."""
     if (arguments.yaml or arguments.reference) and arguments.json:
         raise HardwareError("hardware: --yaml and --reference print text; --json goes without them")
     if arguments.reference:
@@ -86,13 +86,13 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         tuning = asdict(kind_of(spec).tuning())
         values += [(f"{TUNING}{name}", str(value)) for name, value in tuning.items()]
         return Answer(data, table(f"{spec.name}: what can be set and swept", ("path", "value"), values))
-    found: list[dict[str, Any]] = []
+    summaries: list[dict[str, Any]] = []
     rows: list[tuple[object, ...]] = []
     for name in preset_names():
         spec = load_hardware(name)
         summary = kind_of(spec).summary(spec)
         tera = 2 * summary.peak_macs_per_s / 1e12
-        found.append(
+        summaries.append(
             {
                 "name": name,
                 "kind": spec.kind,
@@ -109,17 +109,17 @@ def hardware(arguments: argparse.Namespace) -> Answer:
         rows.append((name, summary.arrangement, peak, ", ".join(on_chip), off_chip, area))
     columns = ("name", "cores", "peak TOP/s", "on chip", "off chip (GB/s)", "area (mm2)")
     about = "Machines; residual area: what a published die leaves beside MACs and SRAM, so totals are no check"
-    return Answer({"hardware": found}, table(about, columns, rows))
+    return Answer({"hardware": summaries}, table(about, columns, rows))
 
 
 def parameters_page() -> str:
-    """Return what every parameter of every kind of machine, and of its scheduler's tuning, is and means; Markdown."""
+    """Return the reference of all parameters of machines and scheduler tuning, as Markdown."""
     page = [
         "# Parameters",
         "",
-        "What a machine file states, and what `--set` and `sweep` change, by path. `NAME` is that of a compute unit",
-        "or of a kind of core, chosen in the file. `dsascape hardware --reference` prints this page, made of the specs",
-        "that check the files.",
+        "Values of a machine file, by the path that `--set` and `sweep` take. `NAME` is the name of a compute unit",
+        "or core kind in the file. `dsascape hardware --reference` prints this page from the specs that validate the",
+        "files.",
     ]
     for kind, spec in hardware_kinds().items():
         tables = [*sections(spec), *sections(kind_named(kind).tuning, TUNING.removesuffix("."))]
@@ -128,7 +128,7 @@ def parameters_page() -> str:
 
 
 def _write(text: str) -> None:
-    """Write a text as it is; what acts on a terminal is in no file that could be read."""
+    """Write a text unchanged."""
     sys.stdout.write(text)
 
 
@@ -139,12 +139,12 @@ def _value_at(data: Any, path: str) -> Any:
 
 
 def policies(arguments: argparse.Namespace) -> Answer:
-    """List the policies with their options, and those that installed packages offer but cannot be used."""
-    found: list[dict[str, Any]] = []
+    """List the policies with their options, and the installed policies that cannot be used."""
+    listing: list[dict[str, Any]] = []
     for name, kind in sorted(policy_types().items()):
         options = {option.name: repr(option.default) for option in fields(kind)}
-        found.append({"name": name, "what": (kind.__doc__ or name).strip().partition("\n")[0], "options": options})
-    rows = [(p["name"], p["what"], ", ".join(f"{k}={v}" for k, v in p["options"].items())) for p in found]
+        listing.append({"name": name, "what": (kind.__doc__ or name).strip().partition("\n")[0], "options": options})
+    rows = [(p["name"], p["what"], ", ".join(f"{k}={v}" for k, v in p["options"].items())) for p in listing]
     broken = broken_policies()
     listed = table("Policies", ("name", "what it is", "options"), rows)
 
@@ -152,4 +152,4 @@ def policies(arguments: argparse.Namespace) -> Answer:
         listed()
         say(*broken)
 
-    return Answer({"policies": found, "broken": list(broken)}, show, POINTS_FAILED if broken else 0)
+    return Answer({"policies": listing, "broken": list(broken)}, show, POINTS_FAILED if broken else 0)

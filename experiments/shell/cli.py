@@ -1,4 +1,4 @@
-"""The command line: parse, load records, call the library, print. Mistakes of the user end with code 2."""
+"""Command-line entry point: parses arguments, runs a command, prints its answer. User mistakes exit with code 2."""
 
 import argparse
 import gc
@@ -36,21 +36,21 @@ _USER_ERRORS = (
     "dsascape.tuner.measure:TargetError",
     "dsascape.tuner.bundle:BundleError",
 )
-"""Mistakes of the user, by module and name: nothing is imported before a command needs it."""
+"""Exceptions for mistakes of the user, by module and name, so that nothing is imported before a command needs it."""
 
 
 def _named(place: str) -> type[Exception]:
-    found: type[Exception] = resolve_name(place)
-    return found
+    exception: type[Exception] = resolve_name(place)
+    return exception
 
 
 def user_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that are mistakes of the user."""
+    """Return the exceptions for mistakes of the user."""
     return tuple(map(_named, _USER_ERRORS))
 
 
 def _command(module: str, name: str) -> Command:
-    """Return a command that is imported when it runs."""
+    """Return a command whose module is imported when it runs."""
 
     def run(arguments: argparse.Namespace) -> "Answer":
         gc.disable()  # what is imported stays: there is no garbage to look for
@@ -64,8 +64,8 @@ def _command(module: str, name: str) -> Command:
 
 
 _MISTAKE = 2
-"""Exit code of a mistake of the user; an error of another kind has an ``exit_code`` of its own."""
-_WHERE = "what runs it: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
+"""Exit code for mistakes of the user; an exception of another kind has its own ``exit_code``."""
+_WHERE = "device that runs the code: local, or rpc://HOST:PORT[/KEY] (default: %(default)s)"
 _TOLD = "log what happens to standard error, with the tracebacks of errors"
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 done, but points of a run have no figures, kernels failed, a bundle's runner wrote no"
@@ -75,11 +75,11 @@ EXIT_CODES = (
 
 
 class UsageError(ValueError):
-    """A command line that does not parse."""
+    """A command line that cannot be parsed."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports mistakes in one line."""
+    """Argument parser that reports mistakes in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -112,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     decided = simulate.add_mutually_exclusive_group(required=True)
     decided.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     decided.add_argument("--schedule", type=Path, metavar="FILE.json", help="a schedule from --schedule-out, edited")
-    simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write all that was decided as JSON")
+    simulate.add_argument("--schedule-out", type=Path, metavar="FILE.json", help="write the schedule as JSON")
     simulate.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     changed = "change a value of the machine, or of its scheduler's tuning (tuning.NAME); null switches a part off"
     simulate.add_argument("--set", action="append", default=[], metavar="A.B=V", help=changed)
@@ -133,13 +133,13 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("experiment", type=Path, metavar="EXPERIMENT.yaml")
     run.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: out/NAME)")
     run.add_argument("--workers", type=_count, default=0, metavar="N", help="processes (default: one per core)")
-    run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="who computes")
-    run.add_argument("--scheduler", metavar="ADDRESS", help="of the dask cluster, such as tcp://host:8786")
-    run.add_argument("--point-timeout", metavar="T", help="stop a point after so long: 90 s, 2 h, none (default: 1 h)")
+    run.add_argument("--engine", choices=("processes", "dask"), default="processes", help="what computes the points")
+    run.add_argument("--scheduler", metavar="ADDRESS", help="address of the dask cluster, such as tcp://host:8786")
+    run.add_argument("--point-timeout", metavar="T", help="time limit of a point: 90 s, 2 h, none (default: 1 h)")
     run.add_argument(
-        "--point-memory", metavar="M", help="stop a point that needs more: 500 MiB, 16 GiB, none (default: 8 GiB)"
+        "--point-memory", metavar="M", help="memory limit of a point: 500 MiB, 16 GiB, none (default: 8 GiB)"
     )
-    run.add_argument("--retry-failed", action="store_true", help="compute the points again that failed earlier")
+    run.add_argument("--retry-failed", action="store_true", help="compute points again that failed earlier")
 
     add("report", _command("run", "report"), "write the report again from stored results").add_argument(
         "folder", type=Path, metavar="DIR"
@@ -150,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
 def _added(
     commands: "argparse._SubParsersAction[Any]", name: str, run: Command, text: str
 ) -> argparse.ArgumentParser:
-    """Return the parser of a new command."""
+    """Add a command with the common options and return its parser."""
     sub: _Parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES)
     sub.set_defaults(run=run)
     sub.add_argument("--json", action="store_true", help="print exactly one JSON object")
@@ -165,23 +165,25 @@ def _bundle_commands(bundle: argparse.ArgumentParser) -> None:
     build.add_argument("--policy", metavar="P", help="a policy's name, or a path to a .py file")
     _schedule_option(build)
     build.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
-    build.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
-    build.add_argument("--hardware", metavar="H", help="the machine whose tiles the code has")
-    build.add_argument("--threads", type=_count, metavar="N", help="that code is made for (default: one per core)")
+    build.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
+    build.add_argument("--hardware", metavar="H", help="machine that tiles are chosen for")
+    threads = "threads that the code is built for (default: one per core)"
+    build.add_argument("--threads", type=_count, metavar="N", help=threads)
     _flush_option(build)
-    probes = "in place of a network: small kernels that describe the machine they are run on, for calibrate --from"
+    probes = "in place of a network: small kernels that calibrate the machine they run on, for calibrate --from"
     build.add_argument("--calibrate", action="store_true", help=probes)
     build.add_argument("--out", type=Path, required=True, metavar="FILE.tar.xz", help="where the bundle goes")
     build.add_argument("--runtime", type=Path, metavar="DIR", help="TVM's runtime libraries for the device")
     run = add("run", _command("bundle", "run"), "unpack a bundle and run its code on this machine")
     run.add_argument("bundle", type=Path, metavar="FILE.tar.xz")
     run.add_argument("--out", type=Path, metavar="RESULTS.json", help="where results go (default: results.json)")
-    run.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: as it was built for)")
-    slow = "seconds after which a kernel is given up (default: %(default)s)"
+    threads = "threads that run a kernel (default: as built for)"
+    run.add_argument("--threads", type=_count, metavar="N", help=threads)
+    slow = "time limit of a kernel in seconds (default: %(default)s)"
     run.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
-    taken = add("import", _command("bundle", "import_results"), "bring the results of a bundle into a folder")
+    taken = add("import", _command("bundle", "import_results"), "store the results of a bundle in a results folder")
     taken.add_argument("results", type=Path, metavar="RESULTS.json")
-    taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder")
+    taken.add_argument("--out", type=Path, required=True, metavar="DIR", help="the results folder")
 
 
 def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) -> None:
@@ -190,8 +192,8 @@ def _real_machines(add: Callable[[str, Command, str], argparse.ArgumentParser]) 
     _measure_options(add("measure", _command("measure", "measure"), measured))
     host = add("calibrate", _command("calibrate", "calibrate"), "describe and measure a processor as a machine")
     host.add_argument("--device", default="local", metavar="D", help=_WHERE)
-    host.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
-    brought = "take what a bundle of bundle build --calibrate has found, in place of measuring"
+    host.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
+    brought = "use the results of a bundle from bundle build --calibrate, in place of measuring"
     host.add_argument("--from", dest="results", type=Path, metavar="RESULTS.json", help=brought)
     host.add_argument("--out", type=Path, metavar="FILE.yaml", help="where the machine goes (default: printed)")
 
@@ -201,18 +203,18 @@ def _network_options(
 ) -> None:
     network = "a network of the zoo, or a path to an .onnx file"
     sub.add_argument("model", metavar=model, nargs="?" if optional else None, help=f"{network}{or_else}")
-    sub.add_argument("--batch", type=_count, metavar="N", help="of the whole machine")
+    sub.add_argument("--batch", type=_count, metavar="N", help="batch of the whole machine")
     sub.add_argument("--sequence", type=_count, metavar="N", help="length of token inputs")
     sub.add_argument("--image", type=_count, metavar="N", help="pixels along each side of image inputs")
     _dim_option(sub)
     _batch_dim_option(sub)
     sub.add_argument("--dtype", metavar="T", help="fp32, fp16, bf16 or int8 (default: fp16 where the machine has it)")
-    sub.add_argument("--simplify", action="store_true", help="fold what is constant before anything else")
+    sub.add_argument("--simplify", action="store_true", help="fold constant operators first")
 
 
 def _batch_dim_option(sub: argparse.ArgumentParser) -> None:
-    found = "the dimension of an input that is the batch, or none (default: found from how it flows); repeatable"
-    sub.add_argument("--batch-dim", action="append", default=[], metavar="INPUT:DIM|none", help=found)
+    dimension = "batch dimension of an input, or none (default: inferred from the data flow); repeatable"
+    sub.add_argument("--batch-dim", action="append", default=[], metavar="INPUT:DIM|none", help=dimension)
 
 
 def _measure_options(measure: argparse.ArgumentParser) -> None:
@@ -222,10 +224,11 @@ def _measure_options(measure: argparse.ArgumentParser) -> None:
     measure.add_argument("--option", action="append", default=[], metavar="K=V", help="an option of the policy")
     tiled = "machine that tiles are chosen for, and that predicts: a preset, or a file such as calibrate writes"
     measure.add_argument("--hardware", metavar="H", help=tiled)
-    measure.add_argument("--target", default="llvm", metavar="T", help="what code is for (default: %(default)s)")
+    measure.add_argument("--target", default="llvm", metavar="T", help="target of the code (default: %(default)s)")
     measure.add_argument("--device", default="local", metavar="D", help=_WHERE)
-    measure.add_argument("--threads", type=_count, metavar="N", help="that run a kernel (default: one per core)")
-    slow = "seconds after which a kernel is given up (default: %(default)s)"
+    threads = "threads that run a kernel (default: one per core)"
+    measure.add_argument("--threads", type=_count, metavar="N", help=threads)
+    slow = "time limit of a kernel in seconds (default: %(default)s)"
     measure.add_argument("--kernel-timeout", type=_count, default=120, metavar="S", help=slow)
     _flush_option(measure)
     kept = "store the measurement there, with a report, and write it as JSON"
@@ -238,12 +241,12 @@ def _schedule_option(sub: argparse.ArgumentParser) -> None:
 
 
 def _flush_option(sub: argparse.ArgumentParser) -> None:
-    cold = "time every kernel with nothing of what it is given in the caches"
+    cold = "flush a kernel's arguments from the caches before each timed run"
     sub.add_argument("--flush-caches", action="store_true", help=cold)
 
 
 def _dim_option(sub: argparse.ArgumentParser) -> None:
-    said = "size of a dimension that an .onnx file leaves open"
+    said = "size of a dynamic dimension of an .onnx file"
     sub.add_argument("--dim", action="append", default=[], type=_dim, metavar="NAME=SIZE", help=said)
 
 
@@ -303,7 +306,7 @@ def _print(answer: "Answer", *, as_json: bool) -> None:
 
 
 def entry_point() -> None:
-    """Run as the command ``dsascape``."""
+    """Run the command ``dsascape`` and exit with its code."""
     try:
         code = main()
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The command that only plans a network: which operators become one kernel, and what that saves."""
+"""The command ``fuse``: plans a network without scheduling it, and shows its kernels and what they save."""
 
 import argparse
 
@@ -16,7 +16,7 @@ from dsascape.scheduler.graphturbo.instances import operations_of, split_into_in
 
 
 def fuse(arguments: argparse.Namespace) -> Answer:
-    """Show the plan of one part of the machine, as ``simulate`` makes it for the same options; draw it on request."""
+    """Show the plan of one cluster's network, as ``simulate`` makes it for the same options; draw it on request."""
     check_place(arguments.picture, "--picture")
     policy = policy_asked_for(arguments)
     analysis, job = job_of(workload_asked_for(arguments), load_hardware(arguments.hardware), {})

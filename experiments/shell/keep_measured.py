@@ -1,4 +1,4 @@
-"""Single measured points in the results of a folder, beside those of a run if it has any, and in its report."""
+"""Storing individually measured points in a results folder, beside those of a run, and updating its report."""
 
 from pathlib import Path
 from typing import Literal
@@ -13,14 +13,14 @@ Change = Literal["added", "replaced", "unchanged"]
 
 
 def keep(folder: Path, key: str, computed: Computed) -> tuple[Change, Written]:
-    """Store a measured point in ``folder`` and write its report again; return what has changed there.
+    """Store a measured point in ``folder`` and update its report; return what changed, and the report.
 
-    A point that is there with other figures, from an earlier measurement or made by other code, gives way. Raises
-    ``StoreError`` where nothing can be stored.
+    Replaces a stored measurement of the point with other figures or from other code. Raises ``StoreError`` where
+    nothing can be stored.
     """
     with ResultStore(folder) as store:
-        known = store.keys()
-        before = store.rows([key])[0] if key in known else None
+        stored = store.keys()
+        before = store.rows([key])[0] if key in stored else None
         if before is not None and _same(before, {"key": key, **computed.row}):
             change: Change = "unchanged"
             store.make_current([key])

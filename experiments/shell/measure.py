@@ -1,4 +1,4 @@
-"""The command that generates real code for a plan and measures it."""
+"""The command ``measure``: generates code for a plan and measures it."""
 
 import argparse
 import json
@@ -40,13 +40,13 @@ from dsascape.tuner.measure import (
 )
 
 _MOST_KERNELS = 20
-"""That a person is shown."""
+"""Largest number of kernels shown without ``--json``."""
 _OTHER_MACHINE = "kirin990"
-"""Whose tiles code for another architecture has, unless a machine is given."""
+"""Machine to tile for when code is for another architecture and no machine is given."""
 
 
 def measure(arguments: argparse.Namespace) -> Answer:
-    """Measure one network under one policy on this machine, or all points of an experiment file."""
+    """Measure one network under one policy on a device, or all points of an experiment file."""
     is_local = remote_address(arguments.device) is None
     check_installed()
     if arguments.model.endswith((".yaml", ".yml")):
@@ -62,20 +62,20 @@ def measure(arguments: argparse.Namespace) -> Answer:
             check_target(target)
         path = arguments.out / file_name(label, policy, target)
         compiled = compiled_point(point, target, path)
-        found, data = compiled.measurement, compiled.as_json() | {"model": label, "object": f"{path}.o"}
+        result, data = compiled.measurement, compiled.as_json() | {"model": label, "object": f"{path}.o"}
     elif is_gpu_target(target) or arguments.out is None or not is_local or runs_here(target):
         budget = Budget(limit_s=arguments.kernel_timeout)
         outcome, comparison = measured(point, budget)
-        found = comparison.measurement
-        data = (comparison if arguments.hardware else found).as_json() | {"model": label}
+        result = comparison.measurement
+        data = (comparison if arguments.hardware else result).as_json() | {"model": label}
     else:
         if arguments.flush_caches:
-            raise MeasureError(f"--flush-caches is about code that is timed; that for {target} is written, not run")
+            raise MeasureError(f"--flush-caches is for code that is timed; code for {target} is only written")
         path = arguments.out / f"{file_name(label, policy, target)}.o"
-        found = compile_for(prepared(point, Budget()).job, policy, path)
-        data = found.as_json() | {"model": label, "object": str(path)}
+        result = compile_for(prepared(point, Budget()).job, policy, path)
+        data = result.as_json() | {"model": label, "object": str(path)}
     if arguments.out is not None:
-        said = "measured", label, policy, target, str(found.threads), *(["flushed"] if found.flushed else [])
+        said = "measured", label, policy, target, str(result.threads), *(["flushed"] if result.flushed else [])
         place = arguments.out / f"{file_name(*said)}.json"
         write_whole(place, json.dumps(data, indent=1) + "\n")
         data |= {"file": str(place)}
@@ -83,19 +83,19 @@ def measure(arguments: argparse.Namespace) -> Answer:
             change, written = keep(arguments.out, point.key, computed_of(point, outcome, comparison))
             data |= {"key": point.key, "stored": change, "report": str(written.path)}
     shown = comparison if arguments.hardware else None
-    return Answer(data, lambda: show_measurement(found, data, shown), POINTS_FAILED if found.correct is False else 0)
+    return Answer(data, lambda: show_measurement(result, data, shown), POINTS_FAILED if result.correct is False else 0)
 
 
 def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
-    """Return the network, policy and threads that a command names, on the machine that tiles are chosen for.
+    """Return the design point of the arguments, on the machine that tiles are chosen for.
 
-    It is to be measured on ``device``; where that is this machine and has no such GPU, it is not measured.
+    It is measured on ``device``; if that is this machine and it has no such GPU, the code is only compiled.
     """
     if is_gpu_target(arguments.target):
         if arguments.threads:
-            raise MeasureError(f"threads has {arguments.threads}; a schedule says how many a GPU runs")
+            raise MeasureError(f"threads has {arguments.threads}; on a GPU the schedule sets their number")
         if arguments.flush_caches:
-            raise MeasureError("--flush-caches is about processors; a GPU's L2 is as the run before leaves it")
+            raise MeasureError("--flush-caches is for processors; a GPU's L2 stays as the run before leaves it")
         gpu, name = gpu_asked_for(arguments.hardware, arguments.target), processor_of(arguments.target, device)
         on = MeasuredOn(arguments.target, device, name) if name or device != LOCAL else None
         policy, schedule = _decided_by(arguments)
@@ -117,14 +117,14 @@ def point_asked_for(arguments: argparse.Namespace, device: str) -> DesignPoint:
 
 
 def _decided_by(arguments: argparse.Namespace) -> tuple[Policy, WrittenSchedule | None]:
-    """Return the policy of ``--policy``, or that of the schedule of ``--schedule``, and this schedule."""
+    """Return the policy of ``--policy``, or the policy and schedule of ``--schedule``."""
     if arguments.policy is None and arguments.schedule is None:
-        raise MeasureError("--policy is missing: code is generated for what a policy decides, or a --schedule")
+        raise MeasureError("--policy is missing: needs a policy, or a --schedule")
     if arguments.schedule is None:
         return policy_asked_for(arguments), None
     if arguments.policy is not None or arguments.option:
         given = "--option" if arguments.policy is None else "--policy"
-        raise ScheduleError(f"{given} does not go with --schedule, which takes the place of a policy")
+        raise ScheduleError(f"{given} does not go with --schedule, which replaces the policy")
     return written_schedule(arguments.schedule)
 
 
@@ -135,36 +135,36 @@ def _experiment(arguments: argparse.Namespace) -> Answer:
     given += ["--batch-dim"] if arguments.batch_dim else []
     if given:
         raise MeasureError(f"{given[0]} does not go with an experiment file, which says what is measured")
-    asked = argparse.Namespace(
+    options = argparse.Namespace(
         experiment=Path(arguments.model), out=arguments.out, workers=0, engine="processes", scheduler=None,
         point_timeout=None, point_memory=None, retry_failed=False,
     )  # fmt: skip
     way = Measuring(target=arguments.target, device=arguments.device, flush_caches=arguments.flush_caches)
-    return run(asked, way)
+    return run(options, way)
 
 
 def machine_asked_for(hardware: str | None, target: str, threads: int = 0) -> Cpu:
-    """Return the machine that tiles are chosen for: the one asked for, or one that the target describes.
+    """Return the CPU to tile for: ``hardware``, or the machine that the target describes.
 
-    A device that is not this machine, but runs its code, is taken for one like it, with a core for each of the
-    ``threads``, if these are given.
+    A remote device that runs this machine's code is assumed to be like this machine, with one core per thread if
+    ``threads`` is not 0.
     """
     if hardware is None and runs_here(target):
         facts = local_facts()
         return host_spec(replace(facts, cores=threads) if threads else facts)
     spec = load_hardware(hardware or _OTHER_MACHINE)
     if not isinstance(spec, Cpu):
-        raise HardwareError(f"{spec.name}: is no CPU; code is generated and measured for CPUs")
+        raise HardwareError(f"{spec.name}: is not a CPU; code is generated and measured for CPUs")
     return spec
 
 
 def file_name(*parts: str) -> str:
-    """Return a file's name that says all of ``parts``."""
+    """Return a file name made of ``parts``, with other characters replaced by underscores."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in "-".join(parts))
 
 
 def check_folder(folder: Path | None) -> None:
-    """Make the folder of ``--out``, if there is to be one; raise ``FileError`` where none can be made."""
+    """Create the folder of ``--out``, if given; raise ``FileError`` if that fails."""
     if folder is None:
         return
     try:
@@ -173,30 +173,31 @@ def check_folder(folder: Path | None) -> None:
         raise FileError(f"--out has {folder}, where no folder can be made: {error.strerror or error}") from error
 
 
-def show_measurement(found: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:
-    """Print a measurement for people, the prediction beside it; ``data`` names the network as the user did."""
+def show_measurement(measurement: Measurement, data: dict[str, Any], comparison: Comparison | None = None) -> None:
+    """Print a measurement with its prediction, if any; ``data`` has the network's label."""
     console = Console()
-    device = found.device
+    device = measurement.device
     caches = ", ".join(f"{name} {format_bytes(size)}" for name, size in device.caches.items())
-    workers = count(device.cores, "SM") if device.architecture.startswith("sm_") else count(found.threads, "thread")
+    is_gpu = device.architecture.startswith("sm_")
+    workers = count(device.cores, "SM") if is_gpu else count(measurement.threads, "thread")
     console.print(
-        f"[bold]{shown_text(data['model'])}[/bold] under {shown_text(found.policy)} for {shown_text(found.target)}"
-        f" on {shown_text(device.processor)} ({caches}), {workers}"
+        f"[bold]{shown_text(data['model'])}[/bold] under {shown_text(measurement.policy)}"
+        f" for {shown_text(measurement.target)} on {shown_text(device.processor)} ({caches}), {workers}"
     )
-    whole = found.network
+    whole = measurement.network
     if whole.timing is None:
         console.print(f"  no time: {shown_text(whole.error or 'not run')}")
     else:
-        flushed = ", caches flushed before it" if found.flushed else ""
+        flushed = ", caches flushed before it" if measurement.flushed else ""
         console.print(
-            f"  {_time(whole.timing.seconds)} for {count(len(found.kernels), 'kernel')} in a row{flushed}, spread"
+            f"  {_time(whole.timing.seconds)} for {count(len(measurement.kernels), 'kernel')} in a row{flushed}, spread"
             f" {whole.timing.spread:.1%}; outputs differ from onnxruntime's by {whole.deviation or 0:.1g}"
         )
     if comparison is not None:
         _show_prediction(comparison, data)
-    for warning in found.warnings:
+    for warning in measurement.warnings:
         console.print(f"  {shown_text(warning)}")
-    failed = [kernel for kernel in found.kernels if kernel.error]
+    failed = [kernel for kernel in measurement.kernels if kernel.error]
     if failed:
         rows: Sequence[Sequence[object]] = [(k.name, ", ".join(k.operators), k.error or "") for k in failed]
         table("Kernels that failed", ("kernel", "operators", "why"), rows)()
@@ -204,7 +205,7 @@ def show_measurement(found: Measurement, data: dict[str, Any], comparison: Compa
         _show_worst(comparison)
         return
     timed = sorted(
-        ((kernel.timing, kernel.name) for kernel in found.kernels if kernel.timing is not None),
+        ((kernel.timing, kernel.name) for kernel in measurement.kernels if kernel.timing is not None),
         key=lambda pair: -pair[0].seconds,
     )
     if not timed:
@@ -219,7 +220,7 @@ def show_measurement(found: Measurement, data: dict[str, Any], comparison: Compa
 
 
 def _show_prediction(comparison: Comparison, data: dict[str, Any]) -> None:
-    """Say what was predicted of the network, and how good predictions of kernels are."""
+    """Print the network's prediction and the accuracy of the kernels' predictions."""
     if comparison.network_s is None:
         return
     console = Console()

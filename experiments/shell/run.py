@@ -1,4 +1,4 @@
-"""The commands that run an experiment file and write its report."""
+"""The commands ``run`` and ``report``: run an experiment file, and write its report."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ _MOST_FAILURES_SHOWN = 5
 
 
 def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answer:
-    """Run an experiment file, resuming what its folder has, and write the report; with ``measure``, measure it too."""
+    """Run an experiment file, resuming stored results, and write the report; ``measure`` adds measuring."""
     if (arguments.engine == "dask") != (arguments.scheduler is not None):
         raise EngineError("--engine dask and --scheduler ADDRESS go together; one of them is missing")
     limits = read_limits(arguments.point_timeout, arguments.point_memory)
@@ -64,16 +64,16 @@ def run(arguments: argparse.Namespace, measure: Measuring | None = None) -> Answ
 
 
 def _workers(arguments: argparse.Namespace, experiment: Experiment, planned: int) -> int:
-    """Return how many processes compute points, 0 for one a core: a single one where points are measured."""
+    """Return the number of worker processes (0: one per core); measured points use one."""
     if experiment.measure is None:
         return min(arguments.workers, planned) if arguments.workers else 0
     if arguments.scheduler is not None:
-        raise EngineError("--engine dask does not go with measure: points are measured here, one after the other")
+        raise EngineError("--engine dask does not go with measure: points are measured here, one at a time")
     return 1
 
 
 def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> Sequence[DesignPoint]:
-    """Return the points that the experiment's search chooses, all of them computed."""
+    """Compute the points chosen by the experiment's search and return them."""
     search = experiment.search
     if search.method == "nsga2" and search.budget is not None:
         return nsga2(grid, experiment.objectives, search.budget, search.seed, runner.rows)
@@ -83,16 +83,17 @@ def _computed(experiment: Experiment, grid: Grid, runner: Runner) -> Sequence[De
 
 
 def _failed(points: Iterable[DesignPoint], store: ResultStore) -> dict[str, tuple[DesignPoint, Row]]:
-    """Return the points without figures, by key, each with its row."""
+    """Return (point, row) of the points without figures, by key."""
     without = store.keys() - store.keys(failed=False)
     if not without:
         return {}
-    found = {point.key: point for point in points if point.key in without}
-    return {key: (found[key], row) for key, row in zip(found, store.rows(list(found)), strict=True)}
+    points_by_key = {point.key: point for point in points if point.key in without}
+    rows = store.rows(list(points_by_key))
+    return {key: (points_by_key[key], row) for key, row in zip(points_by_key, rows, strict=True)}
 
 
 def _reasons(failed: Iterable[tuple[DesignPoint, Row]]) -> list[str]:
-    """Return a line for each of the first points that failed: which it is, and why."""
+    """Return a line for each of the first failed points, with its reason."""
     several = list(failed)
     lines = []
     for point, row in several[:_MOST_FAILURES_SHOWN]:
@@ -105,7 +106,7 @@ def _reasons(failed: Iterable[tuple[DesignPoint, Row]]) -> list[str]:
 
 @contextmanager
 def _progress(planned: int, failed: set[str]) -> Iterator[OnPoint]:
-    """Show a bar with rate and time left on standard error; note the keys of points that fail."""
+    """Show a progress bar with rate and remaining time on standard error; collect the keys of failed points."""
     with Progress(
         TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"), TimeRemainingColumn(), console=Console(stderr=True),
@@ -123,7 +124,7 @@ def _progress(planned: int, failed: set[str]) -> Iterator[OnPoint]:
 
 
 def report(arguments: argparse.Namespace) -> Answer:
-    """Write the report of a folder again, or for the first time if its run has not ended."""
+    """Write the report of a results folder again, or for the first time if its run has not ended."""
     written = write_report(arguments.folder)
     data = {
         "report": str(written.path), "points": written.points, "planned": written.planned,

@@ -1,4 +1,4 @@
-"""The command that simulates one network under one policy, and how commands are told network, machine and policy."""
+"""The command ``simulate``, and the parsing of network, machine and policy that commands share."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from dsascape.scheduler import Policy, ScheduleError
 
 _WORDS = {"true": True, "false": False, "null": None}
 _MOST_LAYERS = 10
-"""That a person is shown."""
+"""Largest number of layers shown without ``--json``."""
 
 
 def policy_asked_for(arguments: argparse.Namespace) -> Policy:
@@ -36,7 +36,7 @@ def policy_asked_for(arguments: argparse.Namespace) -> Policy:
 
 
 def _assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
-    """Return ``K=V`` arguments as a mapping; numbers, true, false and null are what they are in YAML."""
+    """Parse ``K=V`` arguments into a mapping; numbers, true, false and null have YAML's meaning."""
     values: dict[str, object] = {}
     for text in texts:
         name, sign, value = text.partition("=")
@@ -58,14 +58,14 @@ def _plain(text: str) -> object:
 
 
 def _machine(arguments: argparse.Namespace) -> tuple[AnyHardware, dict[str, object]]:
-    """Return the machine with what ``--set`` changes, and the tuning of its scheduler that it changes."""
+    """Return the machine changed by ``--set``, and the scheduler tuning that ``--set`` states."""
     spec = load_hardware(arguments.hardware)
     settings, tuning = split_tuning(_assignments(arguments.set, "--set"))
     return with_values(spec, settings) if settings else spec, tuning
 
 
 def workload_asked_for(arguments: argparse.Namespace) -> Workload:
-    """Return the network at the sizes that the arguments ask for."""
+    """Return the network of the arguments, at their sizes."""
     dims = named_dims(arguments.dim)
     return Workload(
         arguments.model, arguments.batch, arguments.sequence, arguments.dtype, arguments.simplify, tuple(dims.items()),
@@ -74,7 +74,7 @@ def workload_asked_for(arguments: argparse.Namespace) -> Workload:
 
 
 def simulate(arguments: argparse.Namespace) -> Answer:
-    """Simulate one point, or a schedule from a file."""
+    """Simulate one design point, or a schedule from a file."""
     collect_seldom()
     check_place(arguments.trace, "--trace")
     check_place(arguments.schedule_out, "--schedule-out")
@@ -83,7 +83,7 @@ def simulate(arguments: argparse.Namespace) -> Answer:
     if arguments.schedule is None:
         outcome = evaluate(DesignPoint(workload, spec, policy_asked_for(arguments), tuning=tuning))
     elif arguments.option:
-        raise ScheduleError("--option is about a policy; --schedule takes the place of one")
+        raise ScheduleError("--option does not go with --schedule, which replaces the policy")
     else:
         outcome = run_schedule_file(arguments.schedule, workload, spec, tuning)
     if arguments.schedule_out is not None:
@@ -158,6 +158,6 @@ def _show_outcome(outcome: Outcome, layers: Sequence[LayerFigures], *, tries_few
 
 
 def show_origin(console: Console, plan: FusionPlan) -> None:
-    """Print what a policy says of where its plan comes from, if it does."""
+    """Print where the plan comes from, if its policy tells."""
     if plan.origin:
         console.print(f"  the plan is {shown_text(plan.origin)}")

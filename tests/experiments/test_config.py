@@ -252,7 +252,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "key twice": (SMALL + "policies: [graphturbo]\n", "line 4: key policies is duplicate; first in line 3"),
     "path that is not there": (sweeping("local_bufer.capacity", "[1 KiB]"), "did you mean local_buffer?"),
     "sweep over a section": (sweeping("local_buffer", "[1 KiB]"), "hardware.0.sweep.local_buffer: "),
-    "sweep over the kind": (sweeping("kind", "[gpu]"), "hardware.0.sweep.kind: is no quantity"),
+    "sweep over the kind": (sweeping("kind", "[gpu]"), "hardware.0.sweep.kind: cannot be swept"),
     "set and swept": (
         SMALL.replace("stcp920", "{base: stcp920, set: {clusters: 2}, sweep: {clusters: [1]}}"),
         "hardware.0: clusters is in both set and sweep",

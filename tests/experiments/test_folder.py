@@ -156,7 +156,7 @@ class TestDamage:
         timelines[0]["trace"] = "javascript:alert(1)"
         (folder / "timelines.json").write_text(json.dumps(timelines))
 
-        assert "a trace has another name than perfetto-1.json" in terminal.out("report", str(folder), code=1)
+        assert "a trace is not called perfetto-1.json" in terminal.out("report", str(folder), code=1)
         assert "javascript:alert" not in page(folder)
 
     @pytest.mark.parametrize("value", ["'abc'", "x'00ff'", "9e999", "-9e999", "''", "'1.5'"])

@@ -135,15 +135,15 @@ def test_as_they_are_written_are_stored(good: dict[str, Any], tmp_path: Path) ->
         (("measurement", "network", "timing", "seconds"), -1.0, "seconds is -1.0"),
         (("measurement", "kernels", 0, "timing", "seconds"), math.inf, "seconds is inf"),
         (("measurement", "kernels", 0, "deviation"), math.nan, "deviation is nan"),
-        (("measurement", "kernels", 0, "name"), "\x1b[2J", "name has characters that are no text"),
-        (("measurement", "device", "processor"), "a\x9b1m", "processor has characters that are no text"),
+        (("measurement", "kernels", 0, "name"), "\x1b[2J", "name has unprintable characters"),
+        (("measurement", "device", "processor"), "a\x9b1m", "processor has unprintable characters"),
         (("measurement", "measured_at"), "yesterday", "measured_at is 'yesterday'"),
         (("origin", "record", "utilisation", "core"), 1e300, "utilisation.core is 1e+300"),
         (("origin", "record", "throughput_per_s"), 1.0, "batch by latency_s is"),
         (("origin", "layers", 0, "critical_s"), -1.0, "critical_s is -1.0"),
         (("origin", "kernels", "kernel0_matmul", "seconds"), 0.0, "seconds is 0.0"),
         (("origin", "area_mm2"), -1.0, "area_mm2 is -1.0"),
-        (("origin", "record", "utilisation"), {"CORE": 0.5}, "figures of other names"),
+        (("origin", "record", "utilisation"), {"CORE": 0.5}, "figures under names"),
     ],
 )
 def test_absurd_ones_are_refused_and_change_nothing(

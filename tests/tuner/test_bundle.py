@@ -130,7 +130,7 @@ class TestOnTheDevice:
         done = run_alone(bundle, tmp_path, "--out", str(tmp_path / "no-folder" / "results.json"))
 
         assert done.returncode == 1
-        assert "cannot be written, what may be there is older: No such file" in done.stderr
+        assert "cannot be written; a file there is from an earlier run: No such file" in done.stderr
         assert done.stderr.count("\n") == 1
 
 
@@ -169,7 +169,7 @@ class TestForeignArchives:
         inside = tmp_path / "a" / "b"
         inside.mkdir(parents=True)
 
-        with pytest.raises(BundleError, match="no name that a bundle's files have"):
+        with pytest.raises(BundleError, match="not a valid name of a bundle's file"):
             unpacked(tmp_path / "climbing.tar.xz", inside)
 
         assert not list(tmp_path.rglob("out.txt"))
@@ -181,7 +181,7 @@ class TestForeignArchives:
             entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
             archive.addfile(entry)
 
-        with pytest.raises(BundleError, match="which is no plain file"):
+        with pytest.raises(BundleError, match="which is not a regular file"):
             unpacked(path, tmp_path)
 
     def test_a_changed_file_is_refused(self, bundle: Path, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ class TestForeignArchives:
         with lzma.open(path, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
             archive.addfile(entry, io.BytesIO(text))
 
-        with pytest.raises(BundleError, match=r"bundle\.json is not as a bundle has it"):
+        with pytest.raises(BundleError, match=r"bundle\.json is not a valid manifest"):
             unpacked(path, tmp_path)
 
 
@@ -306,7 +306,7 @@ class TestImport:
             (lambda found: found["measurement"].update(model="other"), "is of other under fixed-pattern"),
             (lambda found: found["measurement"]["network"]["timing"].update(seconds=-1.0), "seconds is -1.0"),
             (lambda found: found["measurement"]["kernels"][0]["timing"].update(seconds=1e999), "seconds is inf"),
-            (lambda found: found.update(origin=found["origin"].replace('"dram"', '"a; b"')), "of other names"),
+            (lambda found: found.update(origin=found["origin"].replace('"dram"', '"a; b"')), "figures under names"),
             (lambda found: found.update(origin=found["origin"].replace('"l2":', '"l2":1e999,"l3":', 1)), "a finite"),
             (lambda found: found.update(origin=found["origin"].replace('_s":', '_s":1e999,"x":', 1)), "_s is inf"),
         ],

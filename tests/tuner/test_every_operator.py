@@ -41,7 +41,7 @@ def test_an_operator_of_any_kind_is_right_or_refused_by_name(kind: str) -> None:
     for seed in range(2):
         graph = MAKERS[kind](np.random.default_rng(seed), kind).graph().with_dtype("fp32")
         said = refusal(graph)
-        assert not said or f"onnxruntime does not take node {graph.ops[0].name!r} ({graph.ops[0].kind}): " in said
+        assert not said or f"onnxruntime rejects node {graph.ops[0].name!r} ({graph.ops[0].kind}): " in said
 
 
 def refusal(graph: Graph) -> str:
@@ -184,13 +184,13 @@ def dilated() -> Graph:
 
 
 def test_what_onnxruntime_does_not_take_is_told_with_its_reason_and_the_node() -> None:
-    with pytest.raises(WorkloadError, match=r"onnxruntime does not take node 'y' \(Conv\): .*Dilation not supported"):
+    with pytest.raises(WorkloadError, match=r"onnxruntime rejects node 'y' \(Conv\): .*Dilation not supported"):
         outcomes(unfused_plan(dilated()))
 
 
 def test_measuring_it_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
     plan = unfused_plan(dilated())
-    with pytest.raises(MeasureError, match=r"onnxruntime does not take node 'y' \(Conv\): .*Dilation not supported"):
+    with pytest.raises(MeasureError, match=r"onnxruntime rejects node 'y' \(Conv\): .*Dilation not supported"):
         measure_plan(Job(plan, tiles_of(plan), LANES, 1), "unfused")
 
     assert "Traceback" not in capfd.readouterr().err

@@ -129,7 +129,7 @@ def test_a_bundle_of_probes_describes_the_machine_that_it_runs_on(
         (lambda found: found["figures"]["far"][0].update(name="x"), "figures of other memories"),
         (lambda found: found["facts"]["caches"][0].update(source="told me"), "caches that no system tells of"),
         (lambda found: found["facts"].update(cores=0), "cores is 0; needs a number"),
-        (lambda found: found.pop("facts"), "not as a bundle has it: facts"),
+        (lambda found: found.pop("facts"), "not a results file of a bundle: facts"),
     ],
 )
 def test_other_files_describe_no_machine(
@@ -159,7 +159,7 @@ def test_other_files_describe_no_machine(
         (["bundle", "build", "--policy", "unfused"], "MODEL is missing"),
         (["calibrate", "--device", "there"], "device has 'there'"),
         (["calibrate", "--target", "cuda"], "target has 'cuda'"),
-        (["calibrate", "--device", "rpc://127.0.0.1:1", "--from", "results.json"], "--from takes what was measured"),
+        (["calibrate", "--device", "rpc://127.0.0.1:1", "--from", "results.json"], "--from uses earlier results"),
     ],
 )
 def test_mistakes_end_with_code_2(

@@ -1,4 +1,4 @@
-"""Bundles: kernels for a machine that no network reaches, built here, run there, their times brought back."""
+"""Bundles: kernels built here for a device without a network, run there, and their results imported."""
 
 import subprocess
 import sys
@@ -35,24 +35,24 @@ __all__ = [
 
 _WRITTEN = "results.json"
 _DONE = (0, 1)
-"""Exit codes of a runner that has written its results; 1 where a kernel has none."""
+"""Exit codes of a runner that wrote its results; 1 if a kernel has none."""
 _REFUSED = 2
-"""That of one that says what the user has to mend."""
+"""Exit code of a runner that refused to run; its message says what the user can change."""
 _MOST_CHARACTERS = 300
 
 
 class RunnerError(BundleError):
-    """A bundle's runner that has written no results; the message says what it complained of."""
+    """A bundle's runner ended without results; the message is its complaint."""
 
     exit_code = 1
 
 
 def run_unpacked(folder: Path, results: Path, *options: str) -> None:
-    """Run the bundle in ``folder`` with the rights of whoever calls this; ``results`` is what it writes.
+    """Run the bundle in ``folder`` with the caller's rights and write its results to ``results``.
 
-    Nothing but Python's own library is there for it. It writes to a new folder beside ``results``, which therefore
-    keep an earlier run's figures unless this run has figures of its own. Raises ``RunnerError`` where it has none, and
-    ``BundleError`` where the runner refuses, such as to run code for another machine.
+    The runner uses the standard library only. ``results`` is replaced only by new figures: a failed run leaves an
+    earlier run's file unchanged. Raises ``RunnerError`` where there are no results, and ``BundleError`` where the
+    runner refuses to run, such as for code of another machine.
     """
     try:
         with tempfile.TemporaryDirectory(dir=results.parent, prefix=f".{results.name[:100]}.") as fresh:
@@ -66,14 +66,14 @@ def run_unpacked(folder: Path, results: Path, *options: str) -> None:
 
 
 def run_sent(device: str, bundle: Path, results: Path, *options: str) -> None:
-    """Run the file ``bundle`` on ``device``, behind TVM's RPC (`tuner.on_device.sent_bundle`).
+    """Send the file ``bundle`` to ``device`` by TVM's RPC and run it there (`tuner.on_device.sent_bundle`).
 
-    ``results`` is what it writes. Raises ``AddressError`` for a device that is none, ``MeasureError`` where its server
-    is not reached, or goes, and ``RunnerError`` where no results come back.
+    Writes the results to ``results``. Raises ``AddressError`` for a malformed address, ``MeasureError`` where the
+    server is not reached or lost, and ``RunnerError`` where no results come back.
     """
     address = remote_address(device)
     if address is None:
-        raise MeasureError(f"device has {device!r}; needs one behind RPC")
+        raise MeasureError(f"device has {device!r}; needs a device behind RPC")
     results.unlink(missing_ok=True)
     try:
         code, complaint = cast(tuple[int, str], late("sent_bundle").run_sent(address, bundle, results, options))
@@ -83,9 +83,9 @@ def run_sent(device: str, bundle: Path, results: Path, *options: str) -> None:
 
 
 def _check_written(results: Path, code: int, complaint: str) -> None:
-    """Raise ``RunnerError`` unless a runner that has ended with ``code`` has written ``results``.
+    """Raise ``RunnerError`` unless the runner, which ended with ``code``, has written ``results``.
 
-    Raises ``BundleError`` where it refuses to run.
+    Raises ``BundleError`` where the runner refused to run.
     """
     if code in _DONE and results.is_file() and results.stat().st_size:
         return
@@ -99,17 +99,17 @@ def _check_written(results: Path, code: int, complaint: str) -> None:
 def build_bundle(
     job: Job, model: str, policy: str, path: Path, runtime: Path | None = None, origin: str = ""
 ) -> Manifest:
-    """Write the bundle of ``job`` to ``path`` (`tuner.on_device.bundling`, which needs TVM)."""
+    """Write the bundle of ``job`` to ``path`` and return its manifest (`tuner.on_device.bundling`, which needs TVM)."""
     return cast(Manifest, late("bundling").build_bundle(job, model, policy, path, runtime, origin))
 
 
 def build_gpu_bundle(
     schedule: GpuSchedule, warp: int, target: str, names: tuple[str, str], path: Path, origin: str = ""
 ) -> Manifest:
-    """Write the bundle of ``schedule``, on a GPU with warps of ``warp`` threads, to ``path``.
+    """Write the bundle of ``schedule`` for a GPU with warps of ``warp`` threads to ``path``; return its manifest.
 
-    ``names``: of model and policy. ``origin`` is brought back with the results (`tuner.on_device.gpu_bundling`).
-    Raises ``MeasureError`` where nvcc is missing or refuses the code, ``BundleError`` for a target that is not CUDA.
+    ``names`` are (model, policy). ``origin`` is returned with the results (`tuner.on_device.gpu_bundling`). Raises
+    ``MeasureError`` where nvcc is missing or rejects the code, ``BundleError`` for a target other than CUDA.
     """
     if cuda_architecture(target) is None:
         raise BundleError(f"target has {target!r}; bundles for GPUs hold CUDA code")
@@ -118,7 +118,7 @@ def build_gpu_bundle(
 
 
 def build_gpu_probes(target: str, path: Path) -> Manifest:
-    """Write a bundle that calibrates a GPU to ``path`` (`tuner.on_device.gpu_bundling`).
+    """Write a bundle of probes for a GPU to ``path``; return its manifest (`tuner.on_device.gpu_bundling`).
 
     Raises what `build_gpu_bundle` raises.
     """
@@ -129,5 +129,5 @@ def build_gpu_probes(target: str, path: Path) -> Manifest:
 
 
 def build_probes(target: str, shape: ProbeShape, path: Path, runtime: Path | None = None) -> Manifest:
-    """Write a bundle that calibrates a machine to ``path`` (`tuner.on_device.bundling`, which needs TVM)."""
+    """Write a bundle of probes for a processor to ``path``; return its manifest (`tuner.on_device.bundling`)."""
     return cast(Manifest, late("bundling").build_probes(target, shape, path, runtime))

@@ -1,4 +1,4 @@
-"""Bundles as files: one compressed archive, of which nothing but what its manifest lists is ever unpacked."""
+"""Bundles as files: a compressed archive, of which only the files listed in its manifest are unpacked."""
 
 import hashlib
 import io
@@ -13,10 +13,9 @@ from dsascape.tuner.bundle.plain_tar import ArchiveError, Member, PlainTar, is_p
 from dsascape.tuner.measure.soundness import COUNT, Ranges, unsound
 
 _MOST_BYTES = 8 * 2**30
-"""Of a bundle's files together."""
+"""Largest size of a bundle's files together, in bytes."""
 _MOST_TIMES, _FREE_BYTES = 64, 256 * 2**20
-"""What comes out of a bundle may be so many times what it takes compressed, and so many bytes more: weights hardly
-shrink."""
+"""Bounds on unpacked size: a multiple of the compressed size, and bytes in addition to it. Weights hardly compress."""
 _MOST_MANIFEST_BYTES = 32 * 2**20
 _MOST_FILES = 256
 _RANGES: Ranges = {
@@ -26,7 +25,7 @@ _EXECUTABLE, _PLAIN = 0o755, 0o644
 
 
 def packed(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> None:
-    """Write a bundle as plain ustar, all or nothing; equal contents give equal bytes."""
+    """Write a bundle as plain ustar, atomically; equal contents give equal bytes."""
     beside = path.with_name(f".{path.name[:100]}.part")
     try:
         with lzma.open(beside, "wb", preset=1) as compressed:
@@ -47,11 +46,10 @@ def _pack(compressed: lzma.LZMAFile, manifest: Manifest, files: Mapping[str, byt
 
 
 def unpacked(path: Path, folder: Path) -> Manifest:
-    """Unpack the bundle ``path`` into ``folder``, which has none of its files yet; nothing of it is run.
+    """Unpack the bundle ``path`` into ``folder``, which must not have its files yet; runs nothing.
 
-    The archive is read to its end first: where it is refused, nothing has been written. The manifest is written as it
-    was understood. Raises ``BundleError`` for a file that is no bundle, is damaged, or has what its manifest does not
-    list.
+    The archive is read to its end before anything is written. The manifest is written as it was parsed. Raises
+    ``BundleError`` for a file that is not a bundle, is damaged, or has files that its manifest does not list.
     """
     if not path.is_file():
         raise BundleError(f"{path} cannot be read: there is no such file")
@@ -61,13 +59,13 @@ def unpacked(path: Path, folder: Path) -> Manifest:
     except BundleError as error:
         raise BundleError(f"{path}: {error}") from error
     except ArchiveError as error:
-        raise BundleError(f"{path} is no bundle, or damaged: it {error}") from error
+        raise BundleError(f"{path} is not a bundle, or is damaged: it {error}") from error
     except OSError as error:
         raise BundleError(f"{path} cannot be unpacked: {error.strerror or error}") from error
 
 
 def _read(path: Path, folder: Path | None) -> Manifest:
-    """Return the manifest of a bundle whose files are all as it says; write them to ``folder``, if one is given."""
+    """Check the files of a bundle against its manifest and return it; write them to ``folder``, if given."""
     with path.open("rb") as file:
         most_bytes = min(_MOST_BYTES, _FREE_BYTES + _MOST_TIMES * path.stat().st_size)
         archive = PlainTar(file, most_bytes)
@@ -77,7 +75,7 @@ def _read(path: Path, folder: Path | None) -> Manifest:
         left = dict(manifest.files)
         while (entry := archive.next()) is not None:
             if entry.name not in left:
-                raise ArchiveError(f"has {entry.name!r}, which its manifest does not list, or not twice")
+                raise ArchiveError(f"has {entry.name!r}, which its manifest does not list, or has it twice")
             if _checksum(archive, entry, folder) != left.pop(entry.name):
                 raise ArchiveError(f"has {entry.name!r} damaged: its checksum is not that of the manifest")
     if left:
@@ -86,7 +84,7 @@ def _read(path: Path, folder: Path | None) -> Manifest:
 
 
 def _checksum(archive: PlainTar, entry: Member, folder: Path | None) -> str:
-    """Return the SHA-256 of a file's content, which is written below ``folder``, if one is given."""
+    """Return the SHA-256 of a file's content, and write it below ``folder``, if given."""
     digest = hashlib.sha256()
     if folder is None:
         archive.content(entry, digest.update)
@@ -104,29 +102,29 @@ def _checksum(archive: PlainTar, entry: Member, folder: Path | None) -> str:
 
 
 def _manifest(archive: PlainTar) -> Manifest:
-    """Return the manifest that an archive begins with, after checking every field of it."""
+    """Read the manifest at the start of an archive and check all its fields."""
     first = archive.next()
     if first is None or first.name != MANIFEST or first.size_bytes > _MOST_MANIFEST_BYTES:
         begins = "is empty" if first is None else f"begins with {first.name!r} of {first.size_bytes} bytes"
         raise ArchiveError(f"{begins}; a bundle begins with {MANIFEST}, at most {_MOST_MANIFEST_BYTES} bytes")
     pieces: list[bytes] = []
     archive.content(first, pieces.append)
-    found = validated(Manifest, b"".join(pieces), f"{MANIFEST} is not as a bundle has it")
-    if found.format != BUNDLE:
-        raise ArchiveError(f"has a {MANIFEST} of the format {found.format[:40]!r}; needs {BUNDLE!r}")
-    wrong = unsound(found, _RANGES, opaque="origin")
+    manifest = validated(Manifest, b"".join(pieces), f"{MANIFEST} is not a valid manifest")
+    if manifest.format != BUNDLE:
+        raise ArchiveError(f"has a {MANIFEST} of the format {manifest.format[:40]!r}; needs {BUNDLE!r}")
+    wrong = unsound(manifest, _RANGES, opaque="origin")
     if wrong:
         raise ArchiveError(f"has a {MANIFEST} in which {wrong}")
-    _check_names(found)
-    return found
+    _check_names(manifest)
+    return manifest
 
 
 def _check_names(manifest: Manifest) -> None:
-    """Raise ``ArchiveError`` unless the listed files can lie beside one another and the manifest on any disk."""
+    """Raise ``ArchiveError`` unless the listed names are valid and distinct on any file system."""
     names = [MANIFEST, *manifest.files]
     wrong = next((name for name in names if not is_plain_name(name)), None)
     if wrong is not None:
-        raise ArchiveError(f"has a {MANIFEST} that lists {wrong[:80]!r}, no name that a bundle's files have")
+        raise ArchiveError(f"has a {MANIFEST} that lists {wrong[:80]!r}, which is not a valid name of a bundle's file")
     folded = {name.casefold() for name in names}
     folders = {name[: place] for name in folded for place, each in enumerate(name) if each == "/"}
     if len(names) > _MOST_FILES or len(folded) < len(names) or folded & folders:

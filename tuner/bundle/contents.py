@@ -1,7 +1,7 @@
-"""What a bundle lists about itself (``bundle.json``): kernels in order, their arguments, where the data lies.
+"""Manifest of a bundle (``bundle.json``): kernels in order, their arguments, and where the data lies.
 
-This module and the other ones that a bundle carries (``CARRIED``) need nothing but Python's own library: a device may
-have no more.
+This module and the others that a bundle carries (``CARRIED``) use the standard library only, because a device may have
+nothing else.
 """
 
 import json
@@ -15,11 +15,11 @@ CALIBRATION = "dsascape calibration 1"
 GPU_CALIBRATION = "dsascape gpu calibration 1"
 MANIFEST = "bundle.json"
 DATA = "data.bin"
-"""Weights, inputs and expected values, each where the manifest says."""
+"""File with weights, inputs and expected values, at the offsets of the manifest."""
 CODE = "kernels.so"
 GPU_CODE = "kernels.fatbin"
 RUNTIME = ("libtvm_ffi.so", "libtvm_runtime.so")
-"""What loads the code and splits its loops over threads."""
+"""Libraries that load the code and split its loops over threads."""
 START = "run.py"
 CARRIED = (
     "dsascape/tuner/bundle/contents.py",
@@ -45,20 +45,20 @@ CARRIED = (
 )
 """Modules that run on the device."""
 ALIGNMENT_BYTES = 64
-"""Of everything that kernels touch."""
+"""Alignment of all data that kernels access, in bytes."""
 FORMATS: Mapping[str, str] = {
     "float32": "f", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?",
 }  # fmt: skip
-"""What elements of a dtype are called where memory is read (module ``struct``)."""
+"""Format characters of module ``struct`` by dtype."""
 
 
 class BundleError(ValueError):
-    """A bundle, or a file of results, that cannot be used; the message says why."""
+    """A bundle or results file that cannot be used; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataRange:
-    """Bytes of ``data.bin``."""
+    """A range of bytes of ``data.bin``."""
 
     offset: int
     size_bytes: int
@@ -66,52 +66,52 @@ class DataRange:
 
 @dataclass(frozen=True, slots=True)
 class BundledArray:
-    """An argument of kernels as it lies in memory: a weight with its values, or a tensor in a buffer."""
+    """An argument of kernels: a weight with its values, or a tensor at the start of a buffer."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     buffer: int = -1
-    """Which of the buffers it lies in, from its first byte; -1 for a weight."""
+    """Index of its buffer; -1 for a weight."""
     values: DataRange | None = None
-    """Of a weight, or of an input of the network."""
+    """Values of a weight or of an input of the network."""
     expected: DataRange | None = None
-    """Elements of a result, evenly spaced from the first one: as many as there is room for here."""
+    """Expected elements of a result, evenly spaced from the first one."""
     largest: float = 0.0
-    """The largest magnitude in it, or a part of the largest that it is computed from: differences count by it."""
+    """Largest magnitude in it, or a fraction of the largest that it is computed from; scale of differences."""
     is_result: bool = False
-    """Whether it is a result of the network: others share their buffers."""
+    """Whether it is an output of the network; other tensors may share their buffers."""
 
 
 @dataclass(frozen=True, slots=True)
 class GridLaunch:
-    """How a GPU runs a kernel: a function of its code, and a grid of thread blocks."""
+    """Launch of a kernel on a GPU: its function, and a grid of thread blocks."""
 
     function: str
     blocks: int
     threads: int
-    """Of a block."""
+    """Number of threads per block."""
     shared_bytes: int
-    """Of a block, beyond what the function declares itself."""
+    """Dynamic shared memory per block, in bytes."""
     parameters: tuple[int, ...]
-    """Of the function: their places among the kernel's arguments."""
+    """Position of each of the function's parameters among the kernel's arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundledKernel:
-    """A function of the code, its arguments by number, the last ``results`` of which it writes."""
+    """A function of the code with its arguments by number; it writes the last ``results`` of them."""
 
     name: str
     operators: tuple[str, ...]
     arguments: tuple[int, ...]
     results: int
     grid: GridLaunch | None = None
-    """On a GPU."""
+    """Launch on a GPU; None on a processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingKernel:
-    """A group that has no code, and why."""
+    """A group without code, and the reason."""
 
     name: str
     operators: tuple[str, ...]
@@ -120,47 +120,47 @@ class MissingKernel:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that a bundle says about itself."""
+    """Everything that a bundle says about itself."""
 
     model: str
     policy: str
     batch: int
     target: str
     architecture: str
-    """Of the machine that the code is for, as Python names it; empty if any will do."""
+    """Architecture that the code is for, as Python names it; empty if any will do."""
     kernels: tuple[BundledKernel, ...]
-    """In the order in which they run."""
+    """Kernels in the order in which they run."""
     missing: tuple[MissingKernel, ...]
     arrays: tuple[BundledArray, ...]
     buffers: tuple[int, ...]
-    """Bytes of each, with what kernels may read behind the last tensor."""
+    """Size of each buffer in bytes, with the readable bytes after its last tensor."""
     tolerance: float
-    """Largest difference of a result by its largest value."""
+    """Largest difference of a result, relative to its largest magnitude."""
     threads: int
-    """That its schedule is for."""
+    """Number of threads of the schedule."""
     flushed: bool
-    """Whether kernels are timed with nothing in the caches; they then have an argument ahead of their own, for which
-    see `tuner.on_device.flushing`."""
+    """Whether caches are flushed before each timed run; kernels then have an additional first argument, see
+    `tuner.on_device.flushing`."""
     origin: str
-    """What its builder wants back with the results, as text; nobody here reads it."""
+    """Text that the builder wants back with the results; the runner does not read it."""
     files: Mapping[str, str]
     """SHA-256 of every other file of the bundle, by name."""
     lanes: int = 0
-    """Of single precision in the vectors that probes are compiled for; 0 in the bundle of a network."""
+    """Single-precision lanes of the vectors that probes are compiled for; 0 in the bundle of a network."""
     registers: int = 0
-    """Of vectors, for probes."""
+    """Number of vector registers that probes are compiled for."""
     gpu: str = ""
-    """Architecture of GPUs that the code is for, such as sm_90; empty for code that a processor runs."""
+    """GPU architecture of the code, such as sm_90; empty for a processor's code."""
     format: str = BUNDLE
 
     @property
     def code(self) -> str:
-        """The file that holds the kernels."""
+        """Name of the file with the kernels."""
         return GPU_CODE if self.gpu else CODE
 
     @property
     def is_of_probes(self) -> bool:
-        """Whether it calibrates the machine that it is run on: it has no network then."""
+        """Whether it holds probes for calibration, and no network."""
         return not self.model
 
     def to_json(self) -> str:
@@ -168,28 +168,28 @@ class Manifest:
 
     @staticmethod
     def from_trusted(text: str) -> "Manifest":
-        """Return the manifest of a bundle that has been checked (`archive.unpacked`), or that the user vouches for."""
-        found: dict[str, Any] = _with_tuples(json.loads(text))
-        if found.get("format") != BUNDLE:
-            raise BundleError(f"{MANIFEST} has the format {str(found.get('format'))[:40]!r}; needs {BUNDLE!r}")
-        found["kernels"] = tuple(map(_kernel, found["kernels"]))
-        found["missing"] = tuple(MissingKernel(**each) for each in found["missing"])
-        found["arrays"] = tuple(_array(each) for each in found["arrays"])
-        return Manifest(**found)
+        """Parse the manifest of a bundle that has been checked (`archive.unpacked`), or that the user trusts."""
+        content: dict[str, Any] = _with_tuples(json.loads(text))
+        if content.get("format") != BUNDLE:
+            raise BundleError(f"{MANIFEST} has the format {str(content.get('format'))[:40]!r}; needs {BUNDLE!r}")
+        content["kernels"] = tuple(map(_kernel, content["kernels"]))
+        content["missing"] = tuple(MissingKernel(**each) for each in content["missing"])
+        content["arrays"] = tuple(_array(each) for each in content["arrays"])
+        return Manifest(**content)
 
 
-def _kernel(found: dict[str, Any]) -> BundledKernel:
-    grid = found.get("grid")
-    return BundledKernel(**{**found, "grid": None if grid is None else GridLaunch(**grid)})
+def _kernel(content: dict[str, Any]) -> BundledKernel:
+    grid = content.get("grid")
+    return BundledKernel(**{**content, "grid": None if grid is None else GridLaunch(**grid)})
 
 
-def _array(found: dict[str, Any]) -> BundledArray:
-    ranges = {name: DataRange(**found[name]) for name in ("values", "expected") if found[name] is not None}
-    return BundledArray(**{**found, **ranges})
+def _array(content: dict[str, Any]) -> BundledArray:
+    ranges = {name: DataRange(**content[name]) for name in ("values", "expected") if content[name] is not None}
+    return BundledArray(**{**content, **ranges})
 
 
 def _with_tuples(value: Any) -> Any:
-    """Return what JSON holds with tuples for its lists, as the records have them."""
+    """Return parsed JSON with its lists as tuples, as the records need them."""
     if isinstance(value, dict):
         return {name: _with_tuples(each) for name, each in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list) else value

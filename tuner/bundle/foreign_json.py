@@ -1,4 +1,4 @@
-"""Records from JSON of strangers: read until the first mistake, so that a file of mistakes takes no memory for each."""
+"""Parsing of untrusted JSON into records, stopping at the first error so that many errors take no memory."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -14,12 +14,12 @@ _MOST_CHARACTERS = 200
 _MAKERS: dict[str, Callable[..., Any]] = {
     "tuple": core_schema.tuple_schema, "list": core_schema.list_schema, "dict": core_schema.dict_schema,
 }  # fmt: skip
-_MANY = [name for name, made in _MAKERS.items() if "fail_fast" in signature(made).parameters]
-"""Kinds of values with any number of parts that may end at the first mistake."""
+_MANY = [name for name, maker in _MAKERS.items() if "fail_fast" in signature(maker).parameters]
+"""Kinds of containers that pydantic can validate up to the first error."""
 
 
 def validated(kind: type[_Record], content: bytes | str, wrong: str) -> _Record:
-    """Return the record ``kind`` that foreign JSON holds; raise ``BundleError``, ``wrong`` in front, for another."""
+    """Parse untrusted JSON as the record ``kind``; raise ``BundleError`` with ``wrong`` in front otherwise."""
     try:
         return cast(_Record, _validator(kind).validate_json(content))
     except pydantic.ValidationError as error:
@@ -36,10 +36,10 @@ def _validator(kind: type[Any]) -> SchemaValidator:
 
 
 def _ending_early(schema: Any) -> Any:
-    """Return a schema of pydantic with every tuple, list and mapping in it ending at its first mistake."""
+    """Return a pydantic schema in which every tuple, list and mapping stops at its first error."""
     if isinstance(schema, list | tuple):
         return type(schema)(map(_ending_early, schema))
     if not isinstance(schema, dict):
         return schema
-    found = {name: _ending_early(each) for name, each in schema.items()}
-    return found | {"fail_fast": True} if schema.get("type") in _MANY else found
+    stopping = {name: _ending_early(each) for name, each in schema.items()}
+    return stopping | {"fail_fast": True} if schema.get("type") in _MANY else stopping

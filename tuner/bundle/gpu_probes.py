@@ -1,4 +1,4 @@
-"""The device's side of a bundle that calibrates a GPU: what its driver tells, and small kernels, in a process."""
+"""Device side of a bundle of GPU probes: driver facts, and small kernels run in a separate process."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from dsascape.tuner.measure.cuda import Cuda, CudaError
 
 
 def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | None) -> int:
-    """Probe the first GPU and print facts and figures as one object; return 2, having said why, where none is."""
+    """Probe the first GPU and print facts and figures as JSON; return 0, or 2 with a message without a GPU."""
     try:
         cuda = Cuda()
         cuda.load((folder / manifest.code).read_bytes())

@@ -1,4 +1,4 @@
-"""Object code to a shared library for the device's architecture."""
+"""Linking of object code into a shared library for the device's architecture."""
 
 import importlib.util
 import shutil
@@ -10,13 +10,13 @@ from typing import Any
 from dsascape.tuner.bundle.contents import BundleError
 
 _MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x28: "armv7l", 0xF3: "riscv64"}
-"""ELF's numbers of machines (System V ABI, e_machine), as Python names them."""
+"""Architectures as Python names them, by ELF machine number (System V ABI, e_machine)."""
 _HEADER_BYTES = 20
 _LIMIT_S = 300
 
 
 def architecture_of(path: Path) -> str:
-    """Return what machine an ELF file is for, as Python names it; its number where that is not known."""
+    """Return the architecture of an ELF file as Python names it, or its machine number if unknown."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES or header[:4] != b"\x7fELF":
@@ -26,7 +26,7 @@ def architecture_of(path: Path) -> str:
 
 
 def linked(module: Any, path: Path, architecture: str) -> Path:
-    """Write a compiled module as the shared library ``path``; raise ``BundleError`` where nothing can link it."""
+    """Link a compiled module into the shared library ``path``; raise ``BundleError`` where no linker works."""
     objects = path.with_suffix(".o")
     module.write_to_file(str(objects), "o")
     command = _linker(architecture)
@@ -43,7 +43,7 @@ def linked(module: Any, path: Path, architecture: str) -> Path:
 
 
 def _linker(architecture: str) -> list[str]:
-    """Return a compiler that links for ``architecture``: its GNU one, or zig's, which links for all."""
+    """Return the command of a compiler that links for ``architecture``: GNU's for it, or zig's, which links for all."""
     names = [f"{architecture}-linux-gnu-gcc", *(["gcc", "cc"] if architecture == _own() else [])]
     for name in names:
         if shutil.which(name):

@@ -1,4 +1,4 @@
-"""What runs the kernels of a bundle: memory with its data, and clocks."""
+"""Machines that run the kernels of a bundle: memory with its data, and clocks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,25 +11,25 @@ from dsascape.tuner.measure.records import Budget, Device, Timing
 
 
 class Machine(Protocol):
-    """The code of a bundle in memory, with its weights and the network's inputs."""
+    """A bundle's code loaded into memory, with its weights and the network's inputs."""
 
     @property
     def device(self) -> Device | None:
-        """What runs the kernels, where that is not the processor that this runs on."""
+        """Description of the device that runs the kernels; None if it is this machine's processor."""
 
     def bytes_of(self, array: BundledArray) -> bytes | memoryview:
-        """Return what the buffer of a tensor holds."""
+        """Return the contents of a tensor's buffer."""
 
     def run(self, kernel: BundledKernel) -> None:
-        """Run a kernel once; raise ``DeviceError`` where that fails."""
+        """Run a kernel once; raise ``DeviceError`` if that fails."""
 
     def timing(self, kernel: BundledKernel) -> Timing:
-        """Return what a kernel takes, run again and again."""
+        """Time a kernel by repetition."""
 
     def row_timing(self, kernels: Sequence[BundledKernel]) -> Timing:
-        """Return what ``kernels`` take in a row, run again and again."""
+        """Time ``kernels`` in sequence, by repetition."""
 
 
 def machine_of(folder: Path, manifest: Manifest, data: memoryview, budget: Budget) -> Machine:
-    """Return what runs the bundle in ``folder``; raise ``DeviceError`` where its code cannot be loaded."""
+    """Load the bundle in ``folder`` on its kind of device; raise ``DeviceError`` where its code cannot be loaded."""
     return (OnGpu if manifest.gpu else OnProcessor)(folder, manifest, data, budget)

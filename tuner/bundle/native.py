@@ -1,4 +1,4 @@
-"""TVM's runtime through its C interface (``tvm/ffi/c_api.h``), with nothing but ctypes: no package, no compiler."""
+"""TVM's runtime through its C interface (``tvm/ffi/c_api.h``), with ctypes alone: no package, no compiler."""
 
 import ctypes
 import struct
@@ -8,20 +8,20 @@ from pathlib import Path
 from dsascape.tuner.measure.device import DeviceError
 
 _INT, _DL_TENSOR, _RAW_STRING, _BYTES = 1, 7, 8, 66
-"""Kinds of values that pass the interface."""
+"""Type indices of values passed through the interface."""
 _HEADER_BYTES = 24
-"""Of an object, before what it holds."""
+"""Size of an object's header."""
 _CPU = 1
 _CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _EIGHT_BITS = 8
 
 
 class NativeError(DeviceError):
-    """The runtime refuses a call."""
+    """A failed call of the runtime."""
 
 
 class _Value(ctypes.Structure):
-    """``TVMFFIAny``: a number, or the address of something."""
+    """``TVMFFIAny``: a number, or an address."""
 
     _fields_ = (("kind", ctypes.c_int32), ("padding", ctypes.c_uint32), ("bits", ctypes.c_uint64))
 
@@ -33,7 +33,7 @@ class _ByteArray(ctypes.Structure):
 
 
 class Tensor(ctypes.Structure):
-    """``DLTensor``: elements in memory that somebody else keeps."""
+    """``DLTensor``: a view of memory owned elsewhere."""
 
     _fields_ = (
         ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
@@ -47,7 +47,7 @@ Argument = int | str | Tensor | _Value
 
 
 def tensor(address: int, dtype: str, shape: Sequence[int]) -> Tensor:
-    """Return the tensor of ``dtype`` that lies at ``address``, its last dimension innermost."""
+    """Return the tensor of ``dtype`` at ``address``, in row-major order."""
     kind = dtype.rstrip("0123456789")
     bits = int(dtype.removeprefix(kind) or _EIGHT_BITS)
     sizes = (ctypes.c_int64 * len(shape))(*shape)
@@ -55,7 +55,7 @@ def tensor(address: int, dtype: str, shape: Sequence[int]) -> Tensor:
 
 
 def address_of(described: Tensor) -> int:
-    """Return where the description of a tensor lies, which has to be kept meanwhile."""
+    """Return the address of a tensor's description, which the caller keeps alive."""
     return ctypes.addressof(described)
 
 
@@ -68,11 +68,11 @@ class Runtime:
         self._module = self._call(self._global("ffi.ModuleLoadFromFile"), str(code))
 
     def function(self, name: str) -> ctypes.c_void_p:
-        """Return the kernel ``name``."""
-        found = self._call(self._global("ffi.ModuleGetFunction"), self._module, name, 0)
-        if not found.bits:
+        """Return the kernel ``name``; raise ``NativeError`` if the code does not have it."""
+        kernel = self._call(self._global("ffi.ModuleGetFunction"), self._module, name, 0)
+        if not kernel.bits:
             raise NativeError(f"the code has no kernel {name}")
-        return ctypes.c_void_p(found.bits)
+        return ctypes.c_void_p(kernel.bits)
 
     def run(self, function: ctypes.c_void_p, arguments: Sequence[Tensor]) -> None:
         """Run a kernel once."""
@@ -81,42 +81,42 @@ class Runtime:
     def evaluator(
         self, name: str, number: int, before: str = "", *, repeat: int = 1, cooldown_ms: int = 0
     ) -> ctypes.c_void_p:
-        """Return what runs the kernel ``name`` so many times in a row and tells how long one took on average.
+        """Return a function that runs the kernel ``name`` ``number`` times in sequence and tells the mean seconds.
 
-        It does so ``repeat`` times, with a wait between. ``before``: a function of the runtime that is given the same
-        arguments ahead of each time, and does not count.
+        It takes ``repeat`` samples, with a pause of ``cooldown_ms`` between them. ``before`` names a runtime function
+        that is called with the same arguments ahead of each sample, untimed.
         """
         least_ms, no_limit, between, flushed_bytes = 0, 0, 1, 0
-        made = self._call(
+        evaluator = self._call(
             self._global("runtime.RPCTimeEvaluator"), self._module, name, _CPU, 0, number, repeat, least_ms, no_limit,
             cooldown_ms, between, flushed_bytes, before,
         )  # fmt: skip
-        return ctypes.c_void_p(made.bits)
+        return ctypes.c_void_p(evaluator.bits)
 
     def run_named(self, name: str, arguments: Sequence[Tensor]) -> None:
-        """Run a function of the runtime itself once."""
+        """Call a function of the runtime itself."""
         self._call(self._global(name), *arguments)
 
     def seconds(self, evaluator: ctypes.c_void_p, arguments: Sequence[Tensor]) -> float:
-        """Return what an evaluator tells of one sample."""
+        """Return the seconds of an evaluator's first sample."""
         return self.samples(evaluator, arguments)[0]
 
     def samples(self, evaluator: ctypes.c_void_p, arguments: Sequence[Tensor]) -> list[float]:
-        """Return what an evaluator tells of all its samples."""
-        found = self._call(evaluator, *arguments)
-        if found.kind != _BYTES:
-            raise NativeError(f"the runtime's clock returns a value of kind {found.kind}, not bytes")
-        address, size = struct.unpack("QQ", ctypes.string_at(found.bits + _HEADER_BYTES, 16))
+        """Return the seconds of all samples of an evaluator."""
+        packed = self._call(evaluator, *arguments)
+        if packed.kind != _BYTES:
+            raise NativeError(f"the runtime's clock returns a value of kind {packed.kind}, not bytes")
+        address, size = struct.unpack("QQ", ctypes.string_at(packed.bits + _HEADER_BYTES, 16))
         taken = struct.unpack(f"{size // 8}d", ctypes.string_at(address, size))
-        self._interface.TVMFFIObjectDecRef(ctypes.c_void_p(found.bits))
+        self._interface.TVMFFIObjectDecRef(ctypes.c_void_p(packed.bits))
         return list(taken)
 
     def _global(self, name: str) -> ctypes.c_void_p:
-        found, text = ctypes.c_void_p(), name.encode()
+        function, text = ctypes.c_void_p(), name.encode()
         wanted = _ByteArray(text, len(text))
-        if self._interface.TVMFFIFunctionGetGlobal(ctypes.byref(wanted), ctypes.byref(found)) or not found.value:
+        if self._interface.TVMFFIFunctionGetGlobal(ctypes.byref(wanted), ctypes.byref(function)) or not function.value:
             raise NativeError(f"the runtime has no function {name}")
-        return found
+        return function
 
     def _call(self, function: ctypes.c_void_p, *arguments: Argument) -> _Value:
         kept = []

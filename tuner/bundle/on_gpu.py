@@ -1,7 +1,7 @@
 """Kernels of a bundle on a GPU, launched through the CUDA driver.
 
-All of the bundle's data lies in one piece of the device's memory. A kernel by itself is timed as a graph of the same
-launch over and over, the network as a graph of all its launches.
+The bundle's data is one block of device memory. A kernel is timed as a graph of repeated launches, the network as a
+graph of all its launches.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from dsascape.tuner.measure.records import Budget, Device, Timing
 from dsascape.tuner.measure.timing import measured
 
 _SAMPLE_S = 200e-6
-"""Of one sample: the device's clock counts half microseconds."""
+"""Duration of one sample in seconds; the device's clock has a resolution of half a microsecond."""
 _MOST_LAUNCHES = 200
-"""Of one sample."""
+"""Most launches per sample."""
 
 
 class OnGpu:
-    """The code and the data of a bundle on the first GPU."""
+    """A bundle's code and data, loaded on the first GPU."""
 
     def __init__(self, folder: Path, manifest: Manifest, data: memoryview, budget: Budget) -> None:
         self._arrays, self._budget = manifest.arrays, budget

@@ -12,11 +12,11 @@ from dsascape.tuner.measure.records import Budget, Timing
 from dsascape.tuner.measure.timing import FLUSH, measured, measured_in_parts
 
 SHORTEST_SAMPLE_S = 20e-6
-"""What is faster is run several times for one sample."""
+"""Duration below which a kernel is run several times per sample, in seconds."""
 
 
 class OnProcessor:
-    """The code and the data of a bundle in this process."""
+    """A bundle's code and data, loaded into this process."""
 
     def __init__(self, folder: Path, manifest: Manifest, data: memoryview, budget: Budget) -> None:
         self._manifest, self._data, self._budget = manifest, data, budget
@@ -49,7 +49,7 @@ class OnProcessor:
 
     def row_timing(self, kernels: Sequence[BundledKernel]) -> Timing:
         def flush() -> None:
-            """Take what all kernels are given out of the caches, if the bundle was built for that."""
+            """Flush the arguments of all kernels from the caches, if the bundle was built for that."""
             if self._manifest.flushed:
                 for kernel in kernels:
                     self._runtime.run_named(FLUSH, self._arguments(kernel))

@@ -1,4 +1,4 @@
-"""The device's side of a bundle that calibrates: what the system tells, and small kernels in a process of their own."""
+"""Device side of a bundle of probes: system facts, and small kernels run in a separate process."""
 
 import ctypes
 import json
@@ -24,15 +24,15 @@ from dsascape.tuner.measure.timing import measured_in_parts
 
 _LIMIT_S = 300.0
 _BEHIND_BYTES = 1024
-"""What vectors may read behind an array."""
+"""Readable bytes after an array, for vectors that extend beyond it."""
 _SIZES = {"float32": 4, "int32": 4}
-"""Bytes of an element by its dtype."""
+"""Bytes of an element by dtype."""
 _WIDTH = 0.01
 
 
 @dataclass(frozen=True)
 class _Held:
-    """An array, and the memory that it lies in."""
+    """An array with the memory that it lies in."""
 
     tensor: Tensor
     memory: mmap.mmap
@@ -45,7 +45,7 @@ class NativeBench:
         self._runtime = runtime
 
     def array(self, shape: tuple[int, ...], dtype: str) -> _Held:
-        """Return memory of its own; pages are large where the system has such, as of other programs' large arrays."""
+        """Return new memory for an array, in large pages where the system has them, like other large arrays."""
         memory = mmap.mmap(-1, prod(shape) * _SIZES[dtype] + _BEHIND_BYTES)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # the system has none
@@ -57,16 +57,16 @@ class NativeBench:
         self._runtime.run(self._runtime.function(probe), _tensors(arguments))
 
     def clock(self, probe: str, arguments: Sequence[_Held], number: int) -> Callable[[], float]:
-        """Return the runtime's clock around so many runs."""
+        """Return a function that times ``number`` runs by the runtime's clock."""
         return partial(self._runtime.seconds, self._runtime.evaluator(probe, number), _tensors(arguments))
 
     def after_waits(self, probe: str, arguments: Sequence[_Held], wait_ms: int, tries: int) -> list[float]:
-        """Return the seconds of so many runs by the runtime's clock, each after a wait."""
+        """Return the seconds of ``tries`` runs by the runtime's clock, each after a pause."""
         evaluator = self._runtime.evaluator(probe, 1, repeat=tries, cooldown_ms=wait_ms)
         return self._runtime.samples(evaluator, _tensors(arguments))
 
     def row_s(self, calls: Sequence[tuple[str, Sequence[_Held]]], budget_s: float) -> float:
-        """Return the seconds of calls in a row, as kernels of bundles are called."""
+        """Return the seconds of a sequence of calls, made as for the kernels of a bundle."""
         parts = [partial(self._runtime.run, self._runtime.function(probe), _tensors(held)) for probe, held in calls]
         return measured_in_parts(parts, budget_s, _WIDTH).seconds
 
@@ -76,7 +76,7 @@ def _tensors(arguments: Sequence[_Held]) -> list[Tensor]:
 
 
 def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | None) -> int:
-    """Probe the processor that this runs on, and print facts and figures as one object; return 0."""
+    """Probe this machine's processor and print facts and figures as one JSON object; return 0."""
     runtime = Runtime([folder / "lib" / name for name in RUNTIME], folder / CODE)
     threads = int(os.environ["TVM_NUM_THREADS"])
     facts = local_facts().on_threads(threads)
@@ -89,7 +89,7 @@ def main(folder: Path, manifest: Manifest, probe_s: float, most_bytes: int | Non
 def calibrated_bundle(
     folder: Path, manifest: Manifest, threads: int, probe_s: float, most_bytes: int
 ) -> dict[str, Any]:
-    """Return what ``results.json`` holds for the bundle in ``folder``; raise ``BundleError`` where its code fails."""
+    """Probe the machine in a child process; return the contents of ``results.json`` or raise ``BundleError``."""
     command = [sys.executable, "-I", "-S", str(folder / START), "--child", "--folder", str(folder)]
     command += ["--probe-seconds", str(probe_s), "--most-bytes", str(most_bytes)]
     environment = {**os.environ, "TVM_NUM_THREADS": str(threads), "TVM_BIND_THREADS": "0"}

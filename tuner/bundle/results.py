@@ -1,4 +1,4 @@
-"""Results that a bundle's runner has written on some device, as the measurement or the calibration that they are."""
+"""Results files of bundles, parsed and checked: measurements of networks, or calibrations."""
 
 import re
 from dataclasses import astuple, dataclass
@@ -19,12 +19,12 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)
 
 @dataclass(frozen=True, slots=True)
 class BundleResults:
-    """What one file of results of a network holds."""
+    """Contents of a results file of a network."""
 
     format: str
     batch: int
     origin: str
-    """What the bundle's builder gave it to be brought back."""
+    """Text that the bundle's builder attached, returned unchanged."""
     measurement: Measurement
 
 
@@ -33,7 +33,7 @@ _RANGES: Ranges = {(BundleResults, "batch"): COUNT}
 
 @dataclass(frozen=True, slots=True)
 class CalibrationResults:
-    """What one file of results of probes holds."""
+    """Contents of a results file of a processor's probes."""
 
     format: str
     measured_at: str
@@ -43,7 +43,7 @@ class CalibrationResults:
 
 @dataclass(frozen=True, slots=True)
 class GpuCalibrationResults:
-    """What one file of results of a GPU's probes holds."""
+    """Contents of a results file of a GPU's probes."""
 
     format: str
     measured_at: str
@@ -52,32 +52,32 @@ class GpuCalibrationResults:
 
 
 def read_results(path: Path) -> BundleResults:
-    """Return what the file of results ``path`` holds; nothing of it is run.
+    """Read the results file ``path`` of a network's bundle; its contents are data only.
 
     Raises ``BundleError`` for any other file.
     """
     content = _content(path)
     if _is_of(content, CALIBRATION) or _is_of(content, GPU_CALIBRATION):
         raise BundleError(f"{path} has figures of a machine, not of a network: dsascape calibrate --from {path}")
-    found = validated(BundleResults, content, f"{path} is not as a bundle has it")
-    if found.format != RESULTS:
-        raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {RESULTS!r}")
-    _check_sound(found, path, found.measurement.measured_at)
-    return found
+    results = validated(BundleResults, content, f"{path} is not a results file of a bundle")
+    if results.format != RESULTS:
+        raise BundleError(f"{path} has the format {results.format[:40]!r}; needs {RESULTS!r}")
+    _check_sound(results, path, results.measurement.measured_at)
+    return results
 
 
 def read_calibration(path: Path) -> CalibrationResults | GpuCalibrationResults:
-    """Return what the file ``path``, from a bundle of probes, holds; raise ``BundleError`` for any other file."""
+    """Read the results file ``path`` of a bundle of probes; raise ``BundleError`` for any other file."""
     content = _content(path)
     if _is_of(content, GPU_CALIBRATION):
         return _of_gpu(content, path)
     if _is_of(content, RESULTS):
         raise BundleError(f"{path} has figures of a network, not of a machine: dsascape bundle import {path}")
-    found = validated(CalibrationResults, content, f"{path} is not as a bundle has it")
-    if found.format != CALIBRATION:
-        raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {CALIBRATION!r}")
-    _check_sound(found, path, found.measured_at)
-    facts, figures = found.facts, found.figures
+    results = validated(CalibrationResults, content, f"{path} is not a results file of a bundle")
+    if results.format != CALIBRATION:
+        raise BundleError(f"{path} has the format {results.format[:40]!r}; needs {CALIBRATION!r}")
+    _check_sound(results, path, results.measured_at)
+    facts, figures = results.facts, results.figures
     memories = [f"l{cache.level}" for cache in facts.caches] + ["dram"]
     named = [[level.name for level in figures.levels], [each.name for each in figures.far]]
     if named != [memories, memories[1:]] or bool(facts.cache(3)) != bool(figures.idle):
@@ -86,30 +86,30 @@ def read_calibration(path: Path) -> CalibrationResults | GpuCalibrationResults:
         raise BundleError(f"{path} has multiply-accumulates that take no time")
     if not facts.cache(1) or any(cache.source not in (ASSUMED, TOLD) for cache in facts.caches):
         raise BundleError(f"{path} has caches that no system tells of")
-    return found
+    return results
 
 
 def _of_gpu(content: bytes, path: Path) -> GpuCalibrationResults:
-    found = validated(GpuCalibrationResults, content, f"{path} is not as a bundle has it")
-    if found.format != GPU_CALIBRATION:
-        raise BundleError(f"{path} has the format {found.format[:40]!r}; needs {GPU_CALIBRATION!r}")
-    _check_sound(found, path, found.measured_at)
-    if not all(astuple(found.figures)):
+    results = validated(GpuCalibrationResults, content, f"{path} is not a results file of a bundle")
+    if results.format != GPU_CALIBRATION:
+        raise BundleError(f"{path} has the format {results.format[:40]!r}; needs {GPU_CALIBRATION!r}")
+    _check_sound(results, path, results.measured_at)
+    if not all(astuple(results.figures)):
         raise BundleError(f"{path} has figures of zero, which no GPU has")
-    return found
+    return results
 
 
-def _check_sound(found: object, path: Path, measured_at: str) -> None:
-    """Raise ``BundleError`` unless every number and text of a file's record can be what it says."""
-    wrong = unsound(found, _RANGES, opaque="origin")
+def _check_sound(results: object, path: Path, measured_at: str) -> None:
+    """Raise ``BundleError`` unless every number and text of a file's record is plausible."""
+    wrong = unsound(results, _RANGES, opaque="origin")
     if wrong is None and not _DATE.fullmatch(measured_at):
         wrong = f"measured_at is {measured_at[:40]!r}; needs a date and a time, such as 2026-01-31T12:00:00+00:00"
     if wrong is not None:
-        raise BundleError(f"{path} has what nobody measures: {wrong}")
+        raise BundleError(f"{path} has an impossible figure: {wrong}")
 
 
 def is_calibration(path: Path) -> bool:
-    """Return whether a file of results calls itself one of probes; raise ``BundleError`` if it cannot be read."""
+    """Return whether a results file claims to be of probes; raise ``BundleError`` if it cannot be read."""
     content = _content(path)
     return _is_of(content, CALIBRATION) or _is_of(content, GPU_CALIBRATION)
 
@@ -126,5 +126,5 @@ def _content(path: Path) -> bytes:
 
 
 def _is_of(content: bytes, kind: str) -> bool:
-    """Return whether a file calls itself results of that kind: those of the other are refused in other words."""
+    """Return whether a file claims this format, so that its error message can name the right command."""
     return f'"format": "{kind}"'.encode() in content[:100]

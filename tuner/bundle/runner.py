@@ -1,7 +1,7 @@
-"""The device's side of a bundle: ``python3 run.py`` measures every kernel and writes one file of results.
+"""Device side of a bundle: ``python3 run.py`` measures every kernel and writes one results file.
 
-Kernels run in a process of their own. One that ends it, or is not done in time, is recorded with the reason, and a
-fresh process goes on behind it.
+Kernels run in a child process. If one crashes it or exceeds its time limit, the reason is recorded and a new process
+continues after it.
 """
 
 import argparse
@@ -33,9 +33,9 @@ from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement, Ti
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the bundle in the folder of ``run.py``; return 0, or 2 for what the user can mend.
+    """Run the bundle in the folder of ``run.py``; return 0, or 2 with a message on what the user can change.
 
-    1 if a kernel failed, or the results cannot be written.
+    Returns 1 if a kernel failed, or the results cannot be written.
     """
     parsed = _parser().parse_args(arguments)
     budget = Budget(kernel_s=parsed.kernel_seconds, network_s=parsed.network_seconds, limit_s=parsed.kernel_timeout)
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         why = error.strerror or error
-        sys.stderr.write(f"{START}: {parsed.out} cannot be written, what may be there is older: {why}\n")
+        sys.stderr.write(f"{START}: {parsed.out} cannot be written; a file there is from an earlier run: {why}\n")
         return 1
     if manifest.is_of_probes:
         _say(f"{parsed.out}: figures of {results['facts']['name' if manifest.gpu else 'processor']}")
@@ -82,18 +82,18 @@ def _child(parsed: argparse.Namespace, budget: Budget) -> int:
 
 
 def _manifest(folder: Path) -> Manifest:
-    """Return what the bundle in ``folder`` says; raise ``BundleError`` for one for another machine."""
+    """Read the manifest of the bundle in ``folder``; raise ``BundleError`` for code of another architecture."""
     manifest = Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8"))
     if manifest.architecture not in ("", platform.machine()):
         raise BundleError(f"the code is for {manifest.architecture}; this machine is {platform.machine()}")
     return manifest
 
 
-def _threads(asked: int, manifest: Manifest) -> int:
-    """Return the threads that run kernels: those asked for, or that the bundle was built for; or one per core."""
-    if asked and manifest.gpu:
-        raise BundleError(f"threads has {asked}; the bundle's grids say how many a GPU runs")
-    threads = asked or manifest.threads or usable_cores()
+def _threads(requested: int, manifest: Manifest) -> int:
+    """Return the number of threads that run kernels: as requested, as the bundle was built for, or one per core."""
+    if requested and manifest.gpu:
+        raise BundleError(f"threads has {requested}; on a GPU the bundle's grids set their number")
+    threads = requested or manifest.threads or usable_cores()
     if not 1 <= threads <= usable_cores():
         raise BundleError(f"threads has {threads}; this process may use {usable_cores()} cores")
     return threads
@@ -102,12 +102,12 @@ def _threads(asked: int, manifest: Manifest) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="run.py", description="Measure the kernels of this bundle on this machine.")
     parser.add_argument("--out", type=Path, default=Path("results.json"), help="file of results (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=0, help="that run a kernel (default: as it was built for)")
-    parser.add_argument("--kernel-seconds", type=float, default=Budget().kernel_s, help="of repeating one kernel")
-    parser.add_argument("--network-seconds", type=float, default=Budget().network_s, help="of repeating the network")
-    parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="after which one is given up")
-    parser.add_argument("--probe-seconds", type=float, default=PROBE_S, help="of repeating one probe of the processor")
-    parser.add_argument("--most-bytes", type=int, default=0, help="of an array that probes read (default: as needed)")
+    parser.add_argument("--threads", type=int, default=0, help="threads that run a kernel (default: as built for)")
+    parser.add_argument("--kernel-seconds", type=float, default=Budget().kernel_s, help="time to repeat one kernel")
+    parser.add_argument("--network-seconds", type=float, default=Budget().network_s, help="time to repeat the network")
+    parser.add_argument("--kernel-timeout", type=float, default=Budget().limit_s, help="time limit of a kernel")
+    parser.add_argument("--probe-seconds", type=float, default=PROBE_S, help="time to repeat one probe")
+    parser.add_argument("--most-bytes", type=int, default=0, help="largest array of probes (default: as needed)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--done", action="append", default=[], help=argparse.SUPPRESS)
@@ -116,54 +116,55 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def measured_bundle(folder: Path, threads: int, budget: Budget) -> dict[str, Any]:
-    """Return what ``results.json`` holds for the bundle of a network in ``folder``.
+    """Measure the network's bundle in ``folder``; return the contents of ``results.json``.
 
     Raises ``BundleError`` for code that cannot be loaded.
     """
     manifest = _manifest(folder)
     device = local_device(busy_elsewhere())
     waiting = _Waiting(folder, threads, budget, manifest)
-    found = waiting.results()
+    measurements = waiting.results()
     device = waiting.told or device
-    timings = [Timing(**kernel["timing"]) for kernel in found.values() if kernel["timing"] is not None]
+    timings = [Timing(**kernel["timing"]) for kernel in measurements.values() if kernel["timing"] is not None]
     measurement = {
         "model": manifest.model, "policy": manifest.policy, "target": manifest.target, "device": asdict(device),
-        "threads": threads, "kernels": [found[name] for name in found if name != NETWORK], "network": found[NETWORK],
+        "threads": threads, "kernels": [measurements[name] for name in measurements if name != NETWORK],
+        "network": measurements[NETWORK],
         "warnings": disturbances(device, timings, budget.width), "flushed": manifest.flushed, "measured_at": now(),
     }  # fmt: skip
     return {"format": RESULTS, "batch": manifest.batch, "origin": manifest.origin, "measurement": measurement}
 
 
 class _Waiting:
-    """What is still to come from processes that may end at any time."""
+    """Measurements collected from child processes that may crash or hang, and what is left to do."""
 
     def __init__(self, folder: Path, threads: int, budget: Budget, manifest: Manifest) -> None:
         self._folder, self._threads, self._budget, self._manifest = folder, threads, budget, manifest
-        self._found: dict[str, dict[str, Any]] = {}
+        self._finished: dict[str, dict[str, Any]] = {}
         self._crashed: list[str] = []
         self.told: Device | None = None
-        """What runs the kernels, where that is not this machine's processor."""
+        """Description of the device that runs the kernels; None if it is this machine's processor."""
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """Return the measurement of every kernel and of the network, by name."""
+        """Measure every kernel and the network; return their measurements by name."""
         for missing in self._manifest.missing:
             lacking = KernelMeasurement(missing.name, missing.operators, error=f"no code: {missing.reason}")
-            self._found[missing.name] = asdict(lacking)
-        while NETWORK not in self._found:
+            self._finished[missing.name] = asdict(lacking)
+        while NETWORK not in self._finished:
             self._run_process()
-        return self._found
+        return self._finished
 
     def _command(self) -> list[str]:
-        """Return the command of the process that measures what is left; nothing around it is imported there."""
+        """Return the command of the process that measures the rest, isolated from its surroundings' packages."""
         budget = self._budget
         command = [sys.executable, "-I", "-S", str(self._folder / START), "--child", "--folder", str(self._folder)]
         command += ["--kernel-seconds", str(budget.kernel_s), "--network-seconds", str(budget.network_s)]
-        for flag, names in (("--done", self._found), ("--crashed", self._crashed)):
+        for flag, names in (("--done", self._finished), ("--crashed", self._crashed)):
             command += [text for name in names for text in (flag, name)]
         return command
 
     def _run_process(self) -> None:
-        """Take what one process finds; what ends it is noted, so that the next one leaves it out."""
+        """Run one process and collect its measurements; a kernel that ends it is noted and skipped by the next."""
         environment = {**os.environ, "TVM_NUM_THREADS": str(self._threads), "TVM_BIND_THREADS": "0"}
         with subprocess.Popen(
             self._command(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment
@@ -171,7 +172,7 @@ class _Waiting:
             assert process.stdout is not None
             lines = _Lines(process.stdout.fileno())
             under_way, limit_s = "", self._budget.prepare_s
-            while NETWORK not in self._found:
+            while NETWORK not in self._finished:
                 line = lines.next(limit_s)
                 if not line:
                     process.kill()
@@ -191,7 +192,7 @@ class _Waiting:
                     return
 
     def _note(self, name: str, reason: str) -> None:
-        """Record what ended a process; one that ends before it begins with any kernel ends the run."""
+        """Record what ended a process; raise ``BundleError`` if it ended before its first kernel."""
         if not name:
             raise BundleError(f"the code cannot be loaded: {reason}")
         self._crashed.append(name)
@@ -199,7 +200,7 @@ class _Waiting:
         self._add(asdict(KernelMeasurement(name, operators, error=reason)))
 
     def _add(self, kernel: dict[str, Any]) -> None:
-        self._found[kernel["name"]] = kernel
+        self._finished[kernel["name"]] = kernel
         _say(_shown(kernel))
 
 
@@ -221,7 +222,7 @@ def _ending(code: int) -> str:
 
 
 class _Lines:
-    """Lines that arrive at a file, waited for no longer than they may take."""
+    """Reader of lines from a file descriptor, with a time limit per line."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -230,7 +231,7 @@ class _Lines:
         self._rest = b""
 
     def next(self, limit_s: float) -> bytes | None:
-        """Return the next line, nothing at the end; None if it takes longer than ``limit_s``."""
+        """Return the next line, empty at the end; None if it takes longer than ``limit_s`` seconds."""
         end = time.monotonic() + limit_s
         while b"\n" not in self._rest:
             if not self._selector.select(max(end - time.monotonic(), 0)):

@@ -1,7 +1,7 @@
-"""The process on a device in which kernels run: each is run once, compared, then repeated.
+"""The process on a device that runs a bundle's kernels: each once for comparison, then repeatedly for its time.
 
-It prints one line of JSON for everything that it finishes, and a kernel's name ahead of the work on it: whatever a
-kernel does, the process that reads the lines knows which one it was.
+It prints one line of JSON per finished kernel, and the kernel's name before it starts on it, so that its parent knows
+which kernel ended it.
 """
 
 import json
@@ -21,17 +21,17 @@ from dsascape.tuner.measure.device import DeviceError
 from dsascape.tuner.measure.records import Budget, Device, KernelMeasurement
 
 NETWORK = "network"
-"""Stands for all kernels in a row where a kernel's name would."""
+"""Name used in place of a kernel's for all kernels in sequence."""
 LAST = "last"
-"""Whether the process can do no more after a kernel."""
+"""Key of a message: whether the process can run nothing more after this kernel."""
 DEVICE = "device"
-"""What a process runs kernels on, where that is not the machine's processor."""
+"""Key of a message: description of the device, if it is not the machine's processor."""
 LACKS = "lacks"
-"""What this machine has not, without which nothing runs."""
+"""Key of a message: what this machine lacks to run anything."""
 
 
 class Steps:
-    """The kernels of a bundle one after the other: each compared with what it should compute, and timed."""
+    """Runs a bundle's kernels in order: each compared with its expected results, and timed."""
 
     def __init__(self, folder: Path, manifest: Manifest, budget: Budget) -> None:
         self._manifest = manifest
@@ -39,19 +39,19 @@ class Steps:
             self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
         self._machine = machine_of(folder, manifest, self._data, budget)
         self._wrong: list[str] = []
-        """Kernels without a right result so far."""
+        """Names of kernels without right results so far."""
         self._is_over = False
-        """Whether nothing more can be run in this process."""
+        """Whether this process can run nothing more."""
 
     @property
     def device(self) -> Device | None:
-        """What runs the kernels, where that is not the processor that this runs on."""
+        """Description of the device that runs the kernels; None if it is this machine's processor."""
         return self._machine.device
 
     def run(self, done: Collection[str], crashed: Collection[str], told: Callable[[dict[str, Any]], None]) -> None:
-        """Tell of every kernel and of the network.
+        """Measure every kernel and the network, and pass messages on them to ``told``.
 
-        Those that are ``done`` run once, as others read what they write; those that ``crashed`` do not.
+        Kernels in ``done`` run once without timing, as others read their results; those in ``crashed`` do not run.
         """
         self._wrong = [missing.name for missing in self._manifest.missing]
         for kernel in self._manifest.kernels:
@@ -72,11 +72,11 @@ class Steps:
     def _kernel(self, kernel: BundledKernel) -> KernelMeasurement:
         try:
             self._machine.run(kernel)
-            found = self._deviation(kernel)
-            if not self._wrong and found > self._manifest.tolerance:
+            difference = self._deviation(kernel)
+            if not self._wrong and difference > self._manifest.tolerance:
                 self._wrong.append(kernel.name)
-                text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
-                return KernelMeasurement(kernel.name, kernel.operators, None, False, _finite(found), text)
+                text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
+                return KernelMeasurement(kernel.name, kernel.operators, None, False, _finite(difference), text)
             timing = self._machine.timing(kernel)
         except (DeviceError, OSError) as error:
             self._wrong.append(kernel.name)
@@ -85,7 +85,7 @@ class Steps:
         if self._wrong:
             text = f"not compared: its inputs come from {self._wrong[0]}, which has no right result"
             return KernelMeasurement(kernel.name, kernel.operators, timing, None, None, text)
-        return KernelMeasurement(kernel.name, kernel.operators, timing, True, found)
+        return KernelMeasurement(kernel.name, kernel.operators, timing, True, difference)
 
     def _network(self) -> KernelMeasurement:
         operators = tuple(name for kernel in self._manifest.kernels for name in kernel.operators)
@@ -95,17 +95,17 @@ class Steps:
             timing = self._machine.row_timing(self._manifest.kernels)
         except DeviceError as error:
             return KernelMeasurement(NETWORK, operators, error=f"{type(error).__name__}: {error}")
-        found = max((self._difference(array) for array in self._manifest.arrays if array.is_result), default=0.0)
-        if found > self._manifest.tolerance:
-            text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
-            return KernelMeasurement(NETWORK, operators, None, False, _finite(found), text)
-        return KernelMeasurement(NETWORK, operators, timing, True, found)
+        difference = max((self._difference(array) for array in self._manifest.arrays if array.is_result), default=0.0)
+        if difference > self._manifest.tolerance:
+            text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
+            return KernelMeasurement(NETWORK, operators, None, False, _finite(difference), text)
+        return KernelMeasurement(NETWORK, operators, timing, True, difference)
 
     def _bytes(self, place: DataRange) -> memoryview:
         return self._data[place.offset : place.offset + place.size_bytes]
 
     def _deviation(self, kernel: BundledKernel) -> float:
-        """Return the largest difference of a kernel's results from what is expected, by the largest value there."""
+        """Return the largest difference of a kernel's results from the expected ones, relative to their magnitude."""
         written = kernel.arguments[len(kernel.arguments) - kernel.results :]
         return max((self._difference(self._manifest.arrays[number]) for number in written), default=0.0)
 
@@ -132,7 +132,7 @@ def _finite(number: float) -> float | None:
 
 
 def main(folder: Path, done: Collection[str], crashed: Collection[str], budget: Budget) -> None:
-    """Run the bundle in ``folder`` and print what comes of it, line by line; see `Steps.run`."""
+    """Run the bundle in ``folder`` and print a line of JSON per message; see `Steps.run`."""
     manifest = Manifest.from_trusted((folder / MANIFEST).read_text(encoding="utf-8"))
 
     def told(message: dict[str, Any]) -> None:

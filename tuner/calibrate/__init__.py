@@ -1,4 +1,4 @@
-"""A description of this machine: what the system tells of it, and what small kernels show."""
+"""Calibration: machine descriptions from system facts and measured probes."""
 
 from dsascape.tuner.calibrate.description import host_spec, host_yaml
 from dsascape.tuner.calibrate.facts import HostFacts, local_facts

@@ -1,4 +1,4 @@
-"""A machine's file from what the system tells and what was measured, each value with where it comes from."""
+"""A CPU's machine file from system facts and measured figures, with the source of each value."""
 
 import datetime
 import itertools
@@ -17,17 +17,17 @@ from dsascape.tuner.calibrate.figures import Far, Figures
 from dsascape.tuner.calibrate.probing import TILES_OF_PANEL
 
 _FMA_LATENCY_CYCLES = 4.0
-"""Of every processor in the presets: what turns seconds of a chain of multiply-accumulates into a clock."""
+"""Multiply-accumulate latency of every CPU preset; it converts the measured chain into a clock."""
 _MEASURED = "measured"
 _HALF = 0.5
 _LEAST_TOLD = 0.1
-"""Shares nearer to none or all than this are within what timings scatter."""
+"""Fractions this close to 0 or 1 are within measurement noise."""
 _LARGER = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value as it stands in the file."""
+    """A value of the file, with its source as a comment."""
 
     text: str
     source: str
@@ -44,14 +44,14 @@ _NAMES = {
 
 
 def host_spec(facts: HostFacts, figures: Figures | None = None) -> Cpu:
-    """Return the machine; without ``figures`` what the system does not tell is assumed."""
+    """Return the machine; without ``figures``, values that the system does not tell are assumed."""
     return Cpu.model_validate(parse_yaml(host_yaml(facts, figures), "the description of this machine"))
 
 
 def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", day: str = "") -> str:
-    """Return the machine's file as text; ``day``: when it was measured, if not today (ISO).
+    """Return the machine file as text; ``day`` is the ISO date of the measurement, by default today.
 
-    A machine of which nothing was measured is called so unless it has a name.
+    Without ``figures`` and ``name`` the machine is called "host (not calibrated)".
     """
     pace = _pace(facts, figures)
     clock_hz = pace.sustained_hz
@@ -133,7 +133,7 @@ def host_yaml(facts: HostFacts, figures: Figures | None = None, name: str = "", 
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """How fast a core issues arithmetic."""
+    """Arithmetic rate of a core: clock, pipes and overheads."""
 
     clock_hz: float
     clock_source: str
@@ -148,7 +148,7 @@ class _Pace:
 
 
 def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
-    """Return clock and pipes: together they are the rate of multiply-accumulates that was measured."""
+    """Return clock and pipes; their product is the measured rate of multiply-accumulates."""
     if figures is None:
         assumed = [_Value(text, "assumed") for text in ("2", "12.0", "20.0", "0.85")]
         source = ASSUMED if _CLOCK in facts.assumed else f"{TOLD}, at this moment"
@@ -167,7 +167,7 @@ def _pace(facts: HostFacts, figures: Figures | None) -> _Pace:
 
 
 def _rates(figures: Figures | None) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the bytes per second that one thread reads by memory, and all of them together."""
+    """Return the bytes per second read per memory: (by one thread, by all threads)."""
     if figures is None:
         return {}, {}
     one = {level.name: 1 / level.byte_s for level in figures.levels}
@@ -178,7 +178,7 @@ def _rates(figures: Figures | None) -> tuple[dict[str, float], dict[str, float]]
 
 
 def _far(figures: Figures | None) -> list[str]:
-    """Return what is said of the memories behind the first cache: how they differ from streams that are read."""
+    """Return the file's lines on memories behind the first cache: costs other than sequential reading."""
     if figures is None:
         return ["    overlap: 0.5  # assumed"]
     reads_s = {level.name: level.byte_s for level in figures.levels}
@@ -198,9 +198,9 @@ def _far(figures: Figures | None) -> list[str]:
 
 
 def _exposed_loads(far: Far, figures: Figures) -> float:
-    """Return what a byte that is loaded adds beyond what cannot hide, by the shorter of what is to be done at once.
+    """Return the exposed part of loading a byte, relative to the shorter of the overlapping times.
 
-    Of the tiles that use a panel, the first one reads it from afar; the others find it in the second cache, if any.
+    Of the tiles that use a panel, only the first reads it from this memory; the others hit the second cache, if any.
     """
     reads_s = next(level.byte_s for level in figures.levels if level.name == far.name)
     if far.name == "l2":
@@ -210,7 +210,7 @@ def _exposed_loads(far: Far, figures: Figures) -> float:
 
 
 def _exposed_stores(far: Far, figures: Figures) -> float:
-    """Return what a byte that is stored adds to the longer of computing and writing, by the shorter."""
+    """Return the time that storing a byte adds to the longer of computing and writing, relative to the shorter."""
     longer, shorter = max(far.written_s, figures.result_s), min(far.written_s, figures.result_s)
     return max(far.result_s - longer, 0.0) / shorter
 
@@ -232,9 +232,9 @@ def _cache(name: str, cache: CacheFact, rate: str, latency: _Value) -> list[str]
 
 
 def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
-    """Return what there is of the shared cache; others may have the rest, as on a machine of which this is a part.
+    """Return the available capacity of the shared cache; others may use the rest, as on a partitioned machine.
 
-    An array is read midway between the speeds of cache and DRAM where half of it is found.
+    Half of an array is cached where its reading speed is midway between those of cache and DRAM.
     """
     told = _Value(f"{l3.size_bytes // 2**10} KiB", l3.source)
     if figures is None:
@@ -242,9 +242,9 @@ def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
     near, far = (next(level for level in figures.levels if level.name == name) for name in ("l3", "dram"))
     if far.byte_s <= near.byte_s:
         return told
-    found = [(math.log2(near.size_bytes), 1.0)]
-    found += [(math.log2(e.size_bytes), (far.byte_s - e.byte_s) / (far.byte_s - near.byte_s)) for e in figures.growing]
-    for (size, share), (larger, less) in itertools.pairwise(found):
+    points = [(math.log2(near.size_bytes), 1.0)]
+    points += [(math.log2(e.size_bytes), (far.byte_s - e.byte_s) / (far.byte_s - near.byte_s)) for e in figures.growing]
+    for (size, share), (larger, less) in itertools.pairwise(points):
         if less < _HALF <= share:
             held = 2 ** (size + (share - _HALF) / (share - less) * (larger - size)) / _times_for(_HALF)
             text = f"{_MEASURED}: what there is of {l3.size_bytes // 2**10} KiB, beyond which reading slows down"
@@ -253,22 +253,22 @@ def _shared_capacity(l3: CacheFact, figures: Figures | None) -> _Value:
 
 
 def _kept(figures: Figures | None) -> _Value:
-    """Return how long others take to bring in as much as the shared cache holds."""
+    """Return the time in which other processes bring in as much data as the shared cache holds."""
     if figures is None:
         return _Value("null", "assumed: nobody else uses it")
     (first, *later), dram = figures.idle, next(level for level in figures.levels if level.name == "dram")
-    found = []
+    times = []
     for each in later:
         share = (dram.byte_s - each.byte_s) / max(dram.byte_s - first.byte_s, sys.float_info.min)
         if _LEAST_TOLD < share < 1 - _LEAST_TOLD:
-            found.append((each.idle_s - first.idle_s) / _times_for(share))
-    if not found:
+            times.append((each.idle_s - first.idle_s) / _times_for(share))
+    if not times:
         return _Value("null", f"{_MEASURED}: nobody else uses it")
-    return _Value(f"{statistics.median(found) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")
+    return _Value(f"{statistics.median(times) * 1e3:.1f} ms", f"{_MEASURED}: an array that is left alone slows down")
 
 
 def _fresh(figures: Figures | None) -> _Value:
-    """Return what of the shared cache there is for lines that are new to it: where it is all, nothing is said."""
+    """Return the part of the shared cache available to lines new to it; null where it is the whole cache."""
     if figures is None:
         return _Value("null", "assumed: the whole cache")
     near, far = (next(level for level in figures.levels if level.name == name) for name in ("l3", "dram"))
@@ -280,7 +280,7 @@ def _fresh(figures: Figures | None) -> _Value:
 
 
 def _times_for(share: float) -> float:
-    """Return how many times a cache has to be filled until so much is left of what it held."""
+    """Return the number of cache fills after which ``share`` of the earlier contents is left."""
     return next(times for step in itertools.count(1) if found_again(times := _LARGER * step) <= share)
 
 
@@ -312,5 +312,5 @@ def _seconds(value: float | None, usual: float) -> _Value:
 
 
 def one_line(text: str) -> str:
-    """Return what stands behind a # and says nothing else to whoever reads the file."""
+    """Return ``text`` fit for a comment of the file: printable, on one line, at most 100 characters."""
     return "".join(each for each in text if each.isprintable())[:100]

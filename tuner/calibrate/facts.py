@@ -1,6 +1,6 @@
-"""What a system tells of its processor; what it does not tell is assumed, and said to be.
+"""Facts about a processor from its system; missing ones are assumed, and marked as such.
 
-A bundle carries this module, so it needs nothing but Python's own library.
+A bundle carries this module, so it uses the standard library only.
 """
 
 import platform
@@ -17,18 +17,18 @@ _CORE = "/sys/devices/system/cpu/cpu0"
 _MOST_CACHES = 8
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 _VECTORS = (("avx512f", 64, 32), ("avx2", 32, 16), ("avx", 32, 16), ("sse2", 16, 16), ("asimd", 16, 32))
-"""Instruction sets, the widest first: bytes of a vector register, and how many there are."""
+"""Instruction sets, widest first, with the bytes of a vector register and the number of registers."""
 _SMALLEST = (16, 16)
 _COMMON = {1: (32 * 2**10, 8), 2: (2**20, 16)}
-"""Bytes and ways of caches that the system says nothing of."""
+"""Assumed size in bytes and ways of caches that the system does not describe."""
 _USUAL_CLOCK_HZ = 2.5e9
 _USUAL_MEMORY_BYTES = 8 * 2**30
 _USUAL_LINE_BYTES = 64
 TOLD, ASSUMED = "the system", "assumed"
-"""Where a value comes from."""
+"""Sources of a fact."""
 
 Told = Callable[[str], str]
-"""Returns the text of a file of the system, nothing of one that is not there."""
+"""Function that returns the text of a system file, empty if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,57 +39,57 @@ class CacheFact:
     size_bytes: int
     ways: int
     shared_by: int
-    """Processors of those that the system has."""
+    """Number of the system's processors that share it."""
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """A machine before anything is measured."""
+    """Facts about a machine before anything is measured."""
 
     processor: str
     architecture: str
     cores: int
-    """That the process may use that runs kernels."""
+    """Number of processors that the process running kernels may use."""
     clock_hz: float
     memory_bytes: int
     register_bytes: int
     registers: int
     line_bytes: int
     caches: tuple[CacheFact, ...]
-    """The first two, and the third where there is one."""
+    """The first two levels, and the third where there is one."""
     multiplies_by_lane: bool
     assumed: tuple[str, ...] = ()
-    """Which of these the system does not tell, caches aside: names of fields."""
+    """Names of the fields that are assumed, caches aside."""
 
     @property
     def lanes(self) -> int:
-        """Numbers of single precision in a vector register."""
+        """Single-precision lanes of a vector register."""
         return self.register_bytes // 4
 
     def cache(self, level: int) -> CacheFact | None:
         return next((cache for cache in self.caches if cache.level == level), None)
 
     def source(self, name: str) -> str:
-        """Return where the field ``name`` comes from."""
+        """Return the source of the field ``name``: the system, or assumed."""
         return ASSUMED if name in self.assumed else TOLD
 
     def on_threads(self, most: int) -> "HostFacts":
-        """Return the machine as a process sees it that runs no more than so many threads."""
+        """Return the facts for a process limited to ``most`` threads."""
         cores = min(self.cores, most)
         caches = tuple(replace(cache, shared_by=min(cache.shared_by, cores)) for cache in self.caches)
         return replace(self, cores=cores, caches=caches)
 
 
 def local_facts() -> HostFacts:
-    """Return the facts of the machine that this runs on."""
+    """Return the facts of this machine."""
     return facts_told(_local, platform.machine(), usable_cores())
 
 
 def facts_told(told: Told, architecture: str, usable: int = 0) -> HostFacts:
-    """Return the facts of the machine whose system ``told`` asks; ``architecture`` is what its code is for.
+    """Return the facts of the machine whose system files ``told`` reads; ``architecture`` is that of its code.
 
-    ``usable``: how many cores the process may use; 0: the system has to tell.
+    ``usable`` is the number of cores that the process may use; 0: read from the system.
     """
     information = fields(told(_PROCESSOR))
     flags = (information.get("flags") or information.get("Features") or "").split()
@@ -98,12 +98,12 @@ def facts_told(told: Told, architecture: str, usable: int = 0) -> HostFacts:
     allowed = usable or _listed(fields(told(_STATUS)).get("Cpus_allowed_list", ""))
     clock_hz = _clock_hz(told, information.get("cpu MHz", ""))
     line = told(f"{_CORE}/cache/index0/coherency_line_size").strip()
-    known = {
+    is_told = {
         "cores": allowed > 0, "clock_hz": clock_hz is not None, "memory_bytes": bool(memory),
         "register_bytes": vectors is not None, "line_bytes": line.isdigit() and int(line) > 0,
     }  # fmt: skip
     cores = max(allowed, 1)
-    found = _caches(told, cores)
+    caches = _caches(told, cores)
     width, count = vectors or _SMALLEST
     return HostFacts(
         processor=information.get("model name") or information.get("Hardware") or "processor without a name",
@@ -113,10 +113,10 @@ def facts_told(told: Told, architecture: str, usable: int = 0) -> HostFacts:
         memory_bytes=int(memory[0]) * 1024 if memory else _USUAL_MEMORY_BYTES,
         register_bytes=width,
         registers=count,
-        line_bytes=int(line) if known["line_bytes"] else _USUAL_LINE_BYTES,
-        caches=tuple(found[level] for level in sorted(found)),
+        line_bytes=int(line) if is_told["line_bytes"] else _USUAL_LINE_BYTES,
+        caches=tuple(caches[level] for level in sorted(caches)),
         multiplies_by_lane=architecture.startswith(("aarch64", "arm")),
-        assumed=tuple(name for name, is_told in known.items() if not is_told),
+        assumed=tuple(name for name, known in is_told.items() if not known),
     )
 
 
@@ -128,7 +128,7 @@ def _local(path: str) -> str:
 
 
 def _clock_hz(told: Told, megahertz: str) -> float | None:
-    """Return the clock at the moment, or else the highest that there is."""
+    """Return the current clock, or else the highest; None if the system tells neither."""
     try:
         return float(megahertz) * 1e6
     except ValueError:
@@ -137,7 +137,7 @@ def _clock_hz(told: Told, megahertz: str) -> float | None:
 
 
 def _caches(told: Told, cores: int) -> dict[int, CacheFact]:
-    found = {level: CacheFact(level, size, ways, 1, ASSUMED) for level, (size, ways) in _COMMON.items()}
+    caches = {level: CacheFact(level, size, ways, 1, ASSUMED) for level, (size, ways) in _COMMON.items()}
     for number in range(_MOST_CACHES):
         folder = f"{_CORE}/cache/index{number}"
         level, kind, size = (told(f"{folder}/{name}").strip() for name in ("level", "type", "size"))
@@ -148,12 +148,12 @@ def _caches(told: Told, cores: int) -> dict[int, CacheFact]:
         size_bytes = int(size[:-1]) * _UNITS[size[-1]]
         usual = _COMMON.get(int(level), (0, 16))[1]
         ways_read = int(ways) if ways.isdigit() and int(ways) else usual
-        found[int(level)] = CacheFact(int(level), size_bytes, ways_read, max(sharing, 1), TOLD)
-    return found
+        caches[int(level)] = CacheFact(int(level), size_bytes, ways_read, max(sharing, 1), TOLD)
+    return caches
 
 
 def _listed(text: str) -> int:
-    """Return how many numbers a list such as ``0-3,8`` names."""
+    """Return the number of integers in a list such as ``0-3,8``."""
     count = 0
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")

@@ -1,89 +1,89 @@
-"""What probes measure: times, as they are; what they mean for a machine's description follows from them."""
+"""Figures measured by probes: raw times, from which a machine's description is derived."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A cache or DRAM, by an array that lies in it."""
+    """Reading speed of a cache or DRAM, measured on an array that lies in it."""
 
     name: str
     size_bytes: int
-    """Of the array, for each thread."""
+    """Array size per thread."""
     byte_s: float
-    """Seconds of each byte that one thread reads."""
+    """Seconds per byte read by one thread."""
     byte_of_all_s: float
-    """Seconds of each byte where all threads read."""
+    """Seconds per byte where all threads read."""
     load_s: float
-    """From one load to the next that needs its result."""
+    """Latency of a dependent load, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """A memory behind the first cache, by an array that lies in it: what is not reading one byte after the other."""
+    """Costs of a memory behind the first cache other than sequential reading, measured on an array in it."""
 
     name: str
     written_s: float
-    """Seconds of each byte that one thread writes: its line is fetched, and written back."""
+    """Seconds per byte written by one thread, including the fetch and write-back of its line."""
     written_of_all_s: float
-    """Seconds of each byte where all threads write."""
+    """Seconds per byte where all threads write."""
     apart_s: float
-    """Seconds of each byte that one thread writes in lines that do not follow each other."""
+    """Seconds per byte that one thread writes in lines that are not adjacent."""
     near_s: float
-    """Seconds of each byte of weights that are used by a few register tiles and lie in the first cache; of a memory
-    behind the second cache, in that."""
+    """Seconds per byte of weights in the first cache that a few register tiles use; of a memory behind the second
+    cache, weights in that."""
     panel_s: float
-    """Seconds of each byte of weights that come from it, panel by panel, and are used by a few register tiles: by the
-    first of them, of the second cache by all."""
+    """Seconds per byte of weights read from this memory panel by panel, each used by a few register tiles: only the
+    first tile reads a panel from there, but from the second cache every tile does."""
     result_s: float
-    """Seconds of each byte of results of register tiles that go there."""
+    """Seconds per byte of register-tile results written to this memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An array that is read again and again by one thread."""
+    """Reading speed of an array that one thread reads repeatedly."""
 
     size_bytes: int
     byte_s: float
-    """Seconds of each byte."""
+    """Seconds per byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An array in the shared cache that is read again after a while, used many times before."""
+    """Reading speed of a previously used array in the shared cache after a pause."""
 
     idle_s: float
     byte_s: float
-    """Seconds of each byte."""
+    """Seconds per byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Seconds of single things."""
+    """Measured times of a processor's elementary operations, in seconds."""
 
     fma_chain_s: float
-    """Of a vector multiply-accumulate of which the next one needs the result."""
+    """Latency of a dependent vector multiply-accumulate."""
     fma_s: float
-    """Of one among many."""
+    """Time of one independent vector multiply-accumulate."""
     fed_fma_s: float
-    """Of one among many of a matrix product, the weights of which come from the first cache."""
+    """Time of one multiply-accumulate of a matrix product whose weights are in the first cache."""
     tile_s: float
-    """Of beginning and ending a loop over such multiply-accumulates, with the results leaving the registers."""
+    """Overhead of a loop over such multiply-accumulates, with storing the results from registers."""
     special_s: float
-    """Of a vector of exponentials or divisions, on average."""
+    """Mean time of a vector exponential or division."""
     levels: tuple[Level, ...]
-    """From the first cache outwards."""
+    """Reading speeds of the memories, from the first cache outwards."""
     growing: tuple[Reading, ...]
-    """Arrays larger than that in the last cache, up to that in DRAM: where they slow down, the cache ends."""
+    """Arrays between the last cache's and DRAM's: the size at which reading slows down is the available cache."""
     idle: tuple[Idle, ...]
-    """How an array in the last cache slows down as it is left alone: others use the same cache."""
+    """Slow-down of an idle array in the last cache, caused by other users of that cache."""
     again_s: float
-    """The same, per byte, as soon as it has come from DRAM for the first time; 0 where there is no shared cache."""
+    """Seconds per byte of an array read again right after its first load from DRAM; 0 without a shared cache."""
     result_s: float
-    """Of a byte of results of register tiles that go to the first cache."""
+    """Seconds per byte of register-tile results written to the first cache."""
     far: tuple[Far, ...]
-    """The memories behind the first cache."""
+    """Costs of the memories behind the first cache."""
     call_s: float
-    """Of calling a kernel."""
+    """Overhead of calling a kernel."""
     region_s: float
-    """Of splitting a loop over all threads."""
+    """Overhead of splitting a loop over all threads."""

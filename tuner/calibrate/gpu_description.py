@@ -1,4 +1,4 @@
-"""A GPU's file from what its driver tells and what was measured; everything else is that of the nearest preset."""
+"""A GPU's machine file from driver facts and measured figures; all else comes from the nearest preset."""
 
 import datetime
 import math
@@ -9,14 +9,14 @@ from dsascape.tuner.calibrate.description import one_line
 from dsascape.tuner.calibrate.gpu_probing import GpuFacts, GpuFigures
 
 _PRESETS = {60: "p100", 70: "v100", 80: "a100", 90: "h100"}
-"""By architecture, the least that each stands for."""
+"""Presets by the lowest compute capability that they stand for."""
 _NAMED = {"H200": "h200"}
-"""Parts that share an architecture with another preset, by what their makers call them."""
+"""Presets by product name, for parts that share another preset's architecture."""
 _TOLD, _MEASURED = "the driver", "measured"
 
 
 def nearest_preset(facts: GpuFacts) -> str:
-    """Return the preset whose values a GPU has where nothing else is known."""
+    """Return the preset that supplies the values not otherwise known."""
     for name, preset in _NAMED.items():
         if name in facts.name:
             return preset
@@ -25,7 +25,7 @@ def nearest_preset(facts: GpuFacts) -> str:
 
 
 def gpu_yaml(facts: GpuFacts, figures: GpuFigures, name: str = "", day: str = "") -> str:
-    """Return the machine's file as text; ``day``: when it was measured, if not today (ISO)."""
+    """Return the machine file as text; ``day`` is the ISO date of the measurement, by default today."""
     preset = nearest_preset(facts)
     base = load_hardware(preset)
     assert isinstance(base, Gpu)

@@ -1,6 +1,6 @@
-"""Figures of a GPU, read off the times of small kernels (``tuner/on_device/gpu_probes.cu``) and its own cycles.
+"""Probing of a GPU: figures from the times and cycles of small kernels (``tuner/on_device/gpu_probes.cu``).
 
-A bundle carries this module, so it needs nothing but Python's own library.
+A bundle carries this module, so it uses the standard library only.
 """
 
 import struct
@@ -11,49 +11,49 @@ from dsascape.tuner.measure.cuda import Cuda, CudaLaunch
 from dsascape.tuner.measure.timing import measured
 
 STEPS = 4096
-"""Of every loop that is timed."""
+"""Iterations of each timed loop."""
 CHAINS = 8
-"""Of a thread, that do not wait for each other."""
+"""Independent chains per thread."""
 LINE = 32
-"""Numbers of four bytes in a line of 128 bytes."""
+"""Four-byte numbers in a line of 128 bytes."""
 TILE = 2048
-"""Elements of an array in shared memory: of four bytes where latency is measured, of sixteen where bandwidth is."""
+"""Elements of the array in shared memory: four bytes each for latency, sixteen for bandwidth."""
 CONSTANTS = {"STEPS": STEPS, "CHAINS": CHAINS, "LINE": LINE, "TILE": TILE}
 _FLOAT_BYTES, _VECTOR_BYTES, _CYCLES_BYTES = 4, 16, 8
 _LINE_BYTES = LINE * _FLOAT_BYTES
 _THREADS, _WIDE = 512, 1024
 _BLOCKS_PER_SM = 4
-"""Of kernels that keep lanes busy: 2,048 threads, as many as most SMs hold."""
+"""Blocks per SM of kernels that keep lanes busy: 2,048 threads, as many as most SMs hold."""
 _READERS_PER_SM = 2
 _APART = 4099
-"""Lines from one line of a chain to the next, a prime: no pattern that is fetched ahead."""
+"""Distance in lines between consecutive links of a chain; a prime, so that no prefetcher follows it."""
 _NEAR_SHARE = 4
-"""Arrays that the L2 holds are this part of it: some have two halves, each with data of its own."""
+"""Inverse fraction of the L2 that its array takes: some L2s have two halves with data of their own."""
 _FAR_TIMES = 16
-"""Arrays in DRAM are so many times as large as the L2: whatever it keeps of one from round to round is little of it."""
+"""Size of the DRAM array relative to the L2, so that the L2 keeps little of it from round to round."""
 _SHARE_OF_MEMORY = 8
 _ROUNDS = 40
-"""In which a kernel reads what the L2 holds."""
+"""Rounds in which a kernel reads the L2's array."""
 _LAUNCHES = 200
 _WIDTH = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """What the driver tells of a GPU."""
+    """Facts about a GPU from its driver."""
 
     name: str
     architecture: str
     driver: str
     sms: int
     clock_hz: float
-    """The highest."""
+    """Highest clock."""
     memory_bytes: int
     memory_bytes_per_s: float
-    """Two transfers a cycle over the whole bus; 0 where the driver does not tell."""
+    """Two transfers per cycle over the whole bus; 0 where the driver does not tell."""
     l2_bytes: int
     shared_bytes: int
-    """Of an SM."""
+    """Capacity per SM."""
     shared_per_block_bytes: int
     shared_reserved_bytes: int
     registers: int
@@ -65,39 +65,39 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """What probes show of a GPU."""
+    """Measured figures of a GPU."""
 
     clock_hz: float
-    """While all lanes are busy."""
+    """Clock while all lanes are busy."""
     fma_per_s: float
-    """Multiply-accumulates in single precision of all SMs."""
+    """Single-precision multiply-accumulates per second of all SMs."""
     fma_latency_cycles: float
     special_per_s: float
-    """Exponentials of all SMs."""
+    """Exponentials per second of all SMs."""
     shared_bytes_per_cycle: float
-    """That one SM reads."""
+    """Shared-memory bytes per cycle that one SM reads."""
     shared_latency_cycles: float
     l2_bytes_per_s: float
-    """That all SMs read."""
+    """Bytes per second that all SMs read."""
     l2_of_one_bytes_per_s: float
-    """That one SM reads."""
+    """Bytes per second that one SM reads."""
     l2_latency_s: float
     dram_bytes_per_s: float
     dram_latency_s: float
     launch_s: float
-    """From one kernel that does next to nothing to the next."""
+    """Time from one nearly empty kernel to the next."""
 
 
 _ATTRIBUTES = {
     "sms": 16, "l2_bytes": 38, "shared_bytes": 81, "shared_per_block_bytes": 97, "shared_reserved_bytes": 111,
     "registers": 82, "threads": 39, "threads_per_block": 1, "blocks": 106, "warp": 10,
 }  # fmt: skip
-"""Numbers of CUdevice_attribute."""
+"""Attribute numbers (CUdevice_attribute)."""
 _CLOCK_KHZ, _MEMORY_CLOCK_KHZ, _BUS_BITS = 13, 36, 37
 
 
 def gpu_facts(cuda: Cuda) -> GpuFacts:
-    """Return what the driver tells of its first device."""
+    """Return the driver's facts about its first device."""
     transfers_per_s = 2e3 * cuda.attribute(_MEMORY_CLOCK_KHZ)
     return GpuFacts(
         name=cuda.name, architecture=cuda.architecture, driver=cuda.driver_version,
@@ -108,9 +108,9 @@ def gpu_facts(cuda: Cuda) -> GpuFacts:
 
 
 def gpu_figures(cuda: Cuda, facts: GpuFacts, probe_s: float, most_bytes: int | None = None) -> GpuFigures:
-    """Return the figures of the GPU whose code holds the probes, each repeated for ``probe_s``.
+    """Probe the GPU whose loaded code holds the probes; each is repeated for ``probe_s`` seconds.
 
-    No array is larger than ``most_bytes``, if given. Raises ``CudaError`` where the driver refuses a probe.
+    No array is larger than ``most_bytes``, if given. Raises ``CudaError`` where a probe fails.
     """
     return _Bench(cuda, facts, probe_s, most_bytes).figures()
 
@@ -155,13 +155,13 @@ class _Bench:
         return CudaLaunch(self._cuda.function(probe), blocks, threads, 0, addresses)
 
     def _given(self, *numbers: int) -> int:
-        """Return the address of numbers that a probe is given."""
+        """Return the device address of a probe's integer arguments."""
         address = self._cuda.memory(len(numbers) * _FLOAT_BYTES)
         self._cuda.write(address, struct.pack(f"{len(numbers)}i", *numbers))
         return address
 
     def _cycles_of(self, launch: CudaLaunch) -> int:
-        """Return the cycles that a probe has counted, of the last of two runs."""
+        """Return the cycles counted by a probe in its second run."""
         for _ in range(2):
             self._cuda.run([launch])
         return max(int(struct.unpack("q", self._cuda.read(self._cycles, _CYCLES_BYTES))[0]), 1)
@@ -174,7 +174,7 @@ class _Bench:
         return measured(run, self._probe_s, _WIDTH).seconds
 
     def _read(self, size_bytes: int, rounds: int, blocks: int) -> float:
-        """Return the bytes per second of reading an array."""
+        """Return the bytes per second at which ``blocks`` blocks read an array."""
         given = self._given(size_bytes // _VECTOR_BYTES, rounds, blocks)
         return rounds * size_bytes / self._seconds(self._reading(given, blocks))
 
@@ -182,9 +182,9 @@ class _Bench:
         return self._launch("read_all", blocks, _WIDE, self._array, given, self._held)
 
     def _latency_s(self, size_bytes: int) -> float:
-        """Return the seconds from one load to the next of a chain through the first half of an array.
+        """Return the latency in seconds of dependent loads through the first half of an array.
 
-        All of the array is read before: of one that the L2 cannot hold, it has the end then.
+        The whole array is read before, so that an array larger than the L2 leaves only its end there.
         """
         lines = max(size_bytes // _LINE_BYTES // 2, 1)
         apart = _APART if lines % _APART else _APART + 2

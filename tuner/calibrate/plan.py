@@ -1,4 +1,4 @@
-"""What is to be probed, as it is handed to whatever does it."""
+"""Probe plans: vector shapes and array sizes for calibrating a processor."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,51 +6,51 @@ from dataclasses import dataclass
 from dsascape.tuner.calibrate.facts import HostFacts
 
 PROBE_S = 0.6
-"""Of repeating one probe."""
+"""Time for repeating one probe, in seconds."""
 _FLOAT_BYTES = 4
 _SHARE_OF_MEMORY = 8
-"""Arrays that no cache holds are no larger than this part of the memory."""
+"""Fraction of memory (its inverse) that arrays larger than all caches may take."""
 _TIMES_NEARER = 4
-"""Arrays in the shared cache are so many times as large as the cache in front of it; those in the second cache are
-this part of it."""
+"""Size of the shared cache's array relative to the second cache, and inverse fraction of the second cache that its own
+array takes."""
 _TIMES_LAST = 2
-"""Arrays in memory are so many times as large as the last cache, if there is room."""
+"""Size of the array in memory relative to the last cache, where there is room."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeShape:
-    """What probes are compiled for: arrays of any size, but vectors of one."""
+    """Vector shape that probes are compiled for; array sizes are free."""
 
     lanes: int
-    """Of single precision in a vector."""
+    """Single-precision lanes of a vector."""
     registers: int
-    """Vector registers."""
+    """Number of vector registers."""
 
     @staticmethod
     def of(register_bytes: int, registers: int) -> "ProbeShape":
-        """Return the shape of so many vectors of ``register_bytes``."""
+        """Return the shape of ``registers`` vectors of ``register_bytes`` each."""
         return ProbeShape(register_bytes // _FLOAT_BYTES, registers)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """The shape of the vectors, and arrays that lie in one memory each."""
+    """Vector shape, and the sizes of arrays that fit one memory each."""
 
     shape: ProbeShape
     threads: int
     line_bytes: int
     sizes_bytes: Mapping[str, int]
-    """Of arrays by the memory that holds them and no faster one does, for each thread."""
+    """Array size per thread, by the fastest memory that holds it."""
     growing_bytes: tuple[int, ...]
-    """Of arrays that tell how much of a cache shared with others there really is."""
+    """Array sizes that show how much of a shared cache is available."""
     probe_s: float = PROBE_S
-    """Of repeating one probe."""
+    """Time for repeating one probe, in seconds."""
 
 
 def probe_plan(
     facts: HostFacts, most_bytes: int | None = None, probe_s: float = PROBE_S, shape: ProbeShape | None = None
 ) -> ProbePlan:
-    """Return how the machine of ``facts`` is probed; ``shape`` is that of code which is compiled already.
+    """Return the plan for the machine of ``facts``; ``shape`` overrides its vectors, for code already compiled.
 
     No array is larger than ``most_bytes``, if given.
     """
@@ -60,23 +60,23 @@ def probe_plan(
 
 
 def sizes_bytes(facts: HostFacts) -> dict[str, int]:
-    """Return the arrays to read for each memory: too large for every faster one, and no larger than needed."""
+    """Return the array size per memory: too large for every faster memory, and no larger than needed."""
     held = {f"l{cache.level}": cache.size_bytes for cache in facts.caches}
-    found = {"l1": held["l1"] // 2}
+    sizes = {"l1": held["l1"] // 2}
     if "l2" in held:
-        found["l2"] = max(held["l2"] // _TIMES_NEARER, held["l1"])  # pages may lie unevenly in half of it
+        sizes["l2"] = max(held["l2"] // _TIMES_NEARER, held["l1"])  # pages may lie unevenly in half of it
     last = max(held.values())
     if "l3" in held:
-        found["l3"] = min(held["l3"] // 2, _TIMES_NEARER * held.get("l2", held["l1"]))
-    found["dram"] = max(min(_TIMES_LAST * last, facts.memory_bytes // _SHARE_OF_MEMORY // facts.cores), last // 2)
-    return found
+        sizes["l3"] = min(held["l3"] // 2, _TIMES_NEARER * held.get("l2", held["l1"]))
+    sizes["dram"] = max(min(_TIMES_LAST * last, facts.memory_bytes // _SHARE_OF_MEMORY // facts.cores), last // 2)
+    return sizes
 
 
 def growing_bytes(sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return arrays that double from that in the shared cache to that in DRAM, both left out."""
-    found = []
+    """Return array sizes that double between those of the shared cache and of DRAM, both excluded."""
+    between = []
     size = 2 * sizes.get("l3", sizes["dram"])
     while size < sizes["dram"]:
-        found.append(size)
+        between.append(size)
         size *= 2
-    return tuple(found)
+    return tuple(between)

@@ -1,7 +1,7 @@
-"""Figures of a processor, read off the times of small kernels, wherever these run.
+"""Probing of a processor: figures from the times of small kernels, on any bench.
 
-None of the kernels (`tuner.on_device.probe_kernels`) looks like a layer of a network: what is calibrated here is judged
-by networks elsewhere. A bundle carries this module, so it needs nothing but Python's own library.
+None of the kernels (`tuner.on_device.probe_kernels`) resembles a layer of a network, so that networks remain an
+independent check. A bundle carries this module, so it uses the standard library only.
 """
 
 import statistics
@@ -14,70 +14,70 @@ from dsascape.tuner.calibrate.plan import ProbePlan
 from dsascape.tuner.measure.timing import measured
 
 ACCUMULATORS = 12
-"""Vectors that multiply-accumulates go to by turns: more than any pipe's latency times its pipes."""
+"""Independent accumulator vectors, more than any processor's latency times its pipes."""
 COLUMNS = 2
-"""Vectors of one row of a register tile of a matrix product: with as many rows as registers hold, what is generated
+"""Vectors per row of a register tile of a matrix product; with as many rows as the registers hold, the tile generated
 for most layers."""
 TILES_OF_PANEL = 4
-"""Register tiles that use one panel of weights."""
+"""Number of register tiles that use one panel of weights."""
 TILES = 16
-"""Register tiles of a product that are computed in a row, where results are to stay in the first cache."""
+"""Number of register tiles of a product computed in sequence where results should stay in the first cache."""
 _PANEL_BY_L1 = 4
-"""Panels of weights from afar are so many times as large as the array in the first cache: all tiles but the first read
-them from the second one."""
+"""Size of far panels of weights relative to the first cache's array, so that all tiles but the first read them from the
+second cache."""
 SHORT, LONG = 16, 128
-"""Depths of such products: what both take besides is beginning and ending their loops."""
+"""Reduction depths of these products; what both take in common is the overhead of their loops."""
 DEPTH = 4096
-"""Multiply-accumulates in a row, of one vector or of several by turns."""
+"""Number of sequential multiply-accumulates, of one vector or several by turns."""
 VECTORS = 64
-"""Of exponentials and divisions."""
+"""Number of vectors of exponentials and divisions."""
 STEPS = 20_000
-"""Loads of a chain of addresses."""
+"""Number of dependent loads of a chain."""
 _WIDTH = 0.01
 _SHORTEST_SAMPLE_S = 50e-6
 _FLOAT_BYTES = 4
 _TRIES = 3
-"""Of a figure that is the difference of others."""
+"""Repetitions of a figure computed as a difference."""
 _APART = 16
-"""Lines from one line to the next where they are written apart from each other."""
+"""Distance in lines between consecutively written lines of a scattered write."""
 _WAITS_MS = (0, 4, 8, 16, 32)
-"""In which an array that lies in the shared cache is not used."""
+"""Pauses in milliseconds before an array in the shared cache is read again."""
 TRIES_AFTER_WAIT = 7
 _ROUNDS = 3
-"""Of waiting, and of the clock, with other probes in between: what others do with a cache changes, and so do clocks."""
+"""Rounds of pauses and clock readings, spread over the probes because cache use by others and clocks change."""
 
 
 class Bench(Protocol):
-    """Where probes run. What ``array`` returns is what the other methods take as arguments."""
+    """Where probes run; `array` returns arguments for the other methods."""
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return memory at an aligned address; what it holds is not defined."""
+        """Return uninitialised memory at an aligned address."""
 
     def run(self, probe: str, arguments: Sequence[Any]) -> None:
         """Run a probe once."""
 
     def clock(self, probe: str, arguments: Sequence[Any], number: int) -> Callable[[], float]:
-        """Return what runs a probe so many times in a row and tells how many seconds one took."""
+        """Return a function that runs a probe ``number`` times in sequence and returns the seconds of one run."""
 
     def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
-        """Return the seconds of so many runs, each after a wait."""
+        """Return the seconds of ``tries`` runs, each after a pause."""
 
     def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
-        """Return the seconds of probes with their arguments, called in a row as the kernels of a network are."""
+        """Return the seconds of a sequence of probe calls, run as a network's kernels are."""
 
 
 def register_rows(registers: int) -> int:
-    """Return the rows of a register tile of a matrix product: as many as registers hold beside the operands."""
+    """Return the rows of a product's register tile: as many as fit beside its operands."""
     return (registers - 1) // COLUMNS - 1
 
 
 def summed_vectors(registers: int) -> int:
-    """Return how many vectors are added up side by side."""
+    """Return the number of vectors that are summed side by side."""
     return registers // 2
 
 
 def probed(plan: ProbePlan, bench: Bench) -> Figures:
-    """Return the figures of the processor of ``bench``; repeats some forty probes for ``plan.probe_s`` each."""
+    """Measure the figures of the processor of ``bench``; repeats about forty probes for ``plan.probe_s`` each."""
     probing = _Probing(plan, bench)
     idle = [probing.idle()]
     paces = [probing.pace()]
@@ -110,7 +110,7 @@ def _medians(readings: Sequence[Idle]) -> Idle:
 
 
 class _Probing:
-    """Runs probes on a bench."""
+    """Runs probes on a bench and derives figures from their times."""
 
     def __init__(self, plan: ProbePlan, bench: Bench) -> None:
         self._plan, self._bench, self._lanes = plan, bench, plan.shape.lanes
@@ -118,27 +118,27 @@ class _Probing:
         self._summed = summed_vectors(plan.shape.registers) * self._lanes
 
     def pace(self) -> tuple[float, float, float, float]:
-        """Return how fast arithmetic is at the moment: in a chain, in many, on a panel, and in a short loop."""
+        """Return the current pace of arithmetic, in seconds of a chain, of many chains, a panel and a short loop."""
         chain_s, chains_s = self.multiplied_s("chain", 1), self.multiplied_s("chains", ACCUMULATORS)
         return chain_s, chains_s, self.panel_s(1, self._panel_depth(1)), self.tile_s()
 
     def multiplied_s(self, probe: str, vectors: int) -> float:
-        """Return the seconds of one vector multiply-accumulate, of so many that go on side by side in registers."""
+        """Return the seconds of one vector multiply-accumulate among ``vectors`` independent ones in registers."""
         wide = vectors * self._lanes
         return self._seconds(probe, (DEPTH,), (wide,), (wide,)) / DEPTH / vectors
 
     def tile_s(self) -> float:
-        """Return the seconds of a register tile of a product beside its rank-one updates."""
+        """Return the overhead of a product's register tile beyond its rank-one updates, in seconds."""
         short_s, long_s = self._product_s("short_product", SHORT, TILES), self._product_s("long_product", LONG, TILES)
         return max(short_s - SHORT * (long_s - short_s) / (LONG - SHORT), 0.0)
 
     def _product_s(self, probe: str, depth: int, tiles: int) -> float:
-        """Return the seconds of a register tile of a matrix product: so many rank-one updates."""
+        """Return the seconds of a product's register tile of ``depth`` rank-one updates, averaged over ``tiles``."""
         wide = COLUMNS * self._lanes
         return self._seconds(probe, (self._rows, depth), (depth, wide), (tiles, self._rows, wide)) / tiles
 
     def result_s(self, tiles: int) -> float:
-        """Return the seconds of each byte of the results of so many register tiles."""
+        """Return the seconds per byte of the results of ``tiles`` register tiles."""
         return self._product_s("short_product", SHORT, tiles) / self._tile_bytes
 
     @property
@@ -146,7 +146,7 @@ class _Probing:
         return self._rows * COLUMNS * self._lanes * _FLOAT_BYTES
 
     def fed_fma_s(self, panel_s: float, tile_s: float) -> float:
-        """Return the seconds of one multiply-accumulate of tiles that use a panel in the first cache."""
+        """Return the seconds of one multiply-accumulate in tiles that use a panel in the first cache."""
         depth = self._panel_depth(1)
         tiles_s = panel_s * self._panel_bytes(depth) - TILES_OF_PANEL * tile_s
         return tiles_s / (TILES_OF_PANEL * self._rows * COLUMNS * depth)
@@ -158,22 +158,22 @@ class _Probing:
         return depth * COLUMNS * self._lanes * _FLOAT_BYTES
 
     def special_s(self) -> float:
-        """Return the seconds of an exponential or a division of one vector, on average."""
+        """Return the mean seconds of an exponential and a division of one vector."""
         count = VECTORS * self._lanes
         return self._seconds("special", (count,), (count,)) / VECTORS / 2  # an exponential, and a division by one more
 
     def level(self, name: str, size_bytes: int) -> Level:
-        """Return how fast arrays of ``size_bytes`` are read: by one thread, by all of them, and one word at a time."""
+        """Measure reading of arrays of ``size_bytes``: by one thread, by all threads, and by dependent loads."""
         threads = self._plan.threads
         alone = self.read_s(size_bytes, 1)
         together = self.read_s(size_bytes * threads, threads) if threads > 1 else alone
         return Level(name, size_bytes, alone, together, self._chased_s(size_bytes))
 
     def read_s(self, size_bytes: int, threads: int) -> float:
-        """Return the seconds of each byte of an array that all threads read a part of.
+        """Return the seconds per byte of an array that ``threads`` threads share.
 
-        It is multiplied and added up, as multiply-accumulates have the most pipes. What a single row takes is no part
-        of it, unless the machine is so busy that this is no less.
+        The array is multiplied and summed, because multiply-accumulates have the most pipes. The time of a single row
+        is subtracted, unless noise makes it no smaller.
         """
         rows = max(size_bytes // threads // _FLOAT_BYTES // self._summed, 2)
         for _ in range(_TRIES):
@@ -184,12 +184,12 @@ class _Probing:
         return taken_s / (threads * (rows - 1) * self._summed * _FLOAT_BYTES)
 
     def _sum_s(self, rows: int, threads: int) -> float:
-        """Return the seconds of adding up so many rows of vectors on each thread."""
+        """Return the seconds of summing ``rows`` rows of vectors on each thread."""
         size_bytes = rows * threads * self._summed * _FLOAT_BYTES
         return self._timed("sums" if threads > 1 else "sum", self._summed_arrays(size_bytes, threads))
 
     def _chased_s(self, size_bytes: int) -> float:
-        """Return the seconds from one load to the next that needs its result, all over an array."""
+        """Return the latency in seconds of dependent loads all over an array."""
         words = self._plan.line_bytes // _FLOAT_BYTES
         chain = self._bench.array((max(size_bytes // self._plan.line_bytes, 2) * words,), "int32")
         place = self._bench.array((1,), "int32")
@@ -197,7 +197,7 @@ class _Probing:
         return self._timed("chase", [chain, place]) / STEPS
 
     def far(self, level: Level) -> Far:
-        """Return how writing to a memory, and computing on what comes from it, differs from reading it."""
+        """Measure writing to a memory and computing on data from it, beyond sequential reading."""
         size, threads = level.size_bytes, self._plan.threads
         written_s = self._written_s("write", size, 1, 1)
         of_all_s = self._written_s("writes", size * threads, threads, 1) if threads > 1 else written_s
@@ -211,9 +211,9 @@ class _Probing:
         return Far(level.name, written_s, of_all_s, apart_s, near_s, panel_s, result_s)
 
     def _written_s(self, probe: str, size_bytes: int, threads: int, apart: int) -> float:
-        """Return the seconds of each byte of an array that all threads write a part of.
+        """Return the seconds per byte of an array that ``threads`` threads share for writing.
 
-        Lines follow each other, or lie ``apart`` so many lines, and those in between are written in later turns.
+        Consecutively written lines are ``apart`` lines from each other; those in between are written in later passes.
         """
         vectors = max(self._plan.line_bytes // _FLOAT_BYTES // self._lanes, 1)
         rows = max(size_bytes // threads // apart // vectors // self._lanes // _FLOAT_BYTES, 1)
@@ -221,9 +221,9 @@ class _Probing:
         return self._seconds(probe, shape) / (prod(shape) * _FLOAT_BYTES)
 
     def panel_s(self, panels: int, depth: int) -> float:
-        """Return the seconds of each byte of packed weights, each panel of which some register tiles use in turn.
+        """Return the seconds per byte of packed weights whose panels are each used by a few register tiles in turn.
 
-        The first of these waits for the panel, as the kernels of a network do.
+        The first tile waits for its panel, as in the kernels of a network.
         """
         wide = COLUMNS * self._lanes
         data, weights = (TILES_OF_PANEL, self._rows, depth), (panels, depth, wide)
@@ -231,38 +231,38 @@ class _Probing:
         return taken_s / (prod(weights) * _FLOAT_BYTES)
 
     def again_s(self) -> float:
-        """Return how fast an array in the shared cache is read, per byte, after it has come from DRAM once."""
+        """Return the seconds per byte of reading an array in the shared cache right after its first load from DRAM."""
         if "l3" not in self._plan.sizes_bytes:
             return 0.0
         small, large = (self._summed_arrays(self._plan.sizes_bytes[name]) for name in ("l3", "dram"))
         clock = self._bench.clock("sum", small, 1)
-        found = []
+        samples = []
         for _ in range(TRIES_AFTER_WAIT):
             self._bench.run("sum", large)
-            found.append(clock())  # which runs it once before it looks at the time
-        return statistics.median(found) / self._plan.sizes_bytes["l3"]
+            samples.append(clock())  # which runs it once before it looks at the time
+        return statistics.median(samples) / self._plan.sizes_bytes["l3"]
 
     def idle(self) -> tuple[Idle, ...]:
-        """Return how fast one thread reads an array in the shared cache, if any, that it has left alone for a while."""
+        """Measure how fast one thread reads an array in the shared cache after pauses; empty without such a cache."""
         if "l3" not in self._plan.sizes_bytes:
             return ()
         size = self._plan.sizes_bytes["l3"]
         arguments = self._summed_arrays(size)
-        found = []
+        readings = []
         for wait_ms in _WAITS_MS:
             taken_s = statistics.median(self._bench.after_waits("sum", arguments, wait_ms, TRIES_AFTER_WAIT))
-            found.append(Idle(wait_ms * 1e-3, taken_s / size))
-        return tuple(found)
+            readings.append(Idle(wait_ms * 1e-3, taken_s / size))
+        return tuple(readings)
 
     def _summed_arrays(self, size_bytes: int, threads: int = 1) -> list[Any]:
-        """Return what so many threads add up a part of."""
+        """Return the arguments of a sum that ``threads`` threads share."""
         rows = size_bytes // threads // _FLOAT_BYTES // self._summed
         return [self._zeros(shape) for shape in ((threads, rows, self._summed), (1,), (threads, self._summed))]
 
     def call_s(self) -> float:
-        """Return the seconds by which small kernels take longer behind one that uses all of a core's own caches.
+        """Return a kernel call's overhead: the extra seconds of small kernels after one that evicts a core's caches.
 
-        They are in these by themselves, again and again; a call takes no less than that of one which does nothing.
+        Compared with the same kernels repeated by themselves; at least the time of calling an empty one.
         """
         count, wide = VECTORS * self._lanes, COLUMNS * self._lanes
         shapes = {
@@ -273,39 +273,39 @@ class _Probing:
         size = self._plan.sizes_bytes.get("l3", self._plan.sizes_bytes["dram"])
         large = "sum", self._summed_arrays(size)
         by_themselves_s = sum([self._timed(*each) for each in small])
-        found = []
+        extra_s = []
         for _ in range(_TRIES):
             both_s, alone_s = (self._bench.row_s(row, self._plan.probe_s) for row in ([large, *small], [large]))
-            found.append((both_s - alone_s - by_themselves_s) / len(small))
-        return max(statistics.median(found), self._bench.row_s(small[:1], self._plan.probe_s))
+            extra_s.append((both_s - alone_s - by_themselves_s) / len(small))
+        return max(statistics.median(extra_s), self._bench.row_s(small[:1], self._plan.probe_s))
 
     def region_s(self) -> float:
-        """Return the seconds that a loop takes more when it is split over all threads; 0 for a single one.
+        """Return the extra seconds of a loop that is split over all threads; 0 for a single thread.
 
-        It comes behind one that is split, too, and uses the caches for itself, as most loops of a network do.
+        The loop follows another split loop that evicts its data, as most loops of a network do.
         """
         threads = self._plan.threads
         if threads == 1:
             return 0.0
         large = "sums", self._summed_arrays(self._plan.sizes_bytes.get("l3", self._plan.sizes_bytes["dram"]), threads)
         loops = [(name, [self._zeros((threads,)) for _ in range(2)]) for name in ("little_split", "little")]
-        found = []
+        extra_s = []
         for _ in range(_TRIES):
             split_s, whole_s = (self._bench.row_s([large, loop], self._plan.probe_s) for loop in loops)
-            found.append(split_s - whole_s)
-        return max(statistics.median(found), 0.0)
+            extra_s.append(split_s - whole_s)
+        return max(statistics.median(extra_s), 0.0)
 
     def _zeros(self, shape: tuple[int, ...]) -> Any:
-        """Return an array of zeros, written one by one: memory that was never written to may be no memory at all."""
-        found = self._bench.array(shape, "float32")
-        self._bench.run(f"fill{len(shape)}", [found])
-        return found
+        """Return an array of zeros that were written explicitly: untouched pages may not be mapped."""
+        array = self._bench.array(shape, "float32")
+        self._bench.run(f"fill{len(shape)}", [array])
+        return array
 
     def _seconds(self, probe: str, *shapes: tuple[int, ...]) -> float:
         return self._timed(probe, [self._zeros(shape) for shape in shapes])
 
     def _timed(self, probe: str, arguments: Sequence[Any]) -> float:
-        """Return the median seconds of one run, its data in the caches from the run before."""
+        """Return the median seconds of one run with its data in the caches from the run before."""
         once = self._bench.clock(probe, arguments, 1)
         number = max(1, int(_SHORTEST_SAMPLE_S / max(min(once() for _ in range(3)), 1e-9)))
         return measured(self._bench.clock(probe, arguments, number), self._plan.probe_s, _WIDTH).seconds

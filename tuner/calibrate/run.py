@@ -1,4 +1,4 @@
-"""Calibrating: a process with as many threads as there are cores probes them, this one writes what it finds."""
+"""Calibration of a processor, run in a child process with one thread per core."""
 
 import multiprocessing
 import os
@@ -20,10 +20,10 @@ _LIMIT_S = 300.0
 def calibrate(
     device: str = LOCAL, target: str = "llvm", most_bytes: int | None = None, probe_s: float = PROBE_S
 ) -> tuple[HostFacts, Figures]:
-    """Return what the system of ``device`` tells and what was measured there.
+    """Probe ``device``; return the facts that its system tells and the measured figures.
 
-    Probes are compiled for ``target``; no array is larger than ``most_bytes``, if given, and each probe is repeated
-    for ``probe_s``. Raises ``MeasureError`` if that fails, ``AddressError`` and ``TargetError`` for names of none.
+    Probes are compiled for ``target``; no array is larger than ``most_bytes``, if given, and each probe is repeated for
+    ``probe_s``. Raises ``MeasureError`` if that fails, ``AddressError`` and ``TargetError`` for malformed names.
     """
     check_installed()
     if remote_address(device) is None:
@@ -36,15 +36,15 @@ def calibrate(
     process.start()
     theirs.close()
     try:
-        found = ours.recv() if ours.poll(_LIMIT_S) else f"took longer than {_LIMIT_S:.0f} s"
+        outcome = ours.recv() if ours.poll(_LIMIT_S) else f"took longer than {_LIMIT_S:.0f} s"
     except EOFError:
-        found = "its process ended"
+        outcome = "its process ended"
     finally:
         process.kill()
         process.join()
-    if isinstance(found, str):
-        raise MeasureError(f"calibrating failed: {found}")
-    facts, figures = found
+    if isinstance(outcome, str):
+        raise MeasureError(f"calibrating failed: {outcome}")
+    facts, figures = outcome
     return facts, figures
 
 

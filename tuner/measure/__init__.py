@@ -1,4 +1,4 @@
-"""Measured times of real code: kernels in a process of their own, checked, repeated, described."""
+"""Measurement of generated code: kernels run in a separate process, checked, repeated and described."""
 
 from dsascape.tuner.measure.address import BUNDLE, LOCAL, AddressError, remote_address
 from dsascape.tuner.measure.cores import usable_cores

@@ -1,7 +1,7 @@
-"""How many processors this process may use: those it may run on, and no more than its control group's time is worth.
+"""Number of processors that this process may use, by its affinity and the quota of its control groups.
 
-Both versions of control groups are looked at (Linux, Documentation/admin-guide/cgroup-v2.rst, ``cpu.max``, and
-Documentation/scheduler/sched-bwc.rst, ``cpu.cfs_quota_us``): containers, batch systems and services set them.
+Supports both versions of control groups (Linux, Documentation/admin-guide/cgroup-v2.rst, ``cpu.max``, and
+Documentation/scheduler/sched-bwc.rst, ``cpu.cfs_quota_us``), as set by containers, batch systems and services.
 """
 
 import os
@@ -11,27 +11,27 @@ from pathlib import Path, PurePosixPath
 _GROUPS = "proc/self/cgroup"
 _MOUNTS = "proc/self/mountinfo"
 _MOUNT_FIELDS = 6
-"""Fields of a mount before the optional ones, which end with a dash."""
+"""Number of a mount's fields before the optional ones, which end with a dash."""
 
 
 def usable_cores() -> int:
-    """Return the processors that this process may use, one at least."""
+    """Return the number of processors that this process may use, at least one."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = processors_of_group(Path("/"))
     return allowed if share is None else max(1, min(allowed, int(share)))
 
 
 def processors_of_group(root: Path) -> float | None:
-    """Return the processor time per time that the control groups of this process get, None if it is not limited.
+    """Return the processors' worth of time that this process' control groups allow; None if unlimited.
 
-    ``root`` is where the files of the system begin.
+    ``root`` is the root of the file system.
     """
     shares = [share for folder in _folders(root) if (share := _share(folder)) is not None]
     return min(shares, default=None)
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Yield the folders of the groups that limit this process: its own, and those that hold it, as far as seen."""
+    """Yield the folders of the control groups that limit this process: its own, and the visible groups around it."""
     groups = [line.split(":", 2)[1:] for line in _lines(root / _GROUPS) if line.count(":") > 1]
     for line in _lines(root / _MOUNTS):
         fields = line.split(" ")
@@ -48,17 +48,17 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _share(folder: Path) -> float | None:
-    """Return the quota of a group by its period, None where it has none."""
-    found = _numbers(folder / "cpu.max") or [
+    """Return a group's quota divided by its period; None if it has none."""
+    numbers = _numbers(folder / "cpu.max") or [
         *_numbers(folder / "cpu.cfs_quota_us"), *_numbers(folder / "cpu.cfs_period_us"),
     ]  # fmt: skip
-    if len(found) < len(("quota", "period")) or min(found[:2]) <= 0:
+    if len(numbers) < len(("quota", "period")) or min(numbers[:2]) <= 0:
         return None
-    return found[0] / found[1]
+    return numbers[0] / numbers[1]
 
 
 def _numbers(path: Path) -> list[int]:
-    """Return the whole numbers in a file of a group, -1 for ``max``; nothing where there is no such file."""
+    """Return the integers in a group's file, -1 for ``max``; empty if there is no such file."""
     words = " ".join(_lines(path)).replace("max", "-1").split()
     return [int(word) for word in words] if all(word.removeprefix("-").isdigit() for word in words) else []
 
@@ -71,7 +71,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _written_out(place: str) -> str:
-    """Return a path of the table of mounts, in which blanks are written in octal."""
+    """Return a path of the mount table with its octal escapes decoded."""
     for code in ("\\040", "\\011", "\\012", "\\134"):
         place = place.replace(code, chr(int(code[1:], 8)))
     return place

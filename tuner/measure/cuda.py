@@ -1,6 +1,6 @@
-"""The CUDA driver through its C interface (``cuda.h``), with nothing but ctypes: whoever has an NVIDIA GPU has it.
+"""The CUDA driver through its C interface (``cuda.h``), with ctypes alone: every machine with an NVIDIA GPU has it.
 
-What is timed is recorded as a CUDA graph and launched as one: no interpreter is at work between two kernels.
+Launches are recorded and timed as a CUDA graph, so that no interpreter runs between kernels.
 """
 
 import ctypes
@@ -13,24 +13,24 @@ from dsascape.tuner.measure.records import Device
 
 _LIBRARY = "libcuda.so.1"
 _WITHOUT_DEFAULT = 1
-"""CU_STREAM_NON_BLOCKING: the stream waits for no other."""
+"""CU_STREAM_NON_BLOCKING: the stream does not wait for the default stream."""
 _RELAXED = 2
 """CU_STREAM_CAPTURE_MODE_RELAXED."""
 _DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _NAME_BYTES = 256
 _MOST_USUAL_SHARED_BYTES = 48 * 1024
-"""That a function may ask for when it is launched, unless it is told that it may have more."""
+"""Largest dynamic shared memory of a block unless the function is configured for more."""
 _OUT_OF_MEMORY = 2
 _S_PER_MS = 1e-3
 
 COUNT, CLOCK_KHZ, L2_BYTES, SHARED_BYTES, MAJOR, MINOR = 16, 13, 38, 81, 75, 76
-"""Attributes of a device (CUdevice_attribute): SMs, their highest clock, and the capacity of the L2 and of an SM's
-shared memory; its architecture."""
+"""Attributes of a device (CUdevice_attribute): number of SMs, their highest clock, capacity of the L2 and of an SM's
+shared memory, and compute capability."""
 
 
 class CudaError(DeviceError):
-    """The driver refuses a call, after which it refuses most others."""
+    """A failed driver call; unless memory ran out, most later calls fail too."""
 
     def __init__(self, text: str, *, is_last: bool = True) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class CudaError(DeviceError):
 
 @dataclass(frozen=True, slots=True)
 class CudaLaunch:
-    """A function with its grid and the addresses that it is given."""
+    """A kernel launch: function, grid, shared memory, and the addresses of its arguments."""
 
     function: ctypes.c_void_p
     blocks: int
@@ -66,33 +66,33 @@ class CudaDevice:
 
     @property
     def name(self) -> str:
-        """What the maker calls the device."""
+        """Product name of the device."""
         text = ctypes.create_string_buffer(_NAME_BYTES)
         self._do("cuDeviceGetName", text, _NAME_BYTES, self._device)
         return text.value.decode(errors="replace")
 
     @property
     def architecture(self) -> str:
-        """As nvcc names it, such as sm_90."""
+        """Architecture in nvcc's notation, such as sm_90."""
         return f"sm_{self.attribute(MAJOR)}{self.attribute(MINOR)}"
 
     @property
     def memory_bytes(self) -> int:
-        """Of the device's own memory."""
+        """Size of the device's memory."""
         size = ctypes.c_size_t()
         self._do("cuDeviceTotalMem_v2", ctypes.byref(size), self._device)
         return size.value
 
     @property
     def driver_version(self) -> str:
-        """Of CUDA that the driver is for, such as 13.0."""
+        """CUDA version that the driver supports, such as 13.0."""
         version = ctypes.c_int()
         self._do("cuDriverGetVersion", ctypes.byref(version))
         return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
     @property
     def described(self) -> Device:
-        """The device as figures carry it: its cores are SMs, its clock is the highest that they may run at."""
+        """Description of the device; its cores are SMs, its clock is their highest."""
         return Device(
             name="local", processor=self.name, architecture=self.architecture, cores=self.attribute(COUNT),
             clock_hz=1e3 * self.attribute(CLOCK_KHZ),
@@ -101,13 +101,13 @@ class CudaDevice:
         )  # fmt: skip
 
     def attribute(self, number: int) -> int:
-        """Return what the driver tells of the device under that number."""
+        """Return the device attribute with this number."""
         value = ctypes.c_int()
         self._do("cuDeviceGetAttribute", ctypes.byref(value), number, self._device)
         return value.value
 
     def _do(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver."""
+        """Call a driver function; raise ``CudaError`` if it fails."""
         try:
             code = getattr(self._driver, name)(*arguments)
         except AttributeError as error:
@@ -123,7 +123,7 @@ class CudaDevice:
 
 
 class Cuda(CudaDevice):
-    """The same GPU at work: memory, code, and a stream of its own."""
+    """The first GPU with a context and a stream: memory, code and launches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,44 +137,44 @@ class Cuda(CudaDevice):
             self._do("cuEventCreate", ctypes.byref(event), 0)
 
     def load(self, code: bytes) -> None:
-        """Take machine code, or PTX for a later architecture: what nvcc has put into a fatbin."""
+        """Load machine code or PTX, as nvcc puts it into a fatbin."""
         self._do("cuModuleLoadData", ctypes.byref(self._module), code)
 
     def function(self, name: str, shared_bytes: int = 0) -> ctypes.c_void_p:
-        """Return a function of the code; its launches may ask for so much shared memory."""
-        found = ctypes.c_void_p()
-        self._do("cuModuleGetFunction", ctypes.byref(found), self._module, name.encode())
+        """Return a kernel of the loaded code; its launches may use ``shared_bytes`` of dynamic shared memory."""
+        kernel = ctypes.c_void_p()
+        self._do("cuModuleGetFunction", ctypes.byref(kernel), self._module, name.encode())
         if shared_bytes > _MOST_USUAL_SHARED_BYTES:
-            self._do("cuFuncSetAttribute", found, _DYNAMIC_SHARED, shared_bytes)
-        return found
+            self._do("cuFuncSetAttribute", kernel, _DYNAMIC_SHARED, shared_bytes)
+        return kernel
 
     def memory(self, size_bytes: int) -> int:
-        """Return the address of new memory, which is there as long as the process."""
+        """Allocate device memory for the life of the process and return its address."""
         address = ctypes.c_uint64()
         self._do("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(size_bytes, 1)))
         return address.value
 
     def write(self, address: int, content: bytes | memoryview) -> None:
-        """Copy ``content`` to the device's memory."""
+        """Copy ``content`` to device memory."""
         if len(content):
             raw = bytes(content)
             self._do("cuMemcpyHtoD_v2", ctypes.c_uint64(address), raw, ctypes.c_size_t(len(raw)))
 
     def read(self, address: int, size_bytes: int) -> bytes:
-        """Return what the device's memory holds."""
+        """Return ``size_bytes`` bytes of device memory."""
         held = ctypes.create_string_buffer(max(size_bytes, 1))
         if size_bytes:
             self._do("cuMemcpyDtoH_v2", held, ctypes.c_uint64(address), ctypes.c_size_t(size_bytes))
         return held.raw[:size_bytes]
 
     def run(self, launches: Sequence[CudaLaunch]) -> None:
-        """Run ``launches`` one after the other, and wait for the last."""
+        """Run ``launches`` in sequence and wait for the last."""
         for launch in launches:
             self._launch(launch)
         self._do("cuStreamSynchronize", self._stream)
 
     def recorded(self, launches: Sequence[CudaLaunch]) -> "Recorded":
-        """Return ``launches`` as one graph, to be launched again and again."""
+        """Record ``launches`` as one graph that can be launched repeatedly."""
         self._do("cuStreamBeginCapture_v2", self._stream, _RELAXED)
         for launch in launches:
             self._launch(launch)
@@ -185,7 +185,7 @@ class Cuda(CudaDevice):
         return Recorded(self, executable)
 
     def seconds(self, executable: ctypes.c_void_p) -> float:
-        """Launch a graph and return what it takes by the device's clock."""
+        """Launch a graph and return its duration by the device's clock."""
         self._do("cuEventRecord", self._begin, self._stream)
         self._do("cuGraphLaunch", executable, self._stream)
         self._do("cuEventRecord", self._end, self._stream)
@@ -195,7 +195,7 @@ class Cuda(CudaDevice):
         return taken_ms.value * _S_PER_MS
 
     def forget(self, executable: ctypes.c_void_p) -> None:
-        """Give back what a graph takes."""
+        """Destroy a graph."""
         self._do("cuGraphExecDestroy", executable)
 
     def _launch(self, launch: CudaLaunch) -> None:
@@ -208,7 +208,7 @@ class Cuda(CudaDevice):
 
 
 class Recorded:
-    """A graph of launches."""
+    """A recorded graph of launches; destroyed at the end of its ``with`` block."""
 
     def __init__(self, cuda: Cuda, executable: ctypes.c_void_p) -> None:
         self._cuda, self._executable = cuda, executable
@@ -220,5 +220,5 @@ class Recorded:
         self._cuda.forget(self._executable)
 
     def seconds(self) -> float:
-        """Run it and return what it takes, all launches together."""
+        """Run the graph and return the duration of all its launches."""
         return self._cuda.seconds(self._executable)

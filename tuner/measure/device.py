@@ -1,4 +1,4 @@
-"""What the system says of the machine that runs the code."""
+"""Descriptions of the machine that runs the code, from its system."""
 
 import platform
 import time
@@ -11,7 +11,7 @@ from dsascape.tuner.measure.records import Device
 
 
 class DeviceError(RuntimeError):
-    """What runs kernels refuses a call; ``is_last`` where no later call of this process can do better."""
+    """A failed call of a device's runtime; ``is_last`` if all later calls of this process would fail too."""
 
     is_last = False
 
@@ -21,7 +21,7 @@ _PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy")
 
 
 def local_device(load: float | None = None) -> Device:
-    """Return the description of this machine; ``load`` is what was seen of other processes."""
+    """Describe this machine; ``load`` is the number of cores that other processes keep busy."""
     information = fields(_text(Path("/proc/cpuinfo")))
     memory = fields(_text(Path("/proc/meminfo"))).get("MemTotal", "").split()
     clock = information.get("cpu MHz")
@@ -39,12 +39,12 @@ def local_device(load: float | None = None) -> Device:
 
 
 def remote_device(address: str, architecture: str, threads: int) -> Device:
-    """Return what is known of a device that is reached at ``address`` before it tells anything."""
+    """Describe the device at ``address`` before it has been contacted."""
     return Device(address, "not told", architecture, threads, None, {}, None, None, versions())
 
 
 def now() -> str:
-    """Return date and time as figures carry them: ISO, UTC, to the second."""
+    """Return the current date and time: ISO, UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
 
 
@@ -56,17 +56,17 @@ def _text(path: Path) -> str:
 
 
 def fields(text: str) -> dict[str, str]:
-    """Return the first value of every ``name: value`` line."""
-    found: dict[str, str] = {}
+    """Return the first value of each name in ``name: value`` lines."""
+    values: dict[str, str] = {}
     for line in text.splitlines():
         name, sign, value = line.partition(":")
         if sign:
-            found.setdefault(name.strip(), value.strip())
-    return found
+            values.setdefault(name.strip(), value.strip())
+    return values
 
 
 def _caches(folder: Path) -> Mapping[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for cache in sorted(folder.glob("index*")):
         try:
             level, kind, size = (
@@ -75,16 +75,16 @@ def _caches(folder: Path) -> Mapping[str, int]:
         except OSError:
             continue
         if kind != "Instruction" and size[:-1].isdigit() and size[-1] in _UNITS:
-            found[f"l{level}{'d' if kind == 'Data' else ''}"] = int(size[:-1]) * _UNITS[size[-1]]
-    return found
+            sizes[f"l{level}{'d' if kind == 'Data' else ''}"] = int(size[:-1]) * _UNITS[size[-1]]
+    return sizes
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what generates and checks code."""
-    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
+    """Return the versions of Python, the system and the packages that generate and check code."""
+    listed = {"python": platform.python_version(), "system": f"{platform.system()} {platform.release()}"}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            listed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return listed

@@ -1,4 +1,4 @@
-"""What may have disturbed figures: other processes at work before measuring, processors taken away meanwhile."""
+"""Disturbances of measured times: other busy processes before measuring, and preemption during it."""
 
 import os
 import time
@@ -9,21 +9,21 @@ from dsascape.tuner.measure.records import Device, Timing
 
 _STATISTICS = Path("/proc/stat")
 _IDLE = (3, 4)
-"""Of the numbers in a processor's line: ``idle`` and ``iowait``."""
+"""Positions of ``idle`` and ``iowait`` in a processor's line of ``/proc/stat``."""
 _COUNTED = 8
-"""Of those numbers: what guests use, behind them, is part of what users use."""
+"""Number of values to sum in that line; the guest times after them are included in user time."""
 _WINDOW_S = 0.25
 _MOST_BUSY = 0.15
-"""Share of the cores that other processes keep busy from which on figures are said to be disturbed: more than a core
+"""Fraction of the cores kept busy by other processes above which figures are reported as disturbed: more than a core
 spends on the system's own housekeeping, and less than one busy process on six cores."""
 _MOST_DISTURBED = 0.2
 
 
 def busy_elsewhere(window_s: float = _WINDOW_S) -> float | None:
-    """Return how many of the cores that this process may use others keep busy, as seen for a short while.
+    """Return the number of usable cores that other processes keep busy, averaged over ``window_s``.
 
-    This process and its children do not count. Where the system does not tell, its load average stands in, which
-    lags by a minute; None where there is none.
+    This process and its children do not count. Where the system does not tell, returns its load average, which lags by
+    a minute; None where there is none either.
     """
     before = _others_s()
     if before is None:
@@ -42,7 +42,7 @@ def _load_average() -> float | None:
 
 
 def _others_s() -> float | None:
-    """Return the processor seconds that others have used so far."""
+    """Return the processor seconds used by other processes so far; None where the system does not tell."""
     try:
         lines = _STATISTICS.read_text(encoding="ascii").splitlines()
         own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
@@ -60,18 +60,18 @@ def _others_s() -> float | None:
 
 
 def disturbances(device: Device, timings: Sequence[Timing], width: float) -> list[str]:
-    """Return what may have disturbed ``timings``, whose medians were to be known to ``width``."""
-    found = []
+    """Return descriptions of what may have disturbed ``timings``; ``width`` is the wanted confidence interval."""
+    warnings = []
     if device.load is not None and device.load > _MOST_BUSY * device.cores:
-        found.append(
+        warnings.append(
             f"the machine was busy before measuring began: other processes kept {device.load:.1f} of"
             f" {device.cores} cores at work"
         )
     taken = sum(timing.samples + timing.disturbed for timing in timings)
     disturbed = sum(timing.disturbed for timing in timings)
     if taken and disturbed > _MOST_DISTURBED * taken:
-        found.append(f"{disturbed} of {taken} runs were disturbed by other processes and left out")
+        warnings.append(f"{disturbed} of {taken} runs were disturbed by other processes and left out")
     wide = sum(timing.interval > width for timing in timings)
     if wide:
-        found.append(f"{wide} of {len(timings)} medians are known less well than to {width:.1%}")
-    return found
+        warnings.append(f"{wide} of {len(timings)} medians are known less well than to {width:.1%}")
+    return warnings

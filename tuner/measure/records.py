@@ -1,4 +1,4 @@
-"""What is known of measured code: frozen, and ready to be written as JSON."""
+"""Records of measurements: frozen, and serialisable to JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -7,51 +7,51 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long measuring may take, and how sure it has to be."""
+    """Time limits and target precision of a measurement."""
 
     kernel_s: float = 0.4
-    """Of repeating one kernel."""
+    """Time for repeating one kernel, in seconds."""
     network_s: float = 4.0
-    """Of repeating the whole network."""
+    """Time for repeating the whole network, in seconds."""
     width: float = 0.01
-    """Repeating ends when the 95 % confidence interval of the median is no wider than this share of it."""
+    """Width of the median's 95 % confidence interval, as a fraction of it, at which repeating ends early."""
     limit_s: float = 120.0
-    """After which a kernel that has not answered is stopped: building, checking and repeating it."""
+    """Time limit in seconds for building, checking and repeating one kernel."""
     prepare_s: float = 900.0
-    """After which code that is not yet generated, and results to compare with, are given up."""
+    """Time limit in seconds for generating code and reference results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Repeated runs of one piece of code."""
+    """Statistics of repeated runs of one piece of code."""
 
     seconds: float
     """Median of the undisturbed runs."""
     spread: float
-    """Interquartile range by the median."""
+    """Interquartile range divided by the median."""
     interval: float
-    """Width of the 95 % confidence interval of the median, by the median."""
+    """Width of the median's 95 % confidence interval, divided by the median."""
     samples: int
-    """Undisturbed runs that the figures are made of."""
+    """Number of undisturbed runs, of which the figures are made."""
     disturbed: int
-    """Runs that were left out: the system took a processor away meanwhile."""
+    """Number of runs left out because the system preempted them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelMeasurement:
-    """One kernel of the plan: its time and whether it computes what it should, or why it has neither."""
+    """Time and correctness of one kernel of the plan, or the reason why it has neither."""
 
     name: str
     operators: tuple[str, ...]
     timing: Timing | None = None
     correct: bool | None = None
-    """None where it did not run."""
+    """Whether its results are right; None if it did not run."""
     deviation: float | None = None
-    """Largest difference from the reference, by the largest value of the reference."""
+    """Largest difference from the reference, relative to the reference's largest magnitude."""
     error: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the entry of ``kernels``, without a prediction."""
+        """Return the kernel's entry of ``measure --json``, without a prediction."""
         timing = self.timing
         return {
             "name": self.name, "operators": list(self.operators),
@@ -66,27 +66,27 @@ class KernelMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The machine that ran the code. What the system does not tell is None, or empty."""
+    """The machine that ran the code. Values that its system does not tell are None or empty."""
 
     name: str
-    """``local``, or the address that it was reached at."""
+    """``local``, or the address of the device."""
     processor: str
     architecture: str
     cores: int
-    """That this process may use."""
+    """Number of cores that this process may use."""
     clock_hz: float | None
-    """As the system reports it at the time."""
+    """Clock at the time of the measurement, as the system reports it."""
     caches: Mapping[str, int]
-    """Bytes of each kind of cache as one core sees it: ``l1d``, ``l2``, ``l3``."""
+    """Cache sizes in bytes as one core sees them, by name: ``l1d``, ``l2``, ``l3``."""
     memory_bytes: int | None
     load: float | None
-    """Of these cores, how many other processes kept busy just before measuring (`interference.busy_elsewhere`)."""
+    """Number of these cores kept busy by other processes just before measuring (`interference.busy_elsewhere`)."""
     versions: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A network under a plan on a device."""
+    """Measured times of a network under a plan on a device."""
 
     model: str
     policy: str
@@ -95,24 +95,24 @@ class Measurement:
     threads: int
     kernels: tuple[KernelMeasurement, ...]
     network: KernelMeasurement
-    """All kernels in a row."""
+    """All kernels in sequence."""
     warnings: tuple[str, ...] = ()
-    """What may have disturbed the figures."""
+    """Possible disturbances of the figures."""
     flushed: bool = False
-    """Whether all that kernels are given was taken out of the caches before each timed run."""
+    """Whether kernels' arguments were flushed from the caches before each timed run."""
     measured_at: str = ""
-    """ISO date and time, UTC; empty where nothing was run."""
+    """ISO date and time in UTC; empty if nothing was run."""
 
     @property
     def correct(self) -> bool | None:
-        """Whether the network and every kernel ran and computed what they should; None for code that was not run."""
+        """Whether network and kernels all ran with right results; None for code that was not run."""
         everything = (self.network, *self.kernels)
         if all(each.correct is None and each.error is None for each in everything):
             return None
         return all(each.correct for each in everything)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what ``measure --json`` prints, without predictions."""
+        """Return the dictionary that ``measure --json`` prints, without predictions."""
         whole = self.network.as_json()
         return {
             "model": self.model, "policy": self.policy, "target": self.target, "device": asdict(self.device),

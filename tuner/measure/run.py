@@ -1,6 +1,6 @@
-"""Measuring a plan: a process does the work, this one waits for it no longer than it may take.
+"""Measuring a plan in a child process with time limits.
 
-A kernel that crashes its process, or never ends, is recorded with the reason; a fresh process goes on behind it.
+A kernel that crashes its process or does not end is recorded with the reason; a new process continues after it.
 """
 
 import importlib.util
@@ -32,39 +32,39 @@ Work = Callable[[Connection, Job], None]
 
 
 class MeasureError(ValueError):
-    """Code that cannot be measured here; the message says what is missing."""
+    """A measurement that is impossible here; the message says what is missing."""
 
 
 def check_installed() -> None:
-    """Raise ``MeasureError`` where what generates and checks code is not installed."""
+    """Raise ``MeasureError`` where TVM or onnxruntime is not installed."""
     lacking = [name for name in ("tvm", "onnxruntime") if importlib.util.find_spec(name) is None]
     if lacking:
         raise MeasureError(f"measuring needs {' and '.join(lacking)}: pip install 'dsascape[tvm]'")
 
 
 def compile_for(job: Job, policy: str, path: Path) -> Measurement:
-    """Write the code of ``job``, which does not run here, to the object file ``path``; return it without times."""
+    """Compile ``job`` to the object file ``path`` for another machine; return its kernels without times."""
     check_installed()
-    found: Measurement = late("cross").compile_job(job, policy, path)
-    return found
+    measurement: Measurement = late("cross").compile_job(job, policy, path)
+    return measurement
 
 
 def compile_for_gpu(schedule: GpuSchedule, warp: int, target: str, path: Path) -> Measurement:
-    """Write the code of ``schedule`` for a GPU with warps of ``warp`` threads; return it without times.
+    """Compile ``schedule`` for a GPU with warps of ``warp`` threads; return its kernels without times.
 
-    What each file holds is in `tuner.on_device.cross_gpu`. Raises ``MeasureError`` where nvcc is missing or refuses.
+    `tuner.on_device.cross_gpu` lists the files. Raises ``MeasureError`` where nvcc is missing or rejects the code.
     """
     check_installed()
     with nvcc_for(target):
-        found: Measurement = late("cross_gpu").compile_schedule(schedule, warp, target, path)
-    return found
+        measurement: Measurement = late("cross_gpu").compile_schedule(schedule, warp, target, path)
+    return measurement
 
 
 @contextmanager
 def nvcc_for(target: str) -> Iterator[None]:
-    """Compile code for a GPU meanwhile; raise ``MeasureError`` where nvcc is missing or refuses."""
+    """Guard a block that compiles for a GPU; raises ``MeasureError`` where nvcc is missing or rejects the code."""
     if cuda_architecture(target) is not None and shutil.which("nvcc") is None:
-        raise MeasureError(f"target has {target!r}, which takes nvcc of the CUDA toolkit on the path")
+        raise MeasureError(f"target has {target!r}, which needs nvcc of the CUDA toolkit on the path")
     try:
         yield
     except RuntimeError as error:
@@ -78,19 +78,19 @@ def measure_plan(
     on_kernel: Callable[[KernelMeasurement], None] | None = None,
     work: Work = work,
 ) -> Measurement:
-    """Return the measurement of a plan of ``policy`` on this machine; ``on_kernel`` hears of each kernel.
+    """Measure a policy's plan on the job's device; ``on_kernel`` is called with each kernel's measurement.
 
-    Raises ``MeasureError`` for what is not installed, and for more threads than there are cores; ``TargetError`` for
-    code that does not run here; ``AddressError`` for a device that is none.
+    Raises ``MeasureError`` for missing packages and for more threads than cores, ``TargetError`` for code that does not
+    run here, and ``AddressError`` for a malformed device address.
     """
     check_installed()
     device = _device(job)
     waiting = _Waiting(job, on_kernel or (lambda _: None))
     while waiting.open:
         waiting.run(work)
-    found = waiting.found
-    network = found.pop(NETWORK)
-    kernels = tuple(found.values())
+    measurements = waiting.measured
+    network = measurements.pop(NETWORK)
+    kernels = tuple(measurements.values())
     device = waiting.told or device
     timings = [kernel.timing for kernel in (*kernels, network) if kernel.timing is not None]
     return Measurement(
@@ -100,7 +100,7 @@ def measure_plan(
 
 
 def _device(job: Job) -> Device:
-    """Return what is known of the device of ``job``; of a remote one that is its address and what code it runs."""
+    """Describe the job's device: this machine, or a remote one as far as its address and target tell."""
     if remote_address(job.device) is not None:
         architecture = platform.machine() if runs_here(job.target) else job.target
         return remote_device(job.device, architecture, job.threads)
@@ -113,17 +113,17 @@ def _device(job: Job) -> Device:
 
 @dataclass
 class _Waiting:
-    """What is still to come from processes that may end at any time."""
+    """Measurements collected from processes that may crash or hang, and what is left to do."""
 
     job: Job
     on_kernel: Callable[[KernelMeasurement], None]
-    found: dict[str, KernelMeasurement] = field(default_factory=dict)
+    measured: dict[str, KernelMeasurement] = field(default_factory=dict)
     open: bool = True
     told: Device | None = None
-    """What the device says of itself, if it is elsewhere."""
+    """Description of a remote device, from its system."""
 
     def run(self, work: Work) -> None:
-        """Start a process and take what it sends until it is done, or one kernel has ended it."""
+        """Run a process and collect its messages until it is done or a kernel has ended it."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=work, args=(theirs, self._rest()), daemon=True)
@@ -147,7 +147,7 @@ class _Waiting:
                 elif isinstance(message, KernelMeasurement) and message.name == PREPARATION:
                     self._note(PREPARATION, message.error or "")
                 elif isinstance(message, KernelMeasurement):
-                    self.found[message.name] = message
+                    self.measured[message.name] = message
                     self.on_kernel(message)
                     self.open = message.name != NETWORK
                 elif isinstance(message, str):
@@ -159,25 +159,25 @@ class _Waiting:
             ours.close()
 
     def _rest(self) -> Job:
-        failed = tuple(name for name, kernel in self.found.items() if not kernel.correct)
-        return replace(self.job, done=frozenset(self.found), failed=failed)
+        failed = tuple(name for name, kernel in self.measured.items() if not kernel.correct)
+        return replace(self.job, done=frozenset(self.measured), failed=failed)
 
     def _ended(self, name: str, reason: str) -> None:
-        """Record that the process ended, or was ended, while it worked on ``name``."""
+        """Record that the process ended, or was killed, while it worked on ``name``."""
         self._note(name, f"{UNPREPARED}: {reason}" if name == PREPARATION else reason)
 
     def _note(self, name: str, reason: str) -> None:
-        """Record what ended the process; without code or a network there is nothing to go on with."""
-        if name == PREPARATION and not self.found:
+        """Record a failure; raise ``MeasureError`` if preparation failed before any kernel was measured."""
+        if name == PREPARATION and not self.measured:
             raise MeasureError(f"{self.job.plan.graph.name}: {reason}")
         if name == PREPARATION:  # it worked before: a device that can no longer be reached
             for position in range(len(self.job.plan.groups)):
                 left = kernel_name(self.job.plan, position)
-                if self.job.plan.is_kernel(position) and left not in self.found:
+                if self.job.plan.is_kernel(position) and left not in self.measured:
                     self._note(left, reason)
             name = NETWORK
         failed = KernelMeasurement(name, self._operators(name), error=reason)
-        self.found[name] = failed
+        self.measured[name] = failed
         self.on_kernel(failed)
         self.open = name != NETWORK
 

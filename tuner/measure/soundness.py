@@ -1,6 +1,6 @@
-"""Whether records can be what they say: finite numbers within bounds, and text that no terminal takes for a command.
+"""Plausibility checks of records: finite numbers within bounds, and printable text.
 
-Records of strangers are checked where they are read, and those of a simulation before they are stored, by one rule.
+Records from foreign files are checked when they are read, and those of simulations before they are stored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,19 @@ from dsascape.tuner.measure.records import Device, KernelMeasurement, Measuremen
 
 Range = tuple[float, float]
 Ranges = Mapping[tuple[type, str], Range]
-"""The least and the largest number in a field of a record, or in what the field holds."""
+"""(least, greatest) number in a field of a record, or in the values it holds."""
 SECONDS: Range = (1e-12, 1e9)
-"""Of a run: simulated time counts picoseconds, and nobody waits for 30 years."""
+"""Range of a run's seconds: simulated time counts picoseconds, and 30 years is the longest."""
 COUNT: Range = (1, 2**31)
 SHARE: Range = (0, 1 + 1e-6)
 _MOST = 1e24
 _MOST_OF_UNIT: Mapping[str, float] = {"_per_s": _MOST, "_s": SECONDS[1], "_hz": 1e15, "_bytes": 2**62}
-"""By how the names of fields end."""
+"""Largest value by the suffix of a field's name."""
 _MOST_WHOLE = 2**63 - 1
-"""That a database holds."""
+"""Largest integer that a database holds."""
 _MOST_CHARACTERS = 4096
 _PROSE = ("error", "reason", "warnings")
-"""Fields in which whole sentences stand: as long as they are, in as many lines."""
+"""Fields with whole sentences, which may be long and have several lines."""
 _MEASURED: Ranges = {
     (Timing, "seconds"): SECONDS, (Timing, "spread"): (0, 1e6), (Timing, "interval"): (0, 1e6),
     (Measurement, "threads"): COUNT, (KernelMeasurement, "deviation"): (0, 1e300),
@@ -38,11 +38,10 @@ _MEASURED: Ranges = {
 def unsound(
     record: object, ranges: Ranges | None = None, *, opaque: str = "", texts: bool = True
 ) -> str | None:
-    """Return what is wrong with a record (a dataclass) and all that it holds, as ``FIELD is VALUE; needs …``, or None.
+    """Return the first fault of a record (a dataclass) and its contents, as ``FIELD is VALUE; needs …``, or None.
 
-    Numbers are finite and not negative, no larger than their unit has sense (a field that ends in ``_s`` is in
-    seconds), or within ``ranges``. Text is printable, unless ``texts`` are none of the check. The field ``opaque`` is
-    not looked at.
+    Numbers must be finite, not negative, and plausible for their unit (a field that ends in ``_s`` is in seconds), or
+    within ``ranges``. Text must be printable unless ``texts`` is False. The field ``opaque`` is not checked.
     """
     return next(_Check({**_MEASURED, **(ranges or {})}, opaque, texts).wrong(record, "", (0, _MOST)), None)
 
@@ -80,9 +79,9 @@ class _Check:
             return
         if field in _PROSE:
             if not text.replace("\n", "").isprintable():
-                yield f"{_shown(place)} has characters that are no text: {text[:80]!r}"
+                yield f"{_shown(place)} has unprintable characters: {text[:80]!r}"
         elif len(text) > _MOST_CHARACTERS or not text.isprintable():
-            yield f"{_shown(place)} has characters that are no text, or too many: {text[:80]!r}"
+            yield f"{_shown(place)} has unprintable characters, or too many: {text[:80]!r}"
 
 
 def _shown(place: str) -> str:

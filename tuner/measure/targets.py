@@ -1,4 +1,4 @@
-"""What code is generated for: the names that a user gives, as TVM's targets."""
+"""Targets of code generation: names that a user gives, and their descriptions for TVM."""
 
 import platform
 import re
@@ -15,18 +15,18 @@ _GENERIC_CUDA = "sm_80"
 
 
 class TargetError(ValueError):
-    """A target that is not known, or that this machine cannot run."""
+    """A target that is unknown, or whose code this machine cannot run."""
 
 
 def target_description(name: str, threads: int, own_processor: str) -> dict[str, Any]:
-    """Return the target ``name`` as TVM takes it: ``llvm`` for this machine, or ``aarch64`` with a core behind a dash.
+    """Return TVM's description of the CPU target ``name``: ``llvm`` for this machine, or ``aarch64`` with ``-CORE``.
 
-    ``own_processor`` is what LLVM calls this machine's. Raises ``TargetError`` for any other name.
+    ``own_processor`` is LLVM's name of this machine's processor. Raises ``TargetError`` for any other name.
     """
     if name == "llvm":
         return {"kind": "llvm", "mcpu": own_processor, "num-cores": threads}
     if is_gpu_target(name):
-        raise TargetError(f"target has {name!r}, which is for GPUs; code with the loops of a CPU does not run there")
+        raise TargetError(f"target has {name!r}, which is for GPUs; needs one for CPUs")
     runs_here(name)
     core = name.removeprefix(_AARCH64).removeprefix("-") or _GENERIC_ARM
     return {
@@ -35,31 +35,31 @@ def target_description(name: str, threads: int, own_processor: str) -> dict[str,
 
 
 def is_gpu_target(name: str) -> bool:
-    """Return whether code for the target runs on a GPU."""
+    """Return whether the target's code runs on a GPU."""
     return name in (_CUDA, _OPENCL) or name.startswith(f"{_CUDA}-")
 
 
 def cuda_architecture(name: str) -> str | None:
-    """Return the architecture that a target's code is for, such as sm_90; None for OpenCL.
+    """Return the target's CUDA architecture, such as sm_90; None for OpenCL.
 
-    Raises ``TargetError`` for a text that names none.
+    Raises ``TargetError`` for a malformed name.
     """
     if name == _OPENCL:
         return None
-    found = name.removeprefix(_CUDA).removeprefix("-") or _GENERIC_CUDA
-    if not _ARCHITECTURE.fullmatch(found):
+    architecture = name.removeprefix(_CUDA).removeprefix("-") or _GENERIC_CUDA
+    if not _ARCHITECTURE.fullmatch(architecture):
         raise TargetError(f"target has {name!r}; needs cuda with an architecture such as cuda-sm_90")
-    return found
+    return architecture
 
 
 def gpu_target_description(name: str) -> dict[str, Any]:
-    """Return the target ``name``, one for GPUs, as TVM takes it."""
+    """Return TVM's description of the GPU target ``name``."""
     architecture = cuda_architecture(name)
     return {"kind": _OPENCL} if architecture is None else {"kind": _CUDA, "arch": architecture}
 
 
 def gpu_here(name: str) -> str | None:
-    """Return what the GPU of this machine is called that code for a target for GPUs can be measured on, if any."""
+    """Return the name of this machine's GPU on which the target's code can be measured; None without one."""
     if cuda_architecture(name) is None:
         return None
     try:
@@ -69,7 +69,7 @@ def gpu_here(name: str) -> str | None:
 
 
 def runs_here(name: str) -> bool:
-    """Return whether code for the target runs on this machine; raise ``TargetError`` for one that is not known."""
+    """Return whether the target's code runs on this machine; raise ``TargetError`` for an unknown target."""
     if name == "llvm":
         return True
     if is_gpu_target(name):
@@ -84,14 +84,14 @@ def runs_here(name: str) -> bool:
 
 
 def check_cpu_target(name: str) -> None:
-    """Raise ``TargetError`` for a target that is not known, or is for GPUs."""
+    """Raise ``TargetError`` for an unknown target, or one for GPUs."""
     runs_here(name)
     if is_gpu_target(name):
         raise TargetError(f"target has {name!r}; needs one for CPUs: llvm, or aarch64 with a core behind a dash")
 
 
 def check_target(name: str) -> None:
-    """Raise ``TargetError`` for a target that is not known, or whose code does not run on this machine."""
+    """Raise ``TargetError`` for an unknown target, or one whose code does not run on this machine."""
     if is_gpu_target(name):
         if gpu_here(name) is None:
             device = "OpenCL" if cuda_architecture(name) is None else "CUDA"

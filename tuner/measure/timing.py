@@ -1,4 +1,4 @@
-"""Repeating until the median is known well: short runs, and those left out during which a processor was taken away."""
+"""Timing by repetition: runs until the median is known precisely, leaving out runs that were preempted."""
 
 import math
 import resource
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dsascape.tuner.measure.records import Timing
 
 FLUSH = "cache_flush_cpu_non_first_arg"
-"""TVM's function that takes all tensors that it is given, but for the first, out of every cache, line by line."""
+"""TVM's function that flushes its tensor arguments, except the first, from every cache, line by line."""
 _FEWEST = 11
 _FEWEST_ROWS = 3
 _MOST = 2000
@@ -18,9 +18,10 @@ _CONFIDENCE = 1.96
 
 
 def measured(run: Callable[[], float], budget_s: float, width: float) -> Timing:
-    """Return the timing of ``run``, which does its work once and returns its seconds.
+    """Time ``run``, which does its work once and returns its seconds, for at most about ``budget_s`` seconds.
 
-    Where hardly any run is undisturbed, the fastest quarter of all stands in for them.
+    Repetition ends early once the median's confidence interval is within ``width``. Where hardly any run is
+    undisturbed, the fastest quarter of all runs is used.
     """
     for _ in range(_WARM_UPS):
         run()
@@ -31,8 +32,8 @@ def measured(run: Callable[[], float], budget_s: float, width: float) -> Timing:
         before = _preemptions()
         seconds = run()
         (kept if _preemptions() == before else left_out).append(seconds)
-        known_well = len(kept) >= _FEWEST and interval_width(kept) <= width
-        if known_well or (time.monotonic() > end and len(kept) + len(left_out) >= _FEWEST_ROWS):
+        is_precise = len(kept) >= _FEWEST and interval_width(kept) <= width
+        if is_precise or (time.monotonic() > end and len(kept) + len(left_out) >= _FEWEST_ROWS):
             break
     if len(kept) < min(_FEWEST, len(kept) + len(left_out)) // 2:
         everything = sorted(kept + left_out)
@@ -47,10 +48,10 @@ def _nothing() -> None:
 def measured_in_parts(
     parts: Sequence[Callable[[], object]], budget_s: float, width: float, before: Callable[[], object] = _nothing
 ) -> Timing:
-    """Return the timing of all ``parts`` in a row, as they are run again and again.
+    """Time all ``parts`` in sequence, repeated.
 
-    ``before`` is called ahead of each row; its time does not count. Where hardly any row is undisturbed, its time is
-    the sum of what each part takes in the row when it is undisturbed.
+    ``before`` is called ahead of each sequence and not timed. Where hardly any sequence is undisturbed, its time is the
+    sum of the medians of each part's undisturbed runs.
     """
     for part in parts:
         part()
@@ -74,16 +75,16 @@ def measured_in_parts(
                 quiet = False
         taken += 1
         rows += [total] if quiet else []
-        known_well = len(rows) >= _FEWEST and interval_width(rows) <= width
-        if known_well or (time.monotonic() > end and taken >= _FEWEST_ROWS):
+        is_precise = len(rows) >= _FEWEST and interval_width(rows) <= width
+        if is_precise or (time.monotonic() > end and taken >= _FEWEST_ROWS):
             break
     if len(rows) >= min(_FEWEST, taken) // 2 + 1:
         return Timing(statistics.median(rows), _spread(rows), interval_width(rows), len(rows), taken - len(rows))
-    known = [samples or [least] for samples, least in zip(each, fastest, strict=True)]
-    medians = [statistics.median(samples) for samples in known]
+    samples_of_parts = [samples or [least] for samples, least in zip(each, fastest, strict=True)]
+    medians = [statistics.median(samples) for samples in samples_of_parts]
     total = sum(medians)
     spread, interval = (
-        sum(share(samples) * median for samples, median in zip(known, medians, strict=True)) / total
+        sum(share(samples) * median for samples, median in zip(samples_of_parts, medians, strict=True)) / total
         for share in (_spread, interval_width)
     )
     fewest = min(len(samples) for samples in each)
@@ -91,7 +92,7 @@ def measured_in_parts(
 
 
 def interval_width(samples: Sequence[float]) -> float:
-    """Return the width of the 95 % confidence interval of the median by the median, from the order of the samples."""
+    """Return the width of the median's 95 % confidence interval (from order statistics), divided by the median."""
     count = len(samples)
     ordered = sorted(samples)
     reach = _CONFIDENCE * math.sqrt(count) / 2
@@ -108,5 +109,5 @@ def _spread(samples: Sequence[float]) -> float:
 
 
 def _preemptions() -> int:
-    """Return how often the system has taken a processor from a thread of this process."""
+    """Return the number of times that threads of this process have been preempted."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

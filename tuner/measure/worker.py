@@ -1,6 +1,6 @@
-"""The process in which kernels are built, checked and run: whatever they do, the process that asked survives it.
+"""The process in which kernels are built, checked and run, isolated from the process that asks for it.
 
-It sends one message for everything that it finishes; a kernel's name goes ahead of the work on it.
+It sends a message for each finished kernel, and the kernel's name before it starts on it.
 """
 
 import os
@@ -12,17 +12,17 @@ from dsascape.tuner.measure.records import KernelMeasurement
 from dsascape.workloads import WorkloadError
 
 PREPARATION = "preparation"
-"""Stands for generating code and reference results."""
+"""Name used in place of a kernel's while code and reference results are generated."""
 NETWORK = "network"
-"""Stands for all kernels in a row where a kernel's name would."""
+"""Name used in place of a kernel's for all kernels in sequence."""
 UNPREPARED = "generating code and reference results failed"
 FAILURES = (ValueError, RuntimeError, TypeError, LookupError, AttributeError, MemoryError)
-"""What generating, building and running code raises, TVM's own errors among them."""
+"""Exceptions of generating, building and running code, TVM's own errors included."""
 _MOST_CHARACTERS = 300
 
 
 def work(connection: Connection, job: Job) -> None:
-    """Measure ``job``: send each kernel's name before the work on it and its `KernelMeasurement` afterwards."""
+    """Measure ``job``; send each kernel's name before working on it and its `KernelMeasurement` afterwards."""
     os.environ["TVM_NUM_THREADS"] = str(job.threads)
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     try:
@@ -49,6 +49,6 @@ def work(connection: Connection, job: Job) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Return an error in one line: its kind, and the last thing that it says."""
+    """Return an error in one line: its type and the last line of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {(lines[-1] if lines else '')[:_MOST_CHARACTERS]}"

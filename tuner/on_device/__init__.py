@@ -1,1 +1,1 @@
-"""What builds and runs code: imports TVM and onnxruntime, and is imported by name when there is something to run."""
+"""Modules that build and run code: they import TVM and onnxruntime, and are themselves imported on demand."""

@@ -1,4 +1,4 @@
-"""Building a bundle: code for every kernel of a plan, what it is given and what it should compute, and a runner."""
+"""Building of bundles: code for every kernel of a plan, arguments and expected results, and a runner."""
 
 import hashlib
 import platform
@@ -56,11 +56,11 @@ sys.exit(importlib.import_module("dsascape.tuner.bundle.runner").main(["--folder
 def build_bundle(
     job: Job, model: str, policy: str, path: Path, runtime: Path | None = None, origin: str = ""
 ) -> Manifest:
-    """Write the bundle of ``job`` to ``path``; return what it says about itself.
+    """Write the bundle of ``job`` to ``path`` and return its manifest.
 
-    ``origin`` is brought back with the results. ``runtime``: a folder with the runtime's libraries (``RUNTIME``) for
-    the device; None: those of this machine. Raises ``TargetError`` for an unknown target, ``BundleError`` for a runtime
-    of another architecture, and where no linker for the target is installed.
+    ``origin`` is returned with the results. ``runtime`` is a folder with the runtime's libraries (``RUNTIME``) for the
+    device, by default those of this machine. Raises ``TargetError`` for an unknown target, ``BundleError`` for a
+    runtime of another architecture, and where no linker for the target is installed.
     """
     architecture = architecture_for(job.target)
     network = executable(job.plan.graph, job.seed)
@@ -90,7 +90,7 @@ def build_bundle(
 
 
 def build_probes(target: str, shape: ProbeShape, path: Path, runtime: Path | None = None) -> Manifest:
-    """Write a bundle to ``path`` that calibrates the machine it is run on; return what it says about itself.
+    """Write a bundle of probes, which calibrates the machine it runs on, to ``path``; return its manifest.
 
     ``shape`` is that of the machine's vectors. Raises what `build_bundle` raises.
     """
@@ -105,12 +105,12 @@ def build_probes(target: str, shape: ProbeShape, path: Path, runtime: Path | Non
 
 
 def architecture_for(target: str) -> str:
-    """Return what machines the code of a target is for, as Python names them."""
+    """Return the architecture of a target's code, as Python names it."""
     return platform.machine() if runs_here(target) else "aarch64"
 
 
 def bundle_files(functions: Any, target: str, threads: int, runtime: Path | None) -> dict[str, bytes]:
-    """Return the files of a bundle by name, but for data and manifest: code, runtime, runner."""
+    """Return the files of a bundle by name, except data and manifest: code, runtime, runner."""
     architecture = architecture_for(target)
     libraries = _runtime(runtime, architecture)
     with tempfile.TemporaryDirectory() as folder:
@@ -122,24 +122,24 @@ def bundle_files(functions: Any, target: str, threads: int, runtime: Path | None
 
 
 def runner_files() -> dict[str, bytes]:
-    """Return the files of a bundle, by name, that run it."""
+    """Return the files of a bundle's runner, by name."""
     carried = {name: (_ROOT / name).read_bytes() for name in CARRIED}
     return {START: _START_TEXT.encode()} | carried | dict.fromkeys(_PACKAGES, b"")
 
 
 def checksums(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the SHA-256 of files by name."""
+    """Return the SHA-256 of each file, by name."""
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def _runtime(folder: Path | None, architecture: str) -> list[Path]:
-    """Return the runtime's libraries for the device."""
+    """Return the runtime's libraries for the device; raise ``BundleError`` where they are missing or do not fit."""
     if folder is not None:
-        found = [folder / name for name in RUNTIME]
+        paths = [folder / name for name in RUNTIME]
     else:
         places = Path(tvm_ffi.__file__).parent / "lib", Path(tvm.__file__).parent / "lib"
-        found = [place / name for place, name in zip(places, RUNTIME, strict=True)]
-    for path in found:
+        paths = [place / name for place, name in zip(places, RUNTIME, strict=True)]
+    for path in paths:
         if not path.is_file():
             raise BundleError(f"the runtime lacks {path.name} in {path.parent}")
         if architecture_of(path) != architecture:
@@ -147,4 +147,4 @@ def _runtime(folder: Path | None, architecture: str) -> list[Path]:
                 f"{path.name} is for {architecture_of(path)}, the code for {architecture}; --runtime names a folder"
                 f" with {' and '.join(RUNTIME)} for {architecture}"
             )
-    return found
+    return paths

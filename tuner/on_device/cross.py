@@ -1,4 +1,4 @@
-"""Code for a machine that is not this one: compiled, and written as an object file to be linked there."""
+"""Compilation for a machine other than this one, to an object file for linking there."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from dsascape.workloads.executable import executable
 
 
 def compile_job(job: Job, policy: str, path: Path) -> Measurement:
-    """Write the kernels of ``job`` to the object file ``path``, a symbol each; return them without times."""
+    """Compile the kernels of ``job`` to the object file ``path``, one symbol each; return them without times."""
     plan = job.plan
     code = generate(plan, executable(plan.graph), job.tiles, job.lanes)
     target = target_description(job.target, job.threads, own_processor())

@@ -1,8 +1,7 @@
-"""Code for a GPU, compiled where none is: kernels by nvcc or as source, and what launches them as an object file.
+"""Compilation for a GPU that need not be present: kernels by nvcc or as source, and an object file that launches them.
 
-For CUDA, ``PATH.cu`` holds the kernels and ``PATH.fatbin`` what nvcc makes of them: machine code for the architecture,
-and PTX for later ones. For OpenCL, ``PATH.cl`` holds them. ``PATH.o`` has the functions that launch them through TVM's
-runtime.
+For CUDA, ``PATH.cu`` holds the kernels and ``PATH.fatbin`` their machine code for the architecture, with PTX for later
+ones. For OpenCL, ``PATH.cl`` holds the kernels. ``PATH.o`` has the functions that launch them through TVM's runtime.
 """
 
 import subprocess
@@ -24,34 +23,34 @@ from dsascape.tuner.measure.worker import NETWORK
 from dsascape.workloads.executable import Executable, executable
 
 PIPELINE = "tirx"
-"""TVM's passes for functions that say all about threads and memories themselves."""
+"""Name of TVM's pipeline for functions that fix all threads and memories themselves."""
 _BEHIND_NAME = "_ptr"
-"""What TVM calls the address of a buffer, behind the buffer's name."""
+"""Suffix of TVM's name of a buffer's address."""
 _LONGEST_S = 900
 
 
 @dataclass(frozen=True)
 class GpuSource:
-    """The kernels of a schedule as text for a GPU's compiler."""
+    """Source text of a schedule's kernels for a GPU compiler."""
 
     text: str
     parameters: Mapping[str, tuple[int, ...]]
-    """Of each function of the text: their places among the inputs, then outputs, of the kernel that it is."""
+    """Per function of the text, the position of each parameter among its kernel's inputs and outputs."""
 
 
 def entry(kernel: str) -> str:
-    """Return what the function of a kernel is called in code for a GPU."""
+    """Return the name of a kernel's function in GPU code."""
     return f"{kernel}_kernel"
 
 
 def gpu_code(schedule: GpuSchedule, network: Executable, warp: int, target: str) -> GpuCode:
-    """Return the kernels of ``schedule`` on a machine with warps of ``warp`` threads, in the target's language."""
+    """Generate the kernels of ``schedule`` for a GPU with warps of ``warp`` threads, in the target's language."""
     language: Language = "opencl" if cuda_architecture(target) is None else "cuda"
     return generate_gpu(schedule, network, warp, language=language)
 
 
 def gpu_source(code: GpuCode, target: str) -> GpuSource:
-    """Return the text of all kernels; raise ``RuntimeError`` where it does not say what is passed to them."""
+    """Return the source text of all kernels; raise ``RuntimeError`` where a parameter is no tensor of its kernel."""
     description = tvm.target.Target(gpu_target_description(target))
     passes, _, last_passes = tvm.tirx.get_tir_pipeline(PIPELINE)
     bound = tvm.tirx.transform.BindTarget(description.with_host(tvm.target.Target("llvm")))(code.module)
@@ -62,19 +61,19 @@ def gpu_source(code: GpuCode, target: str) -> GpuSource:
 
 
 def _places(kernel: CodedKernel, function: Any) -> Iterator[int]:
-    """Yield which argument of ``kernel`` each parameter of its function on the GPU is: TVM sorts them by name."""
+    """Yield the position of each GPU function parameter among the kernel's arguments; TVM sorts them by name."""
     places = {parameter.name: place for place, parameter in enumerate(kernel.code.function.params)}
     for parameter in function.params:
         name = parameter.name.removesuffix(_BEHIND_NAME)
         if name not in places:
-            raise RuntimeError(f"{kernel.name} is passed {parameter.name}, which is none of its tensors")
+            raise RuntimeError(f"{kernel.name} has the parameter {parameter.name}, which is none of its tensors")
         yield places[name]
 
 
 def compile_schedule(schedule: GpuSchedule, warp: int, target: str, path: Path) -> Measurement:
-    """Write the kernels of ``schedule`` to files named ``path`` and a suffix; return them without times.
+    """Compile the kernels of ``schedule`` to files named ``path`` with suffixes; return them without times.
 
-    Raises ``RuntimeError`` with what nvcc says of the code.
+    Raises ``RuntimeError`` with nvcc's message.
     """
     architecture = cuda_architecture(target)
     code = gpu_code(schedule, executable(schedule.graph), warp, target)
@@ -101,9 +100,9 @@ def compile_schedule(schedule: GpuSchedule, warp: int, target: str, path: Path) 
 
 
 def compile_cuda(source: Path, binary: Path, architecture: str) -> None:
-    """Compile CUDA source to machine code for ``architecture``, and to PTX for later ones.
+    """Compile CUDA source to machine code for ``architecture``, with PTX for later ones.
 
-    Raises ``RuntimeError`` with what nvcc says of it.
+    Raises ``RuntimeError`` with nvcc's message.
     """
     virtual = architecture.replace("sm_", "compute_")
     command = [

@@ -1,4 +1,4 @@
-"""Kernels that are run with nothing in the caches: TVM flushes all that they are given but for the first argument."""
+"""Kernels timed with cold caches: TVM flushes all their arguments except the first."""
 
 from typing import Any
 
@@ -6,6 +6,6 @@ from tvm import tirx
 
 
 def after_first(function: Any) -> Any:
-    """Return the same function with one more argument ahead of its own, a single number that it does not touch."""
+    """Return the function with an additional first argument, a single number that it does not use."""
     first = tirx.decl_buffer((1,), "float32", name="first")
     return tirx.PrimFunc([first, *function.params], function.body, function.ret_type, function.attrs)

@@ -1,7 +1,7 @@
-"""Building a bundle for a GPU: kernels as nvcc compiles them, with the grids that a schedule decides, and a runner.
+"""Building of GPU bundles: kernels compiled by nvcc, the grids of a schedule, and a runner.
 
-The runner launches them through the CUDA driver, which every machine with such a GPU has. TVM's runtime is not in the
-bundle: for CUDA it needs a toolkit's libraries on the device, and compiles what it loads there.
+The runner launches kernels through the CUDA driver, which every machine with such a GPU has. TVM's runtime is not
+included: for CUDA it needs a toolkit's libraries on the device, and compiles what it loads there.
 """
 
 import tempfile
@@ -21,15 +21,14 @@ from dsascape.workloads.executable import executable
 
 _PROBES = Path(__file__).with_name("gpu_probes.cu")
 _SEED = 0
-"""Of weights and inputs."""
+"""Seed of weights and inputs."""
 
 
 def build_gpu_bundle(schedule: GpuSchedule, warp: int, target: str, names: tuple[str, str], path: Path, origin: str
 ) -> Manifest:  # fmt: skip
-    """Write the bundle of ``schedule`` to ``path``; return what it says about itself.
+    """Write the bundle of ``schedule`` to ``path`` and return its manifest.
 
-    ``names``: of model and policy. ``origin`` is brought back with the results. Raises ``RuntimeError`` with what nvcc
-    says of the code.
+    ``names`` are (model, policy). ``origin`` is returned with the results. Raises ``RuntimeError`` with nvcc's message.
     """
     architecture = cuda_architecture(target)
     assert architecture is not None
@@ -54,7 +53,7 @@ def build_gpu_bundle(schedule: GpuSchedule, warp: int, target: str, names: tuple
 
 
 def build_gpu_probes(target: str, path: Path) -> Manifest:
-    """Write a bundle to ``path`` that calibrates the GPU of the machine it is run on; raise what the other raises."""
+    """Write a bundle of GPU probes to ``path`` and return its manifest; raises what `build_gpu_bundle` raises."""
     architecture = cuda_architecture(target)
     assert architecture is not None
     files = {GPU_CODE: _binary(probe_source(), architecture), DATA: b""} | runner_files()
@@ -66,7 +65,7 @@ def build_gpu_probes(target: str, path: Path) -> Manifest:
 
 
 def probe_source() -> str:
-    """Return the CUDA source of the probes of a GPU."""
+    """Return the CUDA source of the GPU probes."""
     constants = [f"#define {name} {value}" for name, value in CONSTANTS.items()]
     return "\n".join([*constants, _PROBES.read_text(encoding="utf-8")])
 

@@ -1,4 +1,4 @@
-"""What kernels of a bundle are given and should compute: arrays as a manifest lists them, their values in one file."""
+"""Arguments and expected results of a bundle's kernels: the manifest's list of arrays, and their values in one file."""
 
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +16,11 @@ from dsascape.workloads.executable import Executable, drawn_inputs
 from dsascape.workloads.operators.registry import Array
 
 _MOST_EXPECTED = 4096
-"""Elements of a kernel's result that are compared on the device."""
+"""Largest number of elements of a result that are compared on the device."""
 
 
 class Coded(Protocol):
-    """A kernel that there is code for: a function of its inputs, then its outputs."""
+    """A kernel with code: a function of its inputs, then its outputs."""
 
     @property
     def name(self) -> str: ...
@@ -34,13 +34,13 @@ class Coded(Protocol):
 
 @dataclass
 class _Data:
-    """``data.bin`` being written; everything begins where kernels may load whole vectors from."""
+    """Contents of ``data.bin`` under construction; every array is aligned for vector loads."""
 
     file: io.BytesIO = field(default_factory=io.BytesIO)
     size_bytes: int = 0
 
     def add(self, value: Array) -> DataRange:
-        """Append the elements of ``value``; return where they are."""
+        """Append the elements of ``value``; return their place."""
         padding = -self.size_bytes % ALIGNMENT_BYTES
         raw = np.ascontiguousarray(value).tobytes()
         self.file.write(bytes(padding) + raw)
@@ -50,10 +50,10 @@ class _Data:
 
 
 class Listing:
-    """The arguments of ``kernels``, in the order in which these run.
+    """Arrays that are arguments of ``kernels``, which are in the order in which they run.
 
-    ``packings``: what a kernel is given for a weight, where that is not how the network has it, by both their names.
-    ``flushed``: kernels have an argument ahead of their own.
+    ``packings`` maps (kernel, weight) to the function that packs the weight for that kernel, or None if it is not
+    packed. With ``flushed``, kernels have an additional first argument.
     """
 
     def __init__(
@@ -70,28 +70,28 @@ class Listing:
         self._values = {**network.values, **self._inputs, **reference(network, self._inputs, wanted)}
         self._shared = share_buffers(self._graph, [(kernel.inputs, kernel.outputs) for kernel in kernels])
         self._arrays: list[BundledArray] = []
-        self._known: dict[tuple[str, str], int] = {}
+        self._number_of: dict[tuple[str, str], int] = {}
         self._ahead: tuple[int, ...] = ()
         if flushed:
             number = np.zeros(1, np.float32)
             self._arrays.append(BundledArray("first", _dtype(number), (1,), values=self._data.add(number)))
             self._ahead = (0,)
         self.arguments = {kernel.name: (*self._ahead, *self._numbers(kernel)) for kernel in kernels}
-        """By kernel: the numbers of its arrays."""
+        """Numbers of its arrays, by kernel name."""
 
     @property
     def arrays(self) -> tuple[BundledArray, ...]:
-        """All arguments."""
+        """All arrays, by number."""
         return tuple(self._arrays)
 
     @property
     def buffers_bytes(self) -> tuple[int, ...]:
-        """Bytes of each buffer, with what kernels may read behind the last tensor."""
+        """Size of each buffer in bytes, with the readable bytes after its last tensor."""
         return tuple(size + READABLE_BEHIND_BYTES for size in self._shared.sizes_bytes)
 
     @property
     def data(self) -> bytes:
-        """The values of weights and inputs, and what results are compared with."""
+        """Values of weights and inputs, and expected results."""
         return self._data.file.getvalue() + bytes(READABLE_BEHIND_BYTES)
 
     def _numbers(self, kernel: Coded) -> Iterator[int]:
@@ -99,10 +99,10 @@ class Listing:
             is_weight = name in self._network.values
             packing = self._packings(kernel.name, name) if is_weight else None
             key = (kernel.name if packing else "", name)
-            if key not in self._known:
-                self._known[key] = len(self._arrays)
+            if key not in self._number_of:
+                self._number_of[key] = len(self._arrays)
                 self._arrays.append(self._weight(name, packing) if is_weight else self._stored(kernel, name))
-            yield self._known[key]
+            yield self._number_of[key]
 
     def _weight(self, name: str, packing: Callable[[Array], Array] | None) -> BundledArray:
         value = self._network.values[name]
@@ -110,7 +110,7 @@ class Listing:
         return BundledArray(name, _dtype(given), given.shape, values=self._data.add(given))
 
     def _stored(self, kernel: Coded, name: str) -> BundledArray:
-        """Return a tensor that is no weight; the first kernel that has it is the one that computes it."""
+        """Return the array of a tensor that is not a weight; ``kernel``, the first that uses it, computes it."""
         value = stored_array(self._graph, name, self._values[name])
         place = self._data.add(value) if name in self._inputs else None
         expected = None if name in self._inputs else self._data.add(_sampled(value))
@@ -123,7 +123,7 @@ class Listing:
 
 
 def _sampled(value: Array) -> Array:
-    """Return elements of ``value``, evenly spaced from the first one."""
+    """Return at most ``_MOST_EXPECTED`` elements of ``value``, evenly spaced from the first one."""
     flat = value.reshape(-1)
     count = min(flat.size, _MOST_EXPECTED)
     return flat[[number * flat.size // count for number in range(count)]]

@@ -1,4 +1,4 @@
-"""Where kernels run and their tensors lie: this process, or a server that is reached through TVM's RPC."""
+"""Places that run kernels and hold their tensors: this process, or a server behind TVM's RPC."""
 
 import math
 import platform
@@ -24,36 +24,36 @@ _SESSION_LIMIT_S = 3600
 
 
 class Place(Protocol):
-    """What a session needs of the machine that runs its kernels."""
+    """Interface of the machine that runs a session's kernels."""
 
     device: Any
-    """As TVM calls it."""
+    """TVM's device."""
     architecture: str
-    """Of the machine, as Python names it."""
+    """Architecture of the machine, as Python names it."""
     is_here: bool
-    """Whether this machine's clock tells how long its kernels take."""
+    """Whether kernels can be timed by this machine's clock."""
 
     def loaded(self, module: Any) -> Any:
-        """Return a compiled module, ready to be called there."""
+        """Return a compiled module, loaded there."""
 
     def constant(self, value: Array) -> Any:
-        """Return a kernel's argument with fixed values."""
+        """Return a kernel argument with fixed values."""
 
     def tensor(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], sized: tuple[int, int]) -> Any:
-        """Return a kernel's argument in a buffer (number, bytes) that tensors may share, one after the other."""
+        """Return a kernel argument in a buffer (number, bytes) that tensors may share in turn."""
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
-        """Return an argument at an aligned address; what it holds is not defined."""
+        """Return an uninitialised argument at an aligned address."""
 
     def write(self, name: str, value: Array) -> None:
-        """Give a tensor its values."""
+        """Set the values of a tensor."""
 
     def read(self, name: str) -> Array:
         """Return the values of a tensor."""
 
 
 class LocalPlace:
-    """The process itself."""
+    """The current process."""
 
     def __init__(self) -> None:
         self.device, self.architecture, self.is_here = tvm.cpu(), platform.machine(), True
@@ -62,7 +62,7 @@ class LocalPlace:
         self._arrays: dict[str, Array] = {}
 
     def loaded(self, module: Any) -> Any:
-        """Return the module, which is here."""
+        """Return the module unchanged."""
         return module
 
     def constant(self, value: Array) -> Any:
@@ -70,7 +70,7 @@ class LocalPlace:
         return tvm_ffi.from_dlpack(self._arena.copy(value))
 
     def tensor(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], sized: tuple[int, int]) -> Any:
-        """Return a view of the first bytes of the buffer."""
+        """Return a view of the buffer's first bytes."""
         buffer, buffer_bytes = sized
         if buffer not in self._buffers:
             self._buffers[buffer] = self._arena.bytes(buffer_bytes)
@@ -79,7 +79,7 @@ class LocalPlace:
         return tvm_ffi.from_dlpack(self._arrays[name])
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
-        """Return memory of its own."""
+        """Return new memory."""
         kind = np.dtype(dtype)
         return tvm_ffi.from_dlpack(aligned_bytes(math.prod(shape) * kind.itemsize).view(kind).reshape(tuple(shape)))
 
@@ -91,7 +91,7 @@ class LocalPlace:
 
 
 class RemotePlace:
-    """A server of TVM's RPC, alone or behind a tracker. Tensors do not share buffers there."""
+    """A server of TVM's RPC, alone or behind a tracker; tensors do not share buffers there."""
 
     def __init__(self, address: RemoteAddress, target: str) -> None:
         try:
@@ -104,17 +104,17 @@ class RemotePlace:
         self._modules = 0
 
     def use_threads(self, count: int) -> None:
-        """Run kernels on so many threads, or on all that the server has if those are fewer."""
+        """Run kernels on ``count`` threads, or on all of the server's if those are fewer."""
         all_alike = 1  # TVM's mode for threads: the fastest cores first
         self._session.get_function("runtime.config_threadpool")(all_alike, count)
 
     @property
     def threads(self) -> int:
-        """Return how many the server has."""
+        """Number of threads of the server."""
         return int(self._session.get_function("runtime.NumThreads")())
 
     def loaded(self, module: Any) -> Any:
-        """Return the module on the server: linked here, sent there."""
+        """Link a module here and load it on the server."""
         self._modules += 1
         with tempfile.TemporaryDirectory() as folder:
             path = linked(module, Path(folder) / f"kernel{self._modules}.so", self.architecture)
@@ -122,33 +122,33 @@ class RemotePlace:
         return self._session.load_module(path.name)
 
     def sent(self, path: Path, name: str) -> str:
-        """Send a file; return where it lies on the server."""
+        """Send a file; return its path on the server."""
         self._session.upload(str(path), name)
         return str(self._session.get_function("tvm.rpc.server.workpath")(name))
 
     def brought(self, name: str) -> bytes:
-        """Return the content of a file beside those that were sent; nothing of one that is not there."""
+        """Return the content of a file on the server; empty if it does not exist."""
         try:
             return bytes(self._session.download(name))
         except FAILURES:
             return b""
 
     def constant(self, value: Array) -> Any:
-        found = self._padded(value.shape, value.dtype)
-        found.copyfrom(np.ascontiguousarray(value))
-        return found
+        constant = self._padded(value.shape, value.dtype)
+        constant.copyfrom(np.ascontiguousarray(value))
+        return constant
 
     def tensor(self, name: str, shape: Sequence[int], dtype: np.dtype[Any], sized: tuple[int, int]) -> Any:
-        """Return memory of its own."""
+        """Return new memory."""
         self._tensors[name] = self._padded(shape, dtype)
         return self._tensors[name]
 
     def empty(self, shape: Sequence[int], dtype: str) -> Any:
-        """Return memory of its own."""
+        """Return new memory."""
         return self._padded(shape, np.dtype(dtype))
 
     def _padded(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-        """Return memory for a tensor, and for what vectors read behind it."""
+        """Return memory for a tensor, with readable bytes after it for vectors."""
         elements = math.prod(shape) + READABLE_BEHIND_BYTES // dtype.itemsize
         whole = tvm.runtime.empty((elements,), str(dtype), self.device)
         view = tvm.get_global_func("runtime.TVMTensorCreateView")
@@ -158,8 +158,8 @@ class RemotePlace:
         self._tensors[name].copyfrom(np.ascontiguousarray(value))
 
     def read(self, name: str) -> Array:
-        found: Array = self._tensors[name].numpy()
-        return found
+        value: Array = self._tensors[name].numpy()
+        return value
 
 
 def _connected(address: RemoteAddress) -> Any:
@@ -169,10 +169,10 @@ def _connected(address: RemoteAddress) -> Any:
 
 
 def place_of(job: Job) -> Place:
-    """Return where the kernels of ``job`` run."""
+    """Return the place that runs the kernels of ``job``."""
     address = remote_address(job.device)
     if address is None:
         return LocalPlace()
-    found = RemotePlace(address, job.target)
-    found.use_threads(job.threads)
-    return found
+    place = RemotePlace(address, job.target)
+    place.use_threads(job.threads)
+    return place

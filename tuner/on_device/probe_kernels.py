@@ -1,6 +1,6 @@
-"""Small kernels that each show one figure of a processor (`tuner.calibrate.probing` says which, and how).
+"""Small kernels that each measure one figure of a processor (described in `tuner.calibrate.probing`).
 
-Arrays may have any size, so that the same code serves caches of all sizes; vectors have that of the machine.
+Arrays may have any size, so that the same code serves all caches; vectors have the machine's size.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,9 +26,9 @@ from dsascape.tuner.codegen.functions import sigmoid
 
 
 def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
-    """Return the PrimFuncs of all probes by name."""
+    """Return the PrimFunc of each probe, by name."""
     lanes = shape.lanes
-    found: dict[str, Callable[[], Any]] = {
+    makers: dict[str, Callable[[], Any]] = {
         "chain": lambda: _multiplied(1, lanes), "chains": lambda: _multiplied(ACCUMULATORS, lanes),
         "short_product": lambda: _product(shape, SHORT), "long_product": lambda: _product(shape, LONG),
         "special": lambda: _special(lanes),
@@ -41,11 +41,11 @@ def probe_functions(shape: ProbeShape) -> Mapping[str, Any]:
         "shuffle": lambda: tvm.script.from_source(_SHUFFLE),
         "chase": lambda: tvm.script.from_source(_CHASE.format(steps=STEPS)),
     }  # fmt: skip
-    return {name: make().with_attr("global_symbol", name) for name, make in found.items()}
+    return {name: make().with_attr("global_symbol", name) for name, make in makers.items()}
 
 
 def _multiplied(vectors: int, lanes: int) -> Any:
-    """Return rank-one updates of so many vectors that stay in registers."""
+    """Return rank-one updates of ``vectors`` vectors that stay in registers."""
     row, column = te.placeholder((DEPTH,), name="row"), te.placeholder((vectors * lanes,), name="column")
     k = te.reduce_axis((0, DEPTH), "k")
     total = te.compute((vectors * lanes,), lambda j: te.sum(row[k] * column[j], axis=k), name="total")
@@ -53,7 +53,7 @@ def _multiplied(vectors: int, lanes: int) -> Any:
 
 
 def _product(shape: ProbeShape, depth: int) -> Any:
-    """Return a register tile of a matrix product, computed for each of some results: so many rank-one updates."""
+    """Return a register tile of a matrix product, of ``depth`` rank-one updates, computed for each of its results."""
     rows, wide, tiles = register_rows(shape.registers), COLUMNS * shape.lanes, te.var("tiles", "int64")
     left, right = te.placeholder((rows, depth), name="left"), te.placeholder((depth, wide), name="right")
     k = te.reduce_axis((0, depth), "k")
@@ -72,7 +72,7 @@ def _special(lanes: int) -> Any:
 
 
 def _panels(tiles: int, rows: int, columns: int, lanes: int) -> Any:
-    """Return packed weights, each panel of which some register tiles of rows by columns of vectors use in turn."""
+    """Return products with packed weights, each panel of which a few register tiles use in turn."""
     wide = columns * lanes
     panels, depth = te.var("panels", "int64"), te.var("depth", "int64")
     data = te.placeholder((tiles, rows, depth), name="data")
@@ -84,7 +84,7 @@ def _panels(tiles: int, rows: int, columns: int, lanes: int) -> Any:
 
 
 def _sum(shape: ProbeShape, *, split: bool) -> Any:
-    """Return the sums of rows of vectors, one of all rows for each thread."""
+    """Return the sums of rows of vectors, one sum per thread."""
     wide = summed_vectors(shape.registers) * shape.lanes
     threads, rows = te.var("threads", "int64"), te.var("rows", "int64")
     data, factor = te.placeholder((threads, rows, wide), name="data"), te.placeholder((1,), name="factor")
@@ -97,7 +97,7 @@ def _sum(shape: ProbeShape, *, split: bool) -> Any:
 
 
 def _write(lanes: int, *, split: bool) -> Any:
-    """Return what writes an array for each thread: the first line of each row, then the second of each."""
+    """Return a write of an array per thread: the first line of each row, then the second of each, and so on."""
     threads, rows, lines, vectors = (te.var(name, "int64") for name in ("threads", "rows", "lines", "vectors"))
     shape = threads, rows, lines, vectors, lanes
     schedule = _schedule([te.compute(shape, lambda *_: te.const(1.0, "float32"), name="result")])
@@ -110,7 +110,7 @@ def _write(lanes: int, *, split: bool) -> Any:
 
 
 def _little(*, split: bool) -> Any:
-    """Return one addition for each element."""
+    """Return one addition per element."""
     count = te.var("count", "int64")
     data = te.placeholder((count,), name="data")
     schedule = _schedule([data, te.compute((count,), lambda i: data[i] + 1.0, name="result")])
@@ -120,13 +120,13 @@ def _little(*, split: bool) -> Any:
 
 
 def _fill(dims: int) -> Any:
-    """Return what writes a zero to every element."""
+    """Return a fill of an array with zeros."""
     sizes = tuple(te.var(f"size{dim}", "int64") for dim in range(dims))
     return _schedule([te.compute(sizes, lambda *_: te.const(0.0, "float32"), name="result")]).mod["main"]
 
 
 def _in_registers(schedule: Any, outer: int, lanes: int) -> Any:
-    """Keep the sums of block ``total``, but for its ``outer`` loops, in registers while the reduction runs."""
+    """Keep the sums of block ``total``, below its ``outer`` loops, in registers during the reduction."""
     block = schedule.get_sblock("total")
     *loops, last, depth = schedule.get_loops(block)
     rows = loops[outer:]
@@ -170,9 +170,9 @@ def shuffle(chain_handle: T.handle, line_handle: T.handle, place: T.Buffer((1,),
         ]
         chain[T.truncmod(T.shift_right(state[0], T.int64(17)), count // words - T.int64(1) - back) * words] = kept[0]
 """
-"""Sattolo's algorithm: the first words of all lines become one cycle, each the position of the next.
+"""Sattolo's algorithm: the first words of all lines form one cycle, each holding the position of the next.
 
-The draws are those of POSIX's ``drand48``. How long a line is, the second array says by its size.
+The draws are those of POSIX's ``drand48``. The length of a line is that of the second array.
 """
 _CHASE = """
 @T.prim_func(s_tir=True)

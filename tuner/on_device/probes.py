@@ -1,4 +1,4 @@
-"""Probing a processor with TVM at hand: this machine's, or that of a server that is reached through TVM's RPC."""
+"""Probing of a processor through TVM: this machine's, or that of a server behind TVM's RPC."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -22,18 +22,18 @@ from dsascape.tuner.on_device.telling import told_by
 
 _WIDTH = 0.01
 _TIMES = 8
-"""That a row is called in one sample."""
+"""Number of times that a sequence is called per sample."""
 
 
 class PlaceBench:
-    """Probes compiled for the processor of ``place``, where they run."""
+    """Probes compiled for the processor of ``place``, run there."""
 
     def __init__(self, place: Place, shape: ProbeShape, target: Any) -> None:
         self._place, self._target = place, target
         self._module = place.loaded(tvm.tirx.build(tvm.IRModule(dict(probe_functions(shape))), target=target))
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Return memory of the place."""
+        """Return uninitialised memory of the place."""
         return self._place.empty(shape, dtype)
 
     def run(self, probe: str, arguments: Sequence[Any]) -> None:
@@ -41,26 +41,26 @@ class PlaceBench:
         self._module[probe](*arguments)
 
     def clock(self, probe: str, arguments: Sequence[Any], number: int) -> Callable[[], float]:
-        """Return the place's own clock around so many runs."""
+        """Return a function that times ``number`` runs by the place's own clock."""
         evaluator = self._module.time_evaluator(probe, self._place.device, number=number, repeat=1)
         return lambda: float(evaluator(*arguments).results[0])
 
     def after_waits(self, probe: str, arguments: Sequence[Any], wait_ms: int, tries: int) -> list[float]:
-        """Return the seconds of so many runs by the place's own clock, each after a wait."""
+        """Return the seconds of ``tries`` runs by the place's own clock, each after a pause."""
         evaluator = self._module.time_evaluator(
             probe, self._place.device, number=1, repeat=tries, cooldown_interval_ms=wait_ms, repeats_to_cooldown=1
         )
         return [float(each) for each in evaluator(*arguments).results]
 
     def row_s(self, calls: Sequence[tuple[str, Sequence[Any]]], budget_s: float) -> float:
-        """Return the seconds of calls in a row; where that is elsewhere, of each by itself, from the server."""
+        """Return the seconds of calls in sequence; on a server, the sum of each call timed by itself."""
         if not self._place.is_here:
             each_s = budget_s / len(calls)
             return sum([measured(self.clock(*call, 1), each_s, _WIDTH).seconds for call in calls])
         row = Row([(self._module[probe], arguments) for probe, arguments in calls] * _TIMES, self._target)
-        found = measured(partial(_seconds, row), budget_s, _WIDTH).seconds / _TIMES
+        seconds = measured(partial(_seconds, row), budget_s, _WIDTH).seconds / _TIMES
         row.close()
-        return found
+        return seconds
 
 
 def _seconds(row: Row) -> float:
@@ -70,7 +70,7 @@ def _seconds(row: Row) -> float:
 
 
 def probe(device: str, target: str, most_bytes: int | None, probe_s: float) -> tuple[HostFacts, Figures]:
-    """Return what the system of ``device`` tells, and the figures of its processor; see `tuner.calibrate.calibrate`."""
+    """Probe ``device``; return its system's facts and the measured figures, see `tuner.calibrate.calibrate`."""
     address = remote_address(device)
     place: Place
     if address is None:

@@ -1,4 +1,4 @@
-"""What onnxruntime computes for the same network, weights and inputs, and how far from it a result may be."""
+"""Reference results of onnxruntime for the same network, weights and inputs, and tolerances of comparison."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,18 +11,18 @@ from dsascape.workloads.executable import Executable
 from dsascape.workloads.operators.registry import Array
 
 KERNEL_TOLERANCE = 2e-4
-"""Largest difference of one kernel's output, by the largest value of the reference: sums in another order."""
+"""Largest difference of a kernel's output, relative to the reference's largest magnitude: sums in another order."""
 NETWORK_TOLERANCE = 2e-3
-"""The same of the network's outputs, to which differences of all kernels add up."""
+"""Largest relative difference of the network's outputs, to which the kernels' differences add up."""
 
 
 def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
-    """Return the values of the tensors ``names`` of the network, unoptimised, operator by operator.
+    """Return the values of the network's tensors ``names``, computed unoptimised, operator by operator.
 
-    Numbers smaller than the smallest normal one are zero, as generated code makes them where a softmax has masked
-    something out: processors take a hundred times as long with them, and kernels are timed with these values.
+    Subnormal numbers become zero, as in generated code where a softmax has masked elements: processors take a hundred
+    times as long with them, and kernels are timed with these values.
 
-    Raises ``WorkloadError`` with what onnxruntime says where it does not take the network.
+    Raises ``WorkloadError`` with onnxruntime's message where it rejects the network.
     """
     running = onnxruntime.RunOptions()
     running.log_severity_level = _SILENT
@@ -33,12 +33,12 @@ def reference(executable: Executable, inputs: Mapping[str, Array], names: Iterab
         results = session.run(outputs, dict(inputs), running)
     except _REFUSALS as error:
         said = _said(error)
-        raise WorkloadError(f"onnxruntime does not take {_refused(executable, said)}: {said}") from error
+        raise WorkloadError(f"onnxruntime rejects {_refused(executable, said)}: {said}") from error
     return {name: without_subnormals(value) for name, value in zip(outputs, results, strict=True)}
 
 
 _SILENT = 4
-"""Only what ends the process is logged: what is refused is told by an exception."""
+"""Log level at which only fatal errors are logged; rejections are raised as exceptions."""
 _REFUSALS: tuple[type[Exception], ...] = (
     *[each for each in vars(onnxruntime_pybind11_state).values()
       if isinstance(each, type) and issubclass(each, Exception)],
@@ -54,12 +54,12 @@ def _session(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def _refused(executable: Executable, said: str) -> str:
-    """Return which operator it is that onnxruntime does not take: the one that it names, or the first it refuses."""
+    """Return the operator that onnxruntime rejects: the one its message names, or the first it rejects alone."""
     ops = executable.graph.ops
     named = [op for op in ops if f"'{op.outputs[0]}'" in said]
     alone = (executable.operator_model(position).SerializeToString() for position in range(len(ops)))
-    found = named[0] if named else next((op for op, model in zip(ops, alone, strict=True) if not _takes(model)), None)
-    return "the network" if found is None else f"node {found.name!r} ({found.kind})"
+    refused = named[0] if named else next((op for op, model in zip(ops, alone, strict=True) if not _takes(model)), None)
+    return "the network" if refused is None else f"node {refused.name!r} ({refused.kind})"
 
 
 def _takes(model: bytes) -> bool:
@@ -71,13 +71,13 @@ def _takes(model: bytes) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """Return what onnxruntime says in one line, without its codes."""
+    """Return onnxruntime's message in one line, without its codes."""
     text = " ".join(str(error).split())
     return text.rpartition("[ONNXRuntimeError] : ")[2].split(" : ", 2)[-1]
 
 
 def without_subnormals(value: Array) -> Array:
-    """Return ``value`` with zero for what is smaller than the smallest normal number of its dtype."""
+    """Return ``value`` with its subnormal numbers replaced by zero."""
     if not np.issubdtype(value.dtype, np.floating):
         return value
     subnormal = np.abs(value) < np.finfo(value.dtype).tiny
@@ -85,20 +85,20 @@ def without_subnormals(value: Array) -> Array:
 
 
 CANCELLED = 1e-3
-"""Results smaller than this part of what they are computed from are what is left when sums cancel: rounding."""
+"""Fraction of the operands' magnitude below which a result is rounding noise, left over where sums cancel."""
 
 
 def largest(values: Iterable[Array]) -> float:
-    """Return the largest magnitude of finite floating-point numbers among ``values``; 0 without any."""
-    found = [np.abs(v[np.isfinite(v)]) for v in values if np.issubdtype(v.dtype, np.floating)]
-    return max([float(each.max()) for each in found if each.size], default=0.0)
+    """Return the largest finite floating-point magnitude among ``values``; 0 without any."""
+    magnitudes = [np.abs(v[np.isfinite(v)]) for v in values if np.issubdtype(v.dtype, np.floating)]
+    return max([float(each.max()) for each in magnitudes if each.size], default=0.0)
 
 
 def deviation(got: Array, wanted: Array, made_of: float = 0.0) -> float:
-    """Return the largest difference by the largest value wanted; infinite where it cannot be compared.
+    """Return the largest difference, relative to the largest value wanted; infinite where they cannot be compared.
 
-    What is not floating point has to be the same: any difference is infinite. ``made_of`` is the largest value that
-    the result is computed from: a result that is next to nothing beside it is not compared more closely than that.
+    Values that are not floating point must be equal: any difference is infinite. ``made_of`` is the largest magnitude
+    that the result is computed from; differences are relative to at least ``CANCELLED`` times that.
     """
     if got.shape != wanted.shape:
         return float("inf")

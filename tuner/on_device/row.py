@@ -1,7 +1,7 @@
-"""All kernels of a network in a row, called by compiled code, as a runtime does.
+"""A network's kernels in sequence, called by compiled code as in a runtime.
 
-An interpreter between two kernels, and a clock and the system that it asks, find their code and data pushed out of the
-caches by what kernels have moved; that is no part of the network.
+An interpreter between two kernels, the clock and the system would find their code and data evicted by the kernels'
+traffic, which would add time that is not the network's.
 """
 
 import itertools
@@ -17,7 +17,7 @@ _NUMBERS = itertools.count()
 
 
 class Row:
-    """Calls of functions with tensors, in a row. What they are given is kept as long as this is."""
+    """A sequence of function calls with tensors, which it keeps alive."""
 
     def __init__(self, calls: Sequence[tuple[Any, Sequence[Any]]], target: Any) -> None:
         self._tensors: list[Tensor] = []
@@ -35,12 +35,12 @@ class Row:
         self.run: Callable[[], None] = built["main"]
 
     def _address(self, argument: Any) -> int:
-        """Return where the description of a tensor lies, made for this call."""
+        """Return the address of a tensor's description, created for this call."""
         self._tensors.append(tensor(argument.data_ptr(), str(argument.dtype), argument.shape))
         return address_of(self._tensors[-1])
 
     def close(self) -> None:
-        """Forget the calls."""
+        """Unregister the functions."""
         for name in self._names:
             tvm_ffi.registry.remove_global_func(name)
 

@@ -1,4 +1,4 @@
-"""Bundles on a device behind TVM's RPC: sent there, unpacked and run by a shell there, their results brought back."""
+"""Bundles on a device behind TVM's RPC: sent, unpacked and run by its shell, and their results retrieved."""
 
 import shlex
 from pathlib import Path
@@ -13,20 +13,20 @@ from dsascape.tuner.on_device.places import RemotePlace
 _BUNDLE, _RESULTS, _SAID = "bundle.tar.xz", "results.json", "said.txt"
 _COMMAND_BYTES = 4096
 _EXIT_SHIFT = 8
-"""Of a process's code in what ``system`` returns."""
+"""Shift of the exit code in the result of ``system``."""
 _SHELL = """
 @T.prim_func(s_tir=True)
 def main(command: T.Buffer(({size},), "uint8"), code: T.Buffer((1,), "int32")):
     code[0] = T.call_extern("int32", "system", command.data)
 """
-"""Lets the server's shell run ``command`` (ends with a zero): ``system`` is that of POSIX."""
+"""Source of a kernel by which the server's shell runs ``command`` (zero-terminated), through POSIX's ``system``."""
 
 
 def run_sent(address: RemoteAddress, bundle: Path, results: Path, options: tuple[str, ...]) -> tuple[int, str]:
-    """Run the file ``bundle`` where ``address`` is, write what it finds to ``results``.
+    """Run the file ``bundle`` at ``address`` and write its results to ``results``; return (exit code, error output).
 
-    Return its exit code, and what it complains of. The server's processor has to be of this machine's architecture; it
-    needs tar, xz and Python 3.10. Raises what TVM raises where the server is not reached, or goes.
+    The server's processor must have this machine's architecture; it needs tar, xz and Python 3.10. Raises TVM's errors
+    where the server is not reached, or lost.
     """
     place = RemotePlace(address, "llvm")
     folder = shlex.quote(str(Path(place.sent(bundle, _BUNDLE)).parent))
@@ -37,14 +37,14 @@ def run_sent(address: RemoteAddress, bundle: Path, results: Path, options: tuple
         f" && {run} > {_SAID}.out 2> {_SAID}",
     )  # fmt: skip
     said = place.brought(_SAID).decode("utf-8", "replace").strip()
-    found = place.brought(_RESULTS)
-    if found:
-        results.write_bytes(found)
+    content = place.brought(_RESULTS)
+    if content:
+        results.write_bytes(content)
     return code, said
 
 
 def _shell(place: RemotePlace, command: str) -> int:
-    """Return the exit code of ``command``, run by the shell of the server."""
+    """Run ``command`` in the server's shell and return its exit code."""
     source = _SHELL.format(size=_COMMAND_BYTES)
     functions = tvm.IRModule({"main": tvm.script.from_source(source)})
     module = place.loaded(tvm.tirx.build(functions, target=tvm.target.Target({"kind": "llvm"})))

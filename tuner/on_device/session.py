@@ -1,4 +1,4 @@
-"""One process's work on a job: its code, its data, and what results are compared with."""
+"""A measuring session: the code and data of a job in one process, and the reference results."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -26,11 +26,11 @@ from dsascape.workloads.executable import drawn_inputs, executable
 from dsascape.workloads.operators.registry import Array
 
 _SHORTEST_SAMPLE_S = 20e-6
-"""What is faster is run several times for one sample."""
+"""Duration below which a kernel is run several times per sample, in seconds."""
 
 
 class Session:
-    """The code of a job, its data, and what it is compared with."""
+    """Code and data of a job, with the results to compare with."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -38,7 +38,7 @@ class Session:
         self.target = tvm.target.Target(target_description(job.target, job.threads, own_processor()))
         self.place = place_of(job)
         self.device = None if self.place.is_here else device_told(job.device, self.place, self.target)
-        """What the system says that is reached at the job's device; None for that of this process."""
+        """Description of a remote device, from its system; None for this machine."""
         self.executable = executable(self.graph, job.seed)
         self.code = generate(job.plan, self.executable, job.tiles, job.lanes)
         inputs = drawn_inputs(self.graph, job.seed)
@@ -48,15 +48,15 @@ class Session:
         self.built: dict[int, list[tuple[Any, Any]]] = {}
         self.shared = share_buffers(self.code.plan.graph, self.code.stored)
         self.tensors: dict[str, Any] = {}
-        """What is no weight, as arguments of kernels."""
+        """Tensors other than weights, as arguments of kernels."""
         self.first = [self.place.constant(np.zeros(1, np.float32))] if job.flush_caches else []
-        """Ahead of a kernel's own arguments: what is not flushed."""
+        """Unflushed first argument of each kernel, if caches are flushed."""
         self.calls: list[tuple[Any, list[Any]]] = []
-        """Modules and the arguments of their one function."""
+        """Modules with the arguments of their one function."""
         self.failed: list[str] = []
 
     def kernel(self, position: int) -> KernelMeasurement:
-        """Return the measurement of one kernel: built, compared, repeated."""
+        """Build, compare and time one kernel."""
         kernel = self.code.kernels[position]
         try:
             module = self._built(kernel.function)
@@ -70,47 +70,47 @@ class Session:
         except FAILURES as error:  # what runs it is gone
             return self._failed(position, reason(error))
         made_of = largest(self.values[name] for name in kernel.inputs)
-        found = max((self._deviation(name, self.values[name], made_of) for name in kernel.outputs), default=0.0)
-        if found > KERNEL_TOLERANCE:
+        difference = max((self._deviation(name, self.values[name], made_of) for name in kernel.outputs), default=0.0)
+        if difference > KERNEL_TOLERANCE:
             names = ", ".join(kernel.operators)
-            text = f"computes another result than onnxruntime: {found:.2g} of the largest value ({names})"
-            return self._failed(position, text, correct=False, deviation=found)
+            text = f"computes another result than onnxruntime: {difference:.2g} of the largest value ({names})"
+            return self._failed(position, text, correct=False, deviation=difference)
         self.calls.append((module, arguments))
         timing = self._timing(module, arguments)
-        return KernelMeasurement(kernel.name, kernel.operators, timing, True, found)
+        return KernelMeasurement(kernel.name, kernel.operators, timing, True, difference)
 
-    def _failed(self, position: int, text: str, **known: Any) -> KernelMeasurement:
+    def _failed(self, position: int, text: str, **figures: Any) -> KernelMeasurement:
         kernel = self.code.kernels[position]
         self.failed.append(kernel.name)
-        return KernelMeasurement(kernel.name, kernel.operators, error=text, **known)
+        return KernelMeasurement(kernel.name, kernel.operators, error=text, **figures)
 
     def _built(self, function: Any) -> Any:
-        """Return the compiled function; equal ones are compiled once."""
+        """Compile a function, or return the module of an equal one compiled before."""
         plain = function.with_attr("global_symbol", "main")  # a name of its own would make equal kernels differ
         plain = after_first(plain) if self.job.flush_caches else plain
-        known = self.built.setdefault(tvm_ffi.structural_hash(plain), [])
-        for other, module in known:
+        same_hash = self.built.setdefault(tvm_ffi.structural_hash(plain), [])
+        for other, module in same_hash:
             if tvm_ffi.structural_equal(other, plain):
                 return module
         module = self.place.loaded(tvm.tirx.build(tvm.IRModule({"main": plain}), target=self.target))
-        known.append((plain, module))
+        same_hash.append((plain, module))
         return module
 
     def _arguments(self, position: int) -> list[Any]:
         kernel = self.code.kernels[position]
-        found = list(self.first)
+        arguments = list(self.first)
         for name in (*kernel.inputs, *kernel.outputs):
             if name in self.executable.values:
                 packed = argument(self.executable, kernel, name, self.values[name])
-                found.append(self.place.constant(packed))
+                arguments.append(self.place.constant(packed))
                 continue
             if name not in self.tensors:
                 tensor, buffer = self.graph.tensors[name], self.shared.buffer_of[name]
                 shape = [tensor.shape[dim] for dim in tensor.order]
                 sized = buffer, self.shared.sizes_bytes[buffer]
                 self.tensors[name] = self.place.tensor(name, shape, self.values[name].dtype, sized)
-            found.append(self.tensors[name])
-        return found
+            arguments.append(self.tensors[name])
+        return arguments
 
     def _load_inputs(self, position: int) -> None:
         for name in self.code.kernels[position].inputs:
@@ -132,12 +132,12 @@ class Session:
         return measured(run, self.job.budget.kernel_s, self.job.budget.width)
 
     def _evaluator(self, module: Any, number: int) -> Any:
-        """Return what runs a module's function so many times in a row, and says how long one took."""
+        """Return a function that runs a module's function ``number`` times in sequence and tells the mean seconds."""
         before = FLUSH if self.job.flush_caches else ""
         return module.time_evaluator("main", self.place.device, number=number, repeat=1, f_preproc=before)
 
     def network(self, failed: tuple[str, ...]) -> KernelMeasurement:
-        """Return the measurement of all kernels in a row."""
+        """Run, compare and time all kernels in sequence."""
         operators = tuple(op.name for op in self.graph.ops)
         lacking = [*failed, *self.failed, *(missing.name for missing in self.code.missing)]
         if lacking:
@@ -158,32 +158,32 @@ class Session:
     def _whole(
         self, operators: tuple[str, ...], run: Callable[[], object], seconds: Callable[[], float]
     ) -> KernelMeasurement:
-        """Return the measurement of the network that ``run`` runs, by ``seconds`` if its results are right."""
+        """Run the network with ``run`` and compare its outputs; time it with ``seconds`` if they are right."""
         run()
-        found = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
-        if found > NETWORK_TOLERANCE:
-            text = f"computes another result than onnxruntime: {found:.2g} of the largest value"
-            return KernelMeasurement(NETWORK, operators, None, False, found, text)
+        difference = max(deviation(self._result(name), self._wanted(name)) for name in self.graph.outputs)
+        if difference > NETWORK_TOLERANCE:
+            text = f"computes another result than onnxruntime: {difference:.2g} of the largest value"
+            return KernelMeasurement(NETWORK, operators, None, False, difference, text)
         budget = self.job.budget
         timing = measured(seconds, budget.network_s, budget.width)
-        return KernelMeasurement(NETWORK, operators, timing, True, found)
+        return KernelMeasurement(NETWORK, operators, timing, True, difference)
 
     def _row_s(self, row: Row, calls: Iterable[tuple[Any, list[Any]]]) -> float:
-        """Return the seconds of all kernels in a row."""
+        """Return the seconds of all kernels in sequence."""
         self._flush(calls)
         begin = time.perf_counter()
         row.run()
         return time.perf_counter() - begin
 
     def _flush(self, calls: Iterable[tuple[Any, list[Any]]]) -> None:
-        """Take what all kernels are given out of the caches of this machine, if that is asked for."""
+        """Flush the arguments of all kernels from this machine's caches, if the job says so."""
         if self.job.flush_caches:
             flush = tvm.get_global_func(FLUSH)
             for _, arguments in calls:
                 flush(*arguments)
 
     def _all_calls(self) -> list[tuple[Any, list[Any]]]:
-        """Return the calls in order; what an earlier process measured is built again."""
+        """Return the calls in order, compiling the kernels that an earlier process measured."""
         if len(self.calls) == len(self.code.kernels):
             return self.calls
         return [
@@ -192,7 +192,7 @@ class Session:
         ]
 
     def _result(self, name: str) -> Array:
-        """Return an output of the network: a tensor, or a view of its first elements under another shape."""
+        """Return an output of the network: a tensor, or a view of its first elements in another shape."""
         root = self.graph.storage[name]
         value = network_array(self.graph, root, self.place.read(root))
         tensor = self.graph.tensors[name]
@@ -204,10 +204,10 @@ class Session:
 
 
 def _seconds(clocks: Iterable[Callable[[], Any]]) -> float:
-    """Return what kernels take one after the other, each by its evaluator."""
+    """Return the seconds of kernels in sequence, each timed by its evaluator."""
     return sum(float(clock().results[0]) for clock in clocks)
 
 
 def own_processor() -> str:
-    """Return what LLVM calls the processor that this process runs on."""
+    """Return LLVM's name of this machine's processor."""
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())

@@ -1,4 +1,4 @@
-"""What the system of a device behind TVM's RPC tells: a kernel that is sent there reads its files."""
+"""System facts of a device behind TVM's RPC, read from its files by a kernel that is sent there."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -23,26 +23,27 @@ def main(path: T.Buffer(({path},), "uint8"), piece: T.Buffer(({size},), "uint8")
     place[1] = T.call_extern("int64", "pread", file, piece.data, T.int64({size}), place[0])
     T.evaluate(T.call_extern("int32", "close", file))
 """
-"""Reads a piece of the file ``path`` (ends with a zero) from ``place[0]`` on; ``place[1]`` is how much, or below zero.
+"""Source of a kernel that reads a piece of the file ``path`` (zero-terminated) from ``place[0]`` on; ``place[1]``
+returns the number of bytes, negative on failure.
 
-``open``, ``pread`` and ``close`` are those of POSIX, which every process of a server for Linux or Android has.
+``open``, ``pread`` and ``close`` are POSIX's, available in every server process on Linux or Android.
 """
 
 
 def device_told(name: str, place: Place, target: Any) -> Device:
-    """Return the description of the machine of ``place``, which is reached as ``name``: nothing that is assumed."""
+    """Describe the machine of ``place``, reached as ``name``, without assumed values."""
     facts = facts_told(told_by(place, target), place.architecture)
-    known = {field: value for field, value in asdict(facts).items() if field not in facts.assumed}
+    told = {field: value for field, value in asdict(facts).items() if field not in facts.assumed}
     caches = {f"l{each.level}{'d' if each.level == 1 else ''}": each.size_bytes for each in facts.caches
               if each.source == TOLD}  # fmt: skip
     return Device(
-        name, facts.processor, facts.architecture, facts.cores, known.get("clock_hz"), caches,
-        known.get("memory_bytes"), None, versions(),
+        name, facts.processor, facts.architecture, facts.cores, told.get("clock_hz"), caches,
+        told.get("memory_bytes"), None, versions(),
     )  # fmt: skip
 
 
 def told_by(place: Place, target: Any) -> Callable[[str], str]:
-    """Return what returns the text of a file there: nothing of one that is not there, or cannot be read."""
+    """Return a function that reads a text file there; its result is empty if the file cannot be read."""
     source = _READER.format(path=_PATH_BYTES, size=_PIECE_BYTES)
     try:
         module = place.loaded(tvm.tirx.build(tvm.IRModule({"main": tvm.script.from_source(source)}), target=target))
@@ -54,14 +55,14 @@ def told_by(place: Place, target: Any) -> Callable[[str], str]:
 
     def told(name: str) -> str:
         path.copyfrom(np.frombuffer(name.encode().ljust(_PATH_BYTES, b"\0"), np.uint8))
-        found = b""
+        content = b""
         for _ in range(_MOST_PIECES):
-            where.copyfrom(np.array([len(found), 0], np.int64))
+            where.copyfrom(np.array([len(content), 0], np.int64))
             module["main"](path, piece, where)
             count = int(where.numpy()[1])
             if count <= 0:
                 break
-            found += piece.numpy().tobytes()[:count]
-        return found.decode("utf-8", "replace")
+            content += piece.numpy().tobytes()[:count]
+        return content.decode("utf-8", "replace")
 
     return told

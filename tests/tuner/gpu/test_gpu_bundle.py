@@ -123,7 +123,7 @@ def test_mistakes_end_with_code_2_and_one_message(tmp_path: Path) -> None:
 
     done = run_alone(tmp_path, {"PATH": os.defpath}, "--threads", "1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "threads has 1; the bundle's grids say" in done.stderr
+    assert "threads has 1; on a GPU the bundle's grids set" in done.stderr
 
 
 class TestCommands:

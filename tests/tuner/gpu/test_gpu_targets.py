@@ -68,7 +68,7 @@ def test_opencl_code_is_written_as_source(tmp_path: Path, capsys: pytest.Capture
         (["--target", "cuda-sm_90"], "no CUDA device is here"),
         (["--target", "opencl"], "no OpenCL device is here"),
         (["--target", "opencl", "--device", "rpc://127.0.0.1:9"], "bundles for GPUs hold CUDA code"),
-        (["--target", "cuda-sm_90", "--hardware", "kirin990"], "kirin990: is no GPU"),
+        (["--target", "cuda-sm_90", "--hardware", "kirin990"], "kirin990: is not a GPU"),
         (["--target", "cuda-sm_90", "--threads", "2"], "threads has 2"),
         (["--target", "cuda-sm_90", "--out", ".", "--dtype", "fp16"], "dtype has 'fp16'"),
     ],
