@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dsascape run experiments/quickstart.yaml --out out/quickstart
@@ -23,6 +23,11 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.large_sweep
 	$(BIN)/python -m benchmarks.planning_speed
 
+# The site, to read in out/site/index.html without a network.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open the documentation: out/site/index.html"
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -35,6 +40,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml $(IN_C)
 
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml $(IN_C)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(VENV)/bin/python pyproject.toml $(IN_C)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@ $(VENV)/.installed
 
 clean:
