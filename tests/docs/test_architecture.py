@@ -49,21 +49,38 @@ def test_every_room_of_experiments_is_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "pattern", "rooms"),
-    [("`l4`", r"\bl3\b", ("hw_models", "scheduler", "tuner/calibrate", "experiments/report"))],
+    ("level", "last_one", "rooms"),
+    [
+        ("| a fourth cache of a CPU", r"\bl3\b", ("hw_models", "scheduler", "tuner/calibrate", "experiments/report")),
+        ("| a third level of a DSA", r"global_buffer", ("hw_models/dsa", "scheduler", "experiments/report")),
+        ("| a second level of shared memory on a GPU", r"\bl2\b", ("hw_models/gpu", "scheduler/gpu")),
+    ],
 )
-def test_the_files_of_another_cache_are_those_that_name_the_last_one(
-    level: str, pattern: str, rooms: tuple[str, ...]
+def test_the_files_that_another_level_takes_are_those_that_name_the_last_one(
+    level: str, last_one: str, rooms: tuple[str, ...]
 ) -> None:
-    (row,) = (line for line in PAGE.text.splitlines() if line.startswith("|") and level in line)
-    sources = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
-    naming = {
+    (row,) = (line for line in PAGE.text.splitlines() if line.startswith(level))
+    files = (path for room in rooms for path in sorted((ROOT / room).rglob("*")))
+    sources = [path for path in files if path.suffix in (".py", ".h", ".c")]
+    naming = [
         path.relative_to(ROOT).as_posix()
         for path in sources
-        if re.search(pattern, path.read_text(encoding="utf-8"), re.IGNORECASE)
-    }
+        if re.search(last_one, path.read_text(encoding="utf-8"), re.IGNORECASE)
+    ]
 
-    assert naming <= set(paths_in(row))
+    listed = tuple(paths_in(row))
+    assert [path for path in naming if not path.startswith(listed)] == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "level", "memory"), [("kirin990", "l3", "l3"), ("stcp920", "global_buffer", "global_buffer")]
+)
+def test_levels_that_take_no_file_are_switched_off_by_null(machine: str, level: str, memory: str) -> None:
+    whole = dsascape.load_hardware(machine)
+    without = dsascape.with_values(whole, {level: None})
+
+    records = [dsascape.simulate("bert-tiny", each, "fixed-pattern", batch=1).record for each in (whole, without)]
+    assert [memory in record.traffic_bytes for record in records] == [True, False]
 
 
 class TestRecipes:
