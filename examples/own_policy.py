@@ -69,11 +69,11 @@ def measure() -> None:
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if not ran.stdout:
         sys.exit(ran.stderr)
-    found = json.loads(ran.stdout)
-    verdict = "all results as onnxruntime's" if found["correct"] else "some results are wrong or missing"
+    measurement = json.loads(ran.stdout)
+    verdict = "all results as onnxruntime's" if measurement["correct"] else "some results are wrong or missing"
     print(f"{NETWORK} of {IMAGE} pixels, measured on one core of this machine")
-    print(f"  {found['measured_s'] * 1e3:.3f} ms, {verdict}; the slowest kernels:")
-    for kernel in sorted(found["kernels"], key=lambda each: -each["measured_s"])[:3]:
+    print(f"  {measurement['measured_s'] * 1e3:.3f} ms, {verdict}; the slowest kernels:")
+    for kernel in sorted(measurement["kernels"], key=lambda each: -each["measured_s"])[:3]:
         print(f"  {kernel['measured_s'] * 1e6:7.1f} us  {' + '.join(kernel['operators'])[:90]}")
 
 

@@ -26,8 +26,8 @@ class Page:
     @property
     def files(self) -> dict[str, str]:
         """Blocks that begin with ``# file: NAME``, by that name."""
-        named = ((_FILE.match(content), content) for _, content in self.blocks)
-        return {found[1]: content for found, content in named if found}
+        headed = ((_FILE.match(content), content) for _, content in self.blocks)
+        return {heading[1]: content for heading, content in headed if heading}
 
     def printed(self) -> str:
         """Return the page with what its Python blocks print, run one after the other, in each text block behind one."""
