@@ -20,7 +20,7 @@ CHECK := tests/workloads/test_loopnest.py tests/workloads/test_onnx_import.py te
 	tests/experiments/test_layers.py tests/test_tiers.py
 TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo picture check test night lint bench wheel sdist clean
+.PHONY: demo picture check test night lint bench docs wheel sdist clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dsascape run experiments/quickstart.yaml --out out/quickstart
@@ -62,6 +62,11 @@ wheel: $(VENV)/.installed-release
 	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist dist/built/*.whl; \
 	else cp dist/built/*.whl dist; fi
 
+# The site, to read in out/site/index.html without a network.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open the documentation: out/site/index.html"
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -79,6 +84,10 @@ $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml $(IN_C)
 $(VENV)/.installed-release: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[release]'
 	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/bin/python pyproject.toml $(IN_C)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@ $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) out build dist src/*.egg-info hw_models/in_c/*.so scheduler/in_c/*.so
