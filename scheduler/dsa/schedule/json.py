@@ -1,7 +1,7 @@
-"""A schedule as JSON: written, edited by hand perhaps, and read back.
+"""Schedules as JSON: written, possibly edited by hand, and read back.
 
-The file holds what is decided. What follows from that (bytes of buffers, how often operands are loaded) is worked out
-again on reading, and the whole is checked: a schedule that cannot run is refused with what is wrong.
+The file holds decisions. Derived values (bytes of buffers, loads per operand) are recomputed on reading, and the whole
+is validated: a schedule that cannot run is refused with the reasons.
 """
 
 from typing import Any
@@ -50,10 +50,10 @@ _MOST_NAMED = 3
 
 
 def schedule_json(schedule: Schedule) -> dict[str, Any]:
-    """Return what is written of a schedule."""
+    """Return the JSON document of a schedule."""
     graph, kept, numbers = schedule.graph, schedule.prefetch, iter(range(len(schedule.runs)))
     cores = max((run.binding.cores for run in schedule.runs), default=1)
-    found = ScheduleFile(
+    file = ScheduleFile(
         format=FORMAT,
         network=network_record(graph, schedule.dtype),
         machine=MachineRecord(kind="clustered_dsa", clusters=schedule.clusters, cores_per_cluster=cores),
@@ -84,7 +84,7 @@ def schedule_json(schedule: Schedule) -> dict[str, Any]:
             for instance in schedule.instances
         ),
     )  # fmt: skip
-    return found.model_dump(mode="json")
+    return file.model_dump(mode="json")
 
 
 def _fields(record: Any) -> dict[str, Any]:
@@ -106,10 +106,10 @@ def _run_record(schedule: Schedule, run: LayerRun, number: int) -> RunRecord:
 
 
 def read_schedule(data: object, costs: DsaCosts) -> Schedule:
-    """Return the schedule that `schedule_json` has written about the network of ``costs``.
+    """Return the schedule of a document written by `schedule_json` for the network of ``costs``.
 
-    Raises ``ScheduleError`` for what is no schedule, is one of another network or machine, or cannot run: the message
-    names what is wrong with it.
+    Raises ``ScheduleError``, with the reasons, for data that is no schedule, is for another network or machine, or
+    cannot run.
     """
     try:
         file = ScheduleFile.model_validate(data)
@@ -126,7 +126,7 @@ def read_schedule(data: object, costs: DsaCosts) -> Schedule:
 
 
 class _Reader:
-    """Builds a schedule from a file; refuses what names things that the network or the machine does not have."""
+    """Builds a schedule from a file; refuses references to things that the network or the machine does not have."""
 
     def __init__(self, file: ScheduleFile, costs: DsaCosts) -> None:
         self._file = file
