@@ -62,15 +62,15 @@ class TileCandidates:
         """Cached time of each busy unit, by tile and depth."""
         self.depth_extent = self._cuts.depth_extent
         """Iterations of the layer's depth loops."""
-        shared_by = (
+        key = (
             self._cuts, request.output_memory, request.units, request.dtype, request.prefetch is None,
             view.on_chip_rates, request.in_pieces,
         )  # fmt: skip
         inner = request.layer.depth_extents[1:]
         lattices = request.layer.analysis.table(Lattice, _MOST_TABLES)
-        self.lattice: Lattice = lattices.get(shared_by, partial(Lattice, (*request.part, request.searched_depth), inner))
+        self.lattice: Lattice = lattices.get(key, partial(Lattice, (*request.part, request.searched_depth), inner))
         """Lattice shared by requests that differ in free space alone, on machines with equal on-chip rates."""
-        self._alike = shared_by
+        self._alike = key
         self._global_room = sum(request.global_gaps)
         near_bytes = 0 if request.prefetch is None else request.prefetch[0]
         self._paced_by = view.dma_timing, near_bytes, view.tuning.hidden_cost
