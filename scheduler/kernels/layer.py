@@ -228,7 +228,7 @@ class Layer(Subgraph):
         return nest if nest is not None and self._reduces_once(nest) else None
 
     def _reduces_once(self, nest: LoopNest) -> bool:
-        """Whether tiles of single elements of the sink take together as many iterations of ``nest`` as there are."""
+        """Return whether tiles of single sink elements, all together, run each iteration of ``nest`` exactly once."""
         works = self.tile_work((1,) * len(self.sink.shape)).nests
         single = next((work.extents for work in works if work.nest is nest), ())
         return math.prod(single) * math.prod(self.sink.shape) == math.prod(nest.extents)
@@ -286,11 +286,11 @@ class Layer(Subgraph):
     def dependencies(self) -> Mapping[str, frozenset[int]]:
         """Sink dimensions, and ``DEPTH``, on which the part of each operand that a tile needs depends."""
         by_place = self.analysis.table(_dependencies).get(self.signature, partial(_dependencies, self))
-        return {name: found for name, found in zip(self.inputs, by_place, strict=True) if found is not None}
+        return {name: dims for name, dims in zip(self.inputs, by_place, strict=True) if dims is not None}
 
     @cached_property
     def signature(self) -> "Signature":
-        """All that the layer's costs depend on, without tensor names: layers with equal signatures get equal tiles."""
+        """Key of the properties that the layer's costs depend on, without tensor names: equal keys get equal tiles."""
         number: dict[str, int] = {}
 
         def key(nest: LoopNest) -> tuple[object, ...]:
@@ -340,7 +340,7 @@ def _first_alike(analysis: Analysis, op: int) -> tuple[int, ...]:
 
 def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: frozenset[LoopNest]) -> TileWork:
     summed = layer.summed if depth is not None else None
-    known: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
+    work_of_nest: dict[tuple[int, int], tuple[Extents, tuple[int, ...], Operations, list[Extents]]] = {}
     works: list[NestWork] = []
     held_bytes: list[int] = []
     handed_bytes: list[int] = []
@@ -369,11 +369,11 @@ def _tile_work(layer: Layer, tile: Extents, depth: int | None, from_the_start: f
             works.append(NestWork(compiled.nest, extents, compiled.roles, made, share))
 
     def operands(compiled: CompiledNest, written: Extents) -> list[tuple[str, Extents]]:
-        found = known.get(compiled.alike)
+        found = work_of_nest.get(compiled.alike)
         if found is None or found[0] != written:
             extents = iterations(compiled, written)
             read_extents = [read.extents(extents) for read in compiled.reads]
-            found = known[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
+            found = work_of_nest[compiled.alike] = written, tuple(extents), compiled.operations(extents), read_extents
         note_work(compiled, *found)
         return [(read.tensor, each) for read, each in zip(compiled.reads, found[3], strict=True)]
 
@@ -454,13 +454,13 @@ def _dependencies(layer: Layer) -> tuple[frozenset[int] | None, ...]:
         for dim, size in enumerate(shape)
         if size > 1
     }
-    found = {name: {dim for dim, needed in grown.items() if needed.get(name, 0) > one[name]} for name in one}
+    depends_by_name = {name: {dim for dim, needed in grown.items() if needed.get(name, 0) > one[name]} for name in one}
     if layer.depth_loops:
         whole, piece = layer.tile_work(single).operand_bytes, layer.tile_work(single, 1).operand_bytes
-        for name, depends in found.items():
+        for name, depends in depends_by_name.items():
             if whole.get(name, 0) > piece.get(name, 0):
                 depends.add(DEPTH)
-    return tuple(frozenset(found[name]) if name in found else None for name in layer.inputs)
+    return tuple(frozenset(depends_by_name[name]) if name in depends_by_name else None for name in layer.inputs)
 
 
 def _first_equal(analysis: Analysis, signature: "Signature") -> "Signature":

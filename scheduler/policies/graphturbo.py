@@ -207,9 +207,9 @@ class GraphTurbo:
             if isinstance(one, Candidate):
                 chances.append(self._consider(judge, one, at, always=always))
             elif judge.has_chance(least_s, tuning, overlaps_layers=self.instruction_scheduling, always=always):
-                found = self._candidate(one, at)
-                laid_out[_plan_key(one)] = found.cost_s(at)
-                heappush(left, (found.cost_s(at), number, found))
+                laid_out_plan = self._candidate(one, at)
+                laid_out[_plan_key(one)] = laid_out_plan.cost_s(at)
+                heappush(left, (laid_out_plan.cost_s(at), number, laid_out_plan))
             else:
                 break
         return any(chances)

@@ -125,14 +125,14 @@ class _Step(NamedTuple):
 
 
 def _placed(
-    number: int, writes: tuple[int, ...], fetched: set[int], asked: RunAsked, tiling: Tiling,
+    number: int, writes: tuple[int, ...], fetched: set[int], run_request: RunAsked, tiling: Tiling,
     at_work: tuple[RunAtWork, ...], most_at_work: int,
 ) -> _Step:  # fmt: skip
     """Return the addresses of a run's tiles, and which of the runs ``at_work`` must have ended before it begins.
 
     ``writes``: the slices that it writes; ``fetched``: those that it fetches as a whole.
     """
-    space, own, sizes = asked.space, asked.own, buffer_sizes(tiling, asked.exchange)
+    space, own, sizes = run_request.space, run_request.own, buffer_sizes(tiling, run_request.exchange)
     ended = max(len(at_work) - most_at_work, 0)
     for place, one in enumerate(at_work):
         if fetched.intersection(one.writes):
@@ -143,10 +143,10 @@ def _placed(
         blocks = space.beside(at_work[ended:], own, sizes)
     addresses = TileAddresses() if blocks is None else tile_addresses(tiling, blocks)
     begins_after = at_work[ended - 1].number if ended else (at_work[0].number if at_work else number) - 1
-    execution = Execution(asked.routes, asked.units, tiling, asked.exchange, addresses, begins_after)
+    execution = Execution(run_request.routes, run_request.units, tiling, run_request.exchange, addresses, begins_after)
     taken = blocks or space.everything()
-    if asked.freed:
-        taken = {memory: (*taken[memory], *asked.freed.get(memory, ())) for memory in taken}
+    if run_request.freed:
+        taken = {memory: (*taken[memory], *run_request.freed.get(memory, ())) for memory in taken}
     return _Step(at_work, execution, (*at_work[ended:], RunAtWork(number, writes, taken)))
 
 

@@ -60,15 +60,15 @@ def _needed(analysis: Analysis) -> Mapping[str, Box]:
 
 def _read_bytes(analysis: Analysis) -> Mapping[str, int]:
     """Return, per activation, the maximum over layers of the bytes that one layer reads at least."""
-    graph, needed, found = analysis.graph, analysis.of(_needed), dict[str, int]()
+    graph, needed, largest = analysis.graph, analysis.of(_needed), dict[str, int]()
     for layer in layers_by_pattern(analysis, tuple(range(len(graph.ops)))):
         needs = layer_needs(layer, needed[layer.sink.name]) if layer.sink.name in needed else {}
         share = share_read(layer)
         for name in layer.inputs:
             if name in needs and graph.tensors[name].role != "weight":
                 read_bytes = int(box_volume(needs[name]) * graph.tensors[name].element_bytes * share)
-                found[name] = max(found.get(name, 0), read_bytes)
-    return found
+                largest[name] = max(largest.get(name, 0), read_bytes)
+    return largest
 
 
 def _read_again(analysis: Analysis, ops: tuple[int, ...]) -> list[int]:

@@ -165,7 +165,7 @@ class _Lowering:
         return rows
 
     def _begin(self, run: LayerRun, number: int, execution: Execution) -> WrittenRun:
-        """Return the run that begins now; remove the runs that have ended by then from those at work."""
+        """Return the run that begins now; drop the runs that have ended by then from those still executing."""
         opened = WrittenRun(number, run, execution.tiling)
         ended = [one for one in self._at_work if one.number <= execution.begins_after]
         if ended:

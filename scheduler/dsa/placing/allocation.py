@@ -132,9 +132,9 @@ def addresses(buffers: Sequence[LiveBuffer], capacity_bytes: int, apart_steps: i
     least = sum(buffer.size_bytes for buffer in buffers) + 1
     for apart in dict.fromkeys((apart_steps, 0)):
         for order in orders:
-            found, missing = _in_order(order, capacity_bytes, apart, least)
+            placed, missing = _in_order(order, capacity_bytes, apart, least)
             if missing < least:
-                best, least = found, missing
+                best, least = placed, missing
             if not least:
                 return best
     return best

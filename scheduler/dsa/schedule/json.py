@@ -176,8 +176,8 @@ class _Reader:
             self._known_operators(group.operators, f"schedule: groups.{number}")
             split = None if group.split is None else Split(group.split.dim, group.split.factor)
             groups.append(Group(group.operators, group.reason, split))
-        made = self._file.origin
-        return FusionPlan(self._graph, tuple(groups), made.scheduled_by, made.rewritten, made.text)
+        origin = self._file.origin
+        return FusionPlan(self._graph, tuple(groups), origin.scheduled_by, origin.rewritten, origin.text)
 
     def _known_operators(self, operators: tuple[int, ...], where: str) -> None:
         for position in operators:
