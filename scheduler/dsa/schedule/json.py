@@ -150,7 +150,7 @@ class _Reader:
             for record in instance.runs:
                 where = f"run {record.number} ({record.output})"
                 if record.number != len(executions):
-                    raise ScheduleError(f"schedule: {where}: is run {len(executions)} in the order of the file")
+                    raise ScheduleError(f"schedule: {where}: is number {len(executions)} in the file")
                 try:
                     run = self._run(record, len(slices))
                     runs.append(run)
@@ -201,7 +201,7 @@ class _Reader:
     def _run(self, record: RunRecord, slices: int) -> LayerRun:
         self._known_operators(record.operators, "operators")
         if not record.operators or list(record.operators) != sorted(set(record.operators)):
-            raise ScheduleError("operators: needs some, ascending")
+            raise ScheduleError("operators: needs at least one, ascending")
         layer = Layer(self._graph, record.operators, self._costs.analysis)
         if record.output != layer.sink.name:
             raise ScheduleError(f"output is {record.output!r}; its operators end with {layer.sink.name!r}")
@@ -252,7 +252,7 @@ class _Reader:
         )  # fmt: skip
         candidates = TileCandidates(request, self._costs.view)
         if record.depth is not None and record.depth > candidates.depth_extent:
-            raise ScheduleError(f"depth {record.depth} is more than the {candidates.depth_extent} that there are")
+            raise ScheduleError(f"depth {record.depth} exceeds the layer's {candidates.depth_extent}")
         return candidates.decided(
             record.tile, record.depth, record.tile_order, record.prefetched, record.staged, record.store_burst_bytes
         )

@@ -49,7 +49,7 @@ def layout_violations(layout: Layout) -> list[str]:
     for group in range(len(layout.plan.groups)):
         for name in layout.plan.outputs(group):
             if name in covered and covered[name] < tensors[name].elements:
-                messages.append(f"of {name!r} only {covered[name]} of {tensors[name].elements} elements are computed")
+                messages.append(f"only {covered[name]} of {tensors[name].elements} elements of {name!r} are computed")
             if name not in covered and tensors[name].role == "activation":
                 messages.append(f"{name!r} is written by no instance")
     return messages
@@ -126,10 +126,10 @@ class _Replay:
         for name in {**expected, **execution.routes}:
             if execution.routes.get(name) != expected.get(name):
                 has, needs = (found.get(name, "the cores that hold it") for found in (execution.routes, expected))
-                yield f"{name!r} comes from {has}; as its slices lie, it has to come from {needs}"
+                yield f"{name!r} comes from {has}; its slices require {needs}"
         halo = halo_bytes(run, slices)
         if execution.exchange.core_bytes != halo:
-            yield f"cores exchange {execution.exchange.core_bytes} bytes; as the slices are bound, {halo}"
+            yield f"cores exchange {execution.exchange.core_bytes} bytes; the bindings of the slices require {halo}"
         if run.binding.cores > self._view.cores_per_cluster:
             yield f"is bound to {run.binding.cores} cores; a cluster has {self._view.cores_per_cluster}"
         part = run.binding.part_extents(run.extents)
@@ -147,7 +147,7 @@ class _Replay:
         """Yield messages on conflicts of a run with those after ``begins_after``, which may still be executing."""
         first, schedule = self._first[number], self._schedule
         if not first - 1 <= execution.begins_after < number:
-            yield f"begins after run {execution.begins_after}; its kernel's runs are {first} and on"
+            yield f"begins after run {execution.begins_after}; its kernel begins with run {first}"
             return
         fetched = fetched_at_once(run, schedule.slices, execution.routes, execution.exchange)
         for other in range(execution.begins_after + 1, number):
@@ -169,9 +169,9 @@ class _Replay:
             for other in range(execution.begins_after + 1, number):
                 others = [*self._tiles(other, memory), *(self._block(n) for n in self._last_read(other, memory))]
                 if any(overlap(block, there) for block in (*own, *written) for there in others):
-                    yield f"its buffers in the {memory} lie on those of run {other}, which may be at work"
+                    yield f"its buffers in the {memory} overlap those of run {other}, which may still be executing"
             if any(overlap(block, there) for block in own for there in held):
-                yield f"its buffers in the {memory} lie on a tensor that is kept there"
+                yield f"its buffers in the {memory} overlap a tensor kept there"
 
     def _tiles(self, number: int, memory: str) -> list[Block]:
         """Return the blocks of a run's buffers; the whole memory, if they have no fixed addresses."""

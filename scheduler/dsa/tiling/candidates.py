@@ -137,11 +137,11 @@ class TileCandidates:
         cut = self._cuts.ordered(tile, depth, order)
         if not cut.is_possible:
             rounds = cut.work.rounds
-            raise ScheduleError(f"depth {depth}: tiles of {rounds} iterations that run in order cannot be cut in depth")
+            raise ScheduleError(f"depth {depth}: tiles of {rounds} sequential iterations cannot be cut in depth")
         can = self._prefetchable(cut)
         for name in prefetched:
             if name not in can:
-                raise ScheduleError(f"{name!r} cannot be prefetched: only weights that every core gets once can be")
+                raise ScheduleError(f"{name!r} cannot be prefetched: only weights that every core loads once can be")
         for name in staged:
             if name not in cut.loads or name in prefetched or not self._cuts.distinct[name]:
                 raise ScheduleError(f"{name!r} cannot be staged: it is prefetched, or does not come from DDR")
